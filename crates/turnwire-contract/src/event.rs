@@ -1,0 +1,302 @@
+//! The vocabulary: everything that can happen during a run.
+//!
+//! A run *is* the ordered list of its events. Whatever anyone sees of it (an SSE frame, a
+//! WebSocket message, a line in a terminal, the final answer) is derived from that list and
+//! from nothing else. So there are four rules:
+//!
+//! * **Events are facts.** They are named in the past tense and are never changed or removed
+//!   once recorded. New fields come with a default; none is renamed or re-typed.
+//! * **Events are ours.** No name or shape in this file is borrowed from a provider or a wire
+//!   format; those belong to `turnwire-models` and `turnwire-surfaces`.
+//! * **Every start has one end**, and the end says how it ended. Two starts, though: a call is
+//!   *announced* when the model names it and *started* when a tool begins to work on it.
+//! * **Deltas are append-only, and the finishing event carries the whole value**, so that a
+//!   reader who needs no deltas can skip them all.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Annotation, CallId, Completeness, Decision, DiscoveryOutcome, Failure, ItemId, RunId,
+    RunOutcome, RunRequest, Seq, Timestamp, ToolOutcome, ToolRef, Usage, ports::Finish,
+};
+
+/// An event with its place in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// Its place: 1, 2, 3, … without gaps.
+    pub seq: Seq,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The run exists and waits to be worked on.
+    RunQueued {
+        /// What was asked for; all a projection ever needs to know of the request.
+        request: Arc<RunRequest>,
+    },
+    /// A worker has taken up the run.
+    RunStarted,
+    /// Another worker continues a run whose worker went away.
+    RunTakenOver {
+        /// 2 for the second worker, and so on.
+        attempt: u32,
+    },
+
+    /// The model is being asked.
+    TurnStarted {
+        /// 1 for the first answer of this run.
+        turn: u32,
+    },
+    /// The model could not be reached or broke off before its first word; it is asked again.
+    TurnRetried {
+        /// The turn that is tried again.
+        turn: u32,
+        /// 2 for the second try.
+        attempt: u32,
+        /// What went wrong.
+        reason: Failure,
+        /// How long the engine waits first.
+        delay_ms: u64,
+    },
+    /// The worker died in the middle of this turn; what it had said so far is superseded.
+    TurnAbandoned {
+        /// The turn that will be asked for again.
+        turn: u32,
+    },
+    /// The model has said all it will say this time.
+    TurnFinished {
+        /// Which turn.
+        turn: u32,
+        /// Why it stopped.
+        finish: Finish,
+        /// What it cost.
+        usage: Usage,
+    },
+
+    /// The model begins to speak.
+    MessageStarted {
+        /// The message.
+        item_id: ItemId,
+    },
+    /// The model added `text` to its answer.
+    TextAdded {
+        /// The message.
+        item_id: ItemId,
+        /// Only the new part.
+        text: String,
+    },
+    /// The model added `text` to its refusal.
+    RefusalAdded {
+        /// The message.
+        item_id: ItemId,
+        /// Only the new part.
+        text: String,
+    },
+    /// A source was attached to the text so far.
+    AnnotationAdded {
+        /// The message.
+        item_id: ItemId,
+        /// The source.
+        annotation: Annotation,
+    },
+    /// The message is closed.
+    MessageFinished {
+        /// The message.
+        item_id: ItemId,
+        /// All of its text.
+        text: String,
+        /// All of its refusal; empty when the model did not refuse.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        refusal: String,
+        /// Whether the model finished it, or it was cut.
+        completeness: Completeness,
+    },
+    /// The model thought aloud. The first one of an item opens it.
+    ReasoningAdded {
+        /// The reasoning item.
+        item_id: ItemId,
+        /// Only the new part.
+        text: String,
+    },
+    /// The reasoning item is closed.
+    ReasoningFinished {
+        /// The reasoning item.
+        item_id: ItemId,
+        /// All of its text.
+        text: String,
+        /// The provider's opaque proof of the reasoning, to be handed back to it unread.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seal: Option<String>,
+        /// Whether the model finished it, or it was cut.
+        completeness: Completeness,
+    },
+
+    /// A tool server was asked for its tools.
+    ToolsDiscovered {
+        /// The server's label.
+        server: String,
+        /// What it answered.
+        outcome: DiscoveryOutcome,
+    },
+
+    /// The model names a call; its arguments follow.
+    CallAnnounced {
+        /// The call, unique within the run.
+        call_id: CallId,
+        /// The output item that stands for it.
+        item_id: ItemId,
+        /// Which tool, and of what kind.
+        tool: ToolRef,
+    },
+    /// The model wrote more of the arguments.
+    ArgumentsAdded {
+        /// The call.
+        call_id: CallId,
+        /// Only the new part, as raw JSON text.
+        text: String,
+    },
+    /// The arguments are closed.
+    ArgumentsFinished {
+        /// The call.
+        call_id: CallId,
+        /// All of them, as raw JSON text.
+        arguments: String,
+        /// Cut arguments are shown and never executed.
+        completeness: Completeness,
+    },
+
+    /// A person must allow the call first.
+    ApprovalRequested {
+        /// The call that waits.
+        call_id: CallId,
+    },
+    /// A person has answered.
+    ApprovalResolved {
+        /// The call that waited.
+        call_id: CallId,
+        /// What was decided.
+        decision: Decision,
+    },
+
+    /// A tool is about to work on the call; recorded before it does anything.
+    ToolStarted {
+        /// The call.
+        call_id: CallId,
+        /// 1 for the first try.
+        attempt: u32,
+        /// The arguments in a few words, for people; empty if there is nothing to say.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        label: String,
+    },
+    /// The tool entered a phase of its work.
+    ToolPhase {
+        /// The call.
+        call_id: CallId,
+        /// The phase, in the tool's words.
+        phase: String,
+    },
+    /// The tool told how far it is.
+    ToolProgressed {
+        /// The call.
+        call_id: CallId,
+        /// How much is done, in the tool's own unit.
+        progress: f64,
+        /// How much there is, if the tool knows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+        /// What it is doing, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// The tool let out some of its output early.
+    ToolOutputAdded {
+        /// The call.
+        call_id: CallId,
+        /// Only the new part.
+        text: String,
+    },
+    /// The tool has said nothing for a while, and is still being waited for.
+    ToolStayedSilent {
+        /// The call.
+        call_id: CallId,
+        /// How long the tool has been at work altogether.
+        elapsed_ms: u64,
+    },
+    /// The tool failed in a way that allows another try, and is called again.
+    ToolRetried {
+        /// The call.
+        call_id: CallId,
+        /// 2 for the second try.
+        attempt: u32,
+        /// Why the try before it did not count.
+        reason: Failure,
+    },
+    /// The call is over, one way or the other. Exactly one per call.
+    ToolFinished {
+        /// The call.
+        call_id: CallId,
+        /// How it ended.
+        outcome: ToolOutcome,
+        /// How long the tool worked; 0 if it never started.
+        duration_ms: u64,
+    },
+
+    /// The run is over. Always last, always once.
+    RunFinished {
+        /// How it ended.
+        outcome: RunOutcome,
+        /// What all turns cost together.
+        usage: Usage,
+    },
+}
+
+impl Event {
+    /// The call this event is about, if it is about one.
+    pub fn call_id(&self) -> Option<&CallId> {
+        match self {
+            Self::CallAnnounced { call_id, .. }
+            | Self::ArgumentsAdded { call_id, .. }
+            | Self::ArgumentsFinished { call_id, .. }
+            | Self::ApprovalRequested { call_id }
+            | Self::ApprovalResolved { call_id, .. }
+            | Self::ToolStarted { call_id, .. }
+            | Self::ToolPhase { call_id, .. }
+            | Self::ToolProgressed { call_id, .. }
+            | Self::ToolOutputAdded { call_id, .. }
+            | Self::ToolStayedSilent { call_id, .. }
+            | Self::ToolRetried { call_id, .. }
+            | Self::ToolFinished { call_id, .. } => Some(call_id),
+            Self::RunQueued { .. }
+            | Self::RunStarted
+            | Self::RunTakenOver { .. }
+            | Self::TurnStarted { .. }
+            | Self::TurnRetried { .. }
+            | Self::TurnAbandoned { .. }
+            | Self::TurnFinished { .. }
+            | Self::MessageStarted { .. }
+            | Self::TextAdded { .. }
+            | Self::RefusalAdded { .. }
+            | Self::AnnotationAdded { .. }
+            | Self::MessageFinished { .. }
+            | Self::ReasoningAdded { .. }
+            | Self::ReasoningFinished { .. }
+            | Self::ToolsDiscovered { .. }
+            | Self::RunFinished { .. } => None,
+        }
+    }
+
+    /// Whether nothing can follow.
+    pub fn ends_the_run(&self) -> bool {
+        matches!(self, Self::RunFinished { .. })
+    }
+}

@@ -1,0 +1,121 @@
+//! What a conversation is made of, as the model is shown it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::CallId;
+
+/// One entry of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Item {
+    /// Somebody said something.
+    Message {
+        /// Who.
+        role: Role,
+        /// What.
+        content: Vec<Content>,
+    },
+    /// The model thought something; handed back to the provider that made it.
+    Reasoning {
+        /// The readable part.
+        text: String,
+        /// The provider's opaque proof.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seal: Option<String>,
+    },
+    /// The model asked for a tool.
+    Call {
+        /// The call.
+        call_id: CallId,
+        /// The tool's name.
+        name: String,
+        /// A JSON object as text; always legal JSON, whatever the model wrote.
+        arguments: String,
+    },
+    /// What came of a call. Every [`Item::Call`] in a history has one.
+    CallResult {
+        /// The call.
+        call_id: CallId,
+        /// What the model is told.
+        output: String,
+        /// Pictures the tool returned.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<crate::Image>,
+        /// Whether the tool failed.
+        failed: bool,
+    },
+}
+
+impl Item {
+    /// A message of the user.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::Message { role: Role::User, content: vec![Content::text(text)] }
+    }
+
+    /// A message of the assistant.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::Message { role: Role::Assistant, content: vec![Content::text(text)] }
+    }
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The application.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Content {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// A refusal in the model's words.
+    Refusal {
+        /// The words.
+        text: String,
+    },
+    /// A picture, by address; `data:` addresses carry it along.
+    Image {
+        /// Where it is.
+        url: String,
+    },
+}
+
+impl Content {
+    /// Plain words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// Where a statement comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Annotation {
+    /// The kind of source, such as `url_citation` or `file_citation`.
+    pub kind: String,
+    /// The facts of that kind.
+    pub source: Value,
+}
+
+/// Whether something was said to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Completeness {
+    /// The model finished it.
+    Complete,
+    /// It was cut: by a limit, a cancel or a broken connection.
+    Cut,
+    /// Its worker died; what follows replaces it.
+    Superseded,
+}

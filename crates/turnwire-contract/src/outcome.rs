@@ -1,0 +1,171 @@
+//! How things end. An ending is part of the story, never a Rust error.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ToolOutput;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// The model gave its answer, or handed calls to the client.
+    Completed,
+    /// The run stopped at a limit; what it has is good but not whole.
+    Incomplete {
+        /// Which limit.
+        reason: IncompleteReason,
+    },
+    /// The model or the engine could not go on.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+/// Which limit a run ran into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IncompleteReason {
+    /// The model's answer was cut by its length.
+    MaxOutputTokens,
+    /// The model was asked as often as allowed.
+    MaxTurns,
+    /// As many tools were called as allowed.
+    MaxToolCalls,
+    /// The run took as long as allowed.
+    TimeLimit,
+    /// The same call with the same arguments came again and again.
+    RepeatedCall,
+    /// The provider withheld the answer.
+    ContentFilter,
+}
+
+/// What went wrong, in public words. The cause is in the operator's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Stable, for programs; listed in `docs/errors.md`.
+    pub code: String,
+    /// One sentence, for people and models.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with its stable code.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
+    }
+}
+
+/// How a call ended. Only [`ToolOutcome::Succeeded`] is a success.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum ToolOutcome {
+    /// The tool says it worked.
+    Succeeded {
+        /// What it returned.
+        output: ToolOutput,
+    },
+    /// The tool says it did not work, or it fell over.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+    /// The tool did not answer in time.
+    TimedOut {
+        /// How long it was waited for.
+        after_ms: u64,
+    },
+    /// The call was stopped.
+    Cancelled,
+    /// A person said no.
+    Denied {
+        /// Why, in that person's words; may be empty.
+        reason: String,
+    },
+    /// The arguments do not fit the tool; it was not started.
+    InvalidArguments {
+        /// What does not fit.
+        message: String,
+    },
+    /// There is no such tool.
+    NotFound {
+        /// What to do about it.
+        message: String,
+    },
+    /// The call was not carried out because the run stopped before it.
+    Skipped {
+        /// What stopped it.
+        reason: String,
+    },
+    /// The worker died while the tool worked; whether it did its work is not known.
+    OutcomeUnknown {
+        /// What is known.
+        message: String,
+    },
+}
+
+impl ToolOutcome {
+    /// Whether the tool says it worked.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Succeeded { .. })
+    }
+
+    /// What went wrong, in one sentence; nothing for a success.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Self::Succeeded { .. } => None,
+            Self::Failed { failure } => Some(failure.message.clone()),
+            Self::TimedOut { after_ms } => {
+                Some(format!("timed out after {}", seconds(*after_ms)))
+            }
+            Self::Cancelled => Some("cancelled".to_owned()),
+            Self::Denied { reason } if reason.is_empty() => Some("denied by the user".to_owned()),
+            Self::Denied { reason } => Some(format!("denied by the user: {reason}")),
+            Self::InvalidArguments { message } => Some(format!("invalid arguments: {message}")),
+            Self::NotFound { message } | Self::OutcomeUnknown { message } => {
+                Some(message.clone())
+            }
+            Self::Skipped { reason } => Some(format!("not carried out: {reason}")),
+        }
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    let tenths = ms / 100;
+    if tenths.is_multiple_of(10) {
+        format!("{} s", tenths / 10)
+    } else {
+        format!("{}.{} s", tenths / 10, tenths % 10)
+    }
+}
+
+/// What came of asking a server for its tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum DiscoveryOutcome {
+    /// It answered.
+    Listed {
+        /// The names of its tools.
+        tools: Vec<String>,
+    },
+    /// It did not.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// What a person decided about a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Decision {
+    /// Go ahead.
+    Approved,
+    /// Do not.
+    Denied {
+        /// Why; may be empty.
+        reason: String,
+    },
+}

@@ -1,0 +1,32 @@
+//! Where results go that are too big for the journal.
+
+use async_trait::async_trait;
+
+use crate::{BlobId, TenantId};
+
+/// Keeps big texts beside the journal.
+///
+/// Promises an implementation makes:
+///
+/// * when [`put`](Self::put) returns `Ok`, [`get`](Self::get) returns the very same text for
+///   as long as the run is retained;
+/// * what belongs to one tenant does not exist for another.
+#[async_trait]
+pub trait BlobStore: Send + Sync {
+    /// Keeps `text` under `id`.
+    async fn put(&self, tenant: &TenantId, id: &BlobId, text: String) -> Result<(), BlobError>;
+
+    /// The text kept under `id`.
+    async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError>;
+}
+
+/// Why the blob store did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BlobError {
+    /// There is no such text for this tenant.
+    #[error("there is no `{0}`")]
+    NotFound(BlobId),
+    /// The store is away; try again.
+    #[error("the blob store is not available: {0}")]
+    Unavailable(String),
+}

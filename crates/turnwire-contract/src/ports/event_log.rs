@@ -1,0 +1,53 @@
+//! Where events are kept: append, read on from a place, nothing else.
+
+use std::{pin::Pin, sync::Arc};
+
+use async_trait::async_trait;
+use futures::Stream;
+
+use crate::{Recorded, RunId, Seq};
+
+/// Events as they become visible, in order.
+pub type EventStream =
+    Pin<Box<dyn Stream<Item = Result<Arc<Recorded>, LogError>> + Send + 'static>>;
+
+/// An append-only log of events, one sequence per run.
+///
+/// Promises an implementation makes:
+///
+/// * when [`append`](Self::append) returns `Ok`, the events survive whatever this log claims
+///   to survive, and no reader saw them before;
+/// * places are 1, 2, 3, … without gaps;
+/// * appending at the expected place is the fence: of two writers that both append after the
+///   same place, one gets [`LogError::Conflict`] and nothing of its batch is kept;
+/// * a batch is kept whole or not at all;
+/// * nothing can be appended after the event that ends the run;
+/// * a reader that does not read costs no one anything but its own place.
+#[async_trait]
+pub trait EventLog: Send + Sync {
+    /// Appends `batch`, whose places follow on the last one kept. All of it belongs to one run.
+    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError>;
+
+    /// Everything after `after`: first what is stored, then what arrives, up to and including
+    /// the event that ends the run.
+    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError>;
+}
+
+/// Why the log did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LogError {
+    /// Somebody else has written at this place; this writer no longer owns the run.
+    #[error("run `{run_id}` has moved on past {place}; another worker owns it")]
+    Conflict {
+        /// The run.
+        run_id: RunId,
+        /// The place that was taken.
+        place: Seq,
+    },
+    /// There is no such run.
+    #[error("there is no run `{0}`")]
+    NotFound(RunId),
+    /// The log is away; try again.
+    #[error("the event log is not available: {0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,17 @@
+//! The doors to the outside world. Adapters live in `turnwire-models`, `turnwire-tools` and
+//! `turnwire-stores`; the engine brings an in-memory log and store of its own.
+//!
+//! Each trait lists the promises an implementation makes; a conformance suite in
+//! `turnwire-testkit` has one test per promise.
+
+mod blob_store;
+mod event_log;
+mod model;
+mod run_store;
+mod tool;
+
+pub use blob_store::{BlobError, BlobStore};
+pub use event_log::{EventLog, EventStream, LogError};
+pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
+pub use run_store::{NewRun, RunRecord, RunStatus, RunStore, StoreError};
+pub use tool::{CallLink, Tool, ToolContext, ToolError, ToolNote, ToolRequest};

@@ -1,0 +1,157 @@
+//! What is known about a tool, and what it returns.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::BlobId;
+
+/// Everything the model, the engine and the surfaces need to know about a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name, as the model calls it.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+    /// What kind of tool it is.
+    pub kind: ToolKind,
+    /// The server it lives on, for tools of a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// What may happen after a crash in the middle of a call.
+    pub effect: Effect,
+    /// Whether it may run beside other calls of the same answer.
+    pub parallel: bool,
+    /// Whether a person must allow each call.
+    #[serde(default)]
+    pub needs_approval: bool,
+    /// How long it may stay silent; the engine's own limit if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// Which arguments say best what a call is about, most telling first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub telling_arguments: Vec<String>,
+}
+
+impl ToolSpec {
+    /// A function with no arguments, run by the server, with the most careful settings:
+    /// it is never called twice, and never beside another.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters: serde_json::json!({ "type": "object", "properties": {} }),
+            kind: ToolKind::Function,
+            server: None,
+            effect: Effect::Once,
+            parallel: false,
+            needs_approval: false,
+            timeout: None,
+            telling_arguments: Vec::new(),
+        }
+    }
+
+    /// The facts that every event and frame about this tool repeats.
+    pub fn reference(&self) -> ToolRef {
+        ToolRef { name: self.name.clone(), kind: self.kind, server: self.server.clone() }
+    }
+}
+
+/// Which tool, and of what kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolRef {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: ToolKind,
+    /// The server it lives on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+}
+
+/// What kind of tool, which decides how surfaces speak of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// A function that the server runs.
+    Function,
+    /// A function that the client runs: the run ends with the call, and goes on in another.
+    Client,
+    /// A tool of an MCP server.
+    Mcp,
+    /// The built-in web search.
+    WebSearch,
+    /// The built-in file search.
+    FileSearch,
+}
+
+/// What a call does to the world, and so what may happen when its worker dies half-way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing: call it again.
+    Pure,
+    /// The same thing, however often it is called with the same key: call it again.
+    Idempotent,
+    /// Something that must not happen twice: never call it again, say the outcome is unknown.
+    Once,
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    /// The result as text; only its beginning when [`Self::rest`] is set.
+    pub text: String,
+    /// The result as data, if the tool gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// Pictures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+    /// The result in a few words, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<String>,
+    /// Where the whole text is, when it was too big for the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<KeptAside>,
+}
+
+impl ToolOutput {
+    /// A result that is only text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// How many bytes the whole text has, wherever it is kept.
+    pub fn total_bytes(&self) -> u64 {
+        self.rest.as_ref().map_or(self.text.len() as u64, |rest| rest.bytes)
+    }
+}
+
+/// A text kept beside the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptAside {
+    /// Where the whole text is.
+    pub blob: BlobId,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
+/// A picture a tool returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Its media type, such as `image/png`.
+    pub media_type: String,
+    /// Its bytes in base64.
+    pub base64: String,
+}
+
+impl Image {
+    /// The picture as an address that carries it along.
+    pub fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, self.base64)
+    }
+}

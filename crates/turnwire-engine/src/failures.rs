@@ -1,0 +1,63 @@
+//! The stable codes of everything that can go wrong, with what people are told.
+//!
+//! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log,
+//! never into a message.
+
+use turnwire_contract::{Failure, ModelError};
+
+/// Every code the engine gives.
+pub const CODES: [&str; 10] = [
+    "model_unavailable",
+    "model_rejected",
+    "model_broke_off",
+    "model_silent",
+    "journal_lost",
+    "tool_failed",
+    "tool_panicked",
+    "output_lost",
+    "engine_stopped",
+    "engine_failed",
+];
+
+/// What a model's error is called in public.
+pub(crate) fn of_model(error: &ModelError) -> Failure {
+    match error {
+        ModelError::Unavailable { .. } => {
+            Failure::new("model_unavailable", "the model is not available right now")
+        }
+        ModelError::Rejected { message } => {
+            Failure::new("model_rejected", format!("the model refused the request: {message}"))
+        }
+        ModelError::Broken { .. } => {
+            Failure::new("model_broke_off", "the model's answer broke off")
+        }
+    }
+}
+
+pub(crate) fn model_silent() -> Failure {
+    Failure::new("model_silent", "the model stopped answering")
+}
+
+pub(crate) fn journal_lost() -> Failure {
+    Failure::new("journal_lost", "the run could not be recorded any further")
+}
+
+pub(crate) fn tool_failed(message: String) -> Failure {
+    Failure::new("tool_failed", message)
+}
+
+pub(crate) fn tool_panicked(name: &str) -> Failure {
+    Failure::new("tool_panicked", format!("the tool `{name}` crashed"))
+}
+
+pub(crate) fn output_lost() -> Failure {
+    Failure::new("output_lost", "the tool worked, but its result was too big to be kept")
+}
+
+pub(crate) fn engine_stopped() -> Failure {
+    Failure::new("engine_stopped", "the server was stopped before the run was over")
+}
+
+pub(crate) fn engine_failed() -> Failure {
+    Failure::new("engine_failed", "the run ended because of an internal error")
+}

@@ -1,0 +1,35 @@
+//! The loop: ask the model, run the tools, record every step.
+//!
+//! Reading order:
+//!
+//! * [`runs`] is what others may ask: start, cancel, approve, follow.
+//! * [`run_loop`] is the whole run on one page; it carries out and decides nothing.
+//! * [`run_state`] is what the events mean and what comes next: a pure fold.
+//! * [`live_run`] is the one door to the journal.
+//! * [`model_turn`] and [`tool_call`] carry out the two steps that take time.
+//! * [`toolbox`], [`told_to_model`], [`retry`] and [`failures`] are what those lean on.
+//! * [`memory`] keeps everything in this process; [`ambient`] gives time and ids.
+//!
+//! The engine never formats anything for a client, knows no provider and no database.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod ambient;
+pub mod failures;
+pub mod live_run;
+pub mod memory;
+mod model_turn;
+mod retry;
+mod run_loop;
+pub mod run_state;
+pub mod runs;
+mod sync;
+mod told_to_model;
+mod tool_call;
+pub mod toolbox;
+
+pub use ambient::Ambient;
+pub use live_run::LiveRun;
+pub use memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore};
+pub use run_state::{RunState, Step};
+pub use runs::{EngineParts, RunHandle, Runs, StartError};
+pub use toolbox::{Toolbox, ToolboxError};

@@ -1,0 +1,263 @@
+//! The one door to the journal.
+//!
+//! A [`LiveRun`] is a run that this process works on. Everything that happens in it goes
+//! through [`LiveRun::record`], which gives three guarantees: an event is durable before
+//! anyone sees it, the state is never ahead of the journal, and a worker that lost its run
+//! finds out at its next step.
+//!
+//! Whoever records while another append is under way waits for it, and what has gathered in
+//! the meantime is then written in one go (group commit). So eight tools that report at once
+//! cost one or two appends, not eight.
+
+use std::{
+    collections::HashMap,
+    fmt, mem,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use turnwire_contract::{
+    CallId, Decision, Event, EventLog, IncompleteReason, LogError, Recorded, RunId, RunOutcome, Seq,
+};
+
+use crate::{
+    ambient::Ambient,
+    run_state::{Call, RunState},
+    sync::lock,
+};
+
+/// How long a tool start waits for an attached watcher to have seen it. A watcher that takes
+/// longer is not waited for again, so the slowest of all costs a run this much, once.
+const WATCHER_GRACE: Duration = Duration::from_millis(100);
+
+/// A run that this process works on.
+pub struct LiveRun {
+    id: RunId,
+    log: Arc<dyn EventLog>,
+    ambient: Arc<Ambient>,
+    waiting: Mutex<Waiting>,
+    /// The last durable place. Held while an append is under way: that is what makes the
+    /// others gather behind it.
+    committed: tokio::sync::Mutex<Seq>,
+    state: Mutex<RunState>,
+    stop: CancellationToken,
+    stopped_by: OnceLock<Stop>,
+    calls_at_work: Mutex<HashMap<CallId, CancellationToken>>,
+    /// Serializes the answers of people: each looks at the state before it is recorded.
+    resolving: tokio::sync::Mutex<()>,
+    resolved: Notify,
+    watcher: Option<Watcher>,
+}
+
+/// Events that have a place but are not durable yet.
+#[derive(Debug)]
+struct Waiting {
+    last: Seq,
+    events: Vec<Arc<Recorded>>,
+}
+
+/// Somebody in this process who wants to know of a tool's start before the tool does anything.
+#[derive(Debug)]
+pub struct Watcher {
+    seen: watch::Receiver<Seq>,
+    is_slow: AtomicBool,
+}
+
+/// Why a run stops before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Somebody asked for it.
+    Cancelled,
+    /// It took too long.
+    TimeLimit,
+    /// The process is going away.
+    Shutdown,
+}
+
+impl Stop {
+    /// How a run ends that was stopped for this reason.
+    pub fn outcome(self) -> RunOutcome {
+        match self {
+            Self::Cancelled => RunOutcome::Cancelled,
+            Self::TimeLimit => RunOutcome::Incomplete { reason: IncompleteReason::TimeLimit },
+            Self::Shutdown => RunOutcome::Failed { failure: crate::failures::engine_stopped() },
+        }
+    }
+}
+
+impl LiveRun {
+    /// A run whose journal ends at `head`, in this `state`.
+    pub fn new(
+        id: RunId,
+        log: Arc<dyn EventLog>,
+        ambient: Arc<Ambient>,
+        state: RunState,
+        head: Seq,
+        watcher: Option<watch::Receiver<Seq>>,
+    ) -> Self {
+        Self {
+            id,
+            log,
+            ambient,
+            waiting: Mutex::new(Waiting { last: head, events: Vec::new() }),
+            committed: tokio::sync::Mutex::new(head),
+            state: Mutex::new(state),
+            stop: CancellationToken::new(),
+            stopped_by: OnceLock::new(),
+            calls_at_work: Mutex::default(),
+            resolving: tokio::sync::Mutex::default(),
+            resolved: Notify::new(),
+            watcher: watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) }),
+        }
+    }
+
+    /// Which run.
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// A new id of the given kind.
+    pub fn new_id(&self, prefix: &'static str) -> String {
+        self.ambient.new_id(prefix)
+    }
+
+    /// What the durable events mean.
+    pub fn state(&self) -> MutexGuard<'_, RunState> {
+        lock(&self.state)
+    }
+
+    /// Stores `event` and takes note of it. Returns its place once it is durable.
+    pub async fn record(&self, event: Event) -> Result<Seq, LogError> {
+        self.record_all(vec![event]).await
+    }
+
+    /// Stores `events` in one go, and returns the place of the last one once all are durable.
+    ///
+    /// Not cancel-safe: events whose append is given up half-way may or may not be stored.
+    /// The engine never drops a recording; it only drops models and tools.
+    pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, LogError> {
+        let place = self.give_places(events);
+        let mut committed = self.committed.lock().await;
+        if *committed >= place {
+            // A neighbour wrote ours along with its own.
+            return Ok(place);
+        }
+        let batch = mem::take(&mut lock(&self.waiting).events);
+        let Some(last) = batch.last().map(|recorded| recorded.seq) else {
+            // A neighbour took ours along and failed; the run is lost for us too.
+            return Err(LogError::Conflict { run_id: self.id.clone(), place });
+        };
+        self.log.append(batch.clone()).await?;
+        let mut state = self.state();
+        for recorded in &batch {
+            state.apply(&recorded.event);
+        }
+        drop(state);
+        *committed = last;
+        Ok(place)
+    }
+
+    fn give_places(&self, events: Vec<Event>) -> Seq {
+        let at = self.ambient.now();
+        let mut waiting = lock(&self.waiting);
+        for event in events {
+            let seq = waiting.last.next();
+            waiting.last = seq;
+            waiting.events.push(Arc::new(Recorded { run_id: self.id.clone(), seq, at, event }));
+        }
+        waiting.last
+    }
+}
+
+impl fmt::Debug for LiveRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveRun").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// === Stopping ===
+impl LiveRun {
+    /// Stops the run. The first reason given is the one that counts.
+    pub fn stop(&self, why: Stop) {
+        let _ = self.stopped_by.set(why);
+        self.stop.cancel();
+    }
+
+    /// Why the run is to stop, if it is.
+    pub fn stopped_by(&self) -> Option<Stop> {
+        self.stopped_by.get().copied()
+    }
+
+    /// Waits until the run is to stop.
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// A token for a call that is about to be carried out; stopping the run stops it too.
+    pub(crate) fn begin_call(&self, call_id: &CallId) -> CancellationToken {
+        let token = self.stop.child_token();
+        lock(&self.calls_at_work).insert(call_id.clone(), token.clone());
+        token
+    }
+
+    /// The call is over.
+    pub(crate) fn end_call(&self, call_id: &CallId) {
+        lock(&self.calls_at_work).remove(call_id);
+    }
+
+    /// Stops one call; the run goes on. Says whether there was such a call at work.
+    pub fn stop_call(&self, call_id: &CallId) -> bool {
+        let token = lock(&self.calls_at_work).get(call_id).cloned();
+        token.inspect(CancellationToken::cancel).is_some()
+    }
+}
+
+/// === Waiting for people ===
+impl LiveRun {
+    /// Records a person's answer, if the call waits for one. Says whether it did.
+    pub(crate) async fn resolve(
+        &self,
+        call_id: &CallId,
+        decision: Decision,
+    ) -> Result<bool, LogError> {
+        // Of two answers that come at once, the one that takes the call out of the state's
+        // waiting ones is recorded; the lock below is held until its event is applied.
+        let _one_at_a_time = self.resolving.lock().await;
+        if !self.state().call(call_id).is_some_and(Call::waits_for_approval) {
+            return Ok(false);
+        }
+        let call_id = call_id.clone();
+        self.record(Event::ApprovalResolved { call_id, decision }).await?;
+        self.resolved.notify_one();
+        Ok(true)
+    }
+
+    /// Waits until a person has answered or the run is to stop.
+    pub(crate) async fn woken(&self) {
+        tokio::select! {
+            // Either order is right: the loop looks at the state and at the stop next.
+            () = self.resolved.notified() => {}
+            () = self.stopped() => {}
+        }
+    }
+
+    /// Gives the attached watcher a chance to have seen `place` before the tool begins.
+    pub(crate) async fn let_watcher_see(&self, place: Seq) {
+        let Some(watcher) = &self.watcher else { return };
+        if watcher.is_slow.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut seen = watcher.seen.clone();
+        if timeout(WATCHER_GRACE, seen.wait_for(|seen| *seen >= place)).await.is_err() {
+            watcher.is_slow.store(true, Ordering::Relaxed);
+        }
+    }
+}

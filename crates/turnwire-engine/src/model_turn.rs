@@ -1,0 +1,324 @@
+//! One turn of the model: asked, listened to, written down part by part.
+//!
+//! A model that cannot be reached, or breaks off before its first word, is asked again. After
+//! the first word it is not: somebody may have read it.
+
+use std::{collections::HashMap, future::Future, mem};
+
+use futures::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{Span, instrument, warn};
+use turnwire_contract::{
+    CallId, Completeness, Event, Finish, ItemId, LogError, Model, ModelError, ModelPart,
+    RunOutcome, ToolKind, ToolRef, Usage,
+};
+
+use crate::{failures, live_run::LiveRun, retry, run_loop::Carried};
+
+/// How many parts are written in one go when the model is faster than the journal.
+const MOST_PARTS_AT_ONCE: usize = 64;
+
+/// Asks the model for the next turn and records what it says.
+///
+/// A model that breaks off is not an error here but the end of the run. A stop just comes
+/// back: the loop looks for it and closes whatever is open.
+#[instrument(skip_all, fields(turn))]
+pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carried, LogError> {
+    let turn = run.state().turn() + 1;
+    Span::current().record("turn", turn);
+    let most_attempts = run.state().limits().model_attempts;
+    run.record(Event::TurnStarted { turn }).await?;
+
+    let mut attempt = 1;
+    loop {
+        let mut listener = Listener::new(run, turn);
+        let why = match listener.listen(model).await? {
+            Heard::Everything | Heard::Stop => return Ok(Carried::On),
+            Heard::Silence(why) => why,
+        };
+        warn!(?why, attempt, "The model did not answer.");
+        let failure = why.failure();
+        attempt += 1;
+        if listener.has_spoken || !why.may_work_next_time() || attempt > most_attempts {
+            return Ok(Carried::End(RunOutcome::Failed { failure }));
+        }
+        let delay = retry::wait_before(attempt, why.asked_wait());
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        run.record(Event::TurnRetried { turn, attempt, reason: failure, delay_ms }).await?;
+        tokio::select! {
+            biased;
+            () = run.stopped() => return Ok(Carried::On),
+            () = sleep(delay) => {}
+        }
+    }
+}
+
+/// How listening to the model ended.
+enum Heard {
+    /// It finished.
+    Everything,
+    /// The run is to stop.
+    Stop,
+    /// It did not finish.
+    Silence(Why),
+}
+
+/// Why a model did not finish.
+#[derive(Debug)]
+enum Why {
+    Error(ModelError),
+    TimedOut,
+}
+
+impl Why {
+    fn failure(&self) -> turnwire_contract::Failure {
+        match self {
+            Self::Error(error) => failures::of_model(error),
+            Self::TimedOut => failures::model_silent(),
+        }
+    }
+
+    fn may_work_next_time(&self) -> bool {
+        match self {
+            Self::Error(error) => retry::may_work_next_time(error),
+            Self::TimedOut => true,
+        }
+    }
+
+    fn asked_wait(&self) -> Option<std::time::Duration> {
+        match self {
+            Self::Error(error) => retry::asked_wait(error),
+            Self::TimedOut => None,
+        }
+    }
+}
+
+/// Turns the parts of one answer into events.
+struct Listener<'a> {
+    run: &'a LiveRun,
+    turn: u32,
+    deadline: Instant,
+    /// Whether anything came that a person may have seen.
+    has_spoken: bool,
+    speaking: Speaking,
+    calls: HashMap<u32, CallId>,
+    usage: Usage,
+    to_record: Vec<Event>,
+}
+
+/// Which kind of block is open. There is never more than one beside the calls.
+#[derive(PartialEq)]
+enum Speaking {
+    Nothing,
+    Message(ItemId),
+    Reasoning(ItemId),
+}
+
+impl<'a> Listener<'a> {
+    fn new(run: &'a LiveRun, turn: u32) -> Self {
+        Self {
+            deadline: Instant::now() + run.state().limits().model_total,
+            run,
+            turn,
+            has_spoken: false,
+            speaking: Speaking::Nothing,
+            calls: HashMap::new(),
+            usage: Usage::default(),
+            to_record: Vec::new(),
+        }
+    }
+
+    async fn listen(&mut self, model: &dyn Model) -> Result<Heard, LogError> {
+        let prompt = self.run.state().prompt();
+        let mut parts = match self.wait_for(model.stream(prompt)).await {
+            Waited::Got(Ok(parts)) => parts,
+            Waited::Got(Err(error)) => return Ok(Heard::Silence(Why::Error(error))),
+            Waited::TooLong => return Ok(Heard::Silence(Why::TimedOut)),
+            Waited::Stopped => return Ok(Heard::Stop),
+        };
+        loop {
+            let mut next = match self.wait_for(parts.next()).await {
+                Waited::Got(next) => Some(next),
+                Waited::TooLong => return Ok(Heard::Silence(Why::TimedOut)),
+                Waited::Stopped => return Ok(Heard::Stop),
+            };
+            // Whatever came while the journal was busy is written in one go.
+            let mut n_taken = 0;
+            while let Some(part) = next.take() {
+                match part {
+                    Some(Ok(ModelPart::Finished(finish))) => {
+                        self.finish(finish).await?;
+                        return Ok(Heard::Everything);
+                    }
+                    Some(Ok(part)) => self.take(part).await?,
+                    Some(Err(error)) => return self.broke_off(error).await,
+                    None => {
+                        let message = "the stream ended without a finish".to_owned();
+                        return self.broke_off(ModelError::Broken { message }).await;
+                    }
+                }
+                n_taken += 1;
+                if n_taken < MOST_PARTS_AT_ONCE {
+                    next = parts.next().now_or_never();
+                }
+            }
+            self.record_taken().await?;
+        }
+    }
+
+    /// Waits for the model, but not past a stop and not too long. Only the model is given up,
+    /// never a recording.
+    async fn wait_for<T>(&self, model: impl Future<Output = T>) -> Waited<T> {
+        let silence = self.run.state().limits().model_silence;
+        let until = self.deadline.min(Instant::now() + silence);
+        tokio::select! {
+            // A stop wins over a part that arrives in the same moment.
+            biased;
+            () = self.run.stopped() => Waited::Stopped,
+            got = timeout_at(until, model) => got.map_or(Waited::TooLong, Waited::Got),
+        }
+    }
+
+    async fn take(&mut self, part: ModelPart) -> Result<(), LogError> {
+        match part {
+            ModelPart::Text(text) if !text.is_empty() => {
+                let item_id = self.message().await?;
+                self.add(Event::TextAdded { item_id, text });
+            }
+            ModelPart::Refusal(text) if !text.is_empty() => {
+                let item_id = self.message().await?;
+                self.add(Event::RefusalAdded { item_id, text });
+            }
+            ModelPart::Reasoning(text) if !text.is_empty() => {
+                let item_id = self.reasoning().await?;
+                self.add(Event::ReasoningAdded { item_id, text });
+            }
+            ModelPart::ReasoningSeal(seal) => self.seal(seal).await?,
+            ModelPart::Annotation(annotation) => {
+                let item_id = self.message().await?;
+                self.add(Event::AnnotationAdded { item_id, annotation });
+            }
+            ModelPart::CallStarted { key, id, name } => self.announce(key, id, name).await?,
+            ModelPart::CallArguments { key, text } if !text.is_empty() => {
+                if let Some(call_id) = self.calls.get(&key).cloned() {
+                    self.add(Event::ArgumentsAdded { call_id, text });
+                }
+            }
+            ModelPart::Usage(usage) => self.usage = usage,
+            ModelPart::Text(_)
+            | ModelPart::Refusal(_)
+            | ModelPart::Reasoning(_)
+            | ModelPart::CallArguments { .. }
+            | ModelPart::Finished(_) => {}
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, event: Event) {
+        self.has_spoken = true;
+        self.to_record.push(event);
+    }
+
+    async fn record_taken(&mut self) -> Result<(), LogError> {
+        if !self.to_record.is_empty() {
+            self.run.record_all(mem::take(&mut self.to_record)).await?;
+        }
+        Ok(())
+    }
+
+    /// The open message, or a new one.
+    async fn message(&mut self) -> Result<ItemId, LogError> {
+        if let Speaking::Message(item_id) = &self.speaking {
+            return Ok(item_id.clone());
+        }
+        self.close_text(None).await?;
+        let item_id = ItemId::new(self.run.new_id("msg"));
+        self.add(Event::MessageStarted { item_id: item_id.clone() });
+        self.speaking = Speaking::Message(item_id.clone());
+        Ok(item_id)
+    }
+
+    /// The open reasoning, or a new one.
+    async fn reasoning(&mut self) -> Result<ItemId, LogError> {
+        if let Speaking::Reasoning(item_id) = &self.speaking {
+            return Ok(item_id.clone());
+        }
+        self.close_text(None).await?;
+        let item_id = ItemId::new(self.run.new_id("rs"));
+        self.speaking = Speaking::Reasoning(item_id.clone());
+        Ok(item_id)
+    }
+
+    /// Closes what is open. The state knows the whole text, so what came so far goes there first.
+    async fn close_text(&mut self, with_seal: Option<String>) -> Result<(), LogError> {
+        self.record_taken().await?;
+        self.speaking = Speaking::Nothing;
+        let mut closing = self.run.state().close_text(Completeness::Complete);
+        if let Some(Event::ReasoningFinished { seal, .. }) = closing.first_mut() {
+            *seal = with_seal;
+        }
+        self.to_record.extend(closing);
+        Ok(())
+    }
+
+    /// A provider may seal thoughts that it does not show.
+    async fn seal(&mut self, seal: String) -> Result<(), LogError> {
+        if matches!(self.speaking, Speaking::Reasoning(_)) {
+            return self.close_text(Some(seal)).await;
+        }
+        self.close_text(None).await?;
+        let item_id = ItemId::new(self.run.new_id("rs"));
+        let (text, completeness) = (String::new(), Completeness::Complete);
+        self.add(Event::ReasoningFinished { item_id, text, seal: Some(seal), completeness });
+        Ok(())
+    }
+
+    async fn announce(
+        &mut self,
+        key: u32,
+        id: Option<String>,
+        name: String,
+    ) -> Result<(), LogError> {
+        self.close_text(None).await?;
+        let call_id = self.free_call_id(id);
+        let spec = self.run.state().spec(&name).map(turnwire_contract::ToolSpec::reference);
+        let tool = spec.unwrap_or(ToolRef { name, kind: ToolKind::Function, server: None });
+        let item_id = ItemId::new(self.run.new_id("fc"));
+        self.calls.insert(key, call_id.clone());
+        self.add(Event::CallAnnounced { call_id, item_id, tool });
+        Ok(())
+    }
+
+    /// The provider's id, if it is one: some send none, some send the same one every time.
+    fn free_call_id(&self, id: Option<String>) -> CallId {
+        let theirs = id.filter(|id| !id.is_empty()).map(CallId::new);
+        let is_free = |id: &CallId| {
+            !self.run.state().knows_call(id) && !self.calls.values().any(|known| known == id)
+        };
+        theirs.filter(is_free).unwrap_or_else(|| CallId::new(self.run.new_id("call")))
+    }
+
+    async fn finish(&mut self, finish: Finish) -> Result<(), LogError> {
+        self.record_taken().await?;
+        let completeness = match finish {
+            Finish::Answered | Finish::CalledTools => Completeness::Complete,
+            Finish::Length | Finish::ContentFilter | Finish::Interrupted => Completeness::Cut,
+        };
+        let mut events = self.run.state().close_text(completeness);
+        events.extend(self.run.state().close_arguments(completeness));
+        events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage });
+        self.run.record_all(events).await?;
+        Ok(())
+    }
+
+    async fn broke_off(&mut self, error: ModelError) -> Result<Heard, LogError> {
+        self.record_taken().await?;
+        Ok(Heard::Silence(Why::Error(error)))
+    }
+}
+
+enum Waited<T> {
+    Got(T),
+    TooLong,
+    Stopped,
+}

@@ -1,0 +1,131 @@
+//! The whole run on one page.
+//!
+//! This module carries out; it decides nothing. What comes next is always the answer of
+//! [`RunState::next_step`](crate::run_state::RunState::next_step), which looks at the recorded
+//! events only. That is why a run can be taken up again by another process: it reads the
+//! journal, asks the same question and gets the same answer.
+
+use std::{
+    convert::Infallible, future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration,
+};
+
+use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, error, instrument};
+use turnwire_contract::{
+    BlobStore, CallId, Event, LogError, Model, RunOutcome, RunStore, ToolOutcome,
+};
+
+use crate::{
+    failures,
+    live_run::{LiveRun, Stop},
+    model_turn::ask_model,
+    run_state::Step,
+    tool_call::carry_out,
+    toolbox::Toolbox,
+};
+
+/// What a run works with.
+pub(crate) struct Workplace {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) tools: Toolbox,
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) tasks: TaskTracker,
+    /// How often a silent tool is said to be still at work.
+    pub(crate) heartbeat: Duration,
+}
+
+/// Whether the loop goes on after a step.
+pub(crate) enum Carried {
+    /// Ask what is next.
+    On,
+    /// The run cannot go on.
+    End(RunOutcome),
+}
+
+/// Takes `run` from where it stands to its end.
+///
+/// Returns an error only when the journal is lost; a failed tool or a cancelled run is a
+/// normal end and comes back as its outcome.
+#[instrument(skip_all, fields(run_id = %run.id()))]
+pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<RunOutcome, LogError> {
+    let limit = run.state().limits().wall_clock;
+    let out_of_time = async {
+        sleep(limit).await;
+        run.stop(Stop::TimeLimit);
+        pending::<Infallible>().await
+    };
+    let steps = AssertUnwindSafe(carry_out_steps(run, workplace)).catch_unwind();
+    let outcome = tokio::select! {
+        outcome = steps => outcome,
+        never = out_of_time => match never {},
+    };
+    let outcome = outcome.unwrap_or_else(|_| {
+        error!("A step of the run crashed.");
+        Ok(RunOutcome::Failed { failure: failures::engine_failed() })
+    })?;
+    finish(run, workplace, outcome).await
+}
+
+async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<RunOutcome, LogError> {
+    loop {
+        if let Some(stop) = run.stopped_by() {
+            return Ok(stop.outcome());
+        }
+        let step = run.state().next_step();
+        debug!(?step, "Next.");
+        match step {
+            Step::AskModel => {
+                if let Carried::End(outcome) = ask_model(run, workplace.model.as_ref()).await? {
+                    return Ok(outcome);
+                }
+            }
+            Step::AskApproval(calls) => {
+                let asked = calls.into_iter().map(|call_id| Event::ApprovalRequested { call_id });
+                run.record_all(asked.collect()).await?;
+            }
+            Step::RunTools(calls) => run_tools(run, workplace, calls).await?,
+            Step::SkipCalls { calls, reason } => {
+                run.record_all(skipped(calls, &reason)).await?;
+            }
+            Step::Wait => run.woken().await,
+            Step::Finish(outcome) => return Ok(outcome),
+        }
+    }
+}
+
+/// Carries out `calls` side by side. Each one's end is recorded as soon as it comes.
+async fn run_tools(
+    run: &LiveRun,
+    workplace: &Workplace,
+    calls: Vec<CallId>,
+) -> Result<(), LogError> {
+    let at_work: FuturesUnordered<_> =
+        calls.into_iter().map(|call_id| carry_out(run, workplace, call_id).boxed()).collect();
+    at_work.try_collect().await
+}
+
+fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
+    let outcome = ToolOutcome::Skipped { reason: reason.to_owned() };
+    let end = |call_id| Event::ToolFinished { call_id, outcome: outcome.clone(), duration_ms: 0 };
+    calls.into_iter().map(end).collect()
+}
+
+/// Ends the run: first its conversation, then its journal, so that whoever sees the end can
+/// go on in the conversation at once.
+async fn finish(
+    run: &LiveRun,
+    workplace: &Workplace,
+    outcome: RunOutcome,
+) -> Result<RunOutcome, LogError> {
+    // Everything open is closed in the batch that ends the run: there is no state in between.
+    let closing = run.state().closing_events(outcome.clone());
+    let items = run.state().items_after(&closing);
+    if let Err(error) = workplace.store.finish(run.id(), outcome.clone(), items).await {
+        error!(%error, "The conversation could not be stored.");
+    }
+    run.record_all(closing).await?;
+    Ok(outcome)
+}

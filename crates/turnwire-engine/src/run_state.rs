@@ -1,0 +1,638 @@
+//! What the events so far mean, and what has to happen next.
+//!
+//! Pure: no I/O, no clock, no tasks. The state is a fold over the events, so a fresh run and
+//! a run read back from the journal after a crash cannot differ.
+//!
+//! Three questions are asked of it: [`RunState::next_step`], [`RunState::prompt`], and what
+//! would have to be recorded to close everything that is open ([`RunState::closing_events`]).
+//! There is one answer to the last one, whoever asks: a turn that ends well, a cancel, a time
+//! limit, a broken model, a takeover.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use turnwire_contract::{
+    CallId, Completeness, Content, Decision, Event, Finish, IncompleteReason, Item, ItemId, Limits,
+    Prompt, Role, RunOutcome, RunRequest, ToolKind, ToolOutcome, ToolRef, ToolSpec, Usage,
+};
+
+use crate::told_to_model::told_to_model;
+
+/// What has to happen next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Ask the model for its next turn.
+    AskModel,
+    /// Ask a person about these calls.
+    AskApproval(Vec<CallId>),
+    /// Carry out these calls, all at the same time.
+    RunTools(Vec<CallId>),
+    /// Do not carry out these calls.
+    SkipCalls {
+        /// The calls.
+        calls: Vec<CallId>,
+        /// Why not.
+        reason: String,
+    },
+    /// Nothing, until a person has answered.
+    Wait,
+    /// End the run.
+    Finish(RunOutcome),
+}
+
+/// The meaning of a run's events so far.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    request: Arc<RunRequest>,
+    /// The conversation before this run.
+    history: Vec<Arc<Item>>,
+    /// What this run adds to it.
+    added: Vec<Arc<Item>>,
+    turn: u32,
+    turn_is_open: bool,
+    turn_usage: Usage,
+    last_finish: Option<Finish>,
+    message: Option<OpenMessage>,
+    reasoning: Option<OpenReasoning>,
+    /// What the open turn has said so far; enters the history with the turn, or not at all.
+    said: Vec<Arc<Item>>,
+    /// The calls of the latest turn, in the order the model named them.
+    calls: Vec<Call>,
+    all_call_ids: Vec<CallId>,
+    n_dispatched: u32,
+    /// What the last round of tools came to, and how many rounds in a row came to the same.
+    last_round: Option<u64>,
+    n_same_rounds: u32,
+    n_workers: u32,
+    usage: Usage,
+    outcome: Option<RunOutcome>,
+}
+
+#[derive(Debug, Clone)]
+struct OpenMessage {
+    item_id: ItemId,
+    text: String,
+    refusal: String,
+}
+
+#[derive(Debug, Clone)]
+struct OpenReasoning {
+    item_id: ItemId,
+    text: String,
+}
+
+/// A call of the latest turn, as far as it has come.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Which call.
+    pub call_id: CallId,
+    /// Which tool.
+    pub tool: ToolRef,
+    /// The arguments so far, as raw JSON text.
+    pub arguments: String,
+    /// How often the tool was started on it.
+    pub attempts: u32,
+    completeness: Option<Completeness>,
+    approval: Approval,
+    outcome: Option<ToolOutcome>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Approval {
+    NotNeeded,
+    Needed,
+    Requested,
+    Resolved(Decision),
+}
+
+impl RunState {
+    /// A run that has been asked for, in a conversation with this `history`.
+    pub fn new(request: Arc<RunRequest>, history: Vec<Item>) -> Self {
+        Self {
+            added: request.input.iter().cloned().map(Arc::new).collect(),
+            request,
+            history: history.into_iter().map(Arc::new).collect(),
+            turn: 0,
+            turn_is_open: false,
+            turn_usage: Usage::default(),
+            last_finish: None,
+            message: None,
+            reasoning: None,
+            said: Vec::new(),
+            calls: Vec::new(),
+            all_call_ids: Vec::new(),
+            n_dispatched: 0,
+            last_round: None,
+            n_same_rounds: 0,
+            n_workers: 0,
+            usage: Usage::default(),
+            outcome: None,
+        }
+    }
+
+    /// What was asked for.
+    pub fn request(&self) -> &Arc<RunRequest> {
+        &self.request
+    }
+
+    /// How far the run may go.
+    pub fn limits(&self) -> &Limits {
+        &self.request.limits
+    }
+
+    /// How many turns have begun.
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// How many workers have taken up the run.
+    pub fn n_workers(&self) -> u32 {
+        self.n_workers
+    }
+
+    /// How the run ended, if it has.
+    pub fn outcome(&self) -> Option<&RunOutcome> {
+        self.outcome.as_ref()
+    }
+
+    /// What this run adds to its conversation.
+    pub fn added(&self) -> &[Arc<Item>] {
+        &self.added
+    }
+
+    /// What the run adds to its conversation once `closing` is recorded too.
+    pub fn items_after(&self, closing: &[Event]) -> Vec<Item> {
+        let mut then = self.clone();
+        for event in closing {
+            then.apply(event);
+        }
+        then.added.into_iter().map(Arc::unwrap_or_clone).collect()
+    }
+
+    /// A call of the latest turn.
+    pub fn call(&self, call_id: &CallId) -> Option<&Call> {
+        self.calls.iter().rev().find(|call| call.call_id == *call_id)
+    }
+
+    /// Whether the run has ever had a call of this id.
+    pub fn knows_call(&self, call_id: &CallId) -> bool {
+        self.all_call_ids.contains(call_id)
+    }
+
+    /// What is known about a tool that was offered to the model.
+    pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.request.tools.iter().find(|spec| spec.name == name)
+    }
+
+    /// What the model is asked next.
+    pub fn prompt(&self) -> Prompt {
+        let request = &self.request;
+        Prompt {
+            model: request.model.clone(),
+            instructions: request.instructions.clone(),
+            items: self.history.iter().chain(&self.added).cloned().collect(),
+            tools: request.tools.clone(),
+            tool_choice: request.tool_choice.clone(),
+            parallel_tool_calls: request.parallel_tool_calls,
+            generation: request.generation.clone(),
+        }
+    }
+}
+
+/// === What comes next ===
+impl RunState {
+    /// What has to happen next.
+    pub fn next_step(&self) -> Step {
+        if let Some(outcome) = &self.outcome {
+            return Step::Finish(outcome.clone());
+        }
+        let Some(finish) = self.last_finish else { return self.ask_again() };
+        let stopped_by = match finish {
+            Finish::Length => Some(IncompleteReason::MaxOutputTokens),
+            Finish::ContentFilter => Some(IncompleteReason::ContentFilter),
+            Finish::Answered | Finish::CalledTools | Finish::Interrupted => None,
+        };
+        let open: Vec<&Call> = self.open_calls().collect();
+        if let Some(reason) = stopped_by {
+            return if open.is_empty() {
+                Step::Finish(RunOutcome::Incomplete { reason })
+            } else {
+                skip(open, "the model's answer was cut off")
+            };
+        }
+        if !open.is_empty() {
+            return self.step_for(open);
+        }
+        if self.calls.is_empty() || self.calls.iter().any(Call::is_for_client) {
+            return Step::Finish(RunOutcome::Completed);
+        }
+        if self.calls.iter().any(Call::was_skipped) {
+            return Step::Finish(RunOutcome::Incomplete { reason: IncompleteReason::MaxToolCalls });
+        }
+        if self.n_same_rounds >= self.limits().max_repeats {
+            return Step::Finish(RunOutcome::Incomplete { reason: IncompleteReason::RepeatedCall });
+        }
+        self.ask_again()
+    }
+
+    fn ask_again(&self) -> Step {
+        if self.turn >= self.limits().max_turns && !self.turn_is_open {
+            let reason = IncompleteReason::MaxTurns;
+            return Step::Finish(RunOutcome::Incomplete { reason });
+        }
+        Step::AskModel
+    }
+
+    /// What to do about calls that have no end yet.
+    fn step_for(&self, open: Vec<&Call>) -> Step {
+        let room = self.limits().max_tool_calls.saturating_sub(self.n_dispatched);
+        if room == 0 {
+            return skip(open, "the run has used up its tool calls");
+        }
+        let to_ask: Vec<CallId> = open
+            .iter()
+            .filter(|call| call.approval == Approval::Needed)
+            .map(|call| call.call_id.clone())
+            .collect();
+        if !to_ask.is_empty() {
+            return Step::AskApproval(to_ask);
+        }
+        let most = room.min(self.limits().max_parallel_calls.max(1));
+        let batch = self.next_batch(&open, usize::try_from(most).unwrap_or(usize::MAX));
+        if batch.is_empty() { Step::Wait } else { Step::RunTools(batch) }
+    }
+
+    /// The next calls that may run side by side: neighbours that allow it, or one alone.
+    /// A call that waits for a person does not hold up others, unless order was asked for.
+    fn next_batch(&self, open: &[&Call], most: usize) -> Vec<CallId> {
+        let waits = |call: &Call| call.approval == Approval::Requested;
+        if !self.request.parallel_tool_calls {
+            return open
+                .first()
+                .filter(|call| !waits(call))
+                .map(|c| c.call_id.clone())
+                .into_iter()
+                .collect();
+        }
+        let mut ready = open.iter().filter(|call| !waits(call));
+        let Some(first) = ready.next() else { return Vec::new() };
+        let mut batch = vec![first.call_id.clone()];
+        if self.may_run_beside_others(first) {
+            let others = ready.take_while(|call| self.may_run_beside_others(call));
+            batch.extend(others.take(most - 1).map(|call| call.call_id.clone()));
+        }
+        batch
+    }
+
+    /// A tool nobody knows does nothing, so it is in nobody's way.
+    fn may_run_beside_others(&self, call: &Call) -> bool {
+        self.spec(&call.tool.name).is_none_or(|spec| spec.parallel)
+    }
+
+    /// Calls of the latest turn that the server owes an end.
+    fn open_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.outcome.is_none() && !call.is_for_client())
+    }
+}
+
+fn skip(calls: Vec<&Call>, reason: &str) -> Step {
+    let calls = calls.into_iter().map(|call| call.call_id.clone()).collect();
+    Step::SkipCalls { calls, reason: reason.to_owned() }
+}
+
+impl Call {
+    /// Whether a person said no, and why.
+    pub fn denied(&self) -> Option<&str> {
+        match &self.approval {
+            Approval::Resolved(Decision::Denied { reason }) => Some(reason),
+            Approval::Resolved(Decision::Approved)
+            | Approval::NotNeeded
+            | Approval::Needed
+            | Approval::Requested => None,
+        }
+    }
+
+    /// Whether a person has been asked and has not answered.
+    pub fn waits_for_approval(&self) -> bool {
+        self.approval == Approval::Requested && self.outcome.is_none()
+    }
+
+    /// Whether the call has ended.
+    pub fn is_over(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Whether the client carries it out after the run: it must be whole for that.
+    fn is_for_client(&self) -> bool {
+        self.tool.kind == ToolKind::Client && self.completeness == Some(Completeness::Complete)
+    }
+
+    fn was_skipped(&self) -> bool {
+        matches!(self.outcome, Some(ToolOutcome::Skipped { .. }))
+    }
+}
+
+/// === Closing what is open ===
+impl RunState {
+    /// What closes the open message and reasoning, if there are any.
+    pub fn close_text(&self, completeness: Completeness) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Some(OpenReasoning { item_id, text }) = self.reasoning.clone() {
+            events.push(Event::ReasoningFinished { item_id, text, seal: None, completeness });
+        }
+        if let Some(OpenMessage { item_id, text, refusal }) = self.message.clone() {
+            events.push(Event::MessageFinished { item_id, text, refusal, completeness });
+        }
+        events
+    }
+
+    /// What closes the arguments that are still being written.
+    pub fn close_arguments(&self, completeness: Completeness) -> Vec<Event> {
+        let unfinished = self.calls.iter().filter(|call| call.completeness.is_none());
+        unfinished
+            .map(|call| Event::ArgumentsFinished {
+                call_id: call.call_id.clone(),
+                arguments: call.arguments.clone(),
+                completeness,
+            })
+            .collect()
+    }
+
+    /// Everything that must be recorded to end the run here and now, the end included.
+    pub fn closing_events(&self, outcome: RunOutcome) -> Vec<Event> {
+        let mut events = self.close_text(Completeness::Cut);
+        events.extend(self.close_arguments(Completeness::Cut));
+        let stopped = why_skipped(&outcome);
+        // A call that was cut while it was written is not for the client either.
+        let open = self.calls.iter().filter(|call| call.outcome.is_none());
+        events.extend(open.filter(|call| self.turn_is_open || !call.is_for_client()).map(|call| {
+            let outcome = match call.attempts {
+                0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
+                _ => ToolOutcome::OutcomeUnknown {
+                    message: "the run ended while the tool was at work".to_owned(),
+                },
+            };
+            Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
+        }));
+        if self.turn_is_open {
+            let finish = Finish::Interrupted;
+            events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.turn_usage });
+        }
+        events.push(Event::RunFinished { outcome, usage: self.usage });
+        events
+    }
+
+    /// What a worker records when it takes over a run that another one left.
+    ///
+    /// A turn cut in the middle is withdrawn and asked for again. A tool that was at work is
+    /// called again only if that does no harm; otherwise its outcome is unknown, and said so.
+    pub fn takeover_events(&self) -> Vec<Event> {
+        let mut events = vec![Event::RunTakenOver { attempt: self.n_workers + 1 }];
+        if self.turn_is_open {
+            events.extend(self.close_text(Completeness::Superseded));
+            events.extend(self.close_arguments(Completeness::Superseded));
+            events.extend(self.calls.iter().map(|call| Event::ToolFinished {
+                call_id: call.call_id.clone(),
+                outcome: ToolOutcome::Skipped { reason: "the answer was withdrawn".to_owned() },
+                duration_ms: 0,
+            }));
+            events.push(Event::TurnAbandoned { turn: self.turn });
+            return events;
+        }
+        let at_work = self.open_calls().filter(|call| call.attempts > 0);
+        let unknown = at_work.filter(|call| {
+            let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
+            effect.is_none_or(|effect| effect == turnwire_contract::Effect::Once)
+        });
+        events.extend(unknown.map(|call| {
+            Event::ToolFinished {
+                call_id: call.call_id.clone(),
+                outcome: ToolOutcome::OutcomeUnknown {
+                    message:
+                        "the server stopped while the tool was at work; whether it did its work \
+                          is not known, so check before you try again"
+                            .to_owned(),
+                },
+                duration_ms: 0,
+            }
+        }));
+        events
+    }
+}
+
+fn why_skipped(outcome: &RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Completed => "the run was over",
+        RunOutcome::Incomplete { .. } => "the run reached a limit",
+        RunOutcome::Failed { .. } => "the run failed",
+        RunOutcome::Cancelled => "the run was cancelled",
+    }
+}
+
+/// === The fold ===
+impl RunState {
+    /// Takes note of one event.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::RunQueued { .. }
+            | Event::TurnRetried { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStayedSilent { .. } => {}
+            Event::RunStarted => self.n_workers = 1,
+            Event::RunTakenOver { attempt } => self.n_workers = *attempt,
+            Event::TurnStarted { turn } => self.open_turn(*turn),
+            Event::TurnAbandoned { .. } => self.withdraw_turn(),
+            Event::TurnFinished { finish, usage, .. } => self.close_turn(*finish, *usage),
+            Event::MessageStarted { item_id } => {
+                let (text, refusal) = (String::new(), String::new());
+                self.message = Some(OpenMessage { item_id: item_id.clone(), text, refusal });
+            }
+            Event::TextAdded { text, .. } => {
+                if let Some(message) = &mut self.message {
+                    message.text.push_str(text);
+                }
+            }
+            Event::RefusalAdded { text, .. } => {
+                if let Some(message) = &mut self.message {
+                    message.refusal.push_str(text);
+                }
+            }
+            Event::MessageFinished { text, refusal, .. } => {
+                self.message = None;
+                self.said.extend(message_item(text, refusal));
+            }
+            Event::ReasoningAdded { item_id, text } => {
+                let open = self.reasoning.get_or_insert_with(|| OpenReasoning {
+                    item_id: item_id.clone(),
+                    text: String::new(),
+                });
+                open.text.push_str(text);
+            }
+            Event::ReasoningFinished { text, seal, .. } => {
+                self.reasoning = None;
+                let (text, seal) = (text.clone(), seal.clone());
+                self.said.push(Arc::new(Item::Reasoning { text, seal }));
+            }
+            Event::CallAnnounced { call_id, tool, .. } => self.announce(call_id, tool),
+            Event::ArgumentsAdded { call_id, text } => {
+                if let Some(call) = self.call_mut(call_id) {
+                    call.arguments.push_str(text);
+                }
+            }
+            Event::ArgumentsFinished { call_id, arguments, completeness } => {
+                if let Some(call) = self.call_mut(call_id) {
+                    call.arguments.clone_from(arguments);
+                    call.completeness = Some(*completeness);
+                }
+            }
+            Event::ApprovalRequested { call_id } => {
+                if let Some(call) = self.call_mut(call_id) {
+                    call.approval = Approval::Requested;
+                }
+            }
+            Event::ApprovalResolved { call_id, decision } => {
+                if let Some(call) = self.call_mut(call_id) {
+                    call.approval = Approval::Resolved(decision.clone());
+                }
+            }
+            Event::ToolStarted { call_id, attempt, .. }
+            | Event::ToolRetried { call_id, attempt, .. } => {
+                if let Some(call) = self.call_mut(call_id) {
+                    call.attempts = *attempt;
+                }
+            }
+            Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
+            Event::RunFinished { outcome, .. } => self.outcome = Some(outcome.clone()),
+        }
+    }
+
+    fn call_mut(&mut self, call_id: &CallId) -> Option<&mut Call> {
+        self.calls.iter_mut().rev().find(|call| call.call_id == *call_id)
+    }
+
+    fn open_turn(&mut self, turn: u32) {
+        self.turn = turn;
+        self.turn_is_open = true;
+        self.last_finish = None;
+        self.calls.clear();
+        self.said.clear();
+    }
+
+    /// Nothing of a withdrawn turn enters the history.
+    fn withdraw_turn(&mut self) {
+        self.turn = self.turn.saturating_sub(1);
+        self.turn_is_open = false;
+        self.calls.clear();
+        self.said.clear();
+    }
+
+    /// What the turn said enters the history, its calls only if the model finished them.
+    fn close_turn(&mut self, finish: Finish, usage: Usage) {
+        self.turn_is_open = false;
+        self.last_finish = Some(finish);
+        self.usage += usage;
+        self.added.append(&mut self.said);
+        if finish == Finish::Interrupted {
+            return;
+        }
+        self.added.extend(self.calls.iter().filter(|call| call.is_whole()).map(Call::item));
+        self.settle_round();
+    }
+
+    fn announce(&mut self, call_id: &CallId, tool: &ToolRef) {
+        let needs_approval = self.spec(&tool.name).is_some_and(|spec| spec.needs_approval);
+        self.all_call_ids.push(call_id.clone());
+        self.calls.push(Call {
+            call_id: call_id.clone(),
+            tool: tool.clone(),
+            arguments: String::new(),
+            attempts: 0,
+            completeness: None,
+            approval: if needs_approval { Approval::Needed } else { Approval::NotNeeded },
+            outcome: None,
+        });
+    }
+
+    fn finish_call(&mut self, call_id: &CallId, outcome: &ToolOutcome) {
+        let Some(call) = self.call_mut(call_id) else { return };
+        call.outcome = Some(outcome.clone());
+        if !call.was_skipped() {
+            self.n_dispatched += 1;
+        }
+        self.settle_round();
+    }
+
+    /// Once every call has ended, the results enter the history, in the order of the calls.
+    fn settle_round(&mut self) {
+        let open = self.calls.iter().any(|call| call.outcome.is_none());
+        if self.turn_is_open || self.calls.is_empty() || open {
+            return;
+        }
+        let limit = self.limits().output_to_model;
+        let results: Vec<Arc<Item>> = self
+            .calls
+            .iter()
+            .filter(|call| call.is_whole())
+            .filter_map(|call| Some((call, call.outcome.as_ref()?)))
+            .map(|(call, outcome)| Arc::new(told_to_model(&call.call_id, outcome, limit)))
+            .collect();
+        let round = self.fingerprint(&results);
+        let same = self.last_round == Some(round);
+        self.n_same_rounds = if same { self.n_same_rounds + 1 } else { 1 };
+        self.last_round = Some(round);
+        self.added.extend(results);
+    }
+
+    /// The same for two rounds that called the same tools with the same arguments and were
+    /// told the same; a round that brought news is never the same.
+    fn fingerprint(&self, results: &[Arc<Item>]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for call in &self.calls {
+            (&call.tool.name, &call.arguments).hash(&mut hasher);
+        }
+        for result in results {
+            if let Item::CallResult { output, failed, .. } = &**result {
+                (output, failed).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+}
+
+impl Call {
+    fn is_whole(&self) -> bool {
+        self.completeness == Some(Completeness::Complete)
+    }
+
+    /// The call as the model is reminded of it: legal JSON, whatever the model wrote.
+    fn item(&self) -> Arc<Item> {
+        let raw = self.arguments.trim();
+        let is_object = serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
+        let arguments = match raw {
+            "" => "{}".to_owned(),
+            _ if is_object => raw.to_owned(),
+            _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
+        };
+        let (call_id, name) = (self.call_id.clone(), self.tool.name.clone());
+        Arc::new(Item::Call { call_id, name, arguments })
+    }
+}
+
+fn message_item(text: &str, refusal: &str) -> Option<Arc<Item>> {
+    let mut content = Vec::new();
+    if !text.is_empty() {
+        content.push(Content::text(text));
+    }
+    if !refusal.is_empty() {
+        content.push(Content::Refusal { text: refusal.to_owned() });
+    }
+    let role = Role::Assistant;
+    (!content.is_empty()).then(|| Arc::new(Item::Message { role, content }))
+}

@@ -1,0 +1,347 @@
+//! What others may ask of the engine: start, cancel, approve, look, follow.
+//!
+//! A run belongs to the engine, never to whoever asked for it: dropping a [`RunHandle`] or an
+//! event stream loses a view, not the run.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{FutureExt, StreamExt, TryStreamExt, future::Shared};
+use tokio::sync::{oneshot, watch};
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
+use turnwire_contract::{
+    BlobStore, CallId, ConversationId, Decision, Event, EventLog, EventStream, Item, LogError,
+    Model, NewRun, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore, Seq, StoreError,
+    TenantId,
+};
+
+use crate::{
+    ambient::Ambient,
+    failures,
+    live_run::{LiveRun, Stop},
+    memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore},
+    run_loop::{Workplace, drive},
+    run_state::RunState,
+    sync::lock,
+    toolbox::Toolbox,
+};
+
+/// How often a silent tool is said to be still at work, unless told otherwise.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// What an engine is made of. [`EngineParts::default`] is all in memory, with no model and no
+/// tools.
+#[derive(Clone)]
+pub struct EngineParts {
+    /// Where events are kept.
+    pub log: Arc<dyn EventLog>,
+    /// Where runs and conversations are kept.
+    pub store: Arc<dyn RunStore>,
+    /// Where big results are kept.
+    pub blobs: Arc<dyn BlobStore>,
+    /// The models by name.
+    pub models: BTreeMap<String, Arc<dyn Model>>,
+    /// The model for every other name; without one, other names are refused.
+    pub any_model: Option<Arc<dyn Model>>,
+    /// The tools.
+    pub tools: Toolbox,
+    /// Time and ids.
+    pub ambient: Arc<Ambient>,
+    /// How often a silent tool is said to be still at work.
+    pub heartbeat: Duration,
+}
+
+impl Default for EngineParts {
+    fn default() -> Self {
+        Self {
+            log: Arc::new(MemoryEventLog::default()),
+            store: Arc::new(MemoryRunStore::default()),
+            blobs: Arc::new(MemoryBlobStore::default()),
+            models: BTreeMap::new(),
+            any_model: None,
+            tools: Toolbox::default(),
+            ambient: Arc::new(Ambient::system()),
+            heartbeat: HEARTBEAT,
+        }
+    }
+}
+
+impl fmt::Debug for EngineParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineParts")
+            .field("models", &self.models.keys())
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The runs of this process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Runs(Arc<Engine>);
+
+#[derive(Debug)]
+struct Engine {
+    parts: EngineParts,
+    live: Mutex<HashMap<RunId, Arc<LiveRun>>>,
+    tasks: TaskTracker,
+}
+
+impl Runs {
+    /// An engine made of `parts`.
+    pub fn new(parts: EngineParts) -> Self {
+        let (live, tasks) = (Mutex::default(), TaskTracker::new());
+        Self(Arc::new(Engine { parts, live, tasks }))
+    }
+
+    /// The tools there are.
+    pub fn tools(&self) -> &Toolbox {
+        &self.0.parts.tools
+    }
+
+    /// A new conversation's id. It exists once a run has used it.
+    pub fn new_conversation_id(&self) -> ConversationId {
+        ConversationId::new(self.0.parts.ambient.new_id("conv"))
+    }
+
+    /// Starts a run; returns once it is recorded.
+    pub async fn start(&self, request: RunRequest) -> Result<RunHandle, StartError> {
+        self.start_watched(request, None).await
+    }
+
+    /// Starts a run whose tools wait a moment, before they begin, for `watcher` to have seen
+    /// their start. See [`LiveRun`] for how long.
+    pub async fn start_watched(
+        &self,
+        request: RunRequest,
+        watcher: Option<watch::Receiver<Seq>>,
+    ) -> Result<RunHandle, StartError> {
+        let parts = &self.0.parts;
+        let model = self.model(&request.model)?;
+        let run_id = RunId::new(parts.ambient.new_id("run"));
+        let request = Arc::new(request);
+        let created_at = parts.ambient.now();
+        let new = NewRun { run_id: run_id.clone(), created_at, request: Arc::clone(&request) };
+        parts.store.create(new).await?;
+        let history = self.history_of(&request).await?;
+        let state = RunState::new(Arc::clone(&request), history);
+        let run = self.live_run(run_id, state, Seq::START, watcher);
+        run.record_all(vec![Event::RunQueued { request }, Event::RunStarted]).await?;
+        Ok(self.work_on(run, model))
+    }
+
+    /// Takes over a run that another worker left unfinished: reads its journal, closes what
+    /// that worker left open, and goes on.
+    pub async fn take_over(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<RunHandle, StartError> {
+        let parts = &self.0.parts;
+        let record = parts.store.find(tenant, run_id).await?;
+        if record.status != RunStatus::Active || lock(&self.0.live).contains_key(run_id) {
+            return Err(StartError::NotAbandoned(run_id.clone()));
+        }
+        let model = self.model(&record.request.model)?;
+        let history = self.history_of(&record.request).await?;
+        let mut state = RunState::new(record.request, history);
+        let mut head = Seq::START;
+        // What is there is there at once; the first pause is the end of the journal.
+        let mut events = parts.log.read(run_id, Seq::START).await?;
+        while let Some(Some(recorded)) = events.next().now_or_never() {
+            let recorded = recorded?;
+            state.apply(&recorded.event);
+            head = recorded.seq;
+        }
+        let owed = state.takeover_events();
+        let run = self.live_run(run_id.clone(), state, head, None);
+        run.record_all(owed).await?;
+        Ok(self.work_on(run, model))
+    }
+
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
+        let parts = &self.0.parts;
+        let found = parts.models.get(name).or(parts.any_model.as_ref());
+        found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
+    }
+
+    async fn history_of(&self, request: &RunRequest) -> Result<Vec<Item>, StoreError> {
+        match &request.conversation_id {
+            Some(id) => self.0.parts.store.history(&request.tenant, id).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn live_run(
+        &self,
+        run_id: RunId,
+        state: RunState,
+        head: Seq,
+        watcher: Option<watch::Receiver<Seq>>,
+    ) -> Arc<LiveRun> {
+        let parts = &self.0.parts;
+        let (log, ambient) = (Arc::clone(&parts.log), Arc::clone(&parts.ambient));
+        Arc::new(LiveRun::new(run_id, log, ambient, state, head, watcher))
+    }
+
+    /// Lets the run work in a task of its own, to its end.
+    fn work_on(&self, run: Arc<LiveRun>, model: Arc<dyn Model>) -> RunHandle {
+        let parts = &self.0.parts;
+        let workplace = Workplace {
+            model,
+            tools: parts.tools.clone(),
+            store: Arc::clone(&parts.store),
+            blobs: Arc::clone(&parts.blobs),
+            tasks: self.0.tasks.clone(),
+            heartbeat: parts.heartbeat,
+        };
+        lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
+        let (done, outcome) = oneshot::channel();
+        let handle =
+            RunHandle { runs: self.clone(), run: Arc::clone(&run), outcome: outcome.shared() };
+        let engine = Arc::clone(&self.0);
+        self.0.tasks.spawn(async move {
+            let outcome = match Box::pin(drive(&run, &workplace)).await {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    error!(run_id = %run.id(), %error, "The run lost its journal.");
+                    RunOutcome::Failed { failure: failures::journal_lost() }
+                }
+            };
+            lock(&engine.live).remove(run.id());
+            info!(run_id = %run.id(), ?outcome, "Run finished.");
+            let _ = done.send(outcome);
+        });
+        handle
+    }
+}
+
+/// === Asking about runs ===
+impl Runs {
+    /// Every event of a run after `after`: what is there, then what comes, up to its end.
+    pub async fn follow(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
+        self.0.parts.log.read(run_id, after).await
+    }
+
+    /// One run.
+    pub async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+        self.0.parts.store.find(tenant, run_id).await
+    }
+
+    /// The newest runs first.
+    pub async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
+        self.0.parts.store.list(tenant, most).await
+    }
+
+    /// Where runs and conversations are kept.
+    pub fn store(&self) -> &Arc<dyn RunStore> {
+        &self.0.parts.store
+    }
+
+    /// Where big results are kept.
+    pub fn blobs(&self) -> &Arc<dyn BlobStore> {
+        &self.0.parts.blobs
+    }
+
+    /// Cancels a run. Says whether it was running here.
+    pub fn cancel(&self, run_id: &RunId) -> bool {
+        let run = self.live(run_id);
+        run.inspect(|run| run.stop(Stop::Cancelled)).is_some()
+    }
+
+    /// Cancels one call; the run goes on. Says whether the call was at work.
+    pub fn cancel_call(&self, run_id: &RunId, call_id: &CallId) -> bool {
+        self.live(run_id).is_some_and(|run| run.stop_call(call_id))
+    }
+
+    /// Answers for a person whether a call may be carried out. Says whether it was waiting
+    /// for that; a second answer changes nothing.
+    pub async fn resolve(
+        &self,
+        run_id: &RunId,
+        call_id: &CallId,
+        decision: Decision,
+    ) -> Result<bool, LogError> {
+        match self.live(run_id) {
+            Some(run) => run.resolve(call_id, decision).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Stops every run and waits until each has been ended properly.
+    pub async fn shut_down(&self) {
+        let runs: Vec<Arc<LiveRun>> = lock(&self.0.live).values().cloned().collect();
+        for run in runs {
+            run.stop(Stop::Shutdown);
+        }
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    fn live(&self, run_id: &RunId) -> Option<Arc<LiveRun>> {
+        lock(&self.0.live).get(run_id).cloned()
+    }
+}
+
+/// A run that was started here. Dropping it changes nothing.
+#[derive(Clone, Debug)]
+pub struct RunHandle {
+    runs: Runs,
+    run: Arc<LiveRun>,
+    outcome: Shared<oneshot::Receiver<RunOutcome>>,
+}
+
+impl RunHandle {
+    /// Which run.
+    pub fn id(&self) -> &RunId {
+        self.run.id()
+    }
+
+    /// Cancels it.
+    pub fn cancel(&self) {
+        self.run.stop(Stop::Cancelled);
+    }
+
+    /// Cancels one of its calls; the run goes on. Says whether the call was at work.
+    pub fn cancel_call(&self, call_id: &CallId) -> bool {
+        self.run.stop_call(call_id)
+    }
+
+    /// Every event, from the first to the one that ends the run.
+    pub async fn events(&self) -> Result<EventStream, LogError> {
+        self.runs.follow(self.id(), Seq::START).await
+    }
+
+    /// Waits for the end, with everything put away: the conversation can go on.
+    pub async fn outcome(&self) -> RunOutcome {
+        let lost = || RunOutcome::Failed { failure: failures::engine_stopped() };
+        self.outcome.clone().await.unwrap_or_else(|_| lost())
+    }
+
+    /// Waits for the end, and returns the whole journal.
+    pub async fn journal(&self) -> Result<Vec<Arc<turnwire_contract::Recorded>>, LogError> {
+        self.outcome().await;
+        self.events().await?.try_collect().await
+    }
+}
+
+/// Why a run was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No model goes by that name.
+    #[error("there is no model named `{0}`")]
+    UnknownModel(String),
+    /// The run is finished, or being worked on.
+    #[error("run `{0}` does not need another worker")]
+    NotAbandoned(RunId),
+    /// The run store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal refused.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}

@@ -1,0 +1,43 @@
+//! What the model is told about a call that is over.
+//!
+//! The model hears of every ending, and of everything that was left out: a result is never
+//! cut silently.
+
+use turnwire_contract::{CallId, Item, ToolOutcome, ToolOutput};
+
+/// The result of a call as an item of the conversation; at most `limit` bytes of text.
+pub(crate) fn told_to_model(call_id: &CallId, outcome: &ToolOutcome, limit: usize) -> Item {
+    let (output, images) = match outcome {
+        ToolOutcome::Succeeded { output } => (shown(output, limit), output.images.clone()),
+        ToolOutcome::Failed { .. }
+        | ToolOutcome::TimedOut { .. }
+        | ToolOutcome::Cancelled
+        | ToolOutcome::Denied { .. }
+        | ToolOutcome::InvalidArguments { .. }
+        | ToolOutcome::NotFound { .. }
+        | ToolOutcome::Skipped { .. }
+        | ToolOutcome::OutcomeUnknown { .. } => {
+            (format!("Error: {}", outcome.problem().unwrap_or_default()), Vec::new())
+        }
+    };
+    let failed = !outcome.is_success();
+    Item::CallResult { call_id: call_id.clone(), output, images, failed }
+}
+
+fn shown(output: &ToolOutput, limit: usize) -> String {
+    let head = beginning(&output.text, limit);
+    let total = output.total_bytes();
+    if total > head.len() as u64 {
+        return format!("{head}\n[cut here: {} of {total} bytes shown]", head.len());
+    }
+    if head.is_empty() && output.images.is_empty() {
+        "(no output)".to_owned()
+    } else {
+        head.to_owned()
+    }
+}
+
+/// The longest beginning of `text` that has at most `limit` bytes and no broken character.
+pub(crate) fn beginning(text: &str, limit: usize) -> &str {
+    text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
+}

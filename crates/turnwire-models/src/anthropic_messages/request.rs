@@ -1,0 +1,304 @@
+//! A prompt in the words of the Messages API.
+//!
+//! The API wants the roles to take turns, so neighbours of the same role share a message, and
+//! it wants no empty text.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use turnwire_contract::{Content, Generation, Image, Item, Prompt, Role, ToolChoice, ToolSpec};
+
+use super::{REDACTED_SEAL, SIGNATURE_SEAL};
+
+/// How long an answer may be if nobody says. The API insists on a number; this one is allowed
+/// by every model since Claude 3.5.
+const DEFAULT_MAX_TOKENS: u32 = 8192;
+
+/// The body of a request.
+#[derive(Debug, Serialize)]
+pub(super) struct RequestBody<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+}
+
+impl<'a> RequestBody<'a> {
+    /// Asks `model`, or the model the prompt names.
+    pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
+        let generation = &prompt.generation;
+        let effort = Effort::of(generation);
+        let choice = || Choice::of(&prompt.tool_choice, prompt.parallel_tool_calls);
+        Self {
+            model: model.unwrap_or(&prompt.model),
+            max_tokens: generation.max_output_tokens.unwrap_or_else(|| effort.usual_max_tokens()),
+            stream: true,
+            system: system_of(prompt),
+            messages: messages_of(&prompt.items),
+            tools: prompt.tools.iter().map(Tool::of).collect(),
+            tool_choice: (!prompt.tools.is_empty()).then(choice),
+            temperature: generation.temperature,
+            top_p: generation.top_p,
+            thinking: effort.thinking(),
+            output_config: OutputConfig::of(&effort, generation),
+        }
+    }
+}
+
+fn system_of(prompt: &Prompt) -> Option<String> {
+    let messages = prompt.items.iter().filter_map(|item| match item.as_ref() {
+        Item::Message { role: Role::System, content } => Some(content),
+        _ => None,
+    });
+    let texts = messages.flatten().filter_map(|content| match content {
+        Content::Text { text } | Content::Refusal { text } => Some(text.as_str()),
+        Content::Image { .. } => None,
+    });
+    let texts: Vec<&str> = prompt.instructions.as_deref().into_iter().chain(texts).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+fn messages_of(items: &[impl AsRef<Item>]) -> Vec<Message<'_>> {
+    let mut messages: Vec<Message<'_>> = Vec::new();
+    for item in items {
+        let (role, blocks) = blocks_of(item.as_ref());
+        match messages.last_mut() {
+            Some(last) if last.role == role => last.content.extend(blocks),
+            _ if blocks.is_empty() => {}
+            _ => messages.push(Message { role, content: blocks }),
+        }
+    }
+    messages
+}
+
+fn blocks_of(item: &Item) -> (&'static str, Vec<Block<'_>>) {
+    match item {
+        // Told before the conversation; see `system_of`.
+        Item::Message { role: Role::System, .. } => (USER, Vec::new()),
+        Item::Message { role: Role::User, content } => (USER, content_of(content)),
+        Item::Message { role: Role::Assistant, content } => (ASSISTANT, content_of(content)),
+        Item::Reasoning { text, seal } => {
+            (ASSISTANT, thoughts_of(text, seal.as_deref()).into_iter().collect())
+        }
+        Item::Call { call_id, name, arguments } => {
+            let input = serde_json::from_str(arguments).unwrap_or_default();
+            (ASSISTANT, vec![Block::ToolUse { id: call_id.as_str(), name, input }])
+        }
+        Item::CallResult { call_id, output, images, failed } => {
+            let text = (!output.is_empty()).then_some(Block::Text { text: output });
+            let images = images.iter().map(Block::of_image);
+            let block = Block::ToolResult {
+                tool_use_id: call_id.as_str(),
+                content: text.into_iter().chain(images).collect(),
+                is_error: *failed,
+            };
+            (USER, vec![block])
+        }
+    }
+}
+
+const USER: &str = "user";
+const ASSISTANT: &str = "assistant";
+
+fn content_of(content: &[Content]) -> Vec<Block<'_>> {
+    let blocks = content.iter().map(|content| match content {
+        Content::Text { text } | Content::Refusal { text } => Block::Text { text },
+        Content::Image { url } => Block::Image { source: ImageSource::of_url(url) },
+    });
+    blocks.filter(|block| !matches!(block, Block::Text { text: "" })).collect()
+}
+
+/// Thoughts with a seal of this provider; all others would be refused.
+fn thoughts_of<'a>(text: &'a str, seal: Option<&'a str>) -> Option<Block<'a>> {
+    let seal = seal?;
+    match (seal.strip_prefix(SIGNATURE_SEAL), seal.strip_prefix(REDACTED_SEAL)) {
+        (Some(signature), _) => Some(Block::Thinking { thinking: text, signature }),
+        (_, Some(data)) => Some(Block::RedactedThinking { data }),
+        _ => None,
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+    },
+    Image {
+        source: ImageSource<'a>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Map<String, Value>,
+    },
+    ToolResult {
+        tool_use_id: &'a str,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Block<'a>>,
+        is_error: bool,
+    },
+}
+
+impl<'a> Block<'a> {
+    fn of_image(image: &'a Image) -> Self {
+        let source = ImageSource::Base64 { media_type: &image.media_type, data: &image.base64 };
+        Self::Image { source }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ImageSource<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Url { url: &'a str },
+}
+
+impl<'a> ImageSource<'a> {
+    fn of_url(url: &'a str) -> Self {
+        let carried = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+        match carried {
+            Some((media_type, data)) => Self::Base64 { media_type, data },
+            None => Self::Url { url },
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+}
+
+impl<'a> Tool<'a> {
+    fn of(tool: &'a ToolSpec) -> Self {
+        let ToolSpec { name, description, parameters, .. } = tool;
+        Self { name, description, input_schema: parameters }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Choice<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disable_parallel_tool_use: Option<bool>,
+}
+
+impl<'a> Choice<'a> {
+    fn of(choice: &'a ToolChoice, parallel: bool) -> Self {
+        let disable_parallel_tool_use = Some(!parallel);
+        match choice {
+            ToolChoice::Auto => Self { kind: "auto", name: None, disable_parallel_tool_use },
+            ToolChoice::Required => Self { kind: "any", name: None, disable_parallel_tool_use },
+            ToolChoice::Named { name } => {
+                Self { kind: "tool", name: Some(name), disable_parallel_tool_use }
+            }
+            ToolChoice::None => Self { kind: "none", name: None, disable_parallel_tool_use: None },
+        }
+    }
+}
+
+/// How long to think. Newer models take a word, older ones a number of tokens.
+#[derive(Debug, Clone, Copy)]
+enum Effort<'a> {
+    NotSaid,
+    Off,
+    Budget(u32),
+    Word(&'a str),
+}
+
+impl<'a> Effort<'a> {
+    fn of(generation: &'a Generation) -> Self {
+        match generation.reasoning_effort.as_deref() {
+            None => Self::NotSaid,
+            Some("none") => Self::Off,
+            Some(effort) => effort.parse().map_or(Self::Word(effort), Self::Budget),
+        }
+    }
+
+    fn thinking(self) -> Option<Thinking> {
+        match self {
+            Self::NotSaid => None,
+            Self::Off => Some(Thinking::Disabled),
+            Self::Budget(budget_tokens) => Some(Thinking::Enabled { budget_tokens }),
+            Self::Word(_) => Some(Thinking::Adaptive),
+        }
+    }
+
+    /// Thoughts count as output, so their budget comes on top.
+    fn usual_max_tokens(self) -> u32 {
+        match self {
+            Self::Budget(tokens) => DEFAULT_MAX_TOKENS.saturating_add(tokens),
+            Self::NotSaid | Self::Off | Self::Word(_) => DEFAULT_MAX_TOKENS,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    Adaptive,
+    Enabled { budget_tokens: u32 },
+    Disabled,
+}
+
+#[derive(Debug, Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+impl<'a> OutputConfig<'a> {
+    fn of(effort: &Effort<'a>, generation: &'a Generation) -> Option<Self> {
+        let effort = match effort {
+            Effort::Word(word) => Some(*word),
+            Effort::NotSaid | Effort::Off | Effort::Budget(_) => None,
+        };
+        let schema = generation.answer_schema.as_ref();
+        let format = schema.map(|schema| Format { kind: "json_schema", schema });
+        (effort.is_some() || format.is_some()).then_some(Self { effort, format })
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Format<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'a Value,
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

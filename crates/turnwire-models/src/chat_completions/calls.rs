@@ -1,0 +1,227 @@
+//! Puts tool calls together from the pieces a server sends.
+//!
+//! The specification says: each piece has an `index`, the first has id and name, the rest have
+//! arguments. Servers leave out the index, send the id late, give every call the index 0,
+//! repeat the name in each piece, send the arguments as an object, or repeat the whole call at
+//! the end. Here every piece finds its call, and a call is announced once, with its name.
+
+use serde::Deserialize;
+use serde_json::Value;
+use turnwire_contract::ModelPart;
+
+/// A piece of a call, as servers write it.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct CallDelta {
+    #[serde(default)]
+    pub(super) index: Option<i64>,
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    #[serde(default)]
+    pub(super) function: Option<FunctionDelta>,
+}
+
+/// The function in a piece of a call.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct FunctionDelta {
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) arguments: Option<Value>,
+}
+
+/// The calls of one answer.
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// A name that is offered is whole; any other may still grow.
+    offered: Vec<String>,
+    calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<i64>,
+    id: Option<String>,
+    name: String,
+    is_announced: bool,
+    arguments: String,
+}
+
+impl Calls {
+    /// No calls yet, of tools with the names `offered`.
+    pub(super) fn new(offered: impl IntoIterator<Item = String>) -> Self {
+        Self { offered: offered.into_iter().collect(), calls: Vec::new() }
+    }
+
+    /// Whether there was any call.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Takes the next piece.
+    pub(super) fn add(&mut self, delta: CallDelta, parts: &mut Vec<ModelPart>) {
+        let function = delta.function.unwrap_or_default();
+        let piece = Piece {
+            index: delta.index,
+            id: delta.id.filter(|id| !id.is_empty()),
+            name: function.name.filter(|name| !name.is_empty()),
+            arguments: text_of(function.arguments),
+        };
+        let place = self.place_of(&piece).unwrap_or_else(|| self.open(&piece, parts));
+        let Some(call) = self.calls.get_mut(place) else { return };
+        let key = u32::try_from(place).unwrap_or(u32::MAX);
+
+        call.index = call.index.or(piece.index);
+        if call.id.is_none() {
+            call.id = piece.id;
+        }
+        if let Some(name) = piece.name
+            && !call.is_announced
+        {
+            call.take_name(name);
+        }
+        if !piece.arguments.is_empty() && piece.arguments == call.arguments && call.is_whole() {
+            return;
+        }
+        let name_is_whole = call.id.is_some() && is_settled(&self.offered, &call.name);
+        if name_is_whole || !(call.name.is_empty() || piece.arguments.is_empty()) {
+            call.announce(key, parts);
+        }
+        call.arguments.push_str(&piece.arguments);
+        if call.is_announced {
+            parts.push(ModelPart::CallArguments { key, text: piece.arguments });
+        }
+    }
+
+    /// Announces what has waited for more of its name or for an id.
+    pub(super) fn close(&mut self, parts: &mut Vec<ModelPart>) {
+        for (key, call) in (0..).zip(&mut self.calls) {
+            call.announce(key, parts);
+        }
+    }
+
+    /// The calls that were announced and got no arguments.
+    pub(super) fn without_arguments(&self) -> impl Iterator<Item = u32> {
+        let calls = (0..).zip(&self.calls);
+        calls
+            .filter(|(_, call)| call.is_announced && call.arguments.trim().is_empty())
+            .map(|(key, _)| key)
+    }
+
+    fn open(&mut self, piece: &Piece, parts: &mut Vec<ModelPart>) -> usize {
+        self.close_named(parts);
+        self.calls.push(Call {
+            index: piece.index,
+            id: None,
+            name: String::new(),
+            is_announced: false,
+            arguments: String::new(),
+        });
+        self.calls.len() - 1
+    }
+
+    /// When a new call begins, the names before it are whole.
+    fn close_named(&mut self, parts: &mut Vec<ModelPart>) {
+        for (key, call) in (0..).zip(&mut self.calls) {
+            if call.id.is_some() {
+                call.announce(key, parts);
+            }
+        }
+    }
+
+    /// The call that a piece belongs to; none if it begins a new one.
+    fn place_of(&self, piece: &Piece) -> Option<usize> {
+        if piece.index.is_some() {
+            let same_index = |call: &Call| call.index == piece.index;
+            return match self.calls.iter().rposition(same_index) {
+                Some(place) if self.calls.get(place)?.is_followed_by(piece) => None,
+                Some(place) => Some(place),
+                None => self.place_by_id(piece, |call| {
+                    call.index.is_none() || call.arguments == piece.arguments
+                }),
+            };
+        }
+        if piece.id.is_some() {
+            return self.place_by_id(piece, |_| true).or_else(|| {
+                let last = self.calls.last()?;
+                let is_late_id = last.id.is_none() && piece.name.is_none();
+                is_late_id.then(|| self.calls.len() - 1)
+            });
+        }
+        match (&piece.name, self.calls.last()) {
+            (None, Some(_)) => Some(self.calls.len() - 1),
+            (Some(_), Some(last)) if last.name.is_empty() => Some(self.calls.len() - 1),
+            _ => None,
+        }
+    }
+
+    fn place_by_id(&self, piece: &Piece, also: impl Fn(&Call) -> bool) -> Option<usize> {
+        let id = piece.id.as_ref()?;
+        self.calls.iter().rposition(|call| call.id.as_ref() == Some(id) && also(call))
+    }
+}
+
+impl Call {
+    /// Whether `piece` is another call that only shares the index, as when a server gives
+    /// every call the index 0.
+    fn is_followed_by(&self, piece: &Piece) -> bool {
+        if piece.name.is_none() {
+            return false;
+        }
+        match (&self.id, &piece.id) {
+            (Some(ours), Some(theirs)) => ours != theirs,
+            _ => self.is_whole() && self.arguments != piece.arguments,
+        }
+    }
+
+    /// Whether the arguments are complete, so that more of them can only be a repetition.
+    fn is_whole(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    fn take_name(&mut self, name: String) {
+        if name.starts_with(&self.name) {
+            // Said again, or said again with more of it.
+            self.name = name;
+        } else {
+            self.name.push_str(&name);
+        }
+    }
+
+    fn announce(&mut self, key: u32, parts: &mut Vec<ModelPart>) {
+        if self.is_announced || self.name.is_empty() {
+            return;
+        }
+        self.is_announced = true;
+        parts.push(ModelPart::CallStarted { key, id: self.id.clone(), name: self.name.clone() });
+        if !self.arguments.is_empty() {
+            parts.push(ModelPart::CallArguments { key, text: self.arguments.clone() });
+        }
+    }
+}
+
+/// A piece with its empty fields taken out.
+#[derive(Debug)]
+struct Piece {
+    index: Option<i64>,
+    id: Option<String>,
+    name: Option<String>,
+    arguments: String,
+}
+
+/// Whether `name` is offered, and is not only the beginning of another name on offer.
+fn is_settled(offered: &[String], name: &str) -> bool {
+    let mut candidates = offered.iter().filter(|offer| offer.starts_with(name));
+    candidates.next().is_some_and(|offer| offer == name) && candidates.next().is_none()
+}
+
+fn text_of(arguments: Option<Value>) -> String {
+    match arguments {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use turnwire_contract::{Finish, Model, ModelError, ModelPart};
+use wiremock::{
+    Mock, MockServer, ResponseTemplate,
+    matchers::{body_partial_json, header, method, path},
+};
+
+use super::{ChatCompletions, ChatCompletionsOptions};
+use crate::{
+    sample_prompt::{plain_prompt, sample_prompt},
+    secret::Secret,
+};
+
+const KEY: &str = "sk-canary-1234";
+
+fn adapter(base_url: &str) -> ChatCompletions {
+    let options = ChatCompletionsOptions {
+        api_key: Some(Secret::new(KEY)),
+        model: Some("their-model".to_owned()),
+        ..ChatCompletionsOptions::new(base_url)
+    };
+    ChatCompletions::new(options).unwrap()
+}
+
+async fn server_answering(response: ResponseTemplate) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(method("POST")).respond_with(response).mount(&server).await;
+    server
+}
+
+async fn error_of(response: ResponseTemplate) -> ModelError {
+    let server = server_answering(response).await;
+    match adapter(&server.uri()).stream(plain_prompt()).await {
+        Err(error) => error,
+        Ok(mut stream) => stream.next().await.unwrap().unwrap_err(),
+    }
+}
+
+#[tokio::test]
+async fn the_request_is_sent_and_the_answer_translated() {
+    let server = MockServer::start().await;
+    let answer = concat!(
+        "data: {\"choices\":[{\"delta\":{\"content\":\"Hi.\"}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+    );
+    Mock::given(method("POST"))
+        .and(path("/v1/chat/completions"))
+        .and(header("authorization", format!("Bearer {KEY}")))
+        .and(header("content-type", "application/json"))
+        .and(header("accept", "text/event-stream"))
+        .and(body_partial_json(json!({
+            "model": "their-model",
+            "stream": true,
+            "stream_options": { "include_usage": true },
+            "tools": [{ "type": "function", "function": { "name": "multiply" } }],
+        })))
+        .respond_with(ResponseTemplate::new(200).set_body_raw(answer, "text/event-stream"))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let stream = adapter(&format!("{}/v1/", server.uri())).stream(sample_prompt("")).await;
+    let parts: Vec<_> = stream.unwrap().collect().await;
+    assert_eq!(
+        parts,
+        [Ok(ModelPart::Text("Hi.".to_owned())), Ok(ModelPart::Finished(Finish::Answered))]
+    );
+}
+
+#[tokio::test]
+async fn no_key_means_no_header() {
+    let server = server_answering(ResponseTemplate::new(400)).await;
+    let model = ChatCompletions::new(ChatCompletionsOptions::new(server.uri())).unwrap();
+    assert!(model.stream(plain_prompt()).await.is_err());
+    let requests = server.received_requests().await.unwrap();
+    assert!(!requests[0].headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn a_status_becomes_an_error_that_never_shows_the_key() {
+    let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.") } });
+    let error = error_of(ResponseTemplate::new(401).set_body_json(&body)).await;
+    let message = "the provider did not accept the key (HTTP 401): \
+                   Incorrect API key provided: ***.";
+    assert_eq!(error, ModelError::Rejected { message: message.to_owned() });
+
+    let error = error_of(ResponseTemplate::new(200).set_body_json(&body)).await;
+    assert!(!error.to_string().contains(KEY), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_to_wait_is_passed_on() {
+    let busy = ResponseTemplate::new(429).insert_header("retry-after", "7");
+    let ModelError::Unavailable { retry_after, .. } = error_of(busy).await else {
+        panic!("429 is not final")
+    };
+    assert_eq!(retry_after, Some(Duration::from_secs(7)));
+
+    let past = "Thu, 01 Jan 1970 00:00:00 GMT";
+    let error = error_of(ResponseTemplate::new(503).insert_header("retry-after", past)).await;
+    let ModelError::Unavailable { retry_after, .. } = error else { panic!("503 is not final") };
+    assert_eq!(retry_after, Some(Duration::ZERO));
+}
+
+/// The key must not follow a redirect to somewhere else.
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let moved = ResponseTemplate::new(302).insert_header("location", "http://127.0.0.1:1/");
+    let error = error_of(moved).await;
+    assert!(matches!(error, ModelError::Rejected { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_web_page_instead_of_an_answer_points_to_the_base_url() {
+    let page = ResponseTemplate::new(200).set_body_raw("\n<html></html>", "text/html");
+    let error = error_of(page).await;
+    assert!(error.to_string().contains("check the base URL"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let Err(error) = adapter(&address).stream(plain_prompt()).await else {
+        panic!("nobody listens")
+    };
+    assert!(matches!(error, ModelError::Unavailable { .. }), "{error}");
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+
+#[tokio::test]
+async fn parts_come_at_once_and_dropping_the_stream_hangs_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = async {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 16 * 1024];
+        assert_ne!(connection.read(&mut buffer).await.unwrap(), 0);
+        connection.write_all(format!("{HEAD}{FIRST}").as_bytes()).await.unwrap();
+        // Nothing more is sent: this only ends when the client hangs up.
+        while !matches!(connection.read(&mut buffer).await, Ok(0) | Err(_)) {}
+    };
+    let client = async {
+        let mut stream = adapter(&address).stream(plain_prompt()).await.unwrap();
+        let first = stream.next().await;
+        assert_eq!(first, Some(Ok(ModelPart::Text("Hi".to_owned()))));
+    };
+    let both = async { tokio::join!(server, client) };
+    tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_ends_with_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = async {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 16 * 1024];
+        assert_ne!(connection.read(&mut buffer).await.unwrap(), 0);
+        let head = HEAD.replace("\r\n\r\n", "\r\ncontent-length: 5000\r\n\r\n");
+        connection.write_all(format!("{head}{FIRST}").as_bytes()).await.unwrap();
+    };
+    let client = async {
+        let stream = adapter(&address).stream(plain_prompt()).await.unwrap();
+        stream.collect::<Vec<_>>().await
+    };
+    let ((), parts) = tokio::join!(server, client);
+    assert_eq!(parts[0], Ok(ModelPart::Text("Hi".to_owned())));
+    assert!(matches!(parts[1..], [Err(ModelError::Broken { .. })]), "{parts:?}");
+}

@@ -1,0 +1,86 @@
+use serde_json::{Value, json};
+use turnwire_contract::ToolChoice;
+
+use super::RequestBody;
+use crate::sample_prompt::{plain_prompt, sample_prompt};
+
+#[test]
+fn everything_has_its_place() {
+    let prompt = sample_prompt("anthropic.signature:x");
+    let body = serde_json::to_value(RequestBody::new(&prompt, Some("their-model"))).unwrap();
+    assert_eq!(
+        body,
+        json!({
+            "model": "their-model",
+            "messages": [
+                { "role": "system", "content": "Be kind." },
+                { "role": "user", "content": [
+                    { "type": "text", "text": "What is this?" },
+                    { "type": "image_url", "image_url": { "url": "https://example.com/a.png" } },
+                    { "type": "image_url", "image_url": { "url": "data:image/gif;base64,R0lG" } },
+                ] },
+                { "role": "assistant", "content": "I will look.", "tool_calls": [
+                    { "id": "call_1", "type": "function",
+                      "function": { "name": "multiply", "arguments": "{\"a\":5,\"b\":4}" } },
+                    { "id": "call_2", "type": "function",
+                      "function": { "name": "draw", "arguments": "{}" } },
+                ] },
+                { "role": "tool", "tool_call_id": "call_1", "content": "20" },
+                { "role": "tool", "tool_call_id": "call_2", "content": "no ink" },
+                { "role": "user", "content": [
+                    { "type": "text", "text": "Pictures returned by the tool:" },
+                    { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBO" } },
+                ] },
+                { "role": "assistant", "content": "Twenty." },
+                { "role": "system", "content": "Be brief." },
+                { "role": "user", "content": "Thanks." },
+            ],
+            "stream": true,
+            "stream_options": { "include_usage": true },
+            "tools": [{ "type": "function", "function": {
+                "name": "multiply",
+                "description": "Multiplies.",
+                "parameters": { "type": "object", "properties": { "a": {}, "b": {} } },
+            } }],
+            "tool_choice": "auto",
+            "parallel_tool_calls": false,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_tokens": 100,
+            "reasoning_effort": "low",
+            "response_format": { "type": "json_schema", "json_schema": {
+                "name": "answer", "strict": true, "schema": { "type": "object" },
+            } },
+        })
+    );
+}
+
+#[test]
+fn what_is_not_set_is_not_sent() {
+    let prompt = plain_prompt();
+    let body = serde_json::to_value(RequestBody::new(&prompt, None)).unwrap();
+    assert_eq!(
+        body,
+        json!({
+            "model": "prompt-model",
+            "messages": [{ "role": "user", "content": "Hi." }],
+            "stream": true,
+            "stream_options": { "include_usage": true },
+        })
+    );
+}
+
+#[test]
+fn a_choice_of_tool_is_written_out() {
+    let mut prompt = sample_prompt("");
+    let mut choice_of = |choice| -> Value {
+        prompt.tool_choice = choice;
+        serde_json::to_value(RequestBody::new(&prompt, None)).unwrap()["tool_choice"].take()
+    };
+    assert_eq!(choice_of(ToolChoice::None), json!("none"));
+    assert_eq!(choice_of(ToolChoice::Required), json!("required"));
+    assert_eq!(
+        choice_of(ToolChoice::Named { name: "multiply".to_owned() }),
+        json!({ "type": "function", "function": { "name": "multiply" } })
+    );
+}

@@ -1,0 +1,240 @@
+//! The chunks of Chat Completions → [`ModelPart`]s.
+//!
+//! `finish_reason` is remembered and told at the end, not when it comes: the usage comes after
+//! it, and some servers even send more text.
+
+use serde::Deserialize;
+use serde_json::Value;
+use turnwire_contract::{Finish, ModelError, ModelPart, Usage};
+
+use super::calls::{CallDelta, Calls, FunctionDelta};
+use crate::{
+    lenient_json,
+    provider_error::Complaint,
+    translator::{Cut, Dialect, Flow, broken, no_arguments},
+};
+
+/// Understands one answer.
+#[derive(Debug)]
+pub(super) struct ChatStream {
+    calls: Calls,
+    usage: Option<Usage>,
+    finish_reason: Option<String>,
+    has_content: bool,
+}
+
+impl ChatStream {
+    /// An answer to a prompt that offers tools with these names.
+    pub(super) fn new(tool_names: impl IntoIterator<Item = String>) -> Self {
+        Self { calls: Calls::new(tool_names), usage: None, finish_reason: None, has_content: false }
+    }
+
+    fn take_choice(&mut self, choice: ChoiceBody, parts: &mut Vec<ModelPart>) {
+        // Some servers repeat the whole message in the last chunk, some send nothing else.
+        let message = choice.message.filter(|_| !self.has_content);
+        for delta in choice.delta.into_iter().chain(message) {
+            self.take_delta(delta, parts);
+        }
+        let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
+        self.finish_reason = self.finish_reason.take().or(reason);
+    }
+
+    fn take_delta(&mut self, delta: Delta, parts: &mut Vec<ModelPart>) {
+        let before = parts.len();
+        let reasoning = [delta.reasoning, delta.reasoning_content].into_iter().flatten();
+        parts.extend(reasoning.filter(|text| !text.is_empty()).take(1).map(ModelPart::Reasoning));
+        match delta.content {
+            Some(Value::String(text)) if !text.is_empty() => parts.push(ModelPart::Text(text)),
+            Some(Value::Array(pieces)) => parts.extend(pieces.iter().filter_map(part_of_piece)),
+            _ => {}
+        }
+        parts.extend(delta.refusal.filter(|text| !text.is_empty()).map(ModelPart::Refusal));
+        let legacy = delta.function_call.map(|function| CallDelta {
+            index: Some(0),
+            id: None,
+            function: Some(function),
+        });
+        for call in delta.tool_calls.into_iter().flatten().chain(legacy) {
+            self.calls.add(call, parts);
+        }
+        self.has_content |= parts.len() > before || !self.calls.is_empty();
+    }
+
+    fn take_usage(&mut self, usage: UsageBody, parts: &mut Vec<ModelPart>) {
+        let usage = usage.into_usage();
+        if self.usage != Some(usage) {
+            self.usage = Some(usage);
+            parts.push(ModelPart::Usage(usage));
+        }
+    }
+
+    fn finish(&mut self, parts: &mut Vec<ModelPart>) {
+        self.calls.close(parts);
+        let finish = match self.finish_reason.as_deref() {
+            Some("length") => Finish::Length,
+            Some("content_filter") => Finish::ContentFilter,
+            // What was called counts more than what the server calls it: several say `stop`.
+            _ if self.calls.is_empty() => Finish::Answered,
+            _ => Finish::CalledTools,
+        };
+        if finish == Finish::CalledTools {
+            parts.extend(self.calls.without_arguments().map(no_arguments));
+        }
+        parts.push(ModelPart::Finished(finish));
+    }
+}
+
+impl Dialect for ChatStream {
+    type Chunk = Chunk;
+
+    fn chunk(&mut self, chunk: Chunk, parts: &mut Vec<ModelPart>) -> Result<Flow, ModelError> {
+        if let Some(complaint) = chunk.complaint() {
+            return Err(complaint.in_mid_stream());
+        }
+        // Only one answer was asked for; a second choice is not ours.
+        let mut choices = chunk.choices.into_iter().flatten();
+        if let Some(choice) = choices.find(|choice| choice.index.unwrap_or(0) == 0) {
+            self.take_choice(choice, parts);
+        }
+        if let Some(usage) = chunk.usage {
+            self.take_usage(usage, parts);
+        }
+        Ok(Flow::More)
+    }
+
+    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+        if self.finish_reason.is_none() && !self.has_content {
+            return Err(broken("the answer ended before it began"));
+        }
+        self.finish(parts);
+        Ok(())
+    }
+
+    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut> {
+        if self.finish_reason.is_none() {
+            return Err(Cut);
+        }
+        self.finish(parts);
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>> {
+        let chunk: Chunk = lenient_json::from_str(body).ok()?;
+        chunk.choices.as_ref().filter(|choices| !choices.is_empty())?;
+        let result = self.chunk(chunk, parts).and_then(|_| self.done(parts));
+        Some(result)
+    }
+}
+
+/// One chunk. Every field may be missing or null, whatever the specification says.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk {
+    #[serde(default)]
+    choices: Option<Vec<ChoiceBody>>,
+    #[serde(default)]
+    usage: Option<UsageBody>,
+    #[serde(default)]
+    error: Option<Value>,
+    #[serde(default)]
+    object: Option<Value>,
+    #[serde(default)]
+    message: Option<Value>,
+    #[serde(default)]
+    code: Option<Value>,
+}
+
+impl Chunk {
+    fn complaint(&self) -> Option<Complaint> {
+        let marked = self.object.as_ref().is_some_and(|object| object == "error");
+        match &self.error {
+            Some(error) if !error.is_null() => Some(Complaint::of(error.clone())),
+            _ if marked => Some(Complaint::of(
+                serde_json::json!({ "message": self.message, "code": self.code }),
+            )),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ChoiceBody {
+    #[serde(default)]
+    index: Option<i64>,
+    #[serde(default)]
+    delta: Option<Delta>,
+    #[serde(default)]
+    message: Option<Delta>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Delta {
+    #[serde(default)]
+    content: Option<Value>,
+    #[serde(default)]
+    reasoning: Option<String>,
+    #[serde(default)]
+    reasoning_content: Option<String>,
+    #[serde(default)]
+    refusal: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<CallDelta>>,
+    #[serde(default)]
+    function_call: Option<FunctionDelta>,
+}
+
+/// Mistral sends content as a list when the model thinks.
+fn part_of_piece(piece: &Value) -> Option<ModelPart> {
+    let text = |value: &Value| value.get("text")?.as_str().map(str::to_owned);
+    match piece.get("type")?.as_str()? {
+        "text" => text(piece).map(ModelPart::Text),
+        "thinking" => {
+            let thoughts = piece.get("thinking")?.as_array()?.iter().filter_map(text);
+            Some(ModelPart::Reasoning(thoughts.collect()))
+        }
+        _ => None,
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct UsageBody {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default)]
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+impl UsageBody {
+    fn into_usage(self) -> Usage {
+        Usage {
+            input_tokens: self.prompt_tokens.unwrap_or(0),
+            cached_tokens: self.prompt_tokens_details.and_then(|it| it.cached_tokens).unwrap_or(0),
+            output_tokens: self.completion_tokens.unwrap_or(0),
+            reasoning_tokens: self
+                .completion_tokens_details
+                .and_then(|it| it.reasoning_tokens)
+                .unwrap_or(0),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CompletionDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,0 +1,236 @@
+//! The HTTP part of talking to a provider, the same for all of them.
+//!
+//! It sends one request and hands the bytes of the answer to a [`Translator`]. It does not
+//! retry and sets no deadline beyond connecting: both are the engine's.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, SystemTime},
+};
+
+use futures::{Stream, StreamExt, stream};
+use reqwest::{
+    Client, Response, Url,
+    header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+    redirect,
+};
+use serde::Serialize;
+use thiserror::Error;
+use turnwire_contract::{ModelError, ModelPart, ModelStream};
+
+use crate::{
+    provider_error::{error_of_status, shortened},
+    secret::Secret,
+    translator::{Dialect, Translated, Translator},
+};
+
+/// How long to wait for a connection, if nothing else is said.
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much of an error page is read to find out what is wrong.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// One address of one provider.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    secret: Option<Secret>,
+}
+
+impl Endpoint {
+    /// The address `path` below `base_url`.
+    pub(crate) fn new(
+        base_url: &str,
+        path: &str,
+        connect_timeout: Duration,
+    ) -> Result<Self, SetupError> {
+        let not_a_url = || SetupError::BaseUrl(base_url.to_owned());
+        let base = Url::parse(base_url).map_err(|_| not_a_url())?;
+        let address = format!("{}{path}", base_url.trim_end_matches('/'));
+        let url = Url::parse(&address).map_err(|_| not_a_url())?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(not_a_url());
+        }
+        let client = Client::builder()
+            .connect_timeout(connect_timeout)
+            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+            // A redirect would take the key along to wherever it points.
+            .redirect(redirect::Policy::none())
+            .build()
+            .map_err(|error| SetupError::Client(chain(&error)))?;
+        let headers =
+            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
+        Ok(Self { client, url, headers, secret: None })
+    }
+
+    /// Sends a header that is no secret.
+    pub(crate) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.insert(name, HeaderValue::from_static(value));
+        self
+    }
+
+    /// Sends `prefix` and the key, in the header `name`.
+    pub(crate) fn with_key(
+        mut self,
+        name: HeaderName,
+        prefix: &str,
+        key: Option<Secret>,
+    ) -> Result<Self, SetupError> {
+        if let Some(key) = &key {
+            let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.reveal()))
+                .map_err(|_| SetupError::ApiKey)?;
+            value.set_sensitive(true);
+            self.headers.insert(name, value);
+        }
+        self.secret = key;
+        Ok(self)
+    }
+
+    /// Sends `body` and returns the answer as it comes, translated from `dialect`.
+    pub(crate) async fn ask<D>(
+        &self,
+        body: &impl Serialize,
+        dialect: D,
+    ) -> Result<ModelStream, ModelError>
+    where
+        D: Dialect + Send + 'static,
+    {
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).json(body);
+        let response =
+            request.send().await.map_err(|error| self.out_of_reach(error.without_url()))?;
+        if !response.status().is_success() {
+            return Err(self.hide_key(refusal(response).await));
+        }
+        let hide = self.clone();
+        let parts = translated(response.bytes_stream(), Translator::new(dialect));
+        Ok(Box::pin(parts.map(move |part| part.map_err(|error| hide.hide_key(error)))))
+    }
+
+    fn out_of_reach(&self, error: reqwest::Error) -> ModelError {
+        if error.is_builder() {
+            return self.hide_key(ModelError::Rejected {
+                message: format!("the request could not be written: {}", chain(&error)),
+            });
+        }
+        self.hide_key(ModelError::Unavailable {
+            message: format!("the provider is out of reach: {}", shortened(&chain(&error))),
+            retry_after: None,
+        })
+    }
+
+    /// Some providers quote the key they do not like.
+    fn hide_key(&self, mut error: ModelError) -> ModelError {
+        let (ModelError::Unavailable { message, .. }
+        | ModelError::Rejected { message }
+        | ModelError::Broken { message }) = &mut error;
+        if let Some(secret) = &self.secret {
+            *message = secret.hidden_in(message);
+        }
+        error
+    }
+}
+
+/// Why an adapter could not be set up. All of it is the operator's to repair.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SetupError {
+    /// The base URL is none.
+    #[error("`{0}` is not an http or https URL")]
+    BaseUrl(String),
+    /// The key cannot be sent in a header.
+    #[error("the API key contains characters that no header can carry")]
+    ApiKey,
+    /// The HTTP client does not start, usually for want of root certificates.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(String),
+}
+
+fn translated<D: Dialect>(
+    bytes: impl Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin,
+    translator: Translator<D>,
+) -> impl Stream<Item = Translated> {
+    let state = Answer { bytes: Some(bytes), translator, waiting: VecDeque::new() };
+    stream::unfold(state, |mut answer| async {
+        let part = answer.next().await?;
+        Some((part, answer))
+    })
+}
+
+/// An answer on its way.
+struct Answer<B, D> {
+    /// Let go as soon as the answer is over, so that the provider can stop as well.
+    bytes: Option<B>,
+    translator: Translator<D>,
+    /// Parts that came in the same bytes as the last one.
+    waiting: VecDeque<Translated>,
+}
+
+impl<B, D> Answer<B, D>
+where
+    B: Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin,
+    D: Dialect,
+{
+    async fn next(&mut self) -> Option<Result<ModelPart, ModelError>> {
+        loop {
+            if let Some(part) = self.waiting.pop_front() {
+                return Some(part);
+            }
+            let parts = match self.bytes.as_mut()?.next().await {
+                Some(Ok(bytes)) => self.translator.push(&bytes),
+                Some(Err(error)) => {
+                    let reason = format!(
+                        "the connection broke: {}",
+                        shortened(&chain(&error.without_url()))
+                    );
+                    self.end(&reason)
+                }
+                None => self.end("the connection ended before the answer did"),
+            };
+            if self.translator.is_over() {
+                self.bytes = None;
+            }
+            self.waiting.extend(parts);
+        }
+    }
+
+    fn end(&mut self, reason: &str) -> Vec<Translated> {
+        self.bytes = None;
+        self.translator.finish(reason)
+    }
+}
+
+async fn refusal(response: Response) -> ModelError {
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.and_then(|value| waiting_time(value, SystemTime::now()));
+    let mut body = Vec::new();
+    let mut bytes = response.bytes_stream();
+    while let Some(Ok(more)) = bytes.next().await {
+        body.extend_from_slice(&more);
+        if body.len() > MAX_ERROR_BYTES {
+            break;
+        }
+    }
+    error_of_status(status, retry_after, &String::from_utf8_lossy(&body))
+}
+
+/// Reads a `Retry-After` header: seconds, or a date.
+fn waiting_time(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// The error and all its causes: `reqwest` keeps the telling part in the last one.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

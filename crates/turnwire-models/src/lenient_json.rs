@@ -1,0 +1,59 @@
+//! JSON as providers write it.
+//!
+//! Two things that some of them send are not JSON for `serde_json`, and neither is worth
+//! losing an answer for: half of a surrogate pair (an emoji that was cut between two tokens),
+//! and raw control characters inside a string. Only a text that was refused is looked at again.
+
+use serde::de::DeserializeOwned;
+
+/// Reads `text`; if that fails, reads it again with the two mistakes repaired.
+pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_str(text).or_else(|error| {
+        let repaired = repaired(text);
+        if repaired == text { Err(error) } else { serde_json::from_str(&repaired) }
+    })
+}
+
+/// Replaces lone surrogate escapes by `\ufffd` and drops raw control characters.
+fn repaired(text: &str) -> String {
+    let mut repaired = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        push_without_controls(&mut repaired, before);
+        let (replacement, length) = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
+            (Some(Half::High), Some(Half::Low)) => (None, 12),
+            (Some(_), _) => (Some("\\ufffd"), 6),
+            // Both characters at once, or else the second half of `\\` would start an escape.
+            (None, _) => (None, escape.char_indices().nth(2).map_or(escape.len(), |(at, _)| at)),
+        };
+        let (original, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
+        push_without_controls(&mut repaired, replacement.unwrap_or(original));
+        rest = after;
+    }
+    push_without_controls(&mut repaired, rest);
+    repaired
+}
+
+fn push_without_controls(into: &mut String, text: &str) {
+    into.extend(text.chars().filter(|c| !c.is_ascii_control() || c.is_ascii_whitespace()));
+}
+
+enum Half {
+    High,
+    Low,
+}
+
+/// Which half of a pair the escape at the start of `text` is, if it is one.
+fn surrogate(text: &str) -> Option<Half> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xD800..=0xDBFF => Some(Half::High),
+        0xDC00..=0xDFFF => Some(Half::Low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "lenient_json_tests.rs"]
+mod tests;

@@ -1,0 +1,37 @@
+//! Models, and how to speak to them.
+//!
+//! Three adapters of the [`Model`](turnwire_contract::Model) port, named after what the other
+//! side speaks: [`chat_completions`] for the many OpenAI-compatible servers, [`openai_responses`]
+//! and [`anthropic_messages`]. Each is the same three files: `request` (ours → theirs), `stream`
+//! (theirs → [`ModelPart`](turnwire_contract::ModelPart)) and `mod` (the two together).
+//! [`scripted`] is a model that needs no one to speak to.
+//!
+//! Below them, in reading order: `sse_reader` finds the frames in the bytes, `lenient_json`
+//! reads what is in them, `translator` hands it to an adapter's stream, `provider_error` says
+//! what a complaint means, and `http` carries it all over the network.
+//!
+//! Adapters translate. They do not retry, do not wait longer or shorter than they are told, and
+//! no input makes them panic.
+
+pub mod anthropic_messages;
+pub mod chat_completions;
+mod http;
+mod lenient_json;
+pub mod openai_responses;
+mod provider_error;
+pub mod scripted;
+mod secret;
+mod sse_reader;
+mod translator;
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod sample_prompt;
+
+pub use anthropic_messages::{AnthropicMessages, AnthropicMessagesOptions};
+pub use chat_completions::{ChatCompletions, ChatCompletionsOptions};
+pub use http::{DEFAULT_CONNECT_TIMEOUT, SetupError};
+pub use openai_responses::{OpenAiResponses, OpenAiResponsesOptions};
+pub use scripted::{Scripted, Turn};
+pub use secret::Secret;

@@ -1,0 +1,352 @@
+//! The events of the Responses API → [`ModelPart`]s.
+//!
+//! The API says everything up to three times: in deltas, in the `done` of the part, and in the
+//! `done` of the item. What was heard of an item is remembered, so that a server that leaves
+//! out one of the three is still understood and nothing is told twice.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use turnwire_contract::{Annotation, Finish, ModelError, ModelPart, Usage};
+
+use super::ENCRYPTED_SEAL;
+use crate::{
+    lenient_json,
+    provider_error::Complaint,
+    translator::{Cut, Dialect, Flow, broken, no_arguments},
+};
+
+/// Understands one answer.
+#[derive(Debug, Default)]
+pub(super) struct ResponseStream {
+    heard: BTreeMap<u32, Heard>,
+    has_calls: bool,
+}
+
+/// What was heard of an item so far.
+#[derive(Debug, Default)]
+struct Heard {
+    is_started: bool,
+    has_content: bool,
+    is_done: bool,
+}
+
+impl ResponseStream {
+    fn item(&mut self, index: u32) -> &mut Heard {
+        self.heard.entry(index).or_default()
+    }
+
+    fn add(&mut self, index: u32, part: ModelPart, parts: &mut Vec<ModelPart>) {
+        self.item(index).has_content = true;
+        parts.push(part);
+    }
+
+    fn start_call(&mut self, key: u32, call: FunctionCall, parts: &mut Vec<ModelPart>) -> String {
+        self.has_calls = true;
+        if !std::mem::replace(&mut self.item(key).is_started, true) {
+            let id = call.call_id.or(call.id).filter(|id| !id.is_empty());
+            parts.push(ModelPart::CallStarted { key, id, name: call.name });
+        }
+        call.arguments
+    }
+
+    fn add_arguments(&mut self, key: u32, text: String, parts: &mut Vec<ModelPart>) {
+        // Without a start there is no name; the end of the item brings both.
+        if self.item(key).is_started && !text.is_empty() {
+            self.add(key, ModelPart::CallArguments { key, text }, parts);
+        }
+    }
+
+    fn finish_item(&mut self, index: u32, item: OutputItem, parts: &mut Vec<ModelPart>) {
+        if std::mem::replace(&mut self.item(index).is_done, true) {
+            return;
+        }
+        let is_new = !self.item(index).has_content;
+        match item {
+            OutputItem::FunctionCall(call) => {
+                let arguments = self.start_call(index, call, parts);
+                if is_new && arguments.trim().is_empty() {
+                    parts.push(no_arguments(index));
+                } else if is_new {
+                    self.add_arguments(index, arguments, parts);
+                }
+            }
+            OutputItem::Message { content } => {
+                let texts = content.into_iter().filter_map(OutputContent::into_part);
+                parts.extend(texts.filter(|_| is_new));
+            }
+            OutputItem::Reasoning { content, summary, encrypted_content } => {
+                let thoughts = content.unwrap_or_default().into_iter().chain(summary);
+                let thoughts: Vec<String> = thoughts.map(|thought| thought.text).collect();
+                if is_new {
+                    parts.push(ModelPart::Reasoning(thoughts.join("\n\n")));
+                }
+                let seal = encrypted_content.map(|content| format!("{ENCRYPTED_SEAL}{content}"));
+                parts.extend(seal.map(ModelPart::ReasoningSeal));
+            }
+            OutputItem::Unknown => {}
+        }
+    }
+
+    /// Takes the final response, which repeats all items.
+    fn finish(&mut self, response: Response, parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+        if let Some(error) = response.error.filter(|error| !error.is_null()) {
+            return Err(Complaint::of(error).in_mid_stream());
+        }
+        if self.heard.is_empty() {
+            for (index, item) in (0..).zip(response.output) {
+                self.finish_item(index, item, parts);
+            }
+        }
+        parts.extend(response.usage.map(|usage| ModelPart::Usage(usage.into_usage())));
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        let finish = match (response.status.as_deref(), reason.as_deref()) {
+            (Some("failed" | "cancelled"), _) => {
+                return Err(broken("the provider gave up on the answer"));
+            }
+            (_, Some("content_filter")) => Finish::ContentFilter,
+            (Some("incomplete"), _) | (_, Some(_)) => Finish::Length,
+            _ if self.has_calls => Finish::CalledTools,
+            _ => Finish::Answered,
+        };
+        parts.push(ModelPart::Finished(finish));
+        Ok(())
+    }
+}
+
+impl Dialect for ResponseStream {
+    type Chunk = ResponseEvent;
+
+    fn chunk(
+        &mut self,
+        event: ResponseEvent,
+        parts: &mut Vec<ModelPart>,
+    ) -> Result<Flow, ModelError> {
+        match event {
+            ResponseEvent::ItemAdded { output_index, item } => {
+                if let OutputItem::FunctionCall(call) = item {
+                    // Arguments that come this early come again; they are taken then.
+                    self.start_call(output_index, call, parts);
+                }
+            }
+            ResponseEvent::ItemDone { output_index, item } => {
+                self.finish_item(output_index, item, parts);
+            }
+            ResponseEvent::TextDelta { output_index, delta } => {
+                self.add(output_index, ModelPart::Text(delta), parts);
+            }
+            ResponseEvent::RefusalDelta { output_index, delta } => {
+                self.add(output_index, ModelPart::Refusal(delta), parts);
+            }
+            ResponseEvent::ReasoningDelta { output_index, delta } => {
+                self.add(output_index, ModelPart::Reasoning(delta), parts);
+            }
+            ResponseEvent::SummaryPartAdded { output_index, summary_index } => {
+                if summary_index > 0 {
+                    self.add(output_index, ModelPart::Reasoning("\n\n".to_owned()), parts);
+                }
+            }
+            ResponseEvent::AnnotationAdded { annotation } => {
+                let annotation = annotation.and_then(annotation_of);
+                parts.extend(annotation.map(ModelPart::Annotation));
+            }
+            ResponseEvent::ArgumentsDelta { output_index, delta } => {
+                self.add_arguments(output_index, delta, parts);
+            }
+            ResponseEvent::ArgumentsDone { output_index, arguments } => {
+                if !self.item(output_index).has_content {
+                    self.add_arguments(output_index, arguments, parts);
+                }
+            }
+            ResponseEvent::Finished { response } => {
+                return self.finish(response, parts).map(|()| Flow::Over);
+            }
+            ResponseEvent::Failed { response } => {
+                let error = response.error.unwrap_or_default();
+                return Err(Complaint::of(error).in_mid_stream());
+            }
+            ResponseEvent::Error(mut fields) => {
+                // OpenAI nests the error, its own SDK expects it flat.
+                let error = fields.shift_remove("error").filter(Value::is_object);
+                fields.shift_remove("type");
+                return Err(Complaint::of(error.unwrap_or(fields.into())).in_mid_stream());
+            }
+            ResponseEvent::Unknown => {}
+        }
+        Ok(Flow::More)
+    }
+
+    fn done(&mut self, _parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+        Err(broken("the answer ended without its last event"))
+    }
+
+    fn cut(&mut self, _parts: &mut Vec<ModelPart>) -> Result<(), Cut> {
+        Err(Cut)
+    }
+
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>> {
+        let response: Response = lenient_json::from_str(body).ok()?;
+        response.status.as_ref()?;
+        Some(self.finish(response, parts))
+    }
+}
+
+/// One event of the stream. Those that only repeat or accompany others are not listed.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type")]
+pub(super) enum ResponseEvent {
+    #[serde(rename = "response.output_item.added")]
+    ItemAdded { output_index: u32, item: OutputItem },
+    #[serde(rename = "response.output_item.done")]
+    ItemDone { output_index: u32, item: OutputItem },
+    #[serde(rename = "response.output_text.delta")]
+    TextDelta { output_index: u32, delta: String },
+    #[serde(rename = "response.refusal.delta")]
+    RefusalDelta { output_index: u32, delta: String },
+    #[serde(
+        rename = "response.reasoning_text.delta",
+        alias = "response.reasoning_summary_text.delta",
+        alias = "response.reasoning.delta"
+    )]
+    ReasoningDelta { output_index: u32, delta: String },
+    #[serde(rename = "response.reasoning_summary_part.added")]
+    SummaryPartAdded { output_index: u32, summary_index: u32 },
+    #[serde(rename = "response.output_text.annotation.added")]
+    AnnotationAdded {
+        #[serde(default)]
+        annotation: Option<Map<String, Value>>,
+    },
+    #[serde(rename = "response.function_call_arguments.delta")]
+    ArgumentsDelta { output_index: u32, delta: String },
+    #[serde(rename = "response.function_call_arguments.done")]
+    ArgumentsDone { output_index: u32, arguments: String },
+    #[serde(rename = "response.completed", alias = "response.incomplete")]
+    Finished { response: Response },
+    #[serde(rename = "response.failed")]
+    Failed { response: Response },
+    #[serde(rename = "error")]
+    Error(Map<String, Value>),
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum OutputItem {
+    Message {
+        #[serde(default)]
+        content: Vec<OutputContent>,
+    },
+    Reasoning {
+        #[serde(default)]
+        content: Option<Vec<Thought>>,
+        #[serde(default)]
+        summary: Vec<Thought>,
+        #[serde(default)]
+        encrypted_content: Option<String>,
+    },
+    FunctionCall(FunctionCall),
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FunctionCall {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    call_id: Option<String>,
+    name: String,
+    #[serde(default)]
+    arguments: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum OutputContent {
+    OutputText {
+        text: String,
+    },
+    Refusal {
+        refusal: String,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+impl OutputContent {
+    fn into_part(self) -> Option<ModelPart> {
+        match self {
+            Self::OutputText { text } => Some(ModelPart::Text(text)),
+            Self::Refusal { refusal } => Some(ModelPart::Refusal(refusal)),
+            Self::Unknown => None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Thought {
+    #[serde(default)]
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Response {
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    output: Vec<OutputItem>,
+    #[serde(default)]
+    usage: Option<UsageBody>,
+    #[serde(default)]
+    error: Option<Value>,
+    #[serde(default)]
+    incomplete_details: Option<IncompleteDetails>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct IncompleteDetails {
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct UsageBody {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default)]
+    input_tokens_details: Option<TokenDetails>,
+    #[serde(default)]
+    output_tokens_details: Option<TokenDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct TokenDetails {
+    #[serde(default)]
+    cached_tokens: u64,
+    #[serde(default)]
+    reasoning_tokens: u64,
+}
+
+impl UsageBody {
+    fn into_usage(self) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens,
+            cached_tokens: self.input_tokens_details.unwrap_or_default().cached_tokens,
+            output_tokens: self.output_tokens,
+            reasoning_tokens: self.output_tokens_details.unwrap_or_default().reasoning_tokens,
+        }
+    }
+}
+
+fn annotation_of(mut annotation: Map<String, Value>) -> Option<Annotation> {
+    let kind = annotation.shift_remove("type")?.as_str()?.to_owned();
+    Some(Annotation { kind, source: Value::Object(annotation) })
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

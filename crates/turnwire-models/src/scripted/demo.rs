@@ -1,0 +1,127 @@
+//! The brain of the demo: looks at the prompt and knows one trick.
+//!
+//! It is honest about being a script, because somebody who tries Turnwire for the first time
+//! should wonder about the stream and not about the answers.
+
+use serde_json::{Map, Number, Value};
+use turnwire_contract::{CallId, Content, Item, Prompt, Role, ToolChoice, ToolSpec};
+
+use super::Turn;
+
+/// How long the pieces are in which the arguments of a call are streamed.
+const ARGUMENT_PIECE: usize = 5;
+
+pub(super) fn turn_for(prompt: &Prompt) -> Turn {
+    match prompt.items.last().map(AsRef::as_ref) {
+        Some(Item::CallResult { call_id, output, failed, .. }) => {
+            say(&sentence_about_result(prompt, call_id, output.trim(), *failed))
+        }
+        _ => answer(prompt, &last_words_of_user(prompt)),
+    }
+}
+
+fn answer(prompt: &Prompt, question: &str) -> Turn {
+    let task = asks_to_multiply(question).then(|| two_numbers(question)).flatten();
+    match (task, multiply_tool(prompt)) {
+        (Some((a, b)), Some(tool)) => {
+            let (first, second) = argument_names(tool);
+            let sentence = format!("I will multiply {a} and {b}. ");
+            let arguments = Map::from_iter([(first, Value::Number(a)), (second, Value::Number(b))]);
+            let pieces = pieces_of(&Value::Object(arguments).to_string());
+            say(&sentence).call_raw(&tool.name, pieces)
+        }
+        _ if question.is_empty() => say(SELF_DESCRIPTION),
+        _ => say(&format!("You said: “{question}”. {SELF_DESCRIPTION}")),
+    }
+}
+
+const SELF_DESCRIPTION: &str = "I am only a scripted demo model, so all I can do is multiply. \
+                                Try asking me: What is 5 times 4?";
+
+fn sentence_about_result(prompt: &Prompt, call_id: &CallId, output: &str, failed: bool) -> String {
+    let call = prompt.items.iter().rev().find_map(|item| match item.as_ref() {
+        Item::Call { call_id: id, name, arguments } if id == call_id => Some((name, arguments)),
+        _ => None,
+    });
+    match call {
+        Some((name, _)) if failed => format!("The tool `{name}` did not work: {output}"),
+        None if failed => format!("The tool did not work: {output}"),
+        Some((name, arguments)) => match factors(name, arguments) {
+            Some((a, b)) => format!("{a} times {b} is {output}."),
+            None => format!("The tool `{name}` answered: {output}"),
+        },
+        None => format!("The tool answered: {output}"),
+    }
+}
+
+fn factors(name: &str, arguments: &str) -> Option<(Value, Value)> {
+    let arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
+    let mut values = arguments.into_iter().map(|(_, value)| value);
+    match (values.next(), values.next(), values.next()) {
+        (Some(a @ Value::Number(_)), Some(b @ Value::Number(_)), None) if name == "multiply" => {
+            Some((a, b))
+        }
+        _ => None,
+    }
+}
+
+fn multiply_tool(prompt: &Prompt) -> Option<&ToolSpec> {
+    if prompt.tool_choice == ToolChoice::None {
+        return None;
+    }
+    prompt.tools.iter().find(|tool| tool.name == "multiply")
+}
+
+/// The names the tool itself gives to its two arguments.
+fn argument_names(tool: &ToolSpec) -> (String, String) {
+    let properties = tool.parameters.get("properties").and_then(Value::as_object);
+    let mut names = properties.into_iter().flat_map(Map::keys).cloned();
+    match (names.next(), names.next()) {
+        (Some(first), Some(second)) => (first, second),
+        _ => ("a".to_owned(), "b".to_owned()),
+    }
+}
+
+fn last_words_of_user(prompt: &Prompt) -> String {
+    let content = prompt.items.iter().rev().find_map(|item| match item.as_ref() {
+        Item::Message { role: Role::User, content } => Some(content),
+        _ => None,
+    });
+    let texts = content.into_iter().flatten().filter_map(|content| match content {
+        Content::Text { text } => Some(text.trim()),
+        Content::Refusal { .. } | Content::Image { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+fn asks_to_multiply(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphabetic());
+    lower.contains(['*', '×'])
+        || words
+            .any(|word| word.starts_with("multipl") || matches!(word, "times" | "product" | "x"))
+}
+
+fn two_numbers(question: &str) -> Option<(Number, Number)> {
+    let mut numbers = question
+        .split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
+        .filter_map(|piece| number(piece.trim_end_matches(['.', '-'])));
+    Some((numbers.next()?, numbers.next()?))
+}
+
+fn number(text: &str) -> Option<Number> {
+    match text.parse::<i64>() {
+        Ok(whole) => Some(whole.into()),
+        Err(_) => text.parse::<f64>().ok().and_then(Number::from_f64),
+    }
+}
+
+/// Says `text` word by word.
+fn say(text: &str) -> Turn {
+    Turn::new().text_in(text.split_inclusive(' '))
+}
+
+fn pieces_of(text: &str) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    characters.chunks(ARGUMENT_PIECE).map(|piece| piece.iter().collect()).collect()
+}

@@ -1,0 +1,236 @@
+//! One turn of a script: what the model says, in order, and how it ends.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde_json::Value;
+use turnwire_contract::{Content, Finish, Item, ModelError, ModelPart, Prompt, Usage};
+
+/// One answer of a [`Scripted`](super::Scripted) model, built in the order it is said.
+///
+/// A turn that says nothing about its end finishes well: with [`Finish::CalledTools`] if it
+/// made calls, with [`Finish::Answered`] if not. Before that it tells its [`Usage`], one token
+/// for each word read and written, unless [`usage`](Self::usage) told another.
+#[derive(Debug, Clone, Default)]
+pub struct Turn {
+    steps: Vec<Step>,
+    ending: Ending,
+    next_key: u32,
+    told_usage: bool,
+}
+
+impl Turn {
+    /// A turn that says nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A turn that fails before the stream begins, as when the provider refuses the request.
+    pub fn fails(error: ModelError) -> Self {
+        Self { ending: Ending::BeforeTheStream(error), ..Self::default() }
+    }
+
+    /// Says `text` in one part.
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.part(ModelPart::Text(text.into()))
+    }
+
+    /// Says a text in several parts.
+    pub fn text_in(self, parts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        parts.into_iter().fold(self, Self::text)
+    }
+
+    /// Thinks `text` in one part.
+    pub fn reasoning(self, text: impl Into<String>) -> Self {
+        self.part(ModelPart::Reasoning(text.into()))
+    }
+
+    /// Refuses in one part.
+    pub fn refusal(self, text: impl Into<String>) -> Self {
+        self.part(ModelPart::Refusal(text.into()))
+    }
+
+    /// Calls a tool, with the arguments in one part and no id from the provider.
+    pub fn call(self, name: impl Into<String>, arguments: Value) -> Self {
+        self.add_call(None, name.into(), [arguments.to_string()])
+    }
+
+    /// Calls a tool under an id that the provider chose.
+    pub fn call_with_id(
+        self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: Value,
+    ) -> Self {
+        self.add_call(Some(id.into()), name.into(), [arguments.to_string()])
+    }
+
+    /// Calls a tool with the arguments as raw text, part by part; they need not be JSON.
+    pub fn call_raw(
+        self,
+        name: impl Into<String>,
+        raw_arguments: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.add_call(None, name.into(), raw_arguments)
+    }
+
+    /// Says nothing for a while.
+    pub fn pause(self, length: Duration) -> Self {
+        self.step(Step::Pause(length))
+    }
+
+    /// Says nothing any more, and does not end either.
+    pub fn wait_forever(self) -> Self {
+        self.step(Step::WaitForever)
+    }
+
+    /// Tells what the turn cost.
+    pub fn usage(self, usage: Usage) -> Self {
+        self.part(ModelPart::Usage(usage))
+    }
+
+    /// Says any part at all, for what has no word of its own here: seals, annotations, calls
+    /// that are interleaved.
+    pub fn part(mut self, part: ModelPart) -> Self {
+        match &part {
+            ModelPart::CallStarted { key, .. } => {
+                self.next_key = self.next_key.max(key.saturating_add(1));
+            }
+            ModelPart::Usage(_) => self.told_usage = true,
+            ModelPart::Finished(_) => self.ending = Ending::Silent,
+            _ => {}
+        }
+        self.step(Step::Say(part))
+    }
+
+    /// Ends because there was no more room.
+    pub fn length_cut(self) -> Self {
+        self.ending(Ending::Finished(Finish::Length))
+    }
+
+    /// Ends because the provider withheld the rest.
+    pub fn content_filter(self) -> Self {
+        self.ending(Ending::Finished(Finish::ContentFilter))
+    }
+
+    /// Ends with a broken stream.
+    pub fn breaks(self, message: impl Into<String>) -> Self {
+        self.ends_with(ModelError::Broken { message: message.into() })
+    }
+
+    /// Ends with an error after all that was said.
+    pub fn ends_with(self, error: ModelError) -> Self {
+        self.ending(Ending::Error(error))
+    }
+
+    /// Ends without a word, which no well-behaved model does.
+    pub fn ends_silently(self) -> Self {
+        self.ending(Ending::Silent)
+    }
+
+    /// Everything that happens when this turn is played.
+    pub(super) fn into_steps(self, prompt: &Prompt) -> Result<VecDeque<Step>, ModelError> {
+        let default_usage = (!self.told_usage).then(|| self.usage_by_words(prompt));
+        let mut steps = VecDeque::from(self.steps);
+        let finish = match self.ending {
+            Ending::BeforeTheStream(error) => return Err(error),
+            Ending::Error(error) => {
+                steps.push_back(Step::Fail(error));
+                return Ok(steps);
+            }
+            Ending::Silent => return Ok(steps),
+            Ending::Finished(finish) => finish,
+            Ending::ByItself if self.next_key > 0 => Finish::CalledTools,
+            Ending::ByItself => Finish::Answered,
+        };
+        steps.extend(default_usage.map(|usage| Step::Say(ModelPart::Usage(usage))));
+        steps.push_back(Step::Say(ModelPart::Finished(finish)));
+        Ok(steps)
+    }
+
+    fn add_call(
+        mut self,
+        id: Option<String>,
+        name: String,
+        arguments: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let key = self.next_key;
+        self = self.part(ModelPart::CallStarted { key, id, name });
+        arguments
+            .into_iter()
+            .fold(self, |turn, text| turn.part(ModelPart::CallArguments { key, text: text.into() }))
+    }
+
+    fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    fn usage_by_words(&self, prompt: &Prompt) -> Usage {
+        let (mut written, mut thoughts) = (0, 0);
+        for step in &self.steps {
+            match step {
+                Step::Say(ModelPart::Reasoning(text)) => thoughts += words(text),
+                Step::Say(
+                    ModelPart::Text(text)
+                    | ModelPart::Refusal(text)
+                    | ModelPart::CallArguments { text, .. },
+                ) => written += words(text),
+                _ => {}
+            }
+        }
+        Usage {
+            input_tokens: words_of(prompt),
+            cached_tokens: 0,
+            output_tokens: written + thoughts,
+            reasoning_tokens: thoughts,
+        }
+    }
+}
+
+/// One thing that happens while a turn is played.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Say(ModelPart),
+    Pause(Duration),
+    WaitForever,
+    Fail(ModelError),
+}
+
+#[derive(Debug, Clone, Default)]
+enum Ending {
+    #[default]
+    ByItself,
+    Finished(Finish),
+    Error(ModelError),
+    Silent,
+    BeforeTheStream(ModelError),
+}
+
+fn words_of(prompt: &Prompt) -> u64 {
+    let instructions = prompt.instructions.as_deref().map_or(0, words);
+    instructions + prompt.items.iter().map(|item| words_of_item(item)).sum::<u64>()
+}
+
+fn words_of_item(item: &Item) -> u64 {
+    match item {
+        Item::Message { content, .. } => content
+            .iter()
+            .map(|content| match content {
+                Content::Text { text } | Content::Refusal { text } => words(text),
+                Content::Image { .. } => 1,
+            })
+            .sum(),
+        Item::Reasoning { text, .. } => words(text),
+        Item::Call { arguments, .. } => words(arguments),
+        Item::CallResult { output, .. } => words(output),
+    }
+}
+
+fn words(text: &str) -> u64 {
+    text.split_whitespace().count() as u64
+}

@@ -1,0 +1,269 @@
+//! A provider's bytes → [`ModelPart`]s, as far as it is the same for all providers.
+//!
+//! The translator finds the frames, reads their JSON and keeps the promises that do not depend
+//! on who speaks: one unreadable frame is skipped and the rest goes on, an answer that is no
+//! stream at all gets a useful error, and after the end nothing more is said. What a frame
+//! means is the [`Dialect`]'s business. Nothing here does I/O; [`crate::http`] feeds it.
+
+use serde::de::DeserializeOwned;
+use tracing::warn;
+use turnwire_contract::{ModelError, ModelPart};
+
+use crate::{
+    lenient_json,
+    provider_error::Complaint,
+    sse_reader::{Frame, SseReader, TooLong},
+};
+
+/// A whole answer that is not a stream may be this big, as much as a frame.
+const MAX_BODY_BYTES: usize = crate::sse_reader::MAX_FRAME_BYTES;
+
+/// What one translator yields: a part, or the error that ends the stream.
+pub(crate) type Translated = Result<ModelPart, ModelError>;
+
+/// How one provider speaks.
+pub(crate) trait Dialect {
+    /// What a frame carries.
+    type Chunk: DeserializeOwned;
+
+    /// Says what a chunk means, and whether it was the last one.
+    fn chunk(&mut self, chunk: Self::Chunk, parts: &mut Vec<ModelPart>)
+    -> Result<Flow, ModelError>;
+
+    /// The provider said that it is done, in the words `[DONE]`.
+    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), ModelError>;
+
+    /// The connection ended without such words; `Ok` if the answer was whole anyway.
+    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut>;
+
+    /// The provider sent its answer in one piece; `None` if it is none.
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>>;
+}
+
+/// Whether there is more to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Go on.
+    More,
+    /// That was all.
+    Over,
+}
+
+/// The answer was not whole when the connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut;
+
+/// Translates one answer.
+#[derive(Debug)]
+pub(crate) struct Translator<D> {
+    dialect: D,
+    shape: Shape,
+    n_understood: usize,
+    n_unreadable: usize,
+    is_over: bool,
+}
+
+/// What the body turned out to be. Servers lie in `content-type`, so the bytes decide.
+#[derive(Debug)]
+enum Shape {
+    NotYetKnown,
+    Stream(SseReader),
+    Json(Vec<u8>),
+    WebPage,
+}
+
+impl<D: Dialect> Translator<D> {
+    /// Translates from `dialect`.
+    pub(crate) fn new(dialect: D) -> Self {
+        Self {
+            dialect,
+            shape: Shape::NotYetKnown,
+            n_understood: 0,
+            n_unreadable: 0,
+            is_over: false,
+        }
+    }
+
+    /// Whether the last part was yielded; what the provider sends now is of no interest.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Vec<Translated> {
+        if self.is_over {
+            return Vec::new();
+        }
+        if matches!(self.shape, Shape::NotYetKnown) {
+            bytes = bytes.trim_ascii_start();
+            match bytes.first() {
+                None => return Vec::new(),
+                Some(b'{' | b'[') => self.shape = Shape::Json(Vec::new()),
+                Some(b'<') => self.shape = Shape::WebPage,
+                Some(_) => self.shape = Shape::Stream(SseReader::default()),
+            }
+        }
+        match &mut self.shape {
+            Shape::Stream(reader) => {
+                let mut frames = Vec::new();
+                let result = reader.push(bytes, &mut frames);
+                self.translate(frames, result)
+            }
+            Shape::Json(body) if body.len() + bytes.len() > MAX_BODY_BYTES => {
+                self.end_with(broken("the answer is longer than 4 MiB and not a stream"))
+            }
+            Shape::Json(body) => {
+                body.extend_from_slice(bytes);
+                Vec::new()
+            }
+            Shape::WebPage | Shape::NotYetKnown => Vec::new(),
+        }
+    }
+
+    /// The bytes are over, because of `reason`.
+    pub(crate) fn finish(&mut self, reason: &str) -> Vec<Translated> {
+        if self.is_over {
+            return Vec::new();
+        }
+        match std::mem::replace(&mut self.shape, Shape::NotYetKnown) {
+            Shape::Stream(mut reader) => {
+                let mut translated = match reader.finish() {
+                    Ok(frame) => self.translate(frame.into_iter().collect(), Ok(())),
+                    Err(error) => self.translate(Vec::new(), Err(error)),
+                };
+                if !self.is_over {
+                    translated.extend(self.end_of_stream(reason));
+                }
+                translated
+            }
+            Shape::Json(body) => self.end_of_body(&String::from_utf8_lossy(&body), reason),
+            Shape::WebPage => self.end_with(ModelError::Rejected {
+                message: "the server answered with a web page; check the base URL".to_owned(),
+            }),
+            Shape::NotYetKnown => self.end_with(broken("the answer was empty")),
+        }
+    }
+
+    fn translate(&mut self, frames: Vec<Frame>, read: Result<(), TooLong>) -> Vec<Translated> {
+        let mut translated = Vec::new();
+        for frame in frames {
+            let mut parts = Vec::new();
+            let result = self.frame(&frame, &mut parts);
+            translated.extend(clean(parts));
+            match result {
+                Ok(Flow::More) => {}
+                Ok(Flow::Over) => {
+                    self.is_over = true;
+                    return translated;
+                }
+                Err(error) => {
+                    translated.extend(self.end_with(error));
+                    return translated;
+                }
+            }
+        }
+        if let Err(error) = read {
+            translated.extend(self.end_with(broken(&error.to_string())));
+        }
+        translated
+    }
+
+    fn frame(&mut self, frame: &Frame, parts: &mut Vec<ModelPart>) -> Result<Flow, ModelError> {
+        let data = frame.data.trim();
+        if data.is_empty() {
+            return Ok(Flow::More);
+        }
+        if data == "[DONE]" {
+            self.complain_if_nothing_was_understood()?;
+            self.dialect.done(parts)?;
+            return Ok(Flow::Over);
+        }
+        match lenient_json::from_str(data) {
+            Ok(chunk) => {
+                self.n_understood += 1;
+                self.dialect.chunk(chunk, parts)
+            }
+            Err(error) if frame.event.as_deref() == Some("error") => {
+                warn!(%error, "The provider reports an error in a shape of its own.");
+                Err(Complaint::of(data.into()).in_mid_stream())
+            }
+            Err(error) => {
+                self.n_unreadable += 1;
+                warn!(%error, bytes = data.len(), "Skipped a part of the answer that is not readable.");
+                Ok(Flow::More)
+            }
+        }
+    }
+
+    fn end_of_stream(&mut self, reason: &str) -> Vec<Translated> {
+        if let Err(error) = self.complain_if_nothing_was_understood() {
+            return self.end_with(error);
+        }
+        let mut parts = Vec::new();
+        let result = self.dialect.cut(&mut parts);
+        let mut translated: Vec<_> = clean(parts).collect();
+        self.is_over = true;
+        if let Err(Cut) = result {
+            translated.push(Err(broken(reason)));
+        }
+        translated
+    }
+
+    fn end_of_body(&mut self, body: &str, reason: &str) -> Vec<Translated> {
+        if let Some(complaint) = Complaint::in_text(body) {
+            return self.end_with(complaint.instead_of_answer());
+        }
+        let mut parts = Vec::new();
+        let result = self.dialect.whole(body, &mut parts);
+        let mut translated: Vec<_> = clean(parts).collect();
+        match result {
+            Some(Ok(())) => self.is_over = true,
+            Some(Err(error)) => translated.extend(self.end_with(error)),
+            None => {
+                let message = format!("the answer is neither a stream nor a whole one; {reason}");
+                translated.extend(self.end_with(broken(&message)));
+            }
+        }
+        translated
+    }
+
+    fn complain_if_nothing_was_understood(&self) -> Result<(), ModelError> {
+        match (self.n_understood, self.n_unreadable) {
+            (0, 0) => Err(broken("the answer was empty")),
+            (0, _) => Err(broken("nothing in the answer could be read")),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_with(&mut self, error: ModelError) -> Vec<Translated> {
+        self.is_over = true;
+        vec![Err(error)]
+    }
+}
+
+/// The error for an answer that broke off or makes no sense.
+pub(crate) fn broken(message: &str) -> ModelError {
+    ModelError::Broken { message: message.to_owned() }
+}
+
+/// What a call without arguments says, so that the engine always gets JSON from a whole call.
+pub(crate) fn no_arguments(key: u32) -> ModelPart {
+    ModelPart::CallArguments { key, text: "{}".to_owned() }
+}
+
+/// Drops parts that say nothing, and NUL, which no database keeps and no terminal shows.
+fn clean(parts: Vec<ModelPart>) -> impl Iterator<Item = Translated> {
+    parts.into_iter().filter_map(|mut part| {
+        if let ModelPart::Text(text)
+        | ModelPart::Refusal(text)
+        | ModelPart::Reasoning(text)
+        | ModelPart::CallArguments { text, .. } = &mut part
+        {
+            text.retain(|c| c != '\0');
+            if text.is_empty() {
+                return None;
+            }
+        }
+        Some(Ok(part))
+    })
+}

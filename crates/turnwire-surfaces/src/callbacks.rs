@@ -1,0 +1,168 @@
+//! The surface of S0: `on_token`, and `on_tool_start` and `on_tool_end` if they are given.
+//!
+//! Who gives neither sees tools as bracketed text among the tokens, byte for byte as it has
+//! always been: a line break before the first tool of a turn and after its last one, and for
+//! each tool `[Executing tool: …]` and `[Tool result: …]` on lines of their own. Each of them
+//! is one token. Who gives both sees no trace of tools in the tokens. Who gives one gets the
+//! other as text, and keeps the line breaks.
+
+use turnwire_contract::{CallId, Event, Recorded, ToolOutcome};
+
+use crate::{
+    Projection,
+    calls::{CallBook, CallNews},
+    clean::Cleaner,
+    preview::{bracketed_result, result_summary},
+};
+
+/// Which of the two optional callbacks were given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    /// `on_tool_start`.
+    pub start: bool,
+    /// `on_tool_end`.
+    pub end: bool,
+}
+
+/// What one callback is called with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallbackFrame {
+    /// `on_token`.
+    Token(String),
+    /// `on_tool_start`.
+    ToolStart {
+        /// The tool's name.
+        name: String,
+    },
+    /// `on_tool_end`.
+    ToolEnd {
+        /// The tool's name.
+        name: String,
+        /// What came of it, on one line; never empty.
+        summary: String,
+    },
+}
+
+/// The projection of S0.
+#[derive(Debug, Default)]
+pub struct Callbacks {
+    told: Told,
+    book: CallBook,
+    cleaner: Cleaner,
+    /// Whether the line break before the tools of this turn is out and the one after is not.
+    among_tools: bool,
+}
+
+impl Callbacks {
+    /// For a host that gave these callbacks.
+    pub fn new(told: Told) -> Self {
+        Self { told, ..Self::default() }
+    }
+
+    fn token(&mut self, text: &str) -> Vec<CallbackFrame> {
+        let text = self.cleaner.clean(text);
+        if text.is_empty() { Vec::new() } else { vec![CallbackFrame::Token(text.into_owned())] }
+    }
+
+    fn begin_tool(&mut self, call_id: &CallId, frames: &mut Vec<CallbackFrame>) {
+        let Some(call) = self.book.get(call_id) else { return };
+        let name = call.tool.name.clone();
+        if !self.among_tools {
+            self.among_tools = true;
+            self.break_line(frames);
+        }
+        frames.push(if self.told.start {
+            CallbackFrame::ToolStart { name }
+        } else {
+            CallbackFrame::Token(format!("[Executing tool: {name}]\n"))
+        });
+    }
+
+    fn end_tool(
+        &mut self,
+        call_id: &CallId,
+        outcome: &ToolOutcome,
+        frames: &mut Vec<CallbackFrame>,
+    ) {
+        let Some(call) = self.book.get(call_id) else { return };
+        let name = call.tool.name.clone();
+        frames.push(if self.told.end {
+            CallbackFrame::ToolEnd { name, summary: result_summary(outcome) }
+        } else {
+            CallbackFrame::Token(format!("[Tool result: {}]\n", bracketed_result(outcome)))
+        });
+        if self.book.n_open() == 0 {
+            self.leave_tools(frames);
+        }
+    }
+
+    fn leave_tools(&mut self, frames: &mut Vec<CallbackFrame>) {
+        if self.among_tools {
+            self.among_tools = false;
+            self.break_line(frames);
+        }
+    }
+
+    fn break_line(&self, frames: &mut Vec<CallbackFrame>) {
+        if !(self.told.start && self.told.end) {
+            frames.push(CallbackFrame::Token("\n".to_owned()));
+        }
+    }
+}
+
+impl Projection for Callbacks {
+    type Frame = CallbackFrame;
+
+    fn project(&mut self, recorded: &Recorded) -> Vec<CallbackFrame> {
+        let news = self.book.note(recorded);
+        let mut frames = Vec::new();
+        match &recorded.event {
+            // A refusal is shown like any text: the person has to see it.
+            Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => {
+                return self.token(text);
+            }
+            Event::MessageStarted { .. } => self.cleaner.reset(),
+            Event::ToolStarted { call_id, .. } => {
+                if news == CallNews::Began {
+                    self.begin_tool(call_id, &mut frames);
+                }
+            }
+            Event::ToolFinished { call_id, outcome, .. } => {
+                if news == CallNews::BeganAndEnded {
+                    self.begin_tool(call_id, &mut frames);
+                }
+                if news != CallNews::Neither {
+                    self.end_tool(call_id, outcome, &mut frames);
+                }
+            }
+            // Every call has ended by now; if one has not, its tools are over all the same.
+            Event::TurnStarted { .. } | Event::RunFinished { .. } => self.leave_tools(&mut frames),
+            Event::RunQueued { .. }
+            | Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::TurnRetried { .. }
+            | Event::TurnAbandoned { .. }
+            | Event::TurnFinished { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::MessageFinished { .. }
+            | Event::ReasoningAdded { .. }
+            | Event::ReasoningFinished { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::CallAnnounced { .. }
+            | Event::ArgumentsAdded { .. }
+            | Event::ArgumentsFinished { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStayedSilent { .. }
+            | Event::ToolRetried { .. } => {}
+        }
+        frames
+    }
+}
+
+#[cfg(test)]
+#[path = "callbacks_tests.rs"]
+mod tests;

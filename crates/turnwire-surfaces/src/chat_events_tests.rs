@@ -1,0 +1,114 @@
+use expect_test::{Expect, expect};
+use turnwire_contract::{Completeness, Failure, Finish, IncompleteReason, RunRequest};
+
+use super::*;
+use crate::story::{Story, failed, request, succeeded};
+
+#[track_caller]
+fn check(story: Story, expected: Expect) {
+    let frames = story.seen_by(&mut ChatEvents::new());
+    let lines: Vec<String> =
+        frames.iter().map(|frame| format!("{} {}", frame.event_type(), frame.data())).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn s3_3_s3_4_s3_5_a_tool_shows_before_and_after_and_the_answer_comes_once() {
+    let conversation_id = Some(ConversationId::new("conv_1"));
+    let story = Story::of(RunRequest { conversation_id, ..request() });
+    let story = story
+        .turn()
+        .says(&["Let me see."])
+        .calls("call_1", "multiply", r#"{"a":5,"b":4}"#)
+        .turn_done(Finish::CalledTools)
+        .started("call_1")
+        .started_with("call_1", 2, "")
+        .finished("call_1", succeeded("20"))
+        .finished("call_1", failed("late"))
+        .turn()
+        .says(&["It is ", "20."])
+        .turn_done(Finish::Answered)
+        .ended(RunOutcome::Completed);
+    check(
+        story,
+        expect![[r#"
+        tool_call {"tool":"multiply","args":{"a":5,"b":4}}
+        tool_result {"tool":"multiply","success":true}
+        response {"content":"It is 20."}
+        done {"conversation_id":"conv_1"}"#]],
+    );
+}
+
+#[test]
+fn s3_4_a_failed_tool_says_so() {
+    let story = Story::new().turn().calls("call_1", "x", "").started("call_1");
+    check(
+        story.finished("call_1", failed("no")),
+        expect![[r#"
+        tool_call {"tool":"x","args":{}}
+        tool_result {"tool":"x","success":false}"#]],
+    );
+}
+
+#[test]
+fn s3_3_a_call_that_never_started_is_shown_all_the_same() {
+    let outcome = turnwire_contract::ToolOutcome::NotFound { message: String::new() };
+    let story = Story::new().turn().calls("call_1", "x", "{a").finished("call_1", outcome);
+    check(
+        story,
+        expect![[r#"
+        tool_call {"tool":"x","args":{"invalid_arguments":"{a"}}
+        tool_result {"tool":"x","success":false}"#]],
+    );
+}
+
+#[test]
+fn a_call_nobody_announced_is_not_shown() {
+    let story = Story::new().turn().started("call_1").finished("call_1", succeeded("1"));
+    check(story, expect![""]);
+}
+
+#[test]
+fn s3_5_a_run_that_stopped_at_a_limit_has_a_response() {
+    let story = Story::new().turn().message().text("Half").message_done(Completeness::Cut);
+    let reason = IncompleteReason::MaxOutputTokens;
+    check(
+        story.ended(RunOutcome::Incomplete { reason }),
+        expect![[r#"
+        response {"content":"Half"}
+        done {"conversation_id":null}"#]],
+    );
+}
+
+#[test]
+fn s3_5_a_refusal_is_a_response() {
+    let story = Story::new().turn().message().refusal("No.").message_done(Completeness::Complete);
+    check(
+        story.ended(RunOutcome::Completed),
+        expect![[r#"
+        response {"content":"No."}
+        done {"conversation_id":null}"#]],
+    );
+}
+
+#[test]
+fn s3_6_s3_13_a_failed_run_has_an_error_and_then_the_end() {
+    let failure = Failure::new("model_unavailable", "the model is not available");
+    let story = Story::new().turn().says(&["Half"]).ended(RunOutcome::Failed { failure });
+    check(
+        story,
+        expect![[r#"
+        error {"error":"the model is not available"}
+        done {"conversation_id":null}"#]],
+    );
+}
+
+#[test]
+fn s3_6_s3_7_a_cancelled_run_has_an_error_and_then_the_end() {
+    check(
+        Story::new().turn().ended(RunOutcome::Cancelled),
+        expect![[r#"
+        error {"error":"cancelled"}
+        done {"conversation_id":null}"#]],
+    );
+}

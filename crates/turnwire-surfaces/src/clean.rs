@@ -1,0 +1,76 @@
+//! Takes out of a text what a terminal would obey: colours, cursor moves, window titles, bells.
+//!
+//! A model or a tool can write `ESC ]0;…` as easily as any other text. Such sequences are
+//! stripped, even when they are split over two deltas, together with all control characters
+//! but tab, line feed and carriage return. The journal keeps the text as it came.
+//!
+//! No sequence outlives its line: a terminal would swallow everything after an `ESC ]` that is
+//! never closed, we lose at most the rest of that line.
+//!
+//! `anstream`'s `StripStr` looks like the part for this and is not: it forgets at the end of a
+//! piece that it was inside a sequence. Its `StripBytes` remembers.
+
+use std::borrow::Cow;
+
+use anstream::adapter::StripBytes;
+
+/// Cleans one text that comes in pieces.
+#[derive(Debug, Default)]
+pub struct Cleaner {
+    strip: StripBytes,
+}
+
+impl Cleaner {
+    /// At the beginning of a text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cleans the next piece. Borrows it when there is nothing to take out.
+    pub fn clean<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if self.strip == StripBytes::new() && !contains_unwanted(text) {
+            return Cow::Borrowed(text);
+        }
+        let mut kept = Vec::with_capacity(text.len());
+        for (n_line, line) in text.split('\n').enumerate() {
+            if n_line > 0 {
+                self.strip = StripBytes::new();
+                kept.push(b'\n');
+            }
+            kept.extend(self.strip.strip_next(line.as_bytes()).flatten());
+        }
+        let mut kept = match String::from_utf8(kept) {
+            Ok(kept) => kept,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        kept.retain(|character| !is_unwanted(character));
+        Cow::Owned(kept)
+    }
+
+    /// Begins a new text; an open sequence of the old one is forgotten.
+    pub fn reset(&mut self) {
+        self.strip = StripBytes::new();
+    }
+}
+
+/// Cleans a whole text.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    Cleaner::new().clean(text)
+}
+
+/// Looks at bytes first, because nearly all texts pass there. C1 controls begin with 0xC2, and
+/// so do many harmless characters.
+fn contains_unwanted(text: &str) -> bool {
+    let suspicious = |byte: u8| {
+        (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0x7f || byte == 0xc2
+    };
+    text.bytes().any(suspicious) && text.chars().any(is_unwanted)
+}
+
+fn is_unwanted(character: char) -> bool {
+    character.is_control() && !matches!(character, '\t' | '\n' | '\r')
+}
+
+#[cfg(test)]
+#[path = "clean_tests.rs"]
+mod tests;

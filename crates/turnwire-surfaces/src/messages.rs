@@ -1,0 +1,417 @@
+//! The surface of S4: a list of messages that keeps itself up to date.
+//!
+//! [`Messages`] holds the list, so that a consumer keeps no state: a frame says *where*
+//! something changed and *what is new*, and the rest is borrowed from the list
+//! ([`Messages::accumulated`], [`Messages::update`]). Nothing is copied whole per delta, so an
+//! answer or an argument of ten megabytes costs ten megabytes of work however it is cut.
+//!
+//! Each turn of the model is one assistant message, added right before the first thing it
+//! contains. Each call is one block with four stages that never go back: `start` once,
+//! `streaming` per piece of its arguments, `running` while a tool works or a person is waited
+//! for, `end` once, and then nothing. What a cancel or a crash leaves open is closed here as
+//! well; only calls for the client stay open, because this run does not know their end.
+
+use std::collections::HashMap;
+
+use turnwire_contract::{
+    CallId, Completeness, Content, Event, Finish, Item, ItemId, Recorded, Role, RunOutcome,
+    RunRequest, ToolKind, ToolOutcome,
+};
+
+use crate::{
+    Projection,
+    calls::CallBook,
+    clean::{Cleaner, clean},
+    message::{Message, MessageState, Stage, ToolBlock},
+    words,
+};
+
+/// What has changed in the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageFrame {
+    /// The model begins a message; its slot is in the list.
+    AssistantMessageAdded {
+        /// Its place in the list.
+        message: usize,
+    },
+    /// A message has grown; [`Messages::accumulated`] has all of it.
+    ContentUpdated {
+        /// Its place in the list.
+        message: usize,
+        /// Only the new part.
+        chunk: String,
+    },
+    /// A call has changed; [`Messages::update`] has all of it.
+    ToolBlockUpdated {
+        /// The message's place in the list.
+        message: usize,
+        /// The block's place in the message.
+        block: usize,
+        /// How far the call has come.
+        stage: Stage,
+        /// The new part of the arguments, if that is what changed.
+        parameters_chunk: Option<String>,
+    },
+    /// The list is different from before.
+    MessagesChanged {
+        /// Whether more than the length of a text has changed: a message or block was added,
+        /// or one has ended. Others may be gathered up.
+        structural: bool,
+    },
+}
+
+/// A call as S4 reports it, borrowed from the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolBlockUpdate<'a> {
+    /// The message's place in the list.
+    pub message: usize,
+    /// The call.
+    pub id: &'a str,
+    /// The tool's name.
+    pub name: &'a str,
+    /// The arguments so far, as raw JSON text.
+    pub parameters: &'a str,
+    /// Only the new part of them.
+    pub parameters_chunk: Option<&'a str>,
+    /// The arguments in a few words, so far; nothing if there is nothing to say.
+    pub compact_params: Option<&'a str>,
+    /// The whole text the tool returned.
+    pub result: Option<&'a str>,
+    /// Whether the tool says it worked.
+    pub success: Option<bool>,
+    /// What went wrong.
+    pub error: Option<&'a str>,
+    /// How far the call has come.
+    pub stage: Stage,
+    /// The result in a few words.
+    pub short_result: Option<&'a str>,
+    /// Pictures the tool returned, as addresses that carry them along.
+    pub images: &'a [String],
+}
+
+/// The projection of S4.
+#[derive(Debug, Default)]
+pub struct Messages {
+    book: CallBook,
+    list: Vec<Message>,
+    /// Where the block of a call is: message, block.
+    places: HashMap<CallId, (usize, usize)>,
+    /// The message of the open turn.
+    current: Option<usize>,
+    content_cleaner: Cleaner,
+    reasoning_cleaner: Cleaner,
+}
+
+/// === Looking ===
+impl Messages {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The list as it stands.
+    pub fn messages(&self) -> &[Message] {
+        &self.list
+    }
+
+    /// All that a message says so far; empty if there is no such message.
+    pub fn accumulated(&self, message: usize) -> &str {
+        self.list.get(message).map_or("", |message| &message.content)
+    }
+
+    /// All that is known about the call `frame` is about; nothing if it is about none.
+    pub fn update<'a>(&'a self, frame: &'a MessageFrame) -> Option<ToolBlockUpdate<'a>> {
+        let MessageFrame::ToolBlockUpdated { message, block, stage, parameters_chunk } = frame
+        else {
+            return None;
+        };
+        let block = self.list.get(*message)?.tool_blocks.get(*block)?;
+        Some(ToolBlockUpdate {
+            message: *message,
+            id: block.id.as_str(),
+            name: &block.tool.name,
+            parameters: &block.parameters,
+            parameters_chunk: parameters_chunk.as_deref(),
+            compact_params: Some(block.compact_params.as_str()).filter(|label| !label.is_empty()),
+            result: block.result.as_deref(),
+            success: block.success,
+            error: block.error.as_deref(),
+            stage: *stage,
+            short_result: block.short_result.as_deref(),
+            images: &block.images,
+        })
+    }
+}
+
+/// === Messages ===
+impl Messages {
+    fn add_input(&mut self, request: &RunRequest) -> Vec<MessageFrame> {
+        let asked = request.input.iter().filter_map(spoken);
+        self.list.extend(asked.enumerate().map(|(n_before, (role, content))| {
+            let id = format!("input_{}", n_before + 1);
+            Message { content, ..Message::new(id, role, MessageState::Complete) }
+        }));
+        if self.list.is_empty() { Vec::new() } else { vec![changed(true)] }
+    }
+
+    /// The place of the open turn's message, which is added if this is the first of it.
+    fn open_message(&mut self, item_id: &ItemId, frames: &mut Vec<MessageFrame>) -> usize {
+        if let Some(message) = self.current {
+            return message;
+        }
+        let message = self.list.len();
+        let id = item_id.as_str().to_owned();
+        self.list.push(Message::new(id, Role::Assistant, MessageState::Streaming));
+        self.current = Some(message);
+        self.content_cleaner.reset();
+        self.reasoning_cleaner.reset();
+        frames.extend([MessageFrame::AssistantMessageAdded { message }, changed(true)]);
+        message
+    }
+
+    fn add_content(&mut self, item_id: &ItemId, text: &str) -> Vec<MessageFrame> {
+        let mut frames = Vec::with_capacity(2);
+        let message = self.open_message(item_id, &mut frames);
+        let chunk = self.content_cleaner.clean(text);
+        if let Some(slot) = self.list.get_mut(message).filter(|_| !chunk.is_empty()) {
+            slot.content.push_str(&chunk);
+            let chunk = chunk.into_owned();
+            frames.extend([MessageFrame::ContentUpdated { message, chunk }, changed(false)]);
+        }
+        frames
+    }
+
+    fn add_reasoning(&mut self, item_id: &ItemId, text: &str) -> Vec<MessageFrame> {
+        let mut frames = Vec::with_capacity(1);
+        let message = self.open_message(item_id, &mut frames);
+        if let Some(slot) = self.list.get_mut(message) {
+            slot.reasoning.push_str(&self.reasoning_cleaner.clean(text));
+            frames.push(changed(false));
+        }
+        frames
+    }
+
+    /// Gives the open turn's message its last state, unless it has one.
+    fn close_message(&mut self, state: MessageState) -> Vec<MessageFrame> {
+        let slot = self.current.and_then(|message| self.list.get_mut(message));
+        match slot {
+            Some(slot) if slot.state == MessageState::Streaming => {
+                slot.state = state;
+                vec![changed(true)]
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    fn note_completeness(&mut self, completeness: Completeness) -> Vec<MessageFrame> {
+        match completeness {
+            Completeness::Complete => Vec::new(),
+            Completeness::Cut => self.close_message(MessageState::Cut),
+            Completeness::Superseded => self.close_message(MessageState::Superseded),
+        }
+    }
+
+    fn abandon_turn(&mut self) -> Vec<MessageFrame> {
+        let Some(message) = self.current.take() else { return Vec::new() };
+        let reason = "the answer was withdrawn".to_owned();
+        let mut frames = self.end_open_blocks(message, &ToolOutcome::Skipped { reason });
+        if let Some(slot) = self.list.get_mut(message) {
+            slot.state = MessageState::Superseded;
+        }
+        frames.push(changed(true));
+        frames
+    }
+
+    fn finish(&mut self, outcome: &RunOutcome) -> Vec<MessageFrame> {
+        let (state, left_open) = match outcome {
+            RunOutcome::Completed => (MessageState::Complete, "the run was over"),
+            RunOutcome::Incomplete { .. } => (MessageState::Cut, "the run reached a limit"),
+            RunOutcome::Failed { .. } => (MessageState::Cut, "the run failed"),
+            RunOutcome::Cancelled => (MessageState::Cut, "the run was cancelled"),
+        };
+        let left_open = ToolOutcome::Skipped { reason: left_open.to_owned() };
+        let mut frames = Vec::new();
+        for message in 0..self.list.len() {
+            frames.extend(self.end_open_blocks(message, &left_open));
+        }
+        self.close_message(state);
+        frames.push(changed(true));
+        frames
+    }
+}
+
+/// === Blocks ===
+impl Messages {
+    fn add_block(&mut self, call_id: &CallId, item_id: &ItemId) -> Vec<MessageFrame> {
+        let mut frames = Vec::with_capacity(2);
+        let message = self.open_message(item_id, &mut frames);
+        let Some(call) = self.book.get(call_id) else { return frames };
+        let Some(slot) = self.list.get_mut(message) else { return frames };
+        let block = slot.tool_blocks.len();
+        slot.tool_blocks.push(ToolBlock::new(call_id.clone(), call.tool.clone()));
+        self.places.insert(call_id.clone(), (message, block));
+        frames.extend([updated((message, block), Stage::Start, None), changed(true)]);
+        frames
+    }
+
+    fn add_parameters(&mut self, call_id: &CallId, text: &str) -> Vec<MessageFrame> {
+        let label = self.book.get(call_id).map(|call| call.label().into_owned());
+        let Some((place, block)) = self.open_block(call_id) else { return Vec::new() };
+        if block.stage > Stage::Streaming {
+            return Vec::new();
+        }
+        block.stage = Stage::Streaming;
+        block.parameters.push_str(text);
+        block.compact_params = label.unwrap_or_default();
+        vec![updated(place, Stage::Streaming, Some(text.to_owned())), changed(false)]
+    }
+
+    /// The whole arguments: from a provider that does not stream them this is the first piece.
+    fn close_parameters(&mut self, call_id: &CallId, arguments: &str) -> Vec<MessageFrame> {
+        let label = self.book.get(call_id).map(|call| call.label().into_owned());
+        let Some((_, block)) = self.open_block(call_id) else { return Vec::new() };
+        if block.parameters.is_empty() && !arguments.is_empty() {
+            return self.add_parameters(call_id, arguments);
+        }
+        block.compact_params = label.unwrap_or_default();
+        if block.parameters == arguments {
+            return Vec::new();
+        }
+        arguments.clone_into(&mut block.parameters);
+        vec![changed(false)]
+    }
+
+    fn work_on_block(&mut self, call_id: &CallId, recorded: &Recorded) -> Vec<MessageFrame> {
+        let Some(call) = self.book.get(call_id) else { return Vec::new() };
+        let note = words::tool_note(call, &recorded.event, recorded.at);
+        let label = call.label().into_owned();
+        let Some((place, block)) = self.open_block(call_id) else { return Vec::new() };
+        block.stage = Stage::Running;
+        block.compact_params = label;
+        block.note = note.unwrap_or_default();
+        if let Event::ToolOutputAdded { text, .. } = &recorded.event {
+            block.output.push_str(&clean(text));
+        }
+        vec![updated(place, Stage::Running, None), changed(false)]
+    }
+
+    fn end_block(
+        &mut self,
+        call_id: &CallId,
+        outcome: &ToolOutcome,
+        duration_ms: u64,
+    ) -> Vec<MessageFrame> {
+        let Some((place, block)) = self.open_block(call_id) else { return Vec::new() };
+        block.end(outcome, duration_ms);
+        vec![updated(place, Stage::End, None), changed(true)]
+    }
+
+    /// The block of a call that is not over. A call nobody announced gets no block: whoever
+    /// made one up would show a tool without a name.
+    fn open_block(&mut self, call_id: &CallId) -> Option<((usize, usize), &mut ToolBlock)> {
+        let place @ (message, block) = *self.places.get(call_id)?;
+        let block = self.list.get_mut(message)?.tool_blocks.get_mut(block)?;
+        (block.stage != Stage::End).then_some((place, block))
+    }
+
+    fn end_open_blocks(&mut self, message: usize, outcome: &ToolOutcome) -> Vec<MessageFrame> {
+        let slot = self.list.get_mut(message);
+        let blocks = slot.map_or(&mut [][..], |slot| &mut slot.tool_blocks).iter_mut().enumerate();
+        let open = blocks
+            .filter(|(_, block)| block.stage != Stage::End && block.tool.kind != ToolKind::Client);
+        open.map(|(place, block)| {
+            block.end(outcome, 0);
+            updated((message, place), Stage::End, None)
+        })
+        .collect()
+    }
+}
+
+impl Projection for Messages {
+    type Frame = MessageFrame;
+
+    fn project(&mut self, recorded: &Recorded) -> Vec<MessageFrame> {
+        self.book.note(recorded);
+        match &recorded.event {
+            Event::RunQueued { request } => self.add_input(request),
+            Event::TurnStarted { .. } => {
+                self.current = None;
+                Vec::new()
+            }
+            Event::TurnAbandoned { .. } => self.abandon_turn(),
+            Event::TurnFinished { finish, .. } => self.close_message(match finish {
+                Finish::Answered | Finish::CalledTools => MessageState::Complete,
+                Finish::Length | Finish::ContentFilter | Finish::Interrupted => MessageState::Cut,
+            }),
+            Event::MessageStarted { item_id } => {
+                let mut frames = Vec::new();
+                self.open_message(item_id, &mut frames);
+                self.content_cleaner.reset();
+                frames
+            }
+            Event::TextAdded { item_id, text } | Event::RefusalAdded { item_id, text } => {
+                self.add_content(item_id, text)
+            }
+            Event::ReasoningAdded { item_id, text } => self.add_reasoning(item_id, text),
+            Event::MessageFinished { completeness, .. }
+            | Event::ReasoningFinished { completeness, .. } => {
+                self.note_completeness(*completeness)
+            }
+            Event::CallAnnounced { call_id, item_id, .. } => self.add_block(call_id, item_id),
+            Event::ArgumentsAdded { call_id, text } => self.add_parameters(call_id, text),
+            Event::ArgumentsFinished { call_id, arguments, completeness } => {
+                let mut frames = self.close_parameters(call_id, arguments);
+                frames.extend(self.note_completeness(*completeness));
+                frames
+            }
+            Event::ApprovalRequested { call_id }
+            | Event::ToolStarted { call_id, .. }
+            | Event::ToolPhase { call_id, .. }
+            | Event::ToolProgressed { call_id, .. }
+            | Event::ToolOutputAdded { call_id, .. }
+            | Event::ToolStayedSilent { call_id, .. }
+            | Event::ToolRetried { call_id, .. } => self.work_on_block(call_id, recorded),
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                self.end_block(call_id, outcome, *duration_ms)
+            }
+            Event::RunFinished { outcome, .. } => self.finish(outcome),
+            Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::TurnRetried { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::ApprovalResolved { .. } => Vec::new(),
+        }
+    }
+}
+
+/// What somebody said; nothing for the other items of a conversation.
+fn spoken(item: &Item) -> Option<(Role, String)> {
+    match item {
+        Item::Message { role, content } => Some((*role, content.iter().map(words_of).collect())),
+        Item::Reasoning { .. } | Item::Call { .. } | Item::CallResult { .. } => None,
+    }
+}
+
+fn words_of(content: &Content) -> &str {
+    match content {
+        Content::Text { text } | Content::Refusal { text } => text,
+        Content::Image { .. } => "",
+    }
+}
+
+fn changed(structural: bool) -> MessageFrame {
+    MessageFrame::MessagesChanged { structural }
+}
+
+fn updated(
+    (message, block): (usize, usize),
+    stage: Stage,
+    parameters_chunk: Option<String>,
+) -> MessageFrame {
+    MessageFrame::ToolBlockUpdated { message, block, stage, parameters_chunk }
+}
+
+#[cfg(test)]
+#[path = "messages_tests.rs"]
+mod tests;

@@ -1,0 +1,338 @@
+//! The terminal: what `turnwire run` and `turnwire follow` show.
+//!
+//! The answer is [`TranscriptFrame::Text`] and goes to standard output; everything else is
+//! about the work and goes to standard error. A terminal that redraws shows the tools at work
+//! as a block of rows by call id; one that does not prints [`TranscriptFrame::plain_line`].
+//! Drawing, colours and widths are the terminal's own business.
+
+use turnwire_contract::{
+    CallId, DiscoveryOutcome, Event, Recorded, RunOutcome, Timestamp, ToolOutcome, Usage,
+};
+
+use crate::{
+    Projection,
+    calls::{Call, CallBook, CallNews},
+    clean::{Cleaner, clean},
+    words,
+};
+
+/// Something to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TranscriptFrame {
+    /// More of the answer.
+    Text(String),
+    /// A tool has begun to work.
+    ToolBegan {
+        /// The call.
+        call_id: CallId,
+        /// `server.name`, or the name alone.
+        title: String,
+        /// The arguments in a few words.
+        label: String,
+    },
+    /// What a call is doing now. The first one (`preparing`) comes before the tool begins.
+    ToolNoted {
+        /// The call.
+        call_id: CallId,
+        /// `server.name`, or the name alone.
+        title: String,
+        /// The arguments in a few words.
+        label: String,
+        /// What it is doing.
+        note: String,
+    },
+    /// A call is over.
+    ToolEnded {
+        /// The call.
+        call_id: CallId,
+        /// `server.name`, or the name alone.
+        title: String,
+        /// The arguments in a few words.
+        label: String,
+        /// How it ended, at a glance.
+        mark: Mark,
+        /// How it ended, in a few words.
+        detail: String,
+        /// How long the tool worked; nothing if it never began.
+        duration_ms: Option<u64>,
+    },
+    /// Something about the run that a person would want to know.
+    Notice(String),
+    /// The run is over.
+    Ended {
+        /// How.
+        outcome: RunOutcome,
+        /// How, in a few words.
+        words: String,
+        /// What it took.
+        totals: Totals,
+    },
+}
+
+/// How a call ended, at a glance: four endings that look different.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The tool says it worked.
+    Done,
+    /// It did not work, for whatever reason.
+    Failed,
+    /// It was stopped, or never carried out because the run stopped.
+    Stopped,
+    /// Nobody knows whether it did its work.
+    Unknown,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// From the first start to the end.
+    pub elapsed_ms: u64,
+    /// How many calls there were.
+    pub n_tools: u32,
+    /// How many of them failed, or may have.
+    pub n_failed: u32,
+    /// Tokens read and written.
+    pub n_tokens: u64,
+}
+
+impl Mark {
+    /// The mark as one character.
+    pub fn symbol(self) -> char {
+        match self {
+            Self::Done => '✓',
+            Self::Failed => '✗',
+            Self::Stopped => '■',
+            Self::Unknown => '⚠',
+        }
+    }
+
+    fn of(outcome: &ToolOutcome) -> Self {
+        match outcome {
+            ToolOutcome::Succeeded { .. } => Self::Done,
+            ToolOutcome::Failed { .. }
+            | ToolOutcome::TimedOut { .. }
+            | ToolOutcome::Denied { .. }
+            | ToolOutcome::InvalidArguments { .. }
+            | ToolOutcome::NotFound { .. } => Self::Failed,
+            ToolOutcome::Cancelled | ToolOutcome::Skipped { .. } => Self::Stopped,
+            ToolOutcome::OutcomeUnknown { .. } => Self::Unknown,
+        }
+    }
+}
+
+impl TranscriptFrame {
+    /// The frame as one line without colours, for pipes and screen readers. Nothing for the
+    /// answer, which goes elsewhere, and for a call of which only the name is known.
+    pub fn plain_line(&self) -> Option<String> {
+        match self {
+            Self::Text(_) => None,
+            Self::ToolBegan { title, label, .. } => {
+                Some(format!("• {}  running", subject(title, label)))
+            }
+            Self::ToolNoted { note, .. } if note == words::PREPARING => None,
+            Self::ToolNoted { title, label, note, .. } => {
+                let symbol = if note == words::NEEDS_APPROVAL { '⏸' } else { '•' };
+                Some(format!("{symbol} {}  {note}", subject(title, label)))
+            }
+            Self::ToolEnded { title, label, mark, detail, duration_ms, .. } => {
+                let line = format!("{} {}  {detail}", mark.symbol(), subject(title, label));
+                let time = duration_ms.map(|ms| format!("  {}", words::seconds_with_tenths(ms)));
+                Some(line + &time.unwrap_or_default())
+            }
+            Self::Notice(text) => Some(format!("◌ {text}")),
+            Self::Ended { words, totals, .. } => Some(format!("{words} · {}", totals.words())),
+        }
+    }
+}
+
+impl Totals {
+    /// `13.4s · 3 tools, 1 failed · 2.1k tokens`
+    pub fn words(&self) -> String {
+        let tools = match self.n_tools {
+            0 => String::new(),
+            1 => " · 1 tool".to_owned(),
+            n_tools => format!(" · {n_tools} tools"),
+        };
+        let failed = match self.n_failed {
+            0 => String::new(),
+            n_failed => format!(", {n_failed} failed"),
+        };
+        let (time, tokens) =
+            (words::seconds_with_tenths(self.elapsed_ms), words::tokens(self.n_tokens));
+        format!("{time}{tools}{failed} · {tokens}")
+    }
+}
+
+/// The projection of the terminal.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    book: CallBook,
+    cleaner: Cleaner,
+    started_at: Option<Timestamp>,
+    totals: Totals,
+    /// Whether the answer so far ends in the middle of a line.
+    in_line: bool,
+    /// Whether the next text belongs to another turn and needs a line of its own.
+    needs_break: bool,
+}
+
+impl Transcript {
+    /// At the beginning of a run.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn text(&mut self, text: &str) -> Vec<TranscriptFrame> {
+        let text = self.cleaner.clean(text);
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let mut frames = Vec::with_capacity(1);
+        if std::mem::take(&mut self.needs_break) {
+            frames.push(TranscriptFrame::Text("\n".to_owned()));
+        }
+        self.in_line = !text.ends_with('\n');
+        frames.push(TranscriptFrame::Text(text.into_owned()));
+        frames
+    }
+
+    fn tool_noted(&self, call_id: &CallId, recorded: &Recorded) -> Vec<TranscriptFrame> {
+        let call = self.book.get(call_id).filter(|call| !call.is_over);
+        let noted = call.and_then(|call| {
+            let note = words::tool_note(call, &recorded.event, recorded.at)?;
+            let (call_id, title, label) = facts(call);
+            Some(TranscriptFrame::ToolNoted { call_id, title, label, note })
+        });
+        noted.into_iter().collect()
+    }
+
+    fn tool_ended(
+        &mut self,
+        call_id: &CallId,
+        outcome: &ToolOutcome,
+        duration_ms: u64,
+        news: CallNews,
+    ) -> Vec<TranscriptFrame> {
+        let Some(call) = self.book.get(call_id) else { return Vec::new() };
+        let mut frames = Vec::with_capacity(2);
+        match news {
+            CallNews::Neither | CallNews::Began => return frames,
+            CallNews::BeganAndEnded => frames.push(tool_began(call)),
+            CallNews::Ended => {}
+        }
+        let mark = Mark::of(outcome);
+        let (call_id, title, label) = facts(call);
+        let duration_ms = call.started.map(|_| duration_ms);
+        let detail = words::ending(outcome);
+        self.totals.n_tools += 1;
+        self.totals.n_failed += u32::from(matches!(mark, Mark::Failed | Mark::Unknown));
+        frames.push(TranscriptFrame::ToolEnded {
+            call_id,
+            title,
+            label,
+            mark,
+            detail,
+            duration_ms,
+        });
+        frames
+    }
+
+    fn ended(&self, outcome: &RunOutcome, usage: Usage, at: Timestamp) -> TranscriptFrame {
+        let elapsed = self.started_at.map(|started_at| at.since(started_at).as_millis());
+        let totals = Totals {
+            elapsed_ms: elapsed.and_then(|ms| u64::try_from(ms).ok()).unwrap_or_default(),
+            n_tokens: usage.input_tokens + usage.output_tokens,
+            ..self.totals
+        };
+        let words = words::run_ending(outcome);
+        TranscriptFrame::Ended { outcome: outcome.clone(), words, totals }
+    }
+}
+
+impl Projection for Transcript {
+    type Frame = TranscriptFrame;
+
+    fn project(&mut self, recorded: &Recorded) -> Vec<TranscriptFrame> {
+        let news = self.book.note(recorded);
+        match &recorded.event {
+            Event::RunStarted => {
+                self.started_at = Some(recorded.at);
+                Vec::new()
+            }
+            Event::TurnStarted { .. } => {
+                self.needs_break = self.in_line;
+                Vec::new()
+            }
+            Event::MessageStarted { .. } => {
+                self.cleaner.reset();
+                Vec::new()
+            }
+            Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => self.text(text),
+            Event::RunTakenOver { attempt } => {
+                notice(&format!("another worker goes on with the run (attempt {attempt})"))
+            }
+            Event::TurnRetried { attempt, reason, delay_ms, .. } => notice(&format!(
+                "{}, asking again in {} (attempt {attempt})",
+                reason.message,
+                words::seconds(*delay_ms)
+            )),
+            Event::TurnAbandoned { .. } => {
+                notice("the answer was cut off, what it said so far is superseded")
+            }
+            Event::ToolsDiscovered { server, outcome } => match outcome {
+                DiscoveryOutcome::Listed { .. } => Vec::new(),
+                DiscoveryOutcome::Failed { failure } => {
+                    notice(&format!("no tools from {server}: {}", failure.message))
+                }
+            },
+            Event::ToolStarted { call_id, .. } => match self.book.get(call_id) {
+                Some(call) if news == CallNews::Began => vec![tool_began(call)],
+                Some(_) | None => self.tool_noted(call_id, recorded),
+            },
+            Event::CallAnnounced { call_id, .. }
+            | Event::ApprovalRequested { call_id }
+            | Event::ApprovalResolved { call_id, .. }
+            | Event::ToolPhase { call_id, .. }
+            | Event::ToolProgressed { call_id, .. }
+            | Event::ToolOutputAdded { call_id, .. }
+            | Event::ToolStayedSilent { call_id, .. }
+            | Event::ToolRetried { call_id, .. } => self.tool_noted(call_id, recorded),
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                self.tool_ended(call_id, outcome, *duration_ms, news)
+            }
+            Event::RunFinished { outcome, usage } => {
+                vec![self.ended(outcome, *usage, recorded.at)]
+            }
+            Event::RunQueued { .. }
+            | Event::TurnFinished { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::MessageFinished { .. }
+            | Event::ReasoningAdded { .. }
+            | Event::ReasoningFinished { .. }
+            | Event::ArgumentsAdded { .. }
+            | Event::ArgumentsFinished { .. } => Vec::new(),
+        }
+    }
+}
+
+fn tool_began(call: &Call) -> TranscriptFrame {
+    let (call_id, title, label) = facts(call);
+    TranscriptFrame::ToolBegan { call_id, title, label }
+}
+
+/// What every tool frame repeats.
+fn facts(call: &Call) -> (CallId, String, String) {
+    (call.call_id.clone(), clean(&call.title()).into_owned(), call.label().into_owned())
+}
+
+fn subject(title: &str, label: &str) -> String {
+    if label.is_empty() { title.to_owned() } else { format!("{title} {label}") }
+}
+
+fn notice(text: &str) -> Vec<TranscriptFrame> {
+    vec![TranscriptFrame::Notice(clean(text).into_owned())]
+}
+
+#[cfg(test)]
+#[path = "transcript_tests.rs"]
+mod tests;

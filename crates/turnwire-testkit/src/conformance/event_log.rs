@@ -1,0 +1,96 @@
+//! The promises of [`EventLog`].
+
+use std::sync::Arc;
+
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use turnwire_contract::{
+    Event, EventLog, LogError, Recorded, RunId, RunOutcome, Seq, Timestamp, Usage,
+};
+
+/// Runs the whole suite on `log`, which may have other runs in it.
+pub async fn check(log: &dyn EventLog) {
+    places_have_no_gaps(log).await;
+    of_two_writers_one_wins(log).await;
+    a_batch_is_kept_whole_or_not_at_all(log).await;
+    nothing_follows_the_end(log).await;
+    a_reader_gets_what_is_there_and_what_comes(log).await;
+    a_reader_can_begin_anywhere(log).await;
+    an_unknown_run_is_not_found(log).await;
+}
+
+fn event(run: &str, seq: u64, event: Event) -> Arc<Recorded> {
+    let (run_id, at) = (RunId::from(run), Timestamp::from_micros(1));
+    Arc::new(Recorded { run_id, seq: Seq(seq), at, event })
+}
+
+fn turn(run: &str, seq: u64) -> Arc<Recorded> {
+    event(run, seq, Event::TurnStarted { turn: 1 })
+}
+
+fn end(run: &str, seq: u64) -> Arc<Recorded> {
+    let outcome = RunOutcome::Completed;
+    event(run, seq, Event::RunFinished { outcome, usage: Usage::default() })
+}
+
+async fn all(log: &dyn EventLog, run: &str, after: u64) -> Vec<u64> {
+    let events = log.read(&RunId::from(run), Seq(after)).await.expect("the run is there");
+    let events: Vec<Arc<Recorded>> = events.try_collect().await.expect("it can be read");
+    events.iter().map(|recorded| recorded.seq.0).collect()
+}
+
+async fn places_have_no_gaps(log: &dyn EventLog) {
+    log.append(vec![turn("run_gaps", 1), turn("run_gaps", 2)]).await.expect("in order");
+    let gap = log.append(vec![turn("run_gaps", 4)]).await;
+    assert!(matches!(gap, Err(LogError::Conflict { .. })), "a gap was accepted: {gap:?}");
+    log.append(vec![end("run_gaps", 3)]).await.expect("in order");
+    assert_eq!(all(log, "run_gaps", 0).await, [1, 2, 3]);
+}
+
+async fn of_two_writers_one_wins(log: &dyn EventLog) {
+    log.append(vec![turn("run_two", 1)]).await.expect("in order");
+    let (one, other) =
+        tokio::join!(log.append(vec![turn("run_two", 2)]), log.append(vec![turn("run_two", 2)]));
+    assert!(one.is_ok() != other.is_ok(), "both or neither won: {one:?}, {other:?}");
+    let again = log.append(vec![turn("run_two", 1)]).await;
+    assert!(matches!(again, Err(LogError::Conflict { .. })), "the past was rewritten: {again:?}");
+}
+
+async fn a_batch_is_kept_whole_or_not_at_all(log: &dyn EventLog) {
+    log.append(vec![turn("run_batch", 1)]).await.expect("in order");
+    let overlapping = vec![turn("run_batch", 1), turn("run_batch", 2)];
+    assert!(log.append(overlapping).await.is_err(), "a batch that overlaps was accepted");
+    log.append(vec![end("run_batch", 2)]).await.expect("nothing of the refused batch was kept");
+    assert_eq!(all(log, "run_batch", 0).await, [1, 2]);
+}
+
+async fn nothing_follows_the_end(log: &dyn EventLog) {
+    log.append(vec![turn("run_end", 1), end("run_end", 2)]).await.expect("in order");
+    let late = log.append(vec![turn("run_end", 3)]).await;
+    assert!(matches!(late, Err(LogError::Conflict { .. })), "an event after the end: {late:?}");
+    assert_eq!(all(log, "run_end", 0).await, [1, 2]);
+}
+
+async fn a_reader_gets_what_is_there_and_what_comes(log: &dyn EventLog) {
+    log.append(vec![turn("run_live", 1)]).await.expect("in order");
+    let mut reader = log.read(&RunId::from("run_live"), Seq::START).await.expect("it is there");
+    let first = reader.next().await.expect("one is there").expect("it can be read");
+    assert_eq!(first.seq, Seq(1));
+    assert!(reader.next().now_or_never().is_none(), "there is no second event yet");
+    log.append(vec![turn("run_live", 2), end("run_live", 3)]).await.expect("in order");
+    let rest: Vec<Arc<Recorded>> = reader.try_collect().await.expect("it can be read");
+    assert_eq!(rest.iter().map(|recorded| recorded.seq.0).collect::<Vec<_>>(), [2, 3]);
+}
+
+async fn a_reader_can_begin_anywhere(log: &dyn EventLog) {
+    let many = (1..=600).map(|seq| turn("run_any", seq)).chain([end("run_any", 601)]);
+    log.append(many.collect()).await.expect("in order");
+    assert_eq!(all(log, "run_any", 599).await, [600, 601]);
+    assert_eq!(all(log, "run_any", 0).await, (1..=601).collect::<Vec<_>>());
+}
+
+async fn an_unknown_run_is_not_found(log: &dyn EventLog) {
+    let unknown = log.read(&RunId::from("run_unknown"), Seq::START).await.err();
+    assert!(matches!(unknown, Some(LogError::NotFound(_))), "{unknown:?}");
+    let headless = log.append(vec![turn("run_headless", 2)]).await;
+    assert!(headless.is_err(), "a run without a beginning was accepted");
+}

@@ -1,0 +1,4 @@
+//! One test per promise of a port. Every adapter runs the whole suite.
+
+pub mod event_log;
+pub mod run_store;

@@ -1,0 +1,301 @@
+//! Reads a journal and says what is wrong with it.
+//!
+//! One check per invariant that can be read off a journal; the ids are those of
+//! ARCHITECTURE.md. What a journal cannot show (I3, I6, I8, I9) has tests of its own.
+
+use std::collections::{HashMap, HashSet};
+
+use turnwire_contract::{
+    CallId, Completeness, Event, Item, ItemId, Prompt, Recorded, RunOutcome, Seq, ToolKind,
+    ToolOutcome,
+};
+
+/// What is wrong with a whole journal; nothing, if all is well.
+pub fn violations<'a>(journal: impl IntoIterator<Item = &'a Recorded>) -> Vec<String> {
+    let mut reader = JournalReader::default();
+    for recorded in journal {
+        reader.read(recorded);
+    }
+    reader.close();
+    reader.wrong
+}
+
+/// What is wrong with a history that is shown to the model (I7, I14).
+pub fn history_violations(prompt: &Prompt) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut called: Vec<&CallId> = Vec::new();
+    let mut answered: Vec<&CallId> = Vec::new();
+    for item in &prompt.items {
+        match &**item {
+            Item::Call { call_id, arguments, .. } => {
+                if !serde_json::from_str::<serde_json::Value>(arguments)
+                    .is_ok_and(|arguments| arguments.is_object())
+                {
+                    wrong.push(format!("I14: {call_id} has arguments that are no object"));
+                }
+                called.push(call_id);
+            }
+            Item::CallResult { call_id, .. } => answered.push(call_id),
+            Item::Message { .. } | Item::Reasoning { .. } => {
+                if called != answered {
+                    wrong.push(format!("I7: {called:?} were answered by {answered:?}"));
+                }
+            }
+        }
+    }
+    if called != answered {
+        wrong.push(format!("I7: {called:?} were answered by {answered:?}"));
+    }
+    wrong
+}
+
+#[derive(Default)]
+struct JournalReader {
+    wrong: Vec<String>,
+    last: Seq,
+    is_over: bool,
+    turn_is_open: bool,
+    has_client_tools: HashSet<String>,
+    texts: HashMap<ItemId, OpenText>,
+    calls: HashMap<CallId, CallSeen>,
+}
+
+#[derive(Default)]
+struct OpenText {
+    text: String,
+    refusal: String,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct CallSeen {
+    arguments: String,
+    arguments_closed: Option<Completeness>,
+    n_starts: u32,
+    n_ends: u32,
+    attempt: u32,
+    waits_for_approval: bool,
+    was_denied: bool,
+    is_for_client: bool,
+}
+
+impl JournalReader {
+    fn complain(&mut self, complaint: impl Into<String>) {
+        let last = self.last;
+        self.wrong.push(format!("{} (at {last})", complaint.into()));
+    }
+
+    fn read(&mut self, recorded: &Recorded) {
+        if recorded.seq != self.last.next() {
+            self.complain(format!("I5: {} follows", recorded.seq));
+        }
+        self.last = recorded.seq;
+        if self.is_over {
+            self.complain("I2: something follows the end of the run");
+        }
+        if let Some(call_id) = recorded.event.call_id() {
+            self.read_call(&call_id.clone(), &recorded.event);
+            return;
+        }
+        match &recorded.event {
+            Event::RunQueued { request } => {
+                let client = request.tools.iter().filter(|tool| tool.kind == ToolKind::Client);
+                self.has_client_tools = client.map(|tool| tool.name.clone()).collect();
+            }
+            Event::TurnStarted { .. } => {
+                if self.turn_is_open {
+                    self.complain("a turn begins inside a turn");
+                }
+                if self.calls.values().any(|call| call.n_ends == 0) {
+                    self.complain("I7: the model is asked while a call has no end");
+                }
+                self.turn_is_open = true;
+            }
+            Event::TurnFinished { .. } | Event::TurnAbandoned { .. } => {
+                if !self.turn_is_open {
+                    self.complain("a turn ends that did not begin");
+                }
+                self.turn_is_open = false;
+                self.expect_no_open_text();
+            }
+            Event::MessageStarted { item_id } => {
+                if self.texts.insert(item_id.clone(), OpenText::default()).is_some() {
+                    self.complain(format!("{item_id} begins twice"));
+                }
+            }
+            Event::TextAdded { item_id, text } => match self.open_text(item_id) {
+                Some(open) => open.text.push_str(text),
+                None => self.complain(format!("I11: text for {item_id}, which is not open")),
+            },
+            Event::RefusalAdded { item_id, text } => match self.open_text(item_id) {
+                Some(open) => open.refusal.push_str(text),
+                None => self.complain(format!("I11: refusal for {item_id}, which is not open")),
+            },
+            Event::ReasoningAdded { item_id, text } => {
+                self.texts.entry(item_id.clone()).or_default();
+                match self.open_text(item_id) {
+                    Some(open) => open.text.push_str(text),
+                    None => self.complain(format!("I11: thoughts for {item_id}, which is closed")),
+                }
+            }
+            Event::MessageFinished { item_id, text, refusal, .. } => {
+                self.close_text(item_id, text, refusal);
+            }
+            Event::ReasoningFinished { item_id, text, .. } => {
+                self.texts.entry(item_id.clone()).or_default();
+                self.close_text(item_id, text, "");
+            }
+            Event::RunFinished { outcome, .. } => {
+                self.is_over = true;
+                self.expect_everything_closed(outcome);
+            }
+            Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::TurnRetried { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::ToolsDiscovered { .. } => {}
+            other => self.complain(format!("{other:?} should name its call")),
+        }
+    }
+
+    fn open_text(&mut self, item_id: &ItemId) -> Option<&mut OpenText> {
+        self.texts.get_mut(item_id).filter(|open| !open.is_closed)
+    }
+
+    fn close_text(&mut self, item_id: &ItemId, text: &str, refusal: &str) {
+        let Some(open) = self.open_text(item_id) else {
+            return self.complain(format!("{item_id} is closed but not open"));
+        };
+        open.is_closed = true;
+        if open.text != text || open.refusal != refusal {
+            self.complain(format!("I11: {item_id} is not the sum of its parts"));
+        }
+    }
+
+    fn expect_no_open_text(&mut self) {
+        if self.texts.values().any(|open| !open.is_closed) {
+            self.complain("I12: a turn is over while a text is open");
+        }
+    }
+
+    fn read_call(&mut self, call_id: &CallId, event: &Event) {
+        if let Event::CallAnnounced { tool, .. } = event {
+            let is_for_client = self.has_client_tools.contains(&tool.name);
+            let seen = CallSeen { is_for_client, ..CallSeen::default() };
+            if self.calls.insert(call_id.clone(), seen).is_some() {
+                self.complain(format!("I1: {call_id} is announced twice"));
+            }
+            return;
+        }
+        let Some(call) = self.calls.get_mut(call_id) else {
+            return self.complain(format!("I1: {call_id} was never announced"));
+        };
+        let mut wrong = Vec::new();
+        if call.n_ends > 0 {
+            wrong.push(format!("I1: something follows the end of {call_id}"));
+        }
+        match event {
+            Event::ArgumentsAdded { text, .. } => {
+                if call.arguments_closed.is_some() {
+                    wrong.push(format!("I11: arguments of {call_id} grow after their end"));
+                }
+                call.arguments.push_str(text);
+            }
+            Event::ArgumentsFinished { arguments, completeness, .. } => {
+                if call.arguments_closed.replace(*completeness).is_some() {
+                    wrong.push(format!("arguments of {call_id} end twice"));
+                }
+                if call.arguments != *arguments {
+                    wrong.push(format!("I11: arguments of {call_id} are not their parts"));
+                }
+            }
+            Event::ApprovalRequested { .. } => call.waits_for_approval = true,
+            Event::ApprovalResolved { decision, .. } => {
+                if !call.waits_for_approval {
+                    wrong.push(format!("{call_id} was answered but nobody asked"));
+                }
+                call.waits_for_approval = false;
+                call.was_denied = *decision != turnwire_contract::Decision::Approved;
+            }
+            Event::ToolStarted { attempt, .. } => {
+                call.n_starts += 1;
+                call.attempt = *attempt;
+                if call.n_starts > 1 {
+                    wrong.push(format!("I1: {call_id} starts twice"));
+                }
+                if call.arguments_closed != Some(Completeness::Complete) {
+                    wrong.push(format!("R18: {call_id} starts on cut arguments"));
+                }
+                if call.waits_for_approval || call.was_denied {
+                    wrong.push(format!("{call_id} starts though nobody allowed it"));
+                }
+            }
+            Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStayedSilent { .. } => {
+                if call.n_starts == 0 {
+                    wrong.push(format!("I1: {call_id} reports before its start"));
+                }
+            }
+            Event::ToolRetried { attempt, .. } => {
+                if *attempt != call.attempt + 1 {
+                    wrong.push(format!("{call_id} is tried for the {attempt}th time"));
+                }
+                call.attempt = *attempt;
+            }
+            Event::ToolFinished { outcome, .. } => {
+                call.n_ends += 1;
+                if call.arguments_closed.is_none() {
+                    wrong.push(format!("I12: {call_id} ends with its arguments open"));
+                }
+                wrong.extend(outcome_violation(call_id, call, outcome));
+            }
+            other => wrong.push(format!("{other:?} should not name a call")),
+        }
+        for complaint in wrong {
+            self.complain(complaint);
+        }
+    }
+
+    fn expect_everything_closed(&mut self, outcome: &RunOutcome) {
+        if self.turn_is_open {
+            self.complain("I12: the run is over while a turn is open");
+        }
+        self.expect_no_open_text();
+        let left_to_client =
+            |call: &CallSeen| call.is_for_client && *outcome == RunOutcome::Completed;
+        let open: Vec<String> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.n_ends == 0 && !left_to_client(call))
+            .map(|(call_id, _)| call_id.to_string())
+            .collect();
+        if !open.is_empty() {
+            self.complain(format!("I2: the run is over while {open:?} are open"));
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.is_over {
+            self.complain("the run has no end");
+        }
+    }
+}
+
+/// I4: only a tool that was started can have succeeded, failed or been too slow.
+fn outcome_violation(call_id: &CallId, call: &CallSeen, outcome: &ToolOutcome) -> Option<String> {
+    let needs_start = match outcome {
+        ToolOutcome::Succeeded { .. }
+        | ToolOutcome::Failed { .. }
+        | ToolOutcome::TimedOut { .. }
+        | ToolOutcome::Cancelled
+        | ToolOutcome::OutcomeUnknown { .. } => true,
+        ToolOutcome::Denied { .. } | ToolOutcome::NotFound { .. } | ToolOutcome::Skipped { .. } => {
+            false
+        }
+        ToolOutcome::InvalidArguments { .. } => return None,
+    };
+    (needs_start != (call.n_starts == 1))
+        .then(|| format!("I4: {call_id} ended as {outcome:?} with {} starts", call.n_starts))
+}

@@ -1,0 +1,146 @@
+//! Tools that behave in every way a tool can.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use turnwire_contract::{
+    Effect, Image, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
+};
+
+/// What a [`Prop`] does when it is called.
+#[derive(Debug, Clone)]
+pub enum Behaviour {
+    /// Returns this text at once.
+    Returns(String),
+    /// Works for a while, then returns this text.
+    Takes(Duration, String),
+    /// Multiplies `a` and `b`.
+    Multiplies,
+    /// Fails with this message.
+    Fails(String),
+    /// Works for a while, then fails with this message.
+    FailsAfter(Duration, String),
+    /// Fails in a way that may pass, this many times, then returns this text.
+    FailsAtFirst(u32, String),
+    /// Crashes.
+    Panics,
+    /// Never returns, and does not listen.
+    Hangs,
+    /// Never returns, unless it is told to stop.
+    WaitsToBeStopped,
+    /// Reports this many steps with this long between, then returns the text.
+    Reports(u32, Duration, String),
+    /// Returns a picture and no words.
+    Draws,
+}
+
+/// A tool for tests, which also remembers how it was used.
+#[derive(Debug, Clone)]
+pub struct Prop {
+    spec: ToolSpec,
+    behaviour: Behaviour,
+    n_calls: Arc<AtomicU32>,
+    calls: Arc<Mutex<Vec<(Instant, ToolRequest)>>>,
+}
+
+impl Prop {
+    /// A pure tool that may run beside others and takes any arguments.
+    pub fn new(name: &str, behaviour: Behaviour) -> Self {
+        let mut spec = ToolSpec::new(name, "A prop.");
+        spec.effect = Effect::Pure;
+        spec.parallel = true;
+        if matches!(behaviour, Behaviour::Multiplies) {
+            spec.parameters = json!({
+                "type": "object",
+                "properties": { "a": { "type": "number" }, "b": { "type": "number" } },
+                "required": ["a", "b"],
+            });
+        }
+        Self { spec, behaviour, n_calls: Arc::default(), calls: Arc::default() }
+    }
+
+    /// The same tool with another spec.
+    pub fn with(mut self, change: impl FnOnce(&mut ToolSpec)) -> Self {
+        change(&mut self.spec);
+        self
+    }
+
+    /// How often it was called.
+    pub fn n_calls(&self) -> u32 {
+        self.n_calls.load(Ordering::SeqCst)
+    }
+
+    /// When it was called, and with what.
+    pub fn calls(&self) -> Vec<(Instant, ToolRequest)> {
+        self.calls.lock().expect("no test panics while it holds this lock").clone()
+    }
+}
+
+#[async_trait]
+impl Tool for Prop {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let n_before = self.n_calls.fetch_add(1, Ordering::SeqCst);
+        self.calls
+            .lock()
+            .expect("no test panics while it holds this lock")
+            .push((Instant::now(), request.clone()));
+        match &self.behaviour {
+            Behaviour::Returns(text) => Ok(ToolOutput::text(text)),
+            Behaviour::Takes(time, text) => {
+                sleep(*time).await;
+                Ok(ToolOutput::text(text))
+            }
+            Behaviour::Multiplies => {
+                let number = |name| request.arguments.get(name).and_then(serde_json::Value::as_f64);
+                let product = number("a").unwrap_or(f64::NAN) * number("b").unwrap_or(f64::NAN);
+                Ok(ToolOutput::text(product.to_string()))
+            }
+            Behaviour::Fails(message) => Err(ToolError::failed(message)),
+            Behaviour::FailsAfter(time, message) => {
+                sleep(*time).await;
+                Err(ToolError::failed(message))
+            }
+            Behaviour::FailsAtFirst(times, text) if n_before >= *times => {
+                Ok(ToolOutput::text(text))
+            }
+            Behaviour::FailsAtFirst(..) => Err(ToolError::Transient("not this time".to_owned())),
+            Behaviour::Panics => panic!("this prop crashes"),
+            Behaviour::Hangs => pending().await,
+            Behaviour::WaitsToBeStopped => {
+                context.cancelled().await;
+                Err(ToolError::failed("stopped"))
+            }
+            Behaviour::Reports(steps, time, text) => {
+                context.phase("working").await;
+                for step in 1..=*steps {
+                    sleep(*time).await;
+                    let (progress, total) = (f64::from(step), f64::from(*steps));
+                    context.progress_with(progress, total, format!("step {step}")).await;
+                    context.output(format!("line {step}\n")).await;
+                }
+                Ok(ToolOutput::text(text))
+            }
+            Behaviour::Draws => {
+                let image = Image { media_type: "image/png".to_owned(), base64: "iVBO".to_owned() };
+                Ok(ToolOutput { images: vec![image], ..ToolOutput::default() })
+            }
+        }
+    }
+}

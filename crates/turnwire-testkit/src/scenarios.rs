@@ -1,0 +1,372 @@
+//! The recorded runs: each one thing that can happen, in its purest form.
+//!
+//! A scenario is played once, in simulated time; its journal lies in
+//! `scenarios/<name>/events.jsonl`, and beside it what every surface shows of it.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use serde_json::json;
+use turnwire_contract::{
+    CallId, Decision, Event, Item, ModelError, ModelPart, Recorded, ToolSpec, Usage,
+};
+use turnwire_models::Turn;
+
+use crate::{
+    props::{Behaviour, Prop},
+    stage::{Act, Stage},
+};
+
+/// A run to be played, and what happens to it from outside.
+pub struct Scenario {
+    /// Its folder.
+    pub name: &'static str,
+    /// The run.
+    pub stage: Stage,
+    director: Director,
+}
+
+type Director = Box<dyn FnMut(&Recorded) -> Option<Act>>;
+
+impl Scenario {
+    /// Plays it, and returns its journal.
+    pub async fn play(self) -> Vec<Arc<Recorded>> {
+        self.stage.play_with(self.director).await.journal
+    }
+
+    /// Where its files are.
+    pub fn folder(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(self.name)
+    }
+}
+
+impl std::fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+fn undisturbed(name: &'static str, stage: Stage) -> Scenario {
+    Scenario { name, stage, director: Box::new(|_| None) }
+}
+
+/// Does `act` once, after the first event that `when` is waiting for.
+fn disturbed(
+    name: &'static str,
+    stage: Stage,
+    when: fn(&Event) -> bool,
+    act: fn(&Event) -> Act,
+) -> Scenario {
+    let mut is_done = false;
+    let director = move |recorded: &Recorded| {
+        if is_done || !when(&recorded.event) {
+            return None;
+        }
+        is_done = true;
+        Some(act(&recorded.event))
+    };
+    Scenario { name, stage, director: Box::new(director) }
+}
+
+/// All of them. Must be called inside a runtime.
+pub fn all() -> Vec<Scenario> {
+    [answers(), tools(), failing_tools(), stops(), limits(), models()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn multiply() -> Prop {
+    Prop::new("multiply", Behaviour::Multiplies)
+}
+
+fn ask_to_multiply() -> Turn {
+    Turn::new()
+        .text("Let me multiply. ")
+        .part(ModelPart::CallStarted { key: 0, id: Some("call_m".into()), name: "multiply".into() })
+        .part(ModelPart::CallArguments { key: 0, text: "{\"a\": 5, ".into() })
+        .part(ModelPart::CallArguments { key: 0, text: "\"b\": 4}".into() })
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn answers() -> Vec<Scenario> {
+    let usage = Usage { input_tokens: 12, cached_tokens: 3, output_tokens: 5, reasoning_tokens: 0 };
+    vec![
+        undisturbed(
+            "plain_text",
+            Stage::new([Turn::new().text_in(["Hello", ", ", "world."]).usage(usage)]),
+        ),
+        undisturbed(
+            "reasoning_then_text",
+            Stage::new([Turn::new().reasoning("The user greets me.").text("Hello.")]),
+        ),
+        undisturbed("refusal", Stage::new([Turn::new().refusal("I cannot help with that.")])),
+        undisturbed(
+            "hostile_text",
+            Stage::new([Turn::new().text_in([
+                "red \u{1b}[3",
+                "1mtext\u{1b}[0m",
+                " and\0 a bell\u{7}, naïve 🦀",
+            ])]),
+        ),
+    ]
+}
+
+fn tools() -> Vec<Scenario> {
+    let slow = Behaviour::Takes(seconds(12), "slow result".into());
+    let three = || {
+        Turn::new()
+            .call_with_id("call_a", "fast", json!({ "query": "rust" }))
+            .call_with_id("call_b", "broken", json!({ "path": "/tmp/x" }))
+            .call_with_id("call_c", "slow", json!({ "id": 7 }))
+    };
+    let delete = Prop::new("delete", Behaviour::Returns("deleted".into()))
+        .with(|spec: &mut ToolSpec| spec.needs_approval = true);
+    let client = ToolSpec {
+        kind: turnwire_contract::ToolKind::Client,
+        ..ToolSpec::new("locate", "Where the user is.")
+    };
+    vec![
+        undisturbed(
+            "one_tool",
+            Stage::new([ask_to_multiply(), Turn::new().text_in(["5 times 4 ", "is 20."])])
+                .tool(multiply()),
+        ),
+        undisturbed(
+            "two_tools_in_sequence",
+            Stage::new([
+                Turn::new()
+                    .call_with_id("call_1", "multiply", json!({ "a": 5, "b": 4 }))
+                    .call_with_id("call_2", "multiply", json!({ "a": 20, "b": 2 })),
+                Turn::new().text("20 and 40."),
+            ])
+            .tool(multiply())
+            .request(|request| request.parallel_tool_calls = false),
+        ),
+        undisturbed(
+            "three_tools_in_parallel",
+            Stage::new([three(), Turn::new().text("One of three failed.")])
+                .tool(Prop::new(
+                    "fast",
+                    Behaviour::Takes(Duration::from_millis(200), "6 results".into()),
+                ))
+                .tool(Prop::new("broken", Behaviour::FailsAfter(seconds(1), "disk is full".into())))
+                .tool(Prop::new("slow", slow)),
+        ),
+        undisturbed(
+            "tool_with_progress",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "deploy", json!({ "name": "v4" })),
+                Turn::new().text("Deployed."),
+            ])
+            .tool(Prop::new("deploy", Behaviour::Reports(3, seconds(1), "all green".into()))),
+        ),
+        disturbed(
+            "approval_denied",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "delete", json!({ "path": "old" })),
+                Turn::new().text("Then I leave it."),
+            ])
+            .tool(delete),
+            |event| matches!(event, Event::ApprovalRequested { .. }),
+            |event| {
+                let call_id = event.call_id().cloned().unwrap_or_else(|| CallId::new(""));
+                Act::Resolve(call_id, Decision::Denied { reason: "not today".into() })
+            },
+        ),
+        undisturbed(
+            "client_tool",
+            Stage::new([Turn::new().text("Where are you? ").call_with_id(
+                "call_1",
+                "locate",
+                json!({}),
+            )])
+            .request(|request| request.tools.push(client)),
+        ),
+        undisturbed(
+            "empty_result",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "quiet", json!({})),
+                Turn::new().text("Nothing came."),
+            ])
+            .tool(Prop::new("quiet", Behaviour::Returns(String::new()))),
+        ),
+        undisturbed(
+            "big_result",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "dump", json!({})),
+                Turn::new().text("That was a lot."),
+            ])
+            .tool(Prop::new(
+                "dump",
+                Behaviour::Returns("0123456789\n".repeat(5 * 1024 * 1024 / 11)),
+            ))
+            .limits(|limits| limits.output_in_journal = 2048),
+        ),
+        undisturbed(
+            "image_result",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "draw", json!({})),
+                Turn::new().text("A picture."),
+            ])
+            .tool(Prop::new("draw", Behaviour::Draws)),
+        ),
+    ]
+}
+
+fn failing_tools() -> Vec<Scenario> {
+    let call = |name: &str, arguments| Turn::new().call_with_id("call_1", name, arguments);
+    let sorry = || Turn::new().text("That did not work.");
+    vec![
+        undisturbed(
+            "failing_tool",
+            Stage::new([call("broken", json!({})), sorry()])
+                .tool(Prop::new("broken", Behaviour::Fails("disk is full".into()))),
+        ),
+        undisturbed(
+            "unknown_tool",
+            Stage::new([call("serch", json!({})), sorry()]).tool(multiply()),
+        ),
+        undisturbed(
+            "invalid_arguments",
+            Stage::new([call("multiply", json!({ "a": "five" })), sorry()]).tool(multiply()),
+        ),
+        undisturbed(
+            "broken_arguments",
+            Stage::new([Turn::new().call_raw("multiply", ["{\"a\": 5, \"b\""]), sorry()])
+                .tool(multiply()),
+        ),
+        undisturbed(
+            "tool_timeout",
+            Stage::new([call("hang", json!({})), sorry()])
+                .tool(Prop::new("hang", Behaviour::Hangs))
+                .limits(|limits| limits.call_silence = seconds(12)),
+        ),
+        undisturbed(
+            "tool_panic",
+            Stage::new([call("crash", json!({})), sorry()])
+                .tool(Prop::new("crash", Behaviour::Panics)),
+        ),
+        undisturbed(
+            "tool_retried",
+            Stage::new([call("flaky", json!({})), Turn::new().text("It worked at last.")])
+                .tool(Prop::new("flaky", Behaviour::FailsAtFirst(1, "fine now".into()))),
+        ),
+    ]
+}
+
+fn stops() -> Vec<Scenario> {
+    let cancel = |_: &Event| Act::CancelRun;
+    vec![
+        disturbed(
+            "cancel_during_text",
+            Stage::new([Turn::new().text("Once upon").pause(seconds(60)).text(" a time.")]),
+            |event| matches!(event, Event::TextAdded { .. }),
+            cancel,
+        ),
+        disturbed(
+            "cancel_during_arguments",
+            Stage::new([Turn::new()
+                .part(ModelPart::CallStarted {
+                    key: 0,
+                    id: Some("call_1".into()),
+                    name: "multiply".into(),
+                })
+                .part(ModelPart::CallArguments { key: 0, text: "{\"a\": 5".into() })
+                .pause(seconds(60))])
+            .tool(multiply()),
+            |event| matches!(event, Event::ArgumentsAdded { .. }),
+            cancel,
+        ),
+        disturbed(
+            "cancel_during_tool",
+            Stage::new([Turn::new().text("Working. ").call_with_id("call_1", "wait", json!({}))])
+                .tool(Prop::new("wait", Behaviour::WaitsToBeStopped)),
+            |event| matches!(event, Event::ToolStarted { .. }),
+            cancel,
+        ),
+        disturbed(
+            "cancel_one_of_two_calls",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "wait", json!({})).call_with_id(
+                    "call_2",
+                    "fast",
+                    json!({}),
+                ),
+                Turn::new().text("One was stopped."),
+            ])
+            .tool(Prop::new("wait", Behaviour::WaitsToBeStopped))
+            .tool(Prop::new("fast", Behaviour::Takes(seconds(2), "6 results".into()))),
+            |event| matches!(event, Event::ToolStarted { .. }),
+            |event| Act::CancelCall(event.call_id().cloned().unwrap_or_else(|| CallId::new(""))),
+        ),
+    ]
+}
+
+fn limits() -> Vec<Scenario> {
+    let again = |n: u32| Turn::new().call("multiply", json!({ "a": n, "b": 1 }));
+    vec![
+        undisturbed(
+            "max_turns",
+            Stage::new([again(1), again(2), again(3)])
+                .tool(multiply())
+                .limits(|limits| limits.max_turns = 2),
+        ),
+        undisturbed(
+            "max_tool_calls",
+            Stage::new([
+                again(1),
+                Turn::new()
+                    .call("multiply", json!({ "a": 2, "b": 1 }))
+                    .call("multiply", json!({ "a": 3, "b": 1 })),
+            ])
+            .tool(multiply())
+            .limits(|limits| limits.max_tool_calls = 2),
+        ),
+        undisturbed(
+            "repeated_call",
+            Stage::new([again(1), again(1), again(1), again(1)]).tool(multiply()),
+        ),
+        undisturbed(
+            "time_limit",
+            Stage::new([Turn::new().text("Working. ").call_with_id("call_1", "hang", json!({}))])
+                .tool(Prop::new("hang", Behaviour::Hangs))
+                .limits(|limits| limits.wall_clock = seconds(30)),
+        ),
+        undisturbed("length_cut", Stage::new([Turn::new().text("It is a long").length_cut()])),
+        undisturbed(
+            "length_cut_in_arguments",
+            Stage::new([Turn::new().call_raw("multiply", ["{\"a\": 5"]).length_cut()])
+                .tool(multiply()),
+        ),
+    ]
+}
+
+fn models() -> Vec<Scenario> {
+    let away = || Turn::fails(ModelError::Unavailable { message: "503".into(), retry_after: None });
+    vec![
+        undisturbed("model_retry", Stage::new([away(), Turn::new().text("Here I am.")])),
+        undisturbed("model_unavailable", Stage::new([away(), away(), away()])),
+        undisturbed(
+            "model_rejects",
+            Stage::new([Turn::fails(ModelError::Rejected { message: "no such model".into() })]),
+        ),
+        undisturbed(
+            "model_breaks_off",
+            Stage::new([Turn::new().text("I was about to").breaks("connection reset")]),
+        ),
+        undisturbed(
+            "conversation_of_images",
+            Stage::new([Turn::new().text("A cat.")]).request(|request| {
+                let image =
+                    turnwire_contract::Content::Image { url: "data:image/png;base64,iVBO".into() };
+                request.input = vec![Item::Message {
+                    role: turnwire_contract::Role::User,
+                    content: vec![turnwire_contract::Content::text("What is this?"), image],
+                }];
+            }),
+        ),
+    ]
+}

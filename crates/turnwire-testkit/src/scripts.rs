@@ -1,0 +1,302 @@
+//! Makes up random runs: what the model says, what the tools do, who cancels what and when.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+use serde_json::json;
+use turnwire_contract::{CallId, Event, ModelError, ModelPart, Recorded, Tool};
+use turnwire_models::{Scripted, Turn};
+
+use crate::{
+    props::{Behaviour, Prop},
+    stage::{Act, Stage},
+};
+
+/// How many tools a random run has; the model may also call one that is not there.
+pub const N_TOOLS: usize = 8;
+
+/// A run made up at random.
+#[derive(Debug, Clone)]
+pub struct RandomRun {
+    /// What the model says, turn by turn. After the last one it says "Done.".
+    pub turns: Vec<RandomTurn>,
+    /// What the tools do.
+    pub tools: Vec<RandomTool>,
+    /// Whether calls may run side by side.
+    pub parallel: bool,
+    /// What happens from outside, and after how many events.
+    pub disturbances: Vec<(u64, Disturbance)>,
+    /// How often the model may be asked, and how many calls may be carried out.
+    pub limits: (u32, u32),
+}
+
+/// One answer of the model.
+#[derive(Debug, Clone)]
+pub struct RandomTurn {
+    reasoning: Option<String>,
+    text: Vec<String>,
+    refusal: Option<String>,
+    calls: Vec<RandomCall>,
+    pause_before_calls: bool,
+    interleaved: bool,
+    ending: Ending,
+}
+
+/// A call the model writes.
+#[derive(Debug, Clone)]
+pub struct RandomCall {
+    tool: usize,
+    arguments: Vec<String>,
+    id: Option<String>,
+}
+
+/// How the model's answer ends.
+#[derive(Debug, Clone)]
+pub enum Ending {
+    /// As it should.
+    Well,
+    /// At the length limit.
+    Length,
+    /// Withheld by the provider.
+    Filter,
+    /// With an error in the middle.
+    Breaks,
+    /// Without a word.
+    Silently,
+    /// Never.
+    Never,
+    /// Before it began.
+    Fails,
+}
+
+/// One of the tools.
+#[derive(Debug, Clone)]
+pub struct RandomTool {
+    /// What it does.
+    pub behaviour: Behaviour,
+    beside_others: bool,
+    needs_approval: bool,
+    may_repeat: bool,
+}
+
+/// Something from outside.
+#[derive(Debug, Clone)]
+pub enum Disturbance {
+    /// The run is cancelled.
+    CancelRun,
+    /// The call announced last is cancelled.
+    CancelLastCall,
+}
+
+impl RandomRun {
+    /// The tools, as they can be used once.
+    pub fn props(&self) -> Vec<Prop> {
+        let prop = |(n, tool): (usize, &RandomTool)| {
+            Prop::new(&format!("tool_{n}"), tool.behaviour.clone()).with(|spec| {
+                spec.parallel = tool.beside_others;
+                spec.needs_approval = tool.needs_approval;
+                if !tool.may_repeat {
+                    spec.effect = turnwire_contract::Effect::Once;
+                }
+                spec.timeout = Some(Duration::from_secs(20));
+            })
+        };
+        self.tools.iter().enumerate().map(prop).collect()
+    }
+
+    /// The model's script.
+    pub fn model(&self) -> Scripted {
+        let turns = self.turns.iter().map(RandomTurn::script);
+        Scripted::new(turns.chain([Turn::new().text("Done.")])).repeat_last()
+    }
+
+    /// The run, ready to be played with these props.
+    pub fn stage(&self, model: Scripted, props: &[Prop]) -> Stage {
+        let tools = props.iter().map(|prop| Arc::new(prop.clone()) as Arc<dyn Tool>);
+        Stage::with_model(Arc::new(model))
+            .tools(tools)
+            .heartbeat(Duration::from_secs(3))
+            .request(|request| request.parallel_tool_calls = self.parallel)
+            .limits(|limits| {
+                (limits.max_turns, limits.max_tool_calls) = self.limits;
+                limits.wall_clock = Duration::from_mins(10);
+            })
+    }
+
+    /// Does to the run what is to be done, and answers every question of the run: every
+    /// second one with no.
+    pub fn director(&self) -> impl FnMut(&Recorded) -> Option<Act> {
+        let disturbances = self.disturbances.clone();
+        let mut last_call: Option<CallId> = None;
+        let mut n_asked = 0;
+        move |recorded| {
+            if let Event::CallAnnounced { call_id, .. } = &recorded.event {
+                last_call = Some(call_id.clone());
+            }
+            if let Event::ApprovalRequested { call_id } = &recorded.event {
+                n_asked += 1;
+                let decision = match n_asked % 2 {
+                    0 => turnwire_contract::Decision::Denied { reason: String::new() },
+                    _ => turnwire_contract::Decision::Approved,
+                };
+                return Some(Act::Resolve(call_id.clone(), decision));
+            }
+            let now = disturbances.iter().find(|(place, _)| *place == recorded.seq.0)?;
+            match (&now.1, &last_call) {
+                (Disturbance::CancelRun, _) => Some(Act::CancelRun),
+                (Disturbance::CancelLastCall, Some(call_id)) => {
+                    Some(Act::CancelCall(call_id.clone()))
+                }
+                (Disturbance::CancelLastCall, None) => None,
+            }
+        }
+    }
+}
+
+impl RandomTurn {
+    fn script(&self) -> Turn {
+        if matches!(self.ending, Ending::Fails) {
+            let message = "out of reach".to_owned();
+            return Turn::fails(ModelError::Unavailable { message, retry_after: None });
+        }
+        let mut turn = Turn::new();
+        if let Some(reasoning) = &self.reasoning {
+            turn = turn.reasoning(reasoning);
+        }
+        turn = turn.text_in(self.text.clone());
+        if let Some(refusal) = &self.refusal {
+            turn = turn.refusal(refusal);
+        }
+        if self.pause_before_calls {
+            turn = turn.pause(Duration::from_secs(1));
+        }
+        for part in self.call_parts() {
+            turn = turn.part(part);
+        }
+        match self.ending {
+            Ending::Well | Ending::Fails => turn,
+            Ending::Length => turn.length_cut(),
+            Ending::Filter => turn.content_filter(),
+            Ending::Breaks => turn.breaks("the line went dead"),
+            Ending::Silently => turn.ends_silently(),
+            Ending::Never => turn.wait_forever(),
+        }
+    }
+
+    fn call_parts(&self) -> Vec<ModelPart> {
+        let keyed = || (0..).zip(&self.calls);
+        let start = |(key, call): (u32, &RandomCall)| ModelPart::CallStarted {
+            key,
+            id: call.id.clone(),
+            name: format!("tool_{}", call.tool),
+        };
+        let arguments = |(key, call): (u32, &RandomCall)| {
+            let part = move |text: &String| ModelPart::CallArguments { key, text: text.clone() };
+            call.arguments.iter().map(part).collect::<Vec<_>>()
+        };
+        if self.interleaved {
+            return keyed().map(start).chain(keyed().flat_map(arguments)).collect();
+        }
+        keyed().flat_map(|call| [vec![start(call)], arguments(call)].concat()).collect()
+    }
+}
+
+/// Any run at all.
+pub fn any_run() -> impl Strategy<Value = RandomRun> {
+    let disturbance =
+        (1_u64..60, prop_oneof![Just(Disturbance::CancelRun), Just(Disturbance::CancelLastCall),]);
+    (
+        prop::collection::vec(any_turn(), 1..4),
+        prop::collection::vec(any_tool(), N_TOOLS),
+        any::<bool>(),
+        prop_oneof![2 => Just(Vec::new()), 3 => prop::collection::vec(disturbance, 1..3)],
+        (1_u32..6, prop_oneof![4 => Just(128_u32), 1 => 1_u32..6]),
+    )
+        .prop_map(|(turns, tools, parallel, disturbances, limits)| RandomRun {
+            turns,
+            tools,
+            parallel,
+            disturbances,
+            limits,
+        })
+}
+
+fn any_turn() -> impl Strategy<Value = RandomTurn> {
+    (
+        prop::option::weighted(0.3, "[a-z ]{1,12}"),
+        prop::collection::vec("[a-zé ]{1,8}", 0..4),
+        prop::option::weighted(0.1, "[a-z]{1,6}"),
+        prop_oneof![1 => Just(Vec::new()), 4 => prop::collection::vec(any_call(), 1..=8)],
+        any::<bool>(),
+        any::<bool>(),
+        prop_oneof![
+            12 => Just(Ending::Well),
+            1 => Just(Ending::Length),
+            1 => Just(Ending::Filter),
+            1 => Just(Ending::Breaks),
+            1 => Just(Ending::Silently),
+            1 => Just(Ending::Never),
+            2 => Just(Ending::Fails),
+        ],
+    )
+        .prop_map(
+            |(reasoning, text, refusal, calls, pause_before_calls, interleaved, ending)| {
+                RandomTurn {
+                    reasoning,
+                    text,
+                    refusal,
+                    calls,
+                    pause_before_calls,
+                    interleaved,
+                    ending,
+                }
+            },
+        )
+}
+
+fn any_call() -> impl Strategy<Value = RandomCall> {
+    let good = (0..9_u8).prop_map(|n| {
+        let text = json!({ "n": n }).to_string();
+        let (first, rest) = text.split_at(text.len() / 2);
+        vec![first.to_owned(), rest.to_owned()]
+    });
+    let arguments = prop_oneof![
+        8 => good,
+        1 => Just(Vec::new()),
+        1 => Just(vec!["{\"n\": ".to_owned()]),
+        1 => Just(vec!["[1]".to_owned()]),
+    ];
+    // The ids repeat themselves now and then, as those of some providers do.
+    let id = prop::option::weighted(0.7, "call_[a-c]");
+    (0..=N_TOOLS, arguments, id).prop_map(|(tool, arguments, id)| RandomCall {
+        tool,
+        arguments,
+        id,
+    })
+}
+
+fn any_tool() -> impl Strategy<Value = RandomTool> {
+    let time = prop_oneof![
+        3 => (1_u64..2_000).prop_map(Duration::from_millis),
+        1 => (10_u64..40).prop_map(Duration::from_secs),
+    ];
+    let behaviour = prop_oneof![
+        3 => "[a-z]{0,6}".prop_map(Behaviour::Returns),
+        3 => (time.clone(), "[a-z]{0,6}").prop_map(|(time, text)| Behaviour::Takes(time, text)),
+        1 => "[a-z]{1,6}".prop_map(Behaviour::Fails),
+        1 => (time.clone(), "[a-z]{1,6}").prop_map(|(t, text)| Behaviour::FailsAfter(t, text)),
+        1 => (1_u32..4).prop_map(|n| Behaviour::FailsAtFirst(n, "at last".to_owned())),
+        1 => Just(Behaviour::Panics),
+        1 => Just(Behaviour::Hangs),
+        1 => Just(Behaviour::WaitsToBeStopped),
+        1 => (1_u32..4, time).prop_map(|(n, t)| Behaviour::Reports(n, t, "reported".to_owned())),
+    ];
+    (behaviour, prop::bool::weighted(0.8), prop::bool::weighted(0.1), any::<bool>()).prop_map(
+        |(behaviour, beside_others, needs_approval, may_repeat)| RandomTool {
+            behaviour,
+            beside_others,
+            needs_approval,
+            may_repeat,
+        },
+    )
+}

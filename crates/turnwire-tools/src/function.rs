@@ -1,0 +1,305 @@
+//! A Rust function as a tool.
+//!
+//! The function takes its arguments as a type of its own and returns what it likes; the schema
+//! for the model comes from that type, so that the two cannot drift apart.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use async_trait::async_trait;
+use futures::{FutureExt, future::BoxFuture};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use turnwire_contract::{Effect, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec};
+
+use crate::{output::IntoToolOutput, schema::schema_of};
+
+/// A typed async function that the model can call.
+///
+/// `A` is a struct that is `Deserialize` and `JsonSchema`; doc comments on its fields are what
+/// the model reads about them. [`NoArguments`] is the one for a function without any.
+///
+/// ```
+/// use std::time::Duration;
+/// use turnwire_contract::Effect;
+/// use turnwire_tools::FunctionTool;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Divide {
+///     /// What is divided.
+///     dividend: f64,
+///     /// What it is divided by; not 0.
+///     divisor: f64,
+/// }
+///
+/// let divide = FunctionTool::new("divide", "Divides two numbers.", |numbers: Divide| async move {
+///     if numbers.divisor == 0.0 {
+///         return Err("nothing can be divided by 0");
+///     }
+///     Ok(numbers.dividend / numbers.divisor)
+/// })
+/// .effect(Effect::Pure)
+/// .parallel()
+/// .timeout(Duration::from_secs(5))
+/// .label(|numbers| format!("{} / {}", numbers.dividend, numbers.divisor));
+/// ```
+///
+/// Until told otherwise a tool gets the most careful settings: it is never called twice
+/// ([`Effect::Once`]) and never runs beside another.
+///
+/// A function of another shape does not compile, be it for its arguments:
+///
+/// ```compile_fail,E0277
+/// use turnwire_tools::FunctionTool;
+///
+/// struct Opaque;
+/// FunctionTool::new("opaque", "Has no schema.", |_: Opaque| async move { "done" });
+/// ```
+///
+/// their number:
+///
+/// ```compile_fail,E0593
+/// use turnwire_tools::{FunctionTool, NoArguments};
+///
+/// FunctionTool::new("two", "Takes too many.", |_: NoArguments, _: NoArguments| async move { 2 });
+/// ```
+///
+/// or its result:
+///
+/// ```compile_fail,E0277
+/// use turnwire_tools::{FunctionTool, NoArguments};
+///
+/// struct Opaque;
+/// FunctionTool::new("opaque", "Cannot be read.", |_: NoArguments| async move { Opaque });
+/// ```
+pub struct FunctionTool<A> {
+    spec: ToolSpec,
+    work: Work<A>,
+    label: Option<Label<A>>,
+    short_result: Option<ShortResult>,
+}
+
+/// The function, whatever its shape was.
+type Work<A> =
+    Box<dyn Fn(A, Rest) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync>;
+type Label<A> = Box<dyn Fn(&A) -> String + Send + Sync>;
+type ShortResult = Box<dyn Fn(&ToolOutput) -> String + Send + Sync>;
+
+/// What comes with the arguments.
+struct Rest {
+    idempotency_key: String,
+    context: ToolContext,
+}
+
+impl<A> FunctionTool<A>
+where
+    A: DeserializeOwned + JsonSchema + 'static,
+{
+    /// A tool that needs its arguments and nothing else.
+    ///
+    /// A function that cannot fail returns its result as it is; one that can returns a
+    /// `Result` with any error that can be displayed. The error's text is read by the model, so
+    /// it should say how to go on.
+    pub fn new<F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoToolOutput> + Send + 'static,
+    {
+        Self::of(name.into(), description.into(), move |arguments, _| function(arguments))
+    }
+
+    /// A tool that also tells how its work is going, or asks whether it should stop.
+    ///
+    /// ```
+    /// use turnwire_contract::ToolContext;
+    /// use turnwire_tools::FunctionTool;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Crawl {
+    ///     /// Where to look.
+    ///     pages: Vec<String>,
+    /// }
+    ///
+    /// let crawl = FunctionTool::with_context(
+    ///     "crawl",
+    ///     "Reads pages.",
+    ///     |crawl: Crawl, context: ToolContext| async move {
+    ///         let total = crawl.pages.len() as f64;
+    ///         for (done, page) in crawl.pages.iter().enumerate() {
+    ///             context.progress_with(done as f64, total, format!("reading {page}")).await;
+    ///         }
+    ///         format!("read {total} pages")
+    ///     },
+    /// );
+    /// ```
+    pub fn with_context<F, Fut>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        function: F,
+    ) -> Self
+    where
+        F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoToolOutput> + Send + 'static,
+    {
+        Self::of(name.into(), description.into(), move |arguments, rest| {
+            function(arguments, rest.context)
+        })
+    }
+
+    /// A tool that may be called again after a crash because it hands on the call's key, which
+    /// is the same for every try: [`Effect::Idempotent`].
+    ///
+    /// ```
+    /// use turnwire_contract::ToolContext;
+    /// use turnwire_tools::FunctionTool;
+    ///
+    /// # async fn pay(_cents: u64, _key: &str) -> String { String::new() }
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Order {
+    ///     cents: u64,
+    /// }
+    ///
+    /// let order = FunctionTool::with_key(
+    ///     "order",
+    ///     "Orders lunch.",
+    ///     |order: Order, key: String, _: ToolContext| async move { pay(order.cents, &key).await },
+    /// );
+    /// ```
+    pub fn with_key<F, Fut>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        function: F,
+    ) -> Self
+    where
+        F: Fn(A, String, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoToolOutput> + Send + 'static,
+    {
+        Self::of(name.into(), description.into(), move |arguments, rest| {
+            function(arguments, rest.idempotency_key, rest.context)
+        })
+        .effect(Effect::Idempotent)
+    }
+
+    fn of<F, Fut>(name: String, description: String, function: F) -> Self
+    where
+        F: Fn(A, Rest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoToolOutput> + Send + 'static,
+    {
+        Self {
+            spec: ToolSpec { parameters: schema_of::<A>(), ..ToolSpec::new(name, description) },
+            work: Box::new(move |arguments, rest| {
+                function(arguments, rest).map(IntoToolOutput::into_tool_output).boxed()
+            }),
+            label: None,
+            short_result: None,
+        }
+    }
+
+    /// Says what a call does to the world, and so whether it may be made twice.
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.spec.effect = effect;
+        self
+    }
+
+    /// Allows it to run beside other calls of the same answer.
+    pub fn parallel(mut self) -> Self {
+        self.spec.parallel = true;
+        self
+    }
+
+    /// Asks a person before each call.
+    pub fn needs_approval(mut self) -> Self {
+        self.spec.needs_approval = true;
+        self
+    }
+
+    /// Sets how long it may stay silent, in place of the engine's own limit.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.spec.timeout = Some(timeout);
+        self
+    }
+
+    /// Names the arguments that say best what a call is about, most telling first.
+    pub fn telling<N: Into<String>>(mut self, arguments: impl IntoIterator<Item = N>) -> Self {
+        self.spec.telling_arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Words the arguments for people, in place of the usual rule.
+    pub fn label<S: Into<String>>(
+        mut self,
+        label: impl Fn(&A) -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.label = Some(Box::new(move |arguments| label(arguments).into()));
+        self
+    }
+
+    /// Words the result for people, in place of the usual rule.
+    pub fn short_result<S: Into<String>>(
+        mut self,
+        short_result: impl Fn(&ToolOutput) -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.short_result = Some(Box::new(move |output| short_result(output).into()));
+        self
+    }
+}
+
+#[async_trait]
+impl<A> Tool for FunctionTool<A>
+where
+    A: DeserializeOwned + 'static,
+{
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let ToolRequest { arguments, idempotency_key } = request;
+        let working = (self.work)(typed(arguments)?, Rest { idempotency_key, context });
+        working.await
+    }
+
+    fn label(&self, arguments: &Map<String, Value>) -> Option<String> {
+        let label = self.label.as_ref()?;
+        // Arguments that do not fit are refused elsewhere, with words; here they have no label.
+        typed(arguments.clone()).ok().map(|arguments| label(&arguments))
+    }
+
+    fn short_result(&self, output: &ToolOutput) -> Option<String> {
+        self.short_result.as_ref().map(|short_result| short_result(output))
+    }
+}
+
+impl<A> fmt::Debug for FunctionTool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// What the schema could not say is said here, with the place of the mistake.
+fn typed<A: DeserializeOwned>(arguments: Map<String, Value>) -> Result<A, ToolError> {
+    serde_path_to_error::deserialize(Value::Object(arguments))
+        .map_err(|error| ToolError::InvalidArguments(error.to_string()))
+}
+
+/// The arguments of a function that takes none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct NoArguments {}
+
+impl JsonSchema for NoArguments {
+    fn schema_name() -> Cow<'static, str> {
+        "NoArguments".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "properties": {} })
+    }
+}
+
+#[cfg(test)]
+#[path = "function_tests.rs"]
+mod tests;
