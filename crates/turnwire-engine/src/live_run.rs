@@ -36,7 +36,7 @@ use crate::{
 
 /// How long a tool start waits for an attached watcher to have seen it. A watcher that takes
 /// longer is not waited for again, so the slowest of all costs a run this much, once.
-const WATCHER_GRACE: Duration = Duration::from_millis(100);
+const WATCHER_GRACE: Duration = Duration::from_millis(250);
 
 /// A run that this process works on.
 pub struct LiveRun {

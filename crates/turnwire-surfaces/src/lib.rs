@@ -11,8 +11,7 @@
 //!   nobody watches;
 //! * [`preview`] shortens results and arguments the same way everywhere, [`words`] has the
 //!   sentences about tools at work, [`partial_json`] reads arguments while they are being
-//!   written, and [`clean`] takes out of a text
-//!   what a terminal would obey.
+//!   written, and [`mod@clean`] takes out of a text what a terminal would obey.
 //!
 //! Nothing in this crate does I/O, reads a clock or knows a runtime.
 

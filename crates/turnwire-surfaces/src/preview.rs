@@ -3,7 +3,7 @@
 //! Lengths are counted in characters, never in bytes, and what was cut says so. Whatever comes
 //! out of here has been cleaned, because it ends up in terminals.
 
-use std::{borrow::Cow, iter};
+use std::borrow::Cow;
 
 use turnwire_contract::ToolOutcome;
 
@@ -154,9 +154,24 @@ fn scalar_text(entry: &Entry<'_>) -> Option<String> {
 /// The first `max` characters once all white space is single spaces, and whether there are
 /// more.
 fn squeeze(text: &str, max: usize) -> (String, bool) {
-    let words = text.split_whitespace();
-    let mut line = words.flat_map(|word| iter::once(' ').chain(word.chars())).skip(1);
-    (line.by_ref().take(max).collect(), line.next().is_some())
+    let mut line = String::new();
+    let mut room = max;
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            if room == 0 {
+                return (line, true);
+            }
+            line.push(' ');
+            room -= 1;
+        }
+        let (beginning, more) = first_chars(word, room);
+        line.push_str(beginning);
+        if more {
+            return (line, true);
+        }
+        room -= beginning.chars().count();
+    }
+    (line, false)
 }
 
 fn with_dots(text: &str, has_more: bool) -> String {

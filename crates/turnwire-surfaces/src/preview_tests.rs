@@ -46,6 +46,14 @@ fn r16_white_space_does_not_count() {
 }
 
 #[test]
+fn r16_a_cut_between_two_words_is_a_cut() {
+    let hundred = "a".repeat(100);
+    assert_eq!(result_summary(&succeeded(&format!("{hundred} b"))), format!("{hundred}..."));
+    let with_space = format!("{} ...", "a".repeat(99));
+    assert_eq!(result_summary(&succeeded(&format!("{} b", "a".repeat(99)))), with_space);
+}
+
+#[test]
 fn r16_a_failure_begins_with_error() {
     check_summary(&failed("no disk"), "Error: no disk", "Error: no disk");
     let long = failed(&"x".repeat(94));

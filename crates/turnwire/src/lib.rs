@@ -1,1 +1,42 @@
-//! Coming.
+//! The Turnwire SDK: agents whose every step is visible.
+//!
+//! An [`Agent`] has a model, instructions and tools. [`Agent::stream_chat`] asks it something;
+//! what you attach to that call is told of every step, and what you await is the reply:
+//!
+//! ```
+//! use turnwire::Agent;
+//! use turnwire_models::{Scripted, Turn};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), turnwire::Error> {
+//! let model = Scripted::new([Turn::new().text_in(["Hello, ", "world."])]);
+//! let agent = Agent::builder().model(model).build()?;
+//! let reply = agent.stream_chat("Greet me.").on_token(|token| print!("{token}")).await?;
+//! assert_eq!(reply.text, "Hello, world.");
+//! # Ok(()) }
+//! ```
+//!
+//! Reading order: [`agent`] is how one is made, [`chat`] is one question, [`run`] is what is
+//! under way, [`callbacks`] are the functions you may give, and `watching` calls them.
+//!
+//! Models and tools come from `turnwire-models` and `turnwire-tools`, or are your own: anything
+//! that implements [`Model`] or [`Tool`].
+
+pub mod agent;
+pub mod callbacks;
+pub mod chat;
+pub mod error;
+pub mod run;
+mod watching;
+
+pub use agent::{Agent, AgentBuilder, Conversation};
+pub use callbacks::{CallOptions, CallbackOutcome, MessageCallbacks, ToolUpdate};
+pub use chat::{Input, StreamChat};
+pub use error::Error;
+pub use run::{Reply, Run};
+
+pub use turnwire_contract::{
+    CallId, ConversationId, Decision, Effect, Event, EventLog, EventStream, Failure, Generation,
+    IncompleteReason, Item, Limits, Model, Recorded, RunId, RunOutcome, RunStore, Seq, Tool,
+    ToolContext, ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRequest, ToolSpec, Usage,
+};
+pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUpdate};

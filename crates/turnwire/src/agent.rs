@@ -1,0 +1,211 @@
+//! An agent: a model, instructions and tools.
+
+use std::{sync::Arc, time::Duration};
+
+use turnwire_contract::{
+    BlobStore, ConversationId, EventLog, Generation, Item, Limits, Model, RunId, RunRequest,
+    RunStore, TenantId, Tool,
+};
+use turnwire_engine::{EngineParts, Runs, Toolbox};
+
+use crate::{
+    chat::{Input, StreamChat},
+    error::Error,
+    run::Run,
+};
+
+/// The model name that is used when none was given.
+const ANY_MODEL: &str = "default";
+
+/// Something that answers, with tools. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    pub(crate) runs: Runs,
+    pub(crate) request: Arc<RunRequest>,
+}
+
+impl Agent {
+    /// Begins to make an agent.
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
+    }
+
+    /// Asks something, in a conversation of its own. Nothing happens until the result is
+    /// awaited or [started](StreamChat::start).
+    pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
+        StreamChat::new(self.clone(), None, input.into())
+    }
+
+    /// Begins a conversation: each question in it knows the ones before.
+    pub fn conversation(&self) -> Conversation {
+        self.continue_conversation(self.runs.new_conversation_id())
+    }
+
+    /// Goes on in a conversation that is kept in the run store.
+    pub fn continue_conversation(&self, id: ConversationId) -> Conversation {
+        Conversation { agent: self.clone(), id }
+    }
+
+    /// Finds a run again, as long as it is being worked on in this process.
+    pub fn cancel(&self, run_id: &RunId) -> bool {
+        self.runs.cancel(run_id)
+    }
+
+    /// The engine underneath.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Stops every run of this agent, and waits until each has been ended properly.
+    pub async fn shut_down(&self) {
+        self.runs.shut_down().await;
+    }
+
+    pub(crate) fn request(&self, input: Vec<Item>) -> RunRequest {
+        RunRequest { input, ..RunRequest::clone(&self.request) }
+    }
+}
+
+/// A series of questions that share a history. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    agent: Agent,
+    id: ConversationId,
+}
+
+impl Conversation {
+    /// Its id, to go on later.
+    pub fn id(&self) -> &ConversationId {
+        &self.id
+    }
+
+    /// Asks something. While a run of this conversation is under way, another is refused.
+    pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
+        StreamChat::new(self.agent.clone(), Some(self.id.clone()), input.into())
+    }
+
+    /// Everything said so far.
+    pub async fn history(&self) -> Result<Vec<Item>, Error> {
+        Ok(self.agent.runs.store().history(&TenantId::default(), &self.id).await?)
+    }
+
+    /// Puts a history in place that was kept elsewhere. No callback is called for it.
+    pub async fn restore(&self, items: Vec<Item>) -> Result<(), Error> {
+        Ok(self.agent.runs.store().restore(&TenantId::default(), &self.id, items).await?)
+    }
+
+    /// Starts a run without watching it.
+    pub async fn start(&self, input: impl Into<Input>) -> Result<Run, Error> {
+        self.stream_chat(input).start().await
+    }
+}
+
+/// Makes an [`Agent`].
+#[derive(Debug)]
+pub struct AgentBuilder {
+    parts: EngineParts,
+    request: RunRequest,
+    tools: Result<Toolbox, Error>,
+}
+
+impl Default for AgentBuilder {
+    fn default() -> Self {
+        Self {
+            parts: EngineParts::default(),
+            request: RunRequest::new(ANY_MODEL, Vec::new()),
+            tools: Ok(Toolbox::default()),
+        }
+    }
+}
+
+impl AgentBuilder {
+    /// The model that answers.
+    pub fn model(self, model: impl Model + 'static) -> Self {
+        self.shared_model(Arc::new(model))
+    }
+
+    /// The model that answers, shared with others.
+    pub fn shared_model(mut self, model: Arc<dyn Model>) -> Self {
+        self.parts.any_model = Some(model);
+        self
+    }
+
+    /// The name under which the model is asked for, where its provider has several.
+    pub fn model_name(mut self, name: impl Into<String>) -> Self {
+        self.request.model = name.into();
+        self
+    }
+
+    /// What the model is told before anything else.
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.request.instructions = Some(instructions.into());
+        self
+    }
+
+    /// A tool that the model may use.
+    pub fn tool(self, tool: impl Tool + 'static) -> Self {
+        self.shared_tool(Arc::new(tool))
+    }
+
+    /// A tool that the model may use, shared with others.
+    pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools = self.tools.and_then(|mut tools| {
+            tools.add(tool)?;
+            Ok(tools)
+        });
+        self
+    }
+
+    /// Whether several calls of one answer may run at the same time; they may by default.
+    pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
+        self.request.parallel_tool_calls = parallel;
+        self
+    }
+
+    /// How far a run may go.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.request.limits = limits;
+        self
+    }
+
+    /// How the model should write.
+    pub fn generation(mut self, generation: Generation) -> Self {
+        self.request.generation = generation;
+        self
+    }
+
+    /// How often a silent tool is reported to be still at work; every 5 seconds by default.
+    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.parts.heartbeat = heartbeat;
+        self
+    }
+
+    /// Where events are kept; in memory by default.
+    pub fn event_log(mut self, log: Arc<dyn EventLog>) -> Self {
+        self.parts.log = log;
+        self
+    }
+
+    /// Where runs and conversations are kept; in memory by default.
+    pub fn run_store(mut self, store: Arc<dyn RunStore>) -> Self {
+        self.parts.store = store;
+        self
+    }
+
+    /// Where big results are kept; in memory by default.
+    pub fn blob_store(mut self, blobs: Arc<dyn BlobStore>) -> Self {
+        self.parts.blobs = blobs;
+        self
+    }
+
+    /// Makes the agent.
+    pub fn build(self) -> Result<Agent, Error> {
+        let Self { mut parts, mut request, tools } = self;
+        parts.tools = tools?;
+        if parts.any_model.is_none() {
+            return Err(Error::NoModel);
+        }
+        request.tools = parts.tools.specs();
+        Ok(Agent { runs: Runs::new(parts), request: Arc::new(request) })
+    }
+}

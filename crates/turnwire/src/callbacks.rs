@@ -1,0 +1,170 @@
+//! The functions a program may give, and what they may return.
+
+use std::{fmt, fmt::Display, future::Future};
+
+use futures::{FutureExt, future::BoxFuture};
+use serde_json::Value;
+use turnwire_surfaces::{Message, ToolBlockUpdate};
+
+/// What a callback may return: nothing, or a `Result` whose error is logged.
+pub trait CallbackOutcome {
+    /// What went wrong, if anything.
+    fn problem(self) -> Option<String>;
+}
+
+impl CallbackOutcome for () {
+    fn problem(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: Display> CallbackOutcome for Result<(), E> {
+    fn problem(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}
+
+/// What is left of a callback's outcome: what went wrong, if anything.
+pub(crate) type Problem = Option<String>;
+
+type OnText = Box<dyn FnMut(&str) -> Problem + Send>;
+type OnTexts = Box<dyn FnMut(&str, &str) -> Problem + Send>;
+pub(crate) type OnEvent = Box<dyn FnMut(&'static str, Value) -> BoxFuture<'static, Problem> + Send>;
+
+pub(crate) fn boxed_on_event<F, R>(
+    mut callback: impl FnMut(&'static str, Value) -> F + Send + 'static,
+) -> OnEvent
+where
+    F: Future<Output = R> + Send + 'static,
+    R: CallbackOutcome + 'static,
+{
+    Box::new(move |event_type, data| callback(event_type, data).map(R::problem).boxed())
+}
+
+/// The callbacks of specification 000.
+#[derive(Default)]
+pub(crate) struct TokenCallbacks {
+    pub(crate) on_token: Option<OnText>,
+    pub(crate) on_tool_start: Option<OnText>,
+    pub(crate) on_tool_end: Option<OnTexts>,
+}
+
+/// The callbacks of a message list. Each is optional.
+#[derive(Default)]
+pub struct MessageCallbacks {
+    pub(crate) on_assistant_message_added: Option<Box<dyn FnMut() -> Problem + Send>>,
+    pub(crate) on_assistant_content_updated: Option<OnTexts>,
+    pub(crate) on_tool_block_updated:
+        Option<Box<dyn FnMut(&ToolBlockUpdate<'_>) -> Problem + Send>>,
+    pub(crate) on_messages_change: Option<Box<dyn FnMut(&[Message]) -> Problem + Send>>,
+}
+
+impl MessageCallbacks {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Is called when the model begins a message; its slot is already in the list.
+    pub fn on_assistant_message_added<R: CallbackOutcome>(
+        mut self,
+        mut callback: impl FnMut() -> R + Send + 'static,
+    ) -> Self {
+        self.on_assistant_message_added = Some(Box::new(move || callback().problem()));
+        self
+    }
+
+    /// Is called with each new piece of a message and with all of it so far. The second is
+    /// borrowed from the list, not copied.
+    pub fn on_assistant_content_updated<R: CallbackOutcome>(
+        mut self,
+        mut callback: impl FnMut(&str, &str) -> R + Send + 'static,
+    ) -> Self {
+        let callback = move |chunk: &str, accumulated: &str| callback(chunk, accumulated).problem();
+        self.on_assistant_content_updated = Some(Box::new(callback));
+        self
+    }
+
+    /// Is called whenever something about a call changes.
+    pub fn on_tool_block_updated<R: CallbackOutcome>(
+        mut self,
+        mut callback: impl FnMut(&ToolBlockUpdate<'_>) -> R + Send + 'static,
+    ) -> Self {
+        let callback = move |update: &ToolBlockUpdate<'_>| callback(update).problem();
+        self.on_tool_block_updated = Some(Box::new(callback));
+        self
+    }
+
+    /// Is called with the list: always when its structure changes and at the end, and at most
+    /// thirty times a second while a text grows.
+    pub fn on_messages_change<R: CallbackOutcome>(
+        mut self,
+        mut callback: impl FnMut(&[Message]) -> R + Send + 'static,
+    ) -> Self {
+        let callback = move |messages: &[Message]| callback(messages).problem();
+        self.on_messages_change = Some(Box::new(callback));
+        self
+    }
+}
+
+/// Low-level callbacks for one call of the agent. Each is optional.
+#[derive(Default)]
+pub struct CallOptions {
+    pub(crate) on_content_update: Option<OnText>,
+    pub(crate) on_tool_update: Option<Box<dyn FnMut(ToolUpdate<'_>) -> Problem + Send>>,
+}
+
+/// A call as far as the model has written it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolUpdate<'a> {
+    /// The call.
+    pub id: &'a str,
+    /// The tool's name.
+    pub name: &'a str,
+    /// The arguments so far, as raw JSON text.
+    pub parameters: &'a str,
+}
+
+impl CallOptions {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Is called with all of the message so far, each time it grows.
+    pub fn on_content_update<R: CallbackOutcome>(
+        mut self,
+        mut callback: impl FnMut(&str) -> R + Send + 'static,
+    ) -> Self {
+        self.on_content_update = Some(Box::new(move |content| callback(content).problem()));
+        self
+    }
+
+    /// Is called with a call as far as the model has written it, each time it grows.
+    pub fn on_tool_update<R: CallbackOutcome>(
+        mut self,
+        mut callback: impl FnMut(ToolUpdate<'_>) -> R + Send + 'static,
+    ) -> Self {
+        self.on_tool_update = Some(Box::new(move |update| callback(update).problem()));
+        self
+    }
+}
+
+impl fmt::Debug for TokenCallbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenCallbacks").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MessageCallbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageCallbacks").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallOptions").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,293 @@
+//! Calls the callbacks, on a thread of their own.
+//!
+//! The thread reads the journal like any other watcher, at its own pace. So a callback that
+//! blocks holds up its own thread and nothing else, one that panics is caught here, and none
+//! can see an event that is not durable.
+
+use std::{
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+use tracing::warn;
+use turnwire_contract::{EventStream, Recorded, Seq};
+use turnwire_surfaces::{
+    CallbackFrame, Callbacks, ChatEvents, ChatFrame, MessageFrame, Messages, Projection, Stage,
+    Told,
+};
+
+use crate::callbacks::{
+    CallOptions, MessageCallbacks, OnEvent, Problem, TokenCallbacks, ToolUpdate,
+};
+
+/// How long the list of messages may be out of date while a text grows: thirty times a second
+/// is as fast as anyone can look.
+const BETWEEN_CHANGES: Duration = Duration::from_millis(33);
+
+/// Whoever watches a run.
+#[derive(Default)]
+pub(crate) struct Audience {
+    pub(crate) tokens: Option<TokenCallbacks>,
+    pub(crate) on_event: Option<OnEvent>,
+    pub(crate) messages: Option<MessageCallbacks>,
+    pub(crate) options: Option<CallOptions>,
+}
+
+impl Audience {
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { tokens, on_event, messages, options } = self;
+        tokens.is_none() && on_event.is_none() && messages.is_none() && options.is_none()
+    }
+
+    /// One seat for each kind of callback, with the projection it looks through.
+    fn seats(self, runtime: &Handle) -> Vec<Box<dyn Seat>> {
+        let Self { tokens, on_event, messages, options } = self;
+        let mut seats: Vec<Box<dyn Seat>> = Vec::new();
+        if let Some(callbacks) = tokens {
+            let told = Told {
+                start: callbacks.on_tool_start.is_some(),
+                end: callbacks.on_tool_end.is_some(),
+            };
+            seats.push(Box::new(TokenSeat { surface: Callbacks::new(told), callbacks }));
+        }
+        if let Some(callback) = on_event {
+            let (surface, runtime) = (ChatEvents::new(), runtime.clone());
+            seats.push(Box::new(EventSeat { surface, callback, runtime }));
+        }
+        if let Some(callbacks) = messages {
+            let (surface, changes) = (Messages::new(), Changes::default());
+            seats.push(Box::new(MessageSeat { surface, callbacks, changes }));
+        }
+        if let Some(options) = options {
+            seats.push(Box::new(OptionSeat { surface: Messages::new(), options }));
+        }
+        seats
+    }
+}
+
+impl fmt::Debug for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audience").finish_non_exhaustive()
+    }
+}
+
+/// Shows `events` to `audience` on a thread of its own, and says in `seen` how far it is.
+pub(crate) fn watch(
+    audience: Audience,
+    mut events: EventStream,
+    seen: watch::Sender<Seq>,
+) -> io::Result<()> {
+    let runtime = Handle::current();
+    let mut seats = audience.seats(&runtime);
+    let show = move || {
+        let mut wait = None;
+        loop {
+            let next = match wait {
+                None => Ok(runtime.block_on(events.next())),
+                Some(wait) => runtime.block_on(async { timeout(wait, events.next()).await }),
+            };
+            match next {
+                Ok(Some(Ok(recorded))) => {
+                    seats.iter_mut().for_each(|seat| seat.see(&recorded));
+                    seen.send_replace(recorded.seq);
+                }
+                Ok(Some(Err(error))) => {
+                    warn!(%error, "The callbacks cannot follow the run any further.");
+                    return;
+                }
+                Ok(None) => return,
+                Err(_) => seats.iter_mut().for_each(|seat| seat.catch_up()),
+            }
+            wait = seats.iter().filter_map(|seat| seat.catches_up_in()).min();
+        }
+    };
+    // Not a task: a callback may block for ever, and must not keep the runtime from ending.
+    thread::Builder::new().name("turnwire-callbacks".to_owned()).spawn(show).map(drop)
+}
+
+/// Somebody who looks at a run through one projection.
+trait Seat: Send {
+    /// Looks at the next event.
+    fn see(&mut self, recorded: &Recorded);
+
+    /// How soon something held back has to be told.
+    fn catches_up_in(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Tells what was held back.
+    fn catch_up(&mut self) {}
+}
+
+/// Calls a callback so that nothing it does gets out.
+fn call(name: &str, callback: impl FnOnce() -> Problem) {
+    match catch_unwind(AssertUnwindSafe(callback)) {
+        Ok(None) => {}
+        Ok(Some(problem)) => warn!(callback = name, %problem, "A callback returned an error."),
+        Err(_) => warn!(callback = name, "A callback panicked."),
+    }
+}
+
+struct TokenSeat {
+    surface: Callbacks,
+    callbacks: TokenCallbacks,
+}
+
+impl Seat for TokenSeat {
+    fn see(&mut self, recorded: &Recorded) {
+        let TokenCallbacks { on_token, on_tool_start, on_tool_end } = &mut self.callbacks;
+        for frame in self.surface.project(recorded) {
+            match frame {
+                CallbackFrame::Token(token) => {
+                    if let Some(on_token) = on_token {
+                        call("on_token", || on_token(&token));
+                    }
+                }
+                CallbackFrame::ToolStart { name } => {
+                    if let Some(on_tool_start) = on_tool_start {
+                        call("on_tool_start", || on_tool_start(&name));
+                    }
+                }
+                CallbackFrame::ToolEnd { name, summary } => {
+                    if let Some(on_tool_end) = on_tool_end {
+                        call("on_tool_end", || on_tool_end(&name, &summary));
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct EventSeat {
+    surface: ChatEvents,
+    callback: OnEvent,
+    runtime: Handle,
+}
+
+impl Seat for EventSeat {
+    fn see(&mut self, recorded: &Recorded) {
+        for frame in self.surface.project(recorded) {
+            // The end of the stream is for wires; a function simply returns.
+            if matches!(frame, ChatFrame::Done { .. }) {
+                continue;
+            }
+            let Self { callback, runtime, .. } = self;
+            call("on_event", || runtime.block_on(callback(frame.event_type(), frame.data())));
+        }
+    }
+}
+
+struct MessageSeat {
+    surface: Messages,
+    callbacks: MessageCallbacks,
+    changes: Changes,
+}
+
+/// When `on_messages_change` was called last, and whether something was held back since.
+#[derive(Default)]
+struct Changes {
+    told_at: Option<Instant>,
+    held_back: bool,
+}
+
+impl Changes {
+    fn wait(&self) -> Duration {
+        let since = self.told_at.map(|told_at| told_at.elapsed());
+        since.map_or(Duration::ZERO, |since| BETWEEN_CHANGES.saturating_sub(since))
+    }
+}
+
+impl MessageSeat {
+    fn tell_of_change(&mut self) {
+        self.changes = Changes { told_at: Some(Instant::now()), held_back: false };
+        if let Some(on_messages_change) = &mut self.callbacks.on_messages_change {
+            call("on_messages_change", || on_messages_change(self.surface.messages()));
+        }
+    }
+}
+
+impl Seat for MessageSeat {
+    fn see(&mut self, recorded: &Recorded) {
+        for frame in self.surface.project(recorded) {
+            let callbacks = &mut self.callbacks;
+            match &frame {
+                MessageFrame::AssistantMessageAdded { .. } => {
+                    if let Some(added) = &mut callbacks.on_assistant_message_added {
+                        call("on_assistant_message_added", added);
+                    }
+                }
+                MessageFrame::ContentUpdated { message, chunk } => {
+                    if let Some(updated) = &mut callbacks.on_assistant_content_updated {
+                        let accumulated = self.surface.accumulated(*message);
+                        call("on_assistant_content_updated", || updated(chunk, accumulated));
+                    }
+                }
+                MessageFrame::ToolBlockUpdated { .. } => {
+                    if let Some(updated) = &mut callbacks.on_tool_block_updated
+                        && let Some(update) = self.surface.update(&frame)
+                    {
+                        call("on_tool_block_updated", || updated(&update));
+                    }
+                }
+                MessageFrame::MessagesChanged { structural } => {
+                    if *structural || self.changes.wait().is_zero() {
+                        self.tell_of_change();
+                    } else {
+                        self.changes.held_back = true;
+                    }
+                }
+            }
+        }
+        if recorded.event.ends_the_run() && self.changes.held_back {
+            self.tell_of_change();
+        }
+    }
+
+    fn catches_up_in(&self) -> Option<Duration> {
+        self.changes.held_back.then(|| self.changes.wait())
+    }
+
+    fn catch_up(&mut self) {
+        if self.changes.held_back && self.changes.wait().is_zero() {
+            self.tell_of_change();
+        }
+    }
+}
+
+struct OptionSeat {
+    surface: Messages,
+    options: CallOptions,
+}
+
+impl Seat for OptionSeat {
+    fn see(&mut self, recorded: &Recorded) {
+        for frame in self.surface.project(recorded) {
+            match &frame {
+                MessageFrame::ContentUpdated { message, .. } => {
+                    if let Some(updated) = &mut self.options.on_content_update {
+                        let content = self.surface.accumulated(*message);
+                        call("on_content_update", || updated(content));
+                    }
+                }
+                MessageFrame::ToolBlockUpdated {
+                    stage: Stage::Start | Stage::Streaming, ..
+                } => {
+                    if let Some(updated) = &mut self.options.on_tool_update
+                        && let Some(update) = self.surface.update(&frame)
+                    {
+                        let (id, name, parameters) = (update.id, update.name, update.parameters);
+                        let update = ToolUpdate { id, name, parameters };
+                        call("on_tool_update", || updated(update));
+                    }
+                }
+                MessageFrame::ToolBlockUpdated { stage: Stage::Running | Stage::End, .. }
+                | MessageFrame::AssistantMessageAdded { .. }
+                | MessageFrame::MessagesChanged { .. } => {}
+            }
+        }
+    }
+}
