@@ -52,7 +52,6 @@ impl Answer {
                 Completeness::Superseded => {}
             },
             Event::RunFinished { outcome, usage } => {
-                self.settle();
                 self.outcome = Some(outcome.clone());
                 self.usage = *usage;
             }

@@ -57,3 +57,7 @@ pub trait Projection {
     /// The frames that follow from the next event: often one, sometimes none or several.
     fn project(&mut self, recorded: &Recorded) -> Vec<Self::Frame>;
 }
+
+#[cfg(test)]
+#[path = "lib_tests.rs"]
+mod tests;

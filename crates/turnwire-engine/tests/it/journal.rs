@@ -1,0 +1,279 @@
+//! The one door to the journal: durable before visible, batches, one writer, conversations.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::{FutureExt, StreamExt, future::join_all};
+use tokio::{sync::Semaphore, time::sleep};
+use turnwire_contract::{
+    ConversationId, Event, EventLog, EventStream, Item, LogError, Recorded, RunId, RunOutcome,
+    RunRequest, Seq, StoreError, TenantId,
+};
+use turnwire_engine::{
+    Ambient, EngineParts, LiveRun, MemoryEventLog, RunState, Runs, StartError, Toolbox,
+};
+use turnwire_models::{Scripted, Turn};
+use turnwire_testkit::{Behaviour, Prop, Stage};
+
+use crate::{calls, kinds, returns};
+
+/// A log that can be held up, fails when told to, and counts.
+#[derive(Default)]
+struct SlowLog {
+    inner: MemoryEventLog,
+    n_appends: AtomicUsize,
+    held_up: Option<Arc<Semaphore>>,
+    takes: Duration,
+    fails_after: Option<usize>,
+}
+
+#[async_trait]
+impl EventLog for SlowLog {
+    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+        let n_before = self.n_appends.fetch_add(1, Ordering::SeqCst);
+        if self.fails_after.is_some_and(|n| n_before >= n) {
+            return Err(LogError::Unavailable("gone".into()));
+        }
+        if let Some(gate) = &self.held_up {
+            gate.acquire().await.unwrap().forget();
+        }
+        sleep(self.takes).await;
+        self.inner.append(batch).await
+    }
+
+    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
+        self.inner.read(run_id, after).await
+    }
+}
+
+fn live_run(log: Arc<dyn EventLog>) -> LiveRun {
+    let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
+    let state = RunState::new(request, Vec::new());
+    let ambient = Arc::new(Ambient::simulated());
+    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START, None)
+}
+
+fn turn(turn: u32) -> Event {
+    Event::TurnStarted { turn }
+}
+
+/// C1: nobody sees an event, and the state does not know it, before it is durable.
+#[tokio::test(start_paused = true)]
+async fn an_event_is_durable_before_it_is_visible() {
+    let gate = Arc::new(Semaphore::new(1));
+    let log = Arc::new(SlowLog { held_up: Some(Arc::clone(&gate)), ..SlowLog::default() });
+    let run = live_run(log.clone());
+    run.record(turn(1)).await.unwrap();
+    let mut reader = log.read(run.id(), Seq(1)).await.unwrap();
+
+    let mut second = Box::pin(run.record(turn(2)));
+    assert!((&mut second).now_or_never().is_none(), "recorded before it is durable");
+    assert!(reader.next().now_or_never().is_none(), "seen before it is durable");
+    assert_eq!(run.state().turn(), 1, "the state is ahead of the journal");
+    gate.add_permits(1);
+    assert_eq!(second.await.unwrap(), Seq(2));
+    assert_eq!(reader.next().await.unwrap().unwrap().seq, Seq(2));
+    assert_eq!(run.state().turn(), 2);
+}
+
+/// Group commit: what arrives while an append is under way is the next batch.
+#[tokio::test(start_paused = true)]
+async fn what_arrives_during_an_append_is_written_together() {
+    let log = Arc::new(SlowLog { takes: Duration::from_millis(5), ..SlowLog::default() });
+    let run = live_run(log.clone());
+    let places = join_all((1..=100).map(|n| run.record(turn(n)))).await;
+    let places: Vec<u64> = places.into_iter().map(|place| place.unwrap().0).collect();
+    assert_eq!(places, (1..=100).collect::<Vec<_>>());
+    assert_eq!(log.n_appends.load(Ordering::SeqCst), 2, "one for the first, one for the rest");
+    assert_eq!(run.state().turn(), 100);
+}
+
+/// I5, C16: a worker that lost its run finds out at its next step.
+#[tokio::test(start_paused = true)]
+async fn of_two_workers_one_is_refused() {
+    let log = Arc::new(MemoryEventLog::default());
+    let (one, other) = (live_run(log.clone()), live_run(log));
+    one.record(turn(1)).await.unwrap();
+    let refused = other.record_all(vec![turn(1), turn(2)]).await;
+    assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
+    assert_eq!(other.state().turn(), 0, "what was refused is not part of the state");
+}
+
+/// Those who waited behind a failed append are told, not left in the belief that all is well.
+#[tokio::test(start_paused = true)]
+async fn a_failed_append_fails_for_everyone_in_it() {
+    let log = SlowLog { fails_after: Some(0), ..SlowLog::default() };
+    let run = live_run(Arc::new(log));
+    let results = join_all((1..=3).map(|n| run.record(turn(n)))).await;
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+}
+
+/// A run that cannot be recorded any further ends, and its conversation is free again.
+#[tokio::test(start_paused = true)]
+async fn a_lost_journal_ends_the_run() {
+    let log = SlowLog { fails_after: Some(2), ..SlowLog::default() };
+    let runs = Runs::new(EngineParts {
+        log: Arc::new(log),
+        any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
+        ..EngineParts::default()
+    });
+    let run = runs.start(RunRequest::new("m", vec![Item::user("hi")])).await.unwrap();
+    let RunOutcome::Failed { failure } = run.outcome().await else { panic!() };
+    assert_eq!(failure.code, "journal_lost");
+}
+
+/// S1-E1 under group commit: many tools at once keep the places contiguous.
+#[tokio::test(start_paused = true)]
+async fn parallel_tools_share_appends() {
+    let log = Arc::new(SlowLog { takes: Duration::from_millis(1), ..SlowLog::default() });
+    let mut tools = Toolbox::default();
+    tools.add(Arc::new(Prop::new("t", Behaviour::Reports(5, Duration::ZERO, "x".into())))).unwrap();
+    let mut request = RunRequest::new("m", vec![Item::user("hi")]);
+    request.tools = tools.specs();
+    let runs = Runs::new(EngineParts {
+        log: log.clone(),
+        any_model: Some(Arc::new(Scripted::new([calls(&["t"; 8]), Turn::new().text("ok")]))),
+        tools,
+        ambient: Arc::new(Ambient::simulated()),
+        ..EngineParts::default()
+    });
+    let journal = runs.start(request).await.unwrap().journal().await.unwrap();
+    let n_events = journal.len();
+    let n_appends = log.n_appends.load(Ordering::SeqCst);
+    assert!(n_appends * 3 < n_events, "{n_appends} appends for {n_events} events");
+}
+
+/// I13, C8: one run per conversation; the next is refused, then welcome.
+#[tokio::test(start_paused = true)]
+async fn a_conversation_has_one_run_at_a_time() {
+    let model = Scripted::new([
+        Turn::new().text("first").pause(Duration::from_secs(1)),
+        Turn::new().text("second"),
+    ]);
+    let (runs, mut request) = Stage::with_model(Arc::new(model.clone())).set_up();
+    request.conversation_id = Some(ConversationId::from("conv_1"));
+    let first = runs.start(request.clone()).await.unwrap();
+    let refused = runs.start(request.clone()).await;
+    assert!(matches!(refused, Err(StartError::Store(StoreError::Busy { .. }))));
+    first.outcome().await;
+    let second = runs.start(request).await.unwrap();
+    second.outcome().await;
+    let items: Vec<Item> = model.prompts()[1].items.iter().map(|item| Item::clone(item)).collect();
+    assert_eq!(items, [Item::user("Go."), Item::assistant("first"), Item::user("Go.")]);
+    let conversation = ConversationId::from("conv_1");
+    let history = runs.store().history(&TenantId::default(), &conversation).await.unwrap();
+    assert_eq!(history.len(), 4);
+    assert_eq!(history[3], Item::assistant("second"));
+}
+
+/// Whoever sees the end of a run can go on in its conversation at once.
+#[tokio::test(start_paused = true)]
+async fn the_conversation_is_free_when_the_end_is_seen() {
+    let (runs, mut request) =
+        Stage::with_model(Arc::new(Scripted::new([Turn::new().text("a")]).repeat_last())).set_up();
+    request.conversation_id = Some(ConversationId::from("conv_1"));
+    for _ in 0..20 {
+        let run = runs.start(request.clone()).await.unwrap();
+        let mut events = run.events().await.unwrap();
+        while let Some(recorded) = events.next().await {
+            recorded.unwrap();
+        }
+    }
+}
+
+/// C7: a cancelled turn leaves a history that a model accepts: the words, and no half call.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_turn_leaves_no_half_call_in_the_history() {
+    let turn = Turn::new().text("Let me").call_raw("t", ["{\"a\""]).wait_forever();
+    let (runs, mut request) = Stage::new([turn]).tool(returns("t", "x")).set_up();
+    let conversation = ConversationId::from("conv_1");
+    request.conversation_id = Some(conversation.clone());
+    let run = runs.start(request).await.unwrap();
+    let mut events = run.events().await.unwrap();
+    while !matches!(events.next().await.unwrap().unwrap().event, Event::ArgumentsAdded { .. }) {}
+    run.cancel();
+    run.outcome().await;
+    let history = runs.store().history(&TenantId::default(), &conversation).await.unwrap();
+    assert_eq!(history, [Item::user("Go."), Item::assistant("Let me")]);
+}
+
+/// Models are found by name; any other name goes to the one for all names, if there is one.
+#[tokio::test(start_paused = true)]
+async fn models_are_found_by_name() {
+    let says = |text: &str| Arc::new(Scripted::new([Turn::new().text(text)]).repeat_last());
+    let mut parts = EngineParts::default();
+    parts.models.insert("one".into(), says("I am one"));
+    let runs = Runs::new(parts.clone());
+    let ask = |name: &str| RunRequest::new(name, vec![Item::user("who?")]);
+    assert!(runs.start(ask("one")).await.is_ok());
+    let unknown = runs.start(ask("two")).await;
+    assert!(matches!(unknown, Err(StartError::UnknownModel(name)) if name == "two"));
+    parts.any_model = Some(says("I am any"));
+    let runs = Runs::new(parts);
+    let text = |journal: Vec<Arc<Recorded>>| {
+        journal.iter().find_map(|recorded| match &recorded.event {
+            Event::MessageFinished { text, .. } => Some(text.clone()),
+            _ => None,
+        })
+    };
+    let one = runs.start(ask("one")).await.unwrap().journal().await.unwrap();
+    assert_eq!(text(one).as_deref(), Some("I am one"));
+    let other = runs.start(ask("two")).await.unwrap().journal().await.unwrap();
+    assert_eq!(text(other).as_deref(), Some("I am any"));
+}
+
+/// A run can be found and listed, and followed after its end from any place.
+#[tokio::test(start_paused = true)]
+async fn a_run_can_be_found_and_followed_later() {
+    let (runs, request) = Stage::new([Turn::new().text("a")]).set_up();
+    let run = runs.start(request).await.unwrap();
+    let tenant = TenantId::default();
+    let journal = run.journal().await.unwrap();
+    let record = runs.find(&tenant, run.id()).await.unwrap();
+    let outcome = RunOutcome::Completed;
+    assert_eq!(record.status, turnwire_contract::RunStatus::Finished { outcome });
+    assert_eq!(runs.list(&tenant, 5).await.unwrap().len(), 1);
+    let rest: Vec<_> = runs.follow(run.id(), Seq(4)).await.unwrap().collect().await;
+    assert_eq!(rest.len(), journal.len() - 4);
+    assert_eq!(kinds(&journal)[0], "run_queued");
+    assert!(runs.new_conversation_id().as_str().starts_with("conv_"));
+}
+
+/// I9: a watcher that never looks costs a run one grace period, once.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_does_not_look_costs_one_grace_period() {
+    let (runs, request) = Stage::new([calls(&["t"]), calls(&["t"]), Turn::new().text("ok")])
+        .tool(returns("t", "x"))
+        .set_up();
+    let (_seen, watcher) = tokio::sync::watch::channel(Seq::START);
+    let run = runs.start_watched(request, Some(watcher)).await.unwrap();
+    let journal = run.journal().await.unwrap();
+    let took = journal.last().unwrap().at.since(journal[0].at);
+    assert_eq!(took, Duration::from_millis(250));
+}
+
+/// S0-1: a tool does not begin before a watcher that looks has seen its start.
+#[tokio::test(start_paused = true)]
+async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
+    let prop = returns("t", "x");
+    let (runs, request) =
+        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
+    let (seen, watcher) = tokio::sync::watch::channel(Seq::START);
+    let run = runs.start_watched(request, Some(watcher)).await.unwrap();
+    let mut events = run.events().await.unwrap();
+    while let Some(recorded) = events.next().await {
+        let recorded = recorded.unwrap();
+        if matches!(recorded.event, Event::ToolStarted { .. }) {
+            sleep(Duration::from_millis(100)).await;
+            assert_eq!(prop.n_calls(), 0, "the tool did not wait");
+        }
+        seen.send_replace(recorded.seq);
+    }
+    assert_eq!(prop.n_calls(), 1);
+}

@@ -1,0 +1,100 @@
+//! The in-memory stores keep the promises of their ports, and do not grow for ever.
+
+use std::sync::Arc;
+
+use turnwire_contract::{
+    BlobError, BlobStore, Event, EventLog, Item, NewRun, Recorded, RunId, RunOutcome, RunRequest,
+    RunStore, Seq, TenantId, Timestamp, Usage,
+};
+use turnwire_engine::{Ambient, MemoryBlobStore, MemoryEventLog, MemoryRunStore};
+use turnwire_testkit::conformance;
+
+/// C1, C2, C3, C11 as far as memory goes.
+#[tokio::test]
+async fn the_event_log_keeps_its_promises() {
+    conformance::event_log::check(&MemoryEventLog::default()).await;
+}
+
+/// C7, C8, A1 as far as memory goes.
+#[tokio::test]
+async fn the_run_store_keeps_its_promises() {
+    conformance::run_store::check(&MemoryRunStore::default()).await;
+}
+
+fn finished(run: &str) -> Arc<Recorded> {
+    let event = Event::RunFinished { outcome: RunOutcome::Completed, usage: Usage::default() };
+    let (run_id, at) = (RunId::from(run), Timestamp::from_micros(0));
+    Arc::new(Recorded { run_id, seq: Seq(1), at, event })
+}
+
+#[tokio::test]
+async fn the_event_log_forgets_the_oldest_finished_run() {
+    let log = MemoryEventLog::keeping(2);
+    for run in ["run_a", "run_b", "run_c"] {
+        log.append(vec![finished(run)]).await.unwrap();
+    }
+    assert!(log.read(&RunId::from("run_a"), Seq::START).await.is_err());
+    assert!(log.read(&RunId::from("run_b"), Seq::START).await.is_ok());
+    assert!(log.read(&RunId::from("run_c"), Seq::START).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_run_store_forgets_finished_runs_and_only_those() {
+    let store = MemoryRunStore::keeping(2);
+    let tenant = TenantId::default();
+    for run in ["run_a", "run_b", "run_c"] {
+        let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
+        let (run_id, created_at) = (RunId::from(run), Timestamp::from_micros(0));
+        store.create(NewRun { run_id, created_at, request }).await.unwrap();
+    }
+    let finish = async |run: &str| {
+        store.finish(&RunId::from(run), RunOutcome::Completed, Vec::new()).await.unwrap();
+    };
+    let kept = async || {
+        let runs = store.list(&tenant, 9).await.unwrap();
+        runs.iter().map(|run| run.run_id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(kept().await.len(), 3, "none of them is finished");
+    finish("run_b").await;
+    assert_eq!(kept().await, ["run_c", "run_a"]);
+    finish("run_a").await;
+    assert_eq!(kept().await, ["run_c", "run_a"], "two may stay");
+}
+
+#[tokio::test]
+async fn the_blob_store_keeps_the_newest() {
+    let store = MemoryBlobStore::keeping(2);
+    let tenant = TenantId::default();
+    for id in ["blob_a", "blob_b", "blob_c"] {
+        store.put(&tenant, &id.into(), format!("text of {id}")).await.unwrap();
+    }
+    let gone = store.get(&tenant, &"blob_a".into()).await;
+    assert!(matches!(gone, Err(BlobError::NotFound(_))));
+    assert_eq!(store.get(&tenant, &"blob_b".into()).await.unwrap(), "text of blob_b");
+    assert_eq!(store.get(&tenant, &"blob_c".into()).await.unwrap(), "text of blob_c");
+    let theirs = store.get(&TenantId::from("other"), &"blob_c".into()).await;
+    assert!(matches!(theirs, Err(BlobError::NotFound(_))), "A1");
+}
+
+/// A1: ids are long and random, and the time is now.
+#[test]
+fn ids_and_times_of_the_system() {
+    let ambient = Ambient::system();
+    let (one, other) = (ambient.new_id("run"), ambient.new_id("run"));
+    assert_ne!(one, other);
+    assert_eq!(one.len(), "run_".len() + 32);
+    let year_2025 = Timestamp::from_micros(1_735_689_600_000_000);
+    assert!(ambient.now() > year_2025);
+}
+
+/// Simulated time is the runtime's own, simulated ids count.
+#[tokio::test(start_paused = true)]
+async fn ids_and_times_of_a_simulation() {
+    let ambient = Ambient::simulated();
+    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:00Z");
+    tokio::time::advance(std::time::Duration::from_millis(1500)).await;
+    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:01.5Z");
+    assert_eq!(ambient.new_id("run"), "run_1");
+    assert_eq!(ambient.new_id("call"), "call_1");
+    assert_eq!(ambient.new_id("run"), "run_2");
+}

@@ -1,0 +1,283 @@
+//! One turn of the model: what is retried, what is not, and what becomes of each part.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde_json::json;
+use turnwire_contract::{
+    Completeness, Event, Finish, Model, ModelError, ModelPart, ModelStream, Prompt, RunOutcome,
+    Usage,
+};
+use turnwire_models::{Scripted, Turn};
+use turnwire_testkit::{Act, Played, Stage};
+
+use crate::{calls, kinds, returns};
+
+fn away(retry_after: Option<u64>) -> Turn {
+    let retry_after = retry_after.map(Duration::from_secs);
+    Turn::fails(ModelError::Unavailable { message: "503".into(), retry_after })
+}
+
+fn code(played: &Played) -> &str {
+    let RunOutcome::Failed { failure } = &played.outcome else { panic!("{:?}", played.outcome) };
+    &failure.code
+}
+
+fn retries(played: &Played) -> Vec<(u32, String, u64)> {
+    let retry = |event: &Event| match event {
+        Event::TurnRetried { attempt, reason, delay_ms, .. } => {
+            Some((*attempt, reason.code.clone(), *delay_ms))
+        }
+        _ => None,
+    };
+    played.events().filter_map(retry).collect()
+}
+
+/// Retries before the first word, with growing waits, and not for ever.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_away_is_asked_again() {
+    let played = Stage::new([away(None), away(Some(7)), Turn::new().text("ok")]).play().await;
+    assert_eq!(played.outcome, RunOutcome::Completed);
+    let unavailable = || "model_unavailable".to_owned();
+    assert_eq!(retries(&played), [(2, unavailable(), 500), (3, unavailable(), 7_000)]);
+    let took = played.journal.last().unwrap().at.since(played.journal[0].at);
+    assert_eq!(took, Duration::from_millis(7_500));
+
+    let played =
+        Stage::new([away(None), away(None), away(None), Turn::new().text("late")]).play().await;
+    assert_eq!(code(&played), "model_unavailable");
+    assert_eq!(retries(&played), [(2, unavailable(), 500), (3, unavailable(), 1_000)]);
+    // Nobody waits for an hour.
+    let played = Stage::new([away(Some(3_600)), Turn::new().text("ok")]).play().await;
+    assert_eq!(retries(&played), [(2, unavailable(), 30_000)]);
+}
+
+/// A refused request would be refused again.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_request_is_not_tried_again() {
+    let rejected = ModelError::Rejected { message: "no such model".into() };
+    let played = Stage::new([Turn::fails(rejected), Turn::new().text("ok")]).play().await;
+    assert_eq!(code(&played), "model_rejected");
+    assert_eq!(retries(&played), []);
+}
+
+/// A stream that breaks before its first word is tried again, one that breaks later is not:
+/// somebody may have read it. L41, I12: what was open is closed.
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_is_retried_only_before_its_first_word() {
+    let played = Stage::new([
+        Turn::new().usage(Usage::default()).breaks("reset"),
+        Turn::new().ends_silently(),
+        Turn::new().text("ok"),
+    ])
+    .play()
+    .await;
+    assert_eq!(played.outcome, RunOutcome::Completed);
+    let broke_off = || "model_broke_off".to_owned();
+    assert_eq!(retries(&played), [(2, broke_off(), 500), (3, broke_off(), 1_000)]);
+
+    let spoke = [
+        Turn::new().text("I").breaks("reset"),
+        Turn::new().reasoning("Hm").breaks("reset"),
+        Turn::new().refusal("No").breaks("reset"),
+        Turn::new().call("t", json!({})).breaks("reset"),
+        Turn::new().text("I").ends_silently(),
+    ];
+    for turn in spoke {
+        let played = Stage::new([turn, Turn::new().text("ok")]).play().await;
+        assert_eq!(code(&played), "model_broke_off");
+        assert_eq!(retries(&played), []);
+        let end: Vec<String> = kinds(&played.journal).into_iter().rev().take(2).collect();
+        assert_eq!(end, ["run_finished", "turn_finished"]);
+        let interrupted = played
+            .events()
+            .any(|event| matches!(event, Event::TurnFinished { finish: Finish::Interrupted, .. }));
+        assert!(interrupted);
+    }
+}
+
+/// Idle and total timeouts of the model.
+#[tokio::test(start_paused = true)]
+async fn a_silent_model_is_given_up() {
+    let silent = || Turn::new().wait_forever();
+    let played = Stage::new([silent(), silent(), silent()]).play().await;
+    assert_eq!(code(&played), "model_silent");
+    assert_eq!(retries(&played).len(), 2);
+    let spoke = Turn::new().text("Well").wait_forever();
+    let played = Stage::new([spoke]).play().await;
+    assert_eq!(code(&played), "model_silent");
+    assert_eq!(retries(&played), []);
+    let took = played.journal.last().unwrap().at.since(played.journal[0].at);
+    assert_eq!(took, Duration::from_mins(1));
+
+    let words =
+        (0..40).fold(Turn::new(), |turn, _| turn.text("word ").pause(Duration::from_secs(30)));
+    let played = Stage::new([words.text("end")]).play().await;
+    assert_eq!(code(&played), "model_silent");
+    let took = played.journal.last().unwrap().at.since(played.journal[0].at);
+    assert_eq!(took, Duration::from_mins(15));
+}
+
+/// A model that never begins to answer counts as silent too.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_never_begins_is_given_up() {
+    struct Deaf;
+    #[async_trait]
+    impl Model for Deaf {
+        async fn stream(&self, _: Prompt) -> Result<ModelStream, ModelError> {
+            std::future::pending().await
+        }
+    }
+    let played = Stage::with_model(Arc::new(Deaf)).play().await;
+    assert_eq!(code(&played), "model_silent");
+    let played = Stage::with_model(Arc::new(Deaf))
+        .play_with(|recorded| (recorded.seq.0 == 3).then_some(Act::CancelRun))
+        .await;
+    assert_eq!(played.outcome, RunOutcome::Cancelled);
+}
+
+/// A model that crashes ends its run, and only its run.
+#[tokio::test(start_paused = true)]
+async fn a_crashing_model_ends_its_run_properly() {
+    struct Bomb;
+    #[async_trait]
+    impl Model for Bomb {
+        async fn stream(&self, _: Prompt) -> Result<ModelStream, ModelError> {
+            panic!("boom")
+        }
+    }
+    let played = Stage::with_model(Arc::new(Bomb)).play().await;
+    assert_eq!(code(&played), "engine_failed");
+    assert_eq!(
+        kinds(&played.journal),
+        ["run_queued", "run_started", "turn_started", "turn_finished", "run_finished"]
+    );
+}
+
+/// I11: blocks of one kind are closed before another begins, with their whole text.
+#[tokio::test(start_paused = true)]
+async fn words_and_thoughts_take_turns() {
+    let turn = Turn::new()
+        .reasoning("a")
+        .reasoning("b")
+        .text("c")
+        .text("")
+        .text("d")
+        .reasoning("e")
+        .call_with_id("call_1", "t", json!({}))
+        .text("f");
+    let played = Stage::new([turn, Turn::new().text("ok")]).tool(returns("t", "x")).play().await;
+    let blocks: Vec<String> = played
+        .events()
+        .filter_map(|event| match event {
+            Event::ReasoningFinished { item_id, text, .. } => Some(format!("{item_id} {text}")),
+            Event::MessageFinished { item_id, text, .. } => Some(format!("{item_id} {text}")),
+            Event::CallAnnounced { call_id, .. } => Some(call_id.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(blocks, ["rs_1 ab", "msg_1 cd", "rs_2 e", "call_1", "msg_2 f", "msg_3 ok"]);
+}
+
+/// Sources stand with the text they belong to.
+#[tokio::test(start_paused = true)]
+async fn annotations_are_recorded_with_their_message() {
+    let annotation =
+        turnwire_contract::Annotation { kind: "url_citation".into(), source: json!({"url": "x"}) };
+    let turn = Turn::new().text("see").part(ModelPart::Annotation(annotation.clone()));
+    let played = Stage::new([turn]).play().await;
+    let found = played.events().any(|event| {
+        matches!(event,
+        Event::AnnotationAdded { item_id, annotation: found }
+            if item_id.as_str() == "msg_1" && *found == annotation)
+    });
+    assert!(found);
+}
+
+/// Lesson 1.2: ids that are missing, empty or used before are replaced.
+#[tokio::test(start_paused = true)]
+async fn every_call_has_an_id_of_its_own() {
+    let call = |id: Option<&str>, key| ModelPart::CallStarted {
+        key,
+        id: id.map(str::to_owned),
+        name: "t".into(),
+    };
+    let turns = [
+        Turn::new()
+            .part(call(Some("same"), 0))
+            .part(call(Some("same"), 1))
+            .part(call(None, 2))
+            .part(call(Some(""), 3)),
+        Turn::new().part(call(Some("same"), 0)).part(call(Some("other"), 1)),
+        Turn::new().text("ok"),
+    ];
+    let played = Stage::new(turns).tool(returns("t", "x")).play().await;
+    let ids: Vec<&str> = played
+        .events()
+        .filter_map(|event| match event {
+            Event::CallAnnounced { call_id, .. } => Some(call_id.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids, ["same", "call_1", "call_2", "call_3", "call_4", "other"]);
+}
+
+/// Arguments of calls that were never begun go nowhere, and break nothing.
+#[tokio::test(start_paused = true)]
+async fn arguments_without_a_call_are_dropped() {
+    let lost = ModelPart::CallArguments { key: 5, text: "{}".into() };
+    let empty = ModelPart::CallArguments { key: 0, text: String::new() };
+    let turn = Turn::new().text("a").part(lost).part(empty);
+    let played = Stage::new([turn]).play().await;
+    assert_eq!(played.outcome, RunOutcome::Completed);
+    assert!(!kinds(&played.journal).contains(&"arguments_added".to_owned()));
+}
+
+/// The usage of a turn is the last one said, the run's is the sum.
+#[tokio::test(start_paused = true)]
+async fn usage_is_summed_over_turns() {
+    let usage = |n| Usage {
+        input_tokens: n,
+        cached_tokens: n + 1,
+        output_tokens: n + 2,
+        reasoning_tokens: n + 3,
+    };
+    let turns =
+        [calls(&["t"]).usage(usage(100)).usage(usage(1)), Turn::new().text("ok").usage(usage(10))];
+    let played = Stage::new(turns).tool(returns("t", "x")).play().await;
+    let Some(Event::RunFinished { usage: total, .. }) = played.events().last() else { panic!() };
+    let expected =
+        Usage { input_tokens: 11, cached_tokens: 13, output_tokens: 15, reasoning_tokens: 17 };
+    assert_eq!(*total, expected);
+}
+
+/// Many parts at once are all recorded, each as an event of its own (S4-1).
+#[tokio::test(start_paused = true)]
+async fn a_fast_model_loses_nothing() {
+    let words: Vec<String> = (0..1_000).map(|n| format!("{n} ")).collect();
+    let played = Stage::new([Turn::new().text_in(words.clone())]).play().await;
+    let added: Vec<&str> = played
+        .events()
+        .filter_map(|event| match event {
+            Event::TextAdded { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(added, words);
+    let whole = played.events().any(|event| matches!(event,
+        Event::MessageFinished { text, completeness: Completeness::Complete, .. } if *text == words.concat()));
+    assert!(whole);
+}
+
+/// Cancelling while a retry is waited for.
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_the_model_can_be_cancelled() {
+    let model = Scripted::new([away(None), Turn::new().text("ok")]);
+    let played = Stage::with_model(Arc::new(model.clone()))
+        .play_with(|recorded| {
+            matches!(recorded.event, Event::TurnRetried { .. }).then_some(Act::CancelRun)
+        })
+        .await;
+    assert_eq!(played.outcome, RunOutcome::Cancelled);
+    assert_eq!(model.prompts().len(), 1);
+}

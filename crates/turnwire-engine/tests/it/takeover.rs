@@ -1,0 +1,142 @@
+//! R20, R21: a run whose worker died is taken over. The journal of a whole run is cut after
+//! every event, and each stump is carried to its end by another engine.
+
+use std::sync::Arc;
+
+use turnwire_contract::{
+    Effect, Event, EventLog, NewRun, Recorded, RunOutcome, RunRequest, RunStore, TenantId,
+    ToolOutcome,
+};
+use turnwire_engine::{
+    Ambient, EngineParts, MemoryEventLog, MemoryRunStore, Runs, StartError, Toolbox,
+};
+use turnwire_models::{Scripted, Turn};
+use turnwire_testkit::{Prop, Stage, invariants};
+
+use crate::{kinds, returns};
+
+/// An engine that knows the first events of a run and has never worked on it.
+async fn engine_with(journal: &[Arc<Recorded>], model: Scripted, props: &[Prop]) -> Runs {
+    let (log, store) = (MemoryEventLog::default(), MemoryRunStore::default());
+    let Event::RunQueued { request } = &journal[0].event else { panic!() };
+    let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
+    let request: Arc<RunRequest> = Arc::clone(request);
+    store.create(NewRun { run_id, created_at, request }).await.unwrap();
+    log.append(journal.to_vec()).await.unwrap();
+    let mut tools = Toolbox::default();
+    for prop in props {
+        tools.add(Arc::new(prop.clone())).unwrap();
+    }
+    Runs::new(EngineParts {
+        log: Arc::new(log),
+        store: Arc::new(store),
+        any_model: Some(Arc::new(model)),
+        tools,
+        // Ids that count would begin again at 1, and meet those of the first engine.
+        ambient: Arc::new(Ambient::system()),
+        ..EngineParts::default()
+    })
+}
+
+/// Takes over after every possible crash, and returns each whole journal with what was called.
+async fn after_every_crash(effect: Effect) -> Vec<(Vec<Arc<Recorded>>, usize, Prop)> {
+    let prop = || returns("t", "x").with(|spec| spec.effect = effect);
+    let first = Turn::new().text("Let me see. ").call("t", serde_json::json!({ "n": 1 }));
+    let last = Turn::new().text("done");
+    let played = Stage::new([first.clone(), last.clone()]).tool(prop()).play().await;
+    let mut ended = Vec::new();
+    for n_kept in 2..played.journal.len() {
+        let kept = &played.journal[..n_kept];
+        // The second model goes on where the journal shows that the first one had come to.
+        let first_turn_over = kinds(kept).contains(&"turn_finished".to_owned());
+        let script =
+            if first_turn_over { vec![last.clone()] } else { vec![first.clone(), last.clone()] };
+        let prop = prop();
+        let runs = engine_with(kept, Scripted::new(script), std::slice::from_ref(&prop)).await;
+        let run = runs.take_over(&TenantId::default(), &kept[0].run_id).await.unwrap();
+        assert_eq!(run.outcome().await, RunOutcome::Completed, "after {n_kept} events");
+        ended.push((run.journal().await.unwrap(), n_kept, prop));
+    }
+    ended
+}
+
+/// C2, C4, C6, R20: whatever the moment, the run ends well, in one lawful journal.
+#[tokio::test(start_paused = true)]
+async fn a_run_survives_its_worker_at_every_event() {
+    for (journal, n_kept, _) in after_every_crash(Effect::Pure).await {
+        let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
+        assert!(wrong.is_empty(), "cut after {n_kept}: {wrong:#?}");
+        assert_eq!(journal[n_kept].event, Event::RunTakenOver { attempt: 2 }, "cut after {n_kept}");
+    }
+}
+
+/// R21: a pure tool is called again with the same key, as a retry: it has one start.
+#[tokio::test(start_paused = true)]
+async fn a_pure_tool_at_work_is_called_again() {
+    let mut n_retried = 0;
+    for (journal, n_kept, prop) in after_every_crash(Effect::Pure).await {
+        if kinds(&journal[..n_kept]).last().unwrap() == "tool_started" {
+            n_retried += 1;
+            assert_eq!(prop.n_calls(), 1);
+            assert_eq!(prop.calls()[0].1.idempotency_key, "run_1:call_1");
+            assert!(kinds(&journal).contains(&"tool_retried".to_owned()));
+        }
+    }
+    assert_eq!(n_retried, 1);
+}
+
+/// R21, C5: a tool that acts once is not called again, and its outcome is said to be unknown.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_acts_once_is_not_called_again() {
+    let mut n_unknown = 0;
+    for (journal, n_kept, prop) in after_every_crash(Effect::Once).await {
+        if kinds(&journal[..n_kept]).last().unwrap() == "tool_started" {
+            n_unknown += 1;
+            assert_eq!(prop.n_calls(), 0);
+            let unknown = journal.iter().any(|recorded| {
+                matches!(
+                    &recorded.event,
+                    Event::ToolFinished { outcome: ToolOutcome::OutcomeUnknown { .. }, .. }
+                )
+            });
+            assert!(unknown);
+        }
+    }
+    assert_eq!(n_unknown, 1);
+}
+
+/// R20: what a cut turn said is withdrawn and does not enter the history.
+#[tokio::test(start_paused = true)]
+async fn a_cut_turn_is_withdrawn() {
+    for (journal, n_kept, _) in after_every_crash(Effect::Pure).await {
+        if kinds(&journal[..n_kept]).last().unwrap() != "text_added" {
+            continue;
+        }
+        let kinds = kinds(&journal);
+        assert_eq!(
+            kinds[n_kept..n_kept + 4],
+            ["run_taken_over", "message_finished", "turn_abandoned", "turn_started"]
+        );
+        let superseded = turnwire_contract::Completeness::Superseded;
+        assert!(matches!(&journal[n_kept + 1].event,
+            Event::MessageFinished { completeness, .. } if *completeness == superseded));
+        let Event::TurnStarted { turn } = journal[n_kept + 3].event else { panic!() };
+        let Event::TurnAbandoned { turn: abandoned } = journal[n_kept + 2].event else { panic!() };
+        assert_eq!(turn, abandoned, "a turn that is asked for again keeps its number");
+    }
+}
+
+/// A run that is over or in good hands is not taken over.
+#[tokio::test(start_paused = true)]
+async fn only_an_abandoned_run_is_taken_over() {
+    let (runs, request) = Stage::new([Turn::new().wait_forever()]).set_up();
+    let run = runs.start(request).await.unwrap();
+    let taken = runs.take_over(&TenantId::default(), run.id()).await;
+    assert!(matches!(taken, Err(StartError::NotAbandoned(_))));
+    run.cancel();
+    run.outcome().await;
+    let taken = runs.take_over(&TenantId::default(), run.id()).await;
+    assert!(matches!(taken, Err(StartError::NotAbandoned(_))));
+    let unknown = runs.take_over(&TenantId::from("other"), run.id()).await;
+    assert!(matches!(unknown, Err(StartError::Store(_))));
+}
