@@ -1,0 +1,158 @@
+//! How many events per second one core carries from `record` to a projected frame.
+//!
+//! `cargo bench -p turnwire-engine --bench pipeline`; the figures are in docs/performance.md.
+#![expect(missing_docs, reason = "divan makes public items")]
+
+use std::{hint::black_box, sync::Arc, time::Duration};
+
+use divan::{Bencher, counter::ItemsCount};
+use futures::StreamExt;
+use tokio::runtime::Runtime;
+use turnwire_contract::{Event, EventLog, Item, ItemId, RunId, RunOutcome, RunRequest, Seq, Usage};
+use turnwire_engine::{Ambient, LiveRun, MemoryEventLog, RunState};
+use turnwire_models::{Scripted, Turn};
+use turnwire_surfaces::{Callbacks, ChatEvents, Messages, Projection, Told, Transcript};
+use turnwire_testkit::Stage;
+
+const N_EVENTS: u32 = 50_000;
+
+fn main() {
+    divan::main();
+}
+
+fn one_core() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn live_run(log: Arc<MemoryEventLog>) -> LiveRun {
+    let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
+    let (state, ambient) = (RunState::new(request, Vec::new()), Arc::new(Ambient::system()));
+    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START, None)
+}
+
+/// What a model of twenty characters a part makes of a run: deltas, and then the end.
+fn deltas() -> impl Iterator<Item = Event> {
+    let item_id = ItemId::from("msg_1");
+    let start = Event::MessageStarted { item_id: item_id.clone() };
+    let text = "twenty characters ok".to_owned();
+    let delta = Event::TextAdded { item_id, text };
+    let end = Event::RunFinished { outcome: RunOutcome::Completed, usage: Usage::default() };
+    [start].into_iter().chain((2..N_EVENTS).map(move |_| delta.clone())).chain([end])
+}
+
+/// One task records, `at_once` events at a time, and another reads and projects.
+async fn record_and_project<P: Projection>(at_once: usize, mut projection: P) {
+    let log = Arc::new(MemoryEventLog::default());
+    let run = live_run(Arc::clone(&log));
+    let mut events = deltas();
+    run.record_all(events.by_ref().take(1).collect()).await.unwrap();
+    let mut reader = log.read(run.id(), Seq::START).await.unwrap();
+    let record = async {
+        loop {
+            let batch: Vec<Event> = events.by_ref().take(at_once).collect();
+            if batch.is_empty() {
+                return;
+            }
+            run.record_all(batch).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let project = async {
+        while let Some(recorded) = reader.next().await {
+            black_box(projection.project(&recorded.unwrap()));
+        }
+    };
+    tokio::join!(record, project);
+}
+
+/// Every event is an append of its own, and wakes the reader.
+#[divan::bench(sample_count = 20)]
+fn one_by_one_to_callbacks(bencher: Bencher) {
+    let runtime = one_core();
+    bencher.counter(ItemsCount::new(N_EVENTS)).bench(|| {
+        runtime.block_on(record_and_project(1, Callbacks::new(Told::default())));
+    });
+}
+
+/// Gathered as the engine gathers them when the model is faster than the journal.
+#[divan::bench(sample_count = 20)]
+fn sixteen_at_once_to_callbacks(bencher: Bencher) {
+    let runtime = one_core();
+    bencher.counter(ItemsCount::new(N_EVENTS)).bench(|| {
+        runtime.block_on(record_and_project(16, Callbacks::new(Told::default())));
+    });
+}
+
+#[divan::bench(sample_count = 20)]
+fn one_by_one_to_chat_events(bencher: Bencher) {
+    let runtime = one_core();
+    bencher
+        .counter(ItemsCount::new(N_EVENTS))
+        .bench(|| runtime.block_on(record_and_project(1, ChatEvents::new())));
+}
+
+#[divan::bench(sample_count = 20)]
+fn one_by_one_to_messages(bencher: Bencher) {
+    let runtime = one_core();
+    bencher
+        .counter(ItemsCount::new(N_EVENTS))
+        .bench(|| runtime.block_on(record_and_project(1, Messages::new())));
+}
+
+#[divan::bench(sample_count = 20)]
+fn one_by_one_to_transcript(bencher: Bencher) {
+    let runtime = one_core();
+    bencher
+        .counter(ItemsCount::new(N_EVENTS))
+        .bench(|| runtime.block_on(record_and_project(1, Transcript::new())));
+}
+
+/// The whole way: a scripted model's parts, the engine's loop, the journal, a projection.
+#[divan::bench(sample_count = 20)]
+fn a_whole_run(bencher: Bencher) {
+    let runtime = one_core();
+    let words: Vec<String> = (0..N_EVENTS).map(|_| "twenty characters ok".to_owned()).collect();
+    bencher
+        .counter(ItemsCount::new(N_EVENTS))
+        .with_inputs(|| Scripted::new([Turn::new().text_in(words.clone())]))
+        .bench_values(|model| {
+            runtime.block_on(async {
+                let (runs, request) = Stage::with_model(Arc::new(model)).set_up();
+                let run = runs.start(request).await.unwrap();
+                let mut projection = Callbacks::new(Told::default());
+                let mut events = run.events().await.unwrap();
+                while let Some(recorded) = events.next().await {
+                    black_box(projection.project(&recorded.unwrap()));
+                }
+            });
+        });
+}
+
+/// A thousand runs side by side, each saying a word and pausing, as many small ones do.
+#[divan::bench(sample_count = 5)]
+fn a_thousand_runs_side_by_side(bencher: Bencher) {
+    const N_RUNS: u32 = 1_000;
+    const N_WORDS: u32 = 50;
+    let runtime = one_core();
+    let turn = (0..N_WORDS).fold(Turn::new(), |turn, _| {
+        turn.text("twenty characters ok").pause(Duration::from_millis(1))
+    });
+    bencher.counter(ItemsCount::new(N_RUNS * N_WORDS)).bench(|| {
+        runtime.block_on(async {
+            let model = Scripted::new([turn.clone()]).repeat_last();
+            let (runs, request) = Stage::with_model(Arc::new(model)).set_up();
+            let mut started = Vec::new();
+            for _ in 0..N_RUNS {
+                started.push(runs.start(request.clone()).await.unwrap());
+            }
+            let follow = async |run: turnwire_engine::RunHandle| {
+                let mut projection = Callbacks::new(Told::default());
+                let mut events = run.events().await.unwrap();
+                while let Some(recorded) = events.next().await {
+                    black_box(projection.project(&recorded.unwrap()));
+                }
+            };
+            futures::future::join_all(started.into_iter().map(follow)).await;
+        });
+    });
+}
