@@ -117,16 +117,12 @@ impl ToolOutcome {
         match self {
             Self::Succeeded { .. } => None,
             Self::Failed { failure } => Some(failure.message.clone()),
-            Self::TimedOut { after_ms } => {
-                Some(format!("timed out after {}", seconds(*after_ms)))
-            }
+            Self::TimedOut { after_ms } => Some(format!("timed out after {}", seconds(*after_ms))),
             Self::Cancelled => Some("cancelled".to_owned()),
             Self::Denied { reason } if reason.is_empty() => Some("denied by the user".to_owned()),
             Self::Denied { reason } => Some(format!("denied by the user: {reason}")),
             Self::InvalidArguments { message } => Some(format!("invalid arguments: {message}")),
-            Self::NotFound { message } | Self::OutcomeUnknown { message } => {
-                Some(message.clone())
-            }
+            Self::NotFound { message } | Self::OutcomeUnknown { message } => Some(message.clone()),
             Self::Skipped { reason } => Some(format!("not carried out: {reason}")),
         }
     }

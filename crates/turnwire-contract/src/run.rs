@@ -1,6 +1,6 @@
 //! What a run was asked to do, and how far it may go.
 
-use std::{collections::BTreeMap, ops::AddAssign, time::Duration};
+use std::{collections::BTreeMap, ops::AddAssign, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,9 +23,9 @@ pub struct RunRequest {
     pub conversation_id: Option<ConversationId>,
     /// What is new: usually one message of the user.
     pub input: Vec<Item>,
-    /// The tools offered to the model.
+    /// The tools offered to the model. Shared: ten thousand runs offer the same ones.
     #[serde(default)]
-    pub tools: Vec<ToolSpec>,
+    pub tools: Vec<Arc<ToolSpec>>,
     /// Whether the model must, may or must not use them.
     #[serde(default)]
     pub tool_choice: ToolChoice,

@@ -184,7 +184,7 @@ impl RunState {
 
     /// What is known about a tool that was offered to the model.
     pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
-        self.request.tools.iter().find(|spec| spec.name == name)
+        self.request.tools.iter().find(|spec| spec.name == name).map(Arc::as_ref)
     }
 
     /// What the model is asked next.

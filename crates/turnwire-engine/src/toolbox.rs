@@ -17,6 +17,8 @@ pub struct Toolbox {
 
 struct Entry {
     tool: Arc<dyn Tool>,
+    /// The tool's spec, shared by every run that offers it.
+    spec: Arc<ToolSpec>,
     schema: Validator,
 }
 
@@ -32,7 +34,8 @@ impl Toolbox {
         }
         let schema = jsonschema::validator_for(&tool.spec().parameters)
             .map_err(|error| ToolboxError::Schema { name: name.clone(), why: error.to_string() })?;
-        self.tools.insert(name, Arc::new(Entry { tool, schema }));
+        let spec = Arc::new(tool.spec().clone());
+        self.tools.insert(name, Arc::new(Entry { tool, spec, schema }));
         Ok(())
     }
 
@@ -42,8 +45,8 @@ impl Toolbox {
     }
 
     /// What is known about every tool, in the order of their names.
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.tools.values().map(|entry| entry.tool.spec().clone()).collect()
+    pub fn specs(&self) -> Vec<Arc<ToolSpec>> {
+        self.tools.values().map(|entry| Arc::clone(&entry.spec)).collect()
     }
 
     /// What the model is told when it calls a tool that is not there.

@@ -47,7 +47,7 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
         model: "prompt-model".to_owned(),
         instructions: Some("Be kind.".to_owned()),
         items: items.into_iter().map(Arc::new).collect(),
-        tools: vec![multiply],
+        tools: vec![Arc::new(multiply)],
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: false,
         generation: Generation {

@@ -22,6 +22,7 @@ pub mod callbacks;
 pub mod calls;
 pub mod chat_events;
 pub mod clean;
+mod earlier;
 pub mod message;
 pub mod messages;
 pub mod partial_json;

@@ -14,14 +14,15 @@
 use std::collections::HashMap;
 
 use turnwire_contract::{
-    CallId, Completeness, Content, Event, Finish, Item, ItemId, Recorded, Role, RunOutcome,
-    RunRequest, ToolKind, ToolOutcome,
+    CallId, Completeness, Event, Finish, Item, ItemId, Recorded, Role, RunOutcome, RunRequest,
+    ToolKind, ToolOutcome,
 };
 
 use crate::{
     Projection,
     calls::CallBook,
     clean::{Cleaner, clean},
+    earlier::{messages_of, words_of},
     message::{Message, MessageState, Stage, ToolBlock},
     words,
 };
@@ -107,6 +108,11 @@ impl Messages {
     /// An empty list.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A list that begins with what was said before the run. Nothing is reported about that.
+    pub fn after(history: &[Item]) -> Self {
+        Self { list: messages_of(history), ..Self::default() }
     }
 
     /// The list as it stands.
@@ -390,13 +396,6 @@ fn spoken(item: &Item) -> Option<(Role, String)> {
     match item {
         Item::Message { role, content } => Some((*role, content.iter().map(words_of).collect())),
         Item::Reasoning { .. } | Item::Call { .. } | Item::CallResult { .. } => None,
-    }
-}
-
-fn words_of(content: &Content) -> &str {
-    match content {
-        Content::Text { text } | Content::Refusal { text } => text,
-        Content::Image { .. } => "",
     }
 }
 

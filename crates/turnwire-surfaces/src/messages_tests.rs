@@ -1,5 +1,5 @@
 use expect_test::{Expect, expect};
-use turnwire_contract::{Failure, Image, IncompleteReason, ToolOutput, ToolRef, ToolSpec};
+use turnwire_contract::{Content, Failure, Image, IncompleteReason, ToolOutput, ToolRef, ToolSpec};
 
 use super::*;
 use crate::story::{Story, check_that_size_does_not_matter, failed, request, succeeded};
@@ -441,6 +441,17 @@ fn thoughts_are_kept_apart() {
 }
 
 #[test]
+fn the_thoughts_of_a_turn_begin_outside_of_any_sequence() {
+    let thought = |item: &str, text: &str| Event::ReasoningAdded {
+        item_id: ItemId::from(item),
+        text: text.to_owned(),
+    };
+    let story = Story::new().turn().then(thought("rs_1", "\u{1b}]0;open"));
+    let (messages, _) = lines(story.turn().then(thought("rs_2", "shown")));
+    assert_eq!(messages.messages()[2].reasoning, "shown");
+}
+
+#[test]
 fn a_refusal_is_content() {
     let (messages, _) = lines(Story::new().turn().message().refusal("I will ").refusal("not."));
     assert_eq!(messages.accumulated(1), "I will not.");
@@ -493,4 +504,27 @@ fn r14_a_piece_costs_what_it_is_long() {
             assert_eq!(messages.project(piece).len(), 2);
         }
     });
+}
+
+/// S4-2: a list that begins with a history reports only what is new, at the right places.
+#[test]
+fn a_history_is_in_the_list_and_not_reported() {
+    let history = [Item::user("before"), Item::assistant("said")];
+    let mut messages = Messages::after(&history);
+    assert_eq!(messages.messages().len(), 2);
+    let asked = RunRequest { input: vec![Item::user("now")], ..request() };
+    let story = Story::of(asked).turn().message().text("new");
+    let frames = story.seen_by(&mut messages);
+    let added: Vec<usize> = frames
+        .iter()
+        .filter_map(|frame| match frame {
+            MessageFrame::AssistantMessageAdded { message } => Some(*message),
+            MessageFrame::ContentUpdated { .. }
+            | MessageFrame::ToolBlockUpdated { .. }
+            | MessageFrame::MessagesChanged { .. } => None,
+        })
+        .collect();
+    assert_eq!(added, [3]);
+    assert_eq!(messages.accumulated(3), "new");
+    assert_eq!(messages.accumulated(1), "said");
 }

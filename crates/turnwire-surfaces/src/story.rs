@@ -49,6 +49,7 @@ impl Story {
     }
 
     pub(crate) fn with_tools(tools: Vec<ToolSpec>) -> Self {
+        let tools = tools.into_iter().map(Arc::new).collect();
         Self::of(RunRequest { tools, ..request() })
     }
 

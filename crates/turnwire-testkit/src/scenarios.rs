@@ -183,7 +183,7 @@ fn tools() -> Vec<Scenario> {
                 "locate",
                 json!({}),
             )])
-            .request(|request| request.tools.push(client)),
+            .request(|request| request.tools.push(Arc::new(client))),
         ),
         undisturbed(
             "empty_result",

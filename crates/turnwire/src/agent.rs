@@ -46,7 +46,7 @@ impl Agent {
         Conversation { agent: self.clone(), id }
     }
 
-    /// Finds a run again, as long as it is being worked on in this process.
+    /// Stops a run by its id. Says whether it was being worked on in this process.
     pub fn cancel(&self, run_id: &RunId) -> bool {
         self.runs.cancel(run_id)
     }

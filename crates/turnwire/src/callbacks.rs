@@ -7,6 +7,10 @@ use serde_json::Value;
 use turnwire_surfaces::{Message, ToolBlockUpdate};
 
 /// What a callback may return: nothing, or a `Result` whose error is logged.
+#[diagnostic::on_unimplemented(
+    message = "a callback cannot return `{Self}`",
+    note = "return nothing, or a `Result<(), E>` whose error can be displayed; it is logged"
+)]
 pub trait CallbackOutcome {
     /// What went wrong, if anything.
     fn problem(self) -> Option<String>;
@@ -29,6 +33,10 @@ pub(crate) type Problem = Option<String>;
 
 type OnText = Box<dyn FnMut(&str) -> Problem + Send>;
 type OnTexts = Box<dyn FnMut(&str, &str) -> Problem + Send>;
+type OnSignal = Box<dyn FnMut() -> Problem + Send>;
+type OnToolBlock = Box<dyn FnMut(&ToolBlockUpdate<'_>) -> Problem + Send>;
+type OnMessages = Box<dyn FnMut(&[Message]) -> Problem + Send>;
+type OnTool = Box<dyn FnMut(ToolUpdate<'_>) -> Problem + Send>;
 pub(crate) type OnEvent = Box<dyn FnMut(&'static str, Value) -> BoxFuture<'static, Problem> + Send>;
 
 pub(crate) fn boxed_on_event<F, R>(
@@ -43,6 +51,7 @@ where
 
 /// The callbacks of specification 000.
 #[derive(Default)]
+#[expect(clippy::struct_field_names, reason = "they are called what the program calls them")]
 pub(crate) struct TokenCallbacks {
     pub(crate) on_token: Option<OnText>,
     pub(crate) on_tool_start: Option<OnText>,
@@ -51,12 +60,12 @@ pub(crate) struct TokenCallbacks {
 
 /// The callbacks of a message list. Each is optional.
 #[derive(Default)]
+#[expect(clippy::struct_field_names, reason = "they are called what the program calls them")]
 pub struct MessageCallbacks {
-    pub(crate) on_assistant_message_added: Option<Box<dyn FnMut() -> Problem + Send>>,
+    pub(crate) on_assistant_message_added: Option<OnSignal>,
     pub(crate) on_assistant_content_updated: Option<OnTexts>,
-    pub(crate) on_tool_block_updated:
-        Option<Box<dyn FnMut(&ToolBlockUpdate<'_>) -> Problem + Send>>,
-    pub(crate) on_messages_change: Option<Box<dyn FnMut(&[Message]) -> Problem + Send>>,
+    pub(crate) on_tool_block_updated: Option<OnToolBlock>,
+    pub(crate) on_messages_change: Option<OnMessages>,
 }
 
 impl MessageCallbacks {
@@ -111,7 +120,7 @@ impl MessageCallbacks {
 #[derive(Default)]
 pub struct CallOptions {
     pub(crate) on_content_update: Option<OnText>,
-    pub(crate) on_tool_update: Option<Box<dyn FnMut(ToolUpdate<'_>) -> Problem + Send>>,
+    pub(crate) on_tool_update: Option<OnTool>,
 }
 
 /// A call as far as the model has written it.

@@ -152,7 +152,7 @@ impl StreamChat {
         let (seen, watched) = tokio::sync::watch::channel(Seq::START);
         let handle = agent.runs.start_watched(request, Some(watched.clone())).await?;
         let events = handle.events().await?;
-        watch(audience, events, seen).map_err(|error| {
+        watch(audience, handle.id().clone(), events, seen).map_err(|error| {
             handle.cancel();
             Error::NoThread(error)
         })?;

@@ -33,7 +33,7 @@ pub enum Error {
     /// The conversation could not be read or put in place.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no thread left for the callbacks; the run was not started.
+    /// There is no thread left for the callbacks; the run was cancelled.
     #[error("there is no thread for the callbacks: {0}")]
     NoThread(#[source] std::io::Error),
 }

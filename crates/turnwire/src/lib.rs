@@ -35,8 +35,16 @@ pub use error::Error;
 pub use run::{Reply, Run};
 
 pub use turnwire_contract::{
-    CallId, ConversationId, Decision, Effect, Event, EventLog, EventStream, Failure, Generation,
-    IncompleteReason, Item, Limits, Model, Recorded, RunId, RunOutcome, RunStore, Seq, Tool,
-    ToolContext, ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRequest, ToolSpec, Usage,
+    BlobStore, CallId, Completeness, Content, ConversationId, Decision, Effect, Event, EventLog,
+    EventStream, Failure, Finish, Generation, Image, IncompleteReason, Item, ItemId, Limits,
+    LogError, Model, ModelError, ModelPart, ModelStream, Prompt, Recorded, Role, RunId, RunOutcome,
+    RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, Tool, ToolContext, ToolError,
+    ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest, ToolSpec, Usage,
 };
+pub use turnwire_engine::{StartError, ToolboxError};
 pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUpdate};
+
+/// The program in the README is compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -67,8 +67,9 @@ impl Run {
 
     /// Waits for the end, and for the callbacks to have seen it.
     pub async fn reply(&self) -> Result<Reply, Error> {
-        let outcome = self.handle.outcome().await;
+        // Opened first: a journal in memory may be forgotten soon after the end.
         let mut events = self.events().await?;
+        let outcome = self.handle.outcome().await;
         let (mut answer, mut last) = (Answer::default(), Seq::START);
         while let Some(recorded) = events.next().await {
             let recorded = recorded?;

@@ -5,6 +5,7 @@
 //! can see an event that is not durable.
 
 use std::{
+    any::Any,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
@@ -13,8 +14,8 @@ use std::{
 
 use futures::StreamExt;
 use tokio::{runtime::Handle, sync::watch, time::timeout};
-use tracing::warn;
-use turnwire_contract::{EventStream, Recorded, Seq};
+use tracing::{info_span, warn};
+use turnwire_contract::{EventStream, Recorded, RunId, Seq};
 use turnwire_surfaces::{
     CallbackFrame, Callbacks, ChatEvents, ChatFrame, MessageFrame, Messages, Projection, Stage,
     Told,
@@ -75,15 +76,20 @@ impl fmt::Debug for Audience {
     }
 }
 
-/// Shows `events` to `audience` on a thread of its own, and says in `seen` how far it is.
+/// Shows the events of a run to `audience` on a thread of its own, and says in `seen` how far
+/// it is.
 pub(crate) fn watch(
     audience: Audience,
+    run_id: RunId,
     mut events: EventStream,
     seen: watch::Sender<Seq>,
 ) -> io::Result<()> {
     let runtime = Handle::current();
     let mut seats = audience.seats(&runtime);
     let show = move || {
+        // Callbacks may spawn tasks, and what they do wrong is logged with the run it concerns.
+        let _runtime = runtime.enter();
+        let _span = info_span!("callbacks", %run_id).entered();
         let mut wait = None;
         loop {
             let next = match wait {
@@ -92,7 +98,9 @@ pub(crate) fn watch(
             };
             match next {
                 Ok(Some(Ok(recorded))) => {
-                    seats.iter_mut().for_each(|seat| seat.see(&recorded));
+                    for seat in &mut seats {
+                        seat.see(&recorded);
+                    }
                     seen.send_replace(recorded.seq);
                 }
                 Ok(Some(Err(error))) => {
@@ -100,7 +108,11 @@ pub(crate) fn watch(
                     return;
                 }
                 Ok(None) => return,
-                Err(_) => seats.iter_mut().for_each(|seat| seat.catch_up()),
+                Err(_) => {
+                    for seat in &mut seats {
+                        seat.catch_up();
+                    }
+                }
             }
             wait = seats.iter().filter_map(|seat| seat.catches_up_in()).min();
         }
@@ -128,8 +140,17 @@ fn call(name: &str, callback: impl FnOnce() -> Problem) {
     match catch_unwind(AssertUnwindSafe(callback)) {
         Ok(None) => {}
         Ok(Some(problem)) => warn!(callback = name, %problem, "A callback returned an error."),
-        Err(_) => warn!(callback = name, "A callback panicked."),
+        Err(panic) => {
+            let problem = words_of(panic.as_ref());
+            warn!(callback = name, %problem, "A callback panicked.");
+        }
     }
+}
+
+/// The words a panic left behind.
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let words = panic.downcast_ref::<&str>().copied();
+    words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 struct TokenSeat {

@@ -1,8 +1,8 @@
 //! The doors to the outside world. Adapters live in `turnwire-models`, `turnwire-tools` and
 //! `turnwire-stores`; the engine brings an in-memory log and store of its own.
 //!
-//! Each trait lists the promises an implementation makes; a conformance suite in
-//! `turnwire-testkit` has one test per promise.
+//! Each trait lists the promises an implementation makes. For the three that keep things, a
+//! conformance suite in `turnwire-testkit` has one test per promise.
 
 mod blob_store;
 mod event_log;

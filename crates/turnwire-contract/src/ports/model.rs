@@ -42,7 +42,7 @@ pub struct Prompt {
     /// The conversation so far. Shared, because a long one is asked about many times.
     pub items: Vec<Arc<Item>>,
     /// The tools on offer.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Vec<Arc<ToolSpec>>,
     /// Whether to use them.
     pub tool_choice: ToolChoice,
     /// Whether several calls may come in one answer.

@@ -92,7 +92,9 @@ pub enum RunStatus {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The conversation has a run that is not finished.
-    #[error("conversation `{conversation_id}` is busy with run `{run_id}`; wait for it or cancel it")]
+    #[error(
+        "conversation `{conversation_id}` is busy with run `{run_id}`; wait for it or cancel it"
+    )]
     Busy {
         /// The conversation.
         conversation_id: ConversationId,

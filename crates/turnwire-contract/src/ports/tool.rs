@@ -79,9 +79,7 @@ impl ToolContext {
 
     /// Tells how far the work is: `progress` of `total`.
     pub async fn progress(&self, progress: f64, total: impl Into<Option<f64>>) {
-        self.link
-            .tell(ToolNote::Progress { progress, total: total.into(), message: None })
-            .await;
+        self.link.tell(ToolNote::Progress { progress, total: total.into(), message: None }).await;
     }
 
     /// Tells how far the work is, with a word about it.

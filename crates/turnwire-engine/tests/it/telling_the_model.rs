@@ -186,7 +186,7 @@ async fn a_client_call_ends_the_run_and_stays_open() {
     let client = ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("locate", "") };
     let played = stage(&model)
         .tool(server.clone())
-        .request(|request| request.tools.push(client))
+        .request(|request| request.tools.push(Arc::new(client)))
         .play()
         .await;
     assert_eq!(played.outcome, turnwire_contract::RunOutcome::Completed);

@@ -48,7 +48,7 @@ impl<'a> RequestBody<'a> {
             stream: true,
             system: system_of(prompt),
             messages: messages_of(&prompt.items),
-            tools: prompt.tools.iter().map(Tool::of).collect(),
+            tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
             tool_choice: (!prompt.tools.is_empty()).then(choice),
             temperature: generation.temperature,
             top_p: generation.top_p,

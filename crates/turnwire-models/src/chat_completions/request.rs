@@ -41,7 +41,7 @@ impl<'a> RequestBody<'a> {
             messages: messages_of(prompt),
             stream: true,
             stream_options: StreamOptions { include_usage: true },
-            tools: prompt.tools.iter().map(Tool::of).collect(),
+            tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
             tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice)),
             parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
             temperature: generation.temperature,

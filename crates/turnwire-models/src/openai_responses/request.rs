@@ -58,7 +58,7 @@ impl<'a> RequestBody<'a> {
             stream: true,
             store: false,
             include: if thinks { vec!["reasoning.encrypted_content"] } else { Vec::new() },
-            tools: prompt.tools.iter().map(Tool::of).collect(),
+            tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
             tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice)),
             parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
             temperature: generation.temperature,

@@ -69,7 +69,7 @@ fn multiply_tool(prompt: &Prompt) -> Option<&ToolSpec> {
     if prompt.tool_choice == ToolChoice::None {
         return None;
     }
-    prompt.tools.iter().find(|tool| tool.name == "multiply")
+    prompt.tools.iter().find(|tool| tool.name == "multiply").map(AsRef::as_ref)
 }
 
 /// The names the tool itself gives to its two arguments.

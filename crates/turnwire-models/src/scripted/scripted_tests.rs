@@ -18,7 +18,7 @@ fn prompt(items: impl IntoIterator<Item = Item>) -> Prompt {
         model: "scripted".to_owned(),
         instructions: None,
         items: items.into_iter().map(Arc::new).collect(),
-        tools: vec![multiply],
+        tools: vec![Arc::new(multiply)],
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: true,
         generation: turnwire_contract::Generation::default(),

@@ -16,7 +16,7 @@ use turnwire_testkit::{Behaviour, Prop};
 use turnwire_tools::{FunctionTool, NoArguments};
 
 /// Long enough for the busiest machine; only a hanging test waits this long.
-const TOO_LONG: Duration = Duration::from_secs(60);
+const TOO_LONG: Duration = Duration::from_mins(1);
 
 /// An agent that follows a script, to be given its tools.
 pub(crate) fn scripted(turns: impl IntoIterator<Item = Turn>) -> AgentBuilder {
@@ -53,6 +53,13 @@ impl<T> Notes<T> {
 
     pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock().expect("nobody panics while writing"))
+    }
+
+    pub(crate) fn all(&self) -> Vec<T>
+    where
+        T: Clone,
+    {
+        self.0.lock().expect("nobody panics while writing").clone()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -109,9 +116,9 @@ pub(crate) async fn journal(run: &Run) -> Vec<Arc<Recorded>> {
 pub(crate) async fn story(run: &Run) -> Vec<Value> {
     let mut names = HashMap::new();
     let events = journal(run).await;
-    let values = events.iter().map(|recorded| {
-        serde_json::to_value(&recorded.event).expect("every event can be written")
-    });
+    let values = events
+        .iter()
+        .map(|recorded| serde_json::to_value(&recorded.event).expect("every event can be written"));
     values.map(|value| anonymous(value, &mut names)).collect()
 }
 

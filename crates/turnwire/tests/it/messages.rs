@@ -20,9 +20,7 @@ use turnwire_models::{Scripted, Turn};
 use turnwire_surfaces::{MessageFrame, Messages, Projection};
 use turnwire_testkit::{Behaviour, Prop, surfaces};
 
-use crate::helpers::{
-    Door, Notes, fails, in_time, journal, returns, scripted, story, wait_for,
-};
+use crate::helpers::{Door, Notes, fails, in_time, journal, returns, scripted, story, wait_for};
 
 /// One call of one callback.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,21 +101,27 @@ async fn watched(agent: &Agent) -> (Run, Vec<Told>) {
 }
 
 fn contents(told: &[Told]) -> Vec<(&str, &str)> {
-    let content = |told| match told {
-        &Told::Content { ref chunk, ref accumulated } => Some((chunk.as_str(), accumulated.as_str())),
-        _ => None,
-    };
-    told.iter().filter_map(content).collect()
+    let found = told.iter().filter_map(|told| match told {
+        Told::Content { chunk, accumulated } => Some((chunk.as_str(), accumulated.as_str())),
+        Told::Added | Told::Tool(_) | Told::Changed(_) => None,
+    });
+    found.collect()
 }
 
 fn updates(told: &[Told]) -> Vec<&Update> {
-    let update = |told| if let &Told::Tool(ref update) = told { Some(update) } else { None };
-    told.iter().filter_map(update).collect()
+    let found = told.iter().filter_map(|told| match told {
+        Told::Tool(update) => Some(update),
+        Told::Added | Told::Content { .. } | Told::Changed(_) => None,
+    });
+    found.collect()
 }
 
 fn lists(told: &[Told]) -> Vec<&[Message]> {
-    let list = |told| if let &Told::Changed(ref list) = told { Some(list.as_slice()) } else { None };
-    told.iter().filter_map(list).collect()
+    let found = told.iter().filter_map(|told| match told {
+        Told::Changed(list) => Some(list.as_slice()),
+        Told::Added | Told::Content { .. } | Told::Tool(_) => None,
+    });
+    found.collect()
 }
 
 /// The stages of the call `name`, in the order they were told.
@@ -256,13 +260,9 @@ impl<S: tracing::Subscriber> Layer<S> for CallbackLog {
     }
 }
 
-/// What the log has about `problem`.
+/// What the log has about `problem`. Other tests write into the same log.
 fn logged(problem: &str) -> Vec<String> {
-    // Other tests read the same log, so nothing is taken out for good.
-    let all = log().take();
-    let found = all.iter().filter(|line| line.contains(problem)).cloned().collect();
-    all.into_iter().for_each(|line| log().write(line));
-    found
+    log().all().into_iter().filter(|line| line.contains(problem)).collect()
 }
 
 #[tokio::test]
@@ -301,14 +301,21 @@ async fn s4_4_a_callback_that_errs_is_logged_once_per_error_and_told_on() {
     let reply = chat.await.expect("it answers");
     assert_eq!((reply.outcome, reply.text.as_str()), (RunOutcome::Completed, "one two three four"));
     assert_eq!(chunks.take(), ["one ", "two ", "three ", "four"]);
-    let expected = ["two", "four"].map(|n| format!("on_assistant_content_updated: no room for {n}"));
+    let expected =
+        ["two", "four"].map(|n| format!("on_assistant_content_updated: no room for {n}"));
     assert_eq!(logged("no room for"), expected);
 }
 
 /// What a provider's bytes become is in `upstream`; this is what any model may say.
 #[tokio::test]
 async fn s4_5_text_is_cleaned_before_any_callback_sees_it() {
-    let turn = Turn::new().text_in(["a\0b", "\u{1b}[31mred\u{1b}", "[0m ", "\u{1b}]0;title\u{7}", "tab\tgrüß\n"]);
+    let turn = Turn::new().text_in([
+        "a\0b",
+        "\u{1b}[31mred\u{1b}",
+        "[0m ",
+        "\u{1b}]0;title\u{7}",
+        "tab\tgrüß\n",
+    ]);
     let agent = scripted([turn]).build().expect("it can be made");
     let (tokens, book, options) = (Notes::<String>::new(), Notes::new(), Notes::<String>::new());
     let (token_book, option_book) = (tokens.clone(), options.clone());
@@ -387,9 +394,11 @@ async fn s4_6_an_update_has_all_the_facts_of_its_call() {
 #[tokio::test]
 async fn s4_7_start_comes_first_and_once_with_id_and_name() {
     let turns = [
-        Turn::new()
-            .call_with_id("call_a", "look", json!({ "query": "one" }))
-            .call_with_id("call_b", "look", json!({ "query": "two" })),
+        Turn::new().call_with_id("call_a", "look", json!({ "query": "one" })).call_with_id(
+            "call_b",
+            "look",
+            json!({ "query": "two" }),
+        ),
         Turn::new().text("Done."),
     ];
     let agent = scripted(turns).tool(returns("look", "3 notes")).build().expect("it can be made");
@@ -397,7 +406,10 @@ async fn s4_7_start_comes_first_and_once_with_id_and_name() {
     for id in ["call_a", "call_b"] {
         let updates: Vec<_> = updates(&told).into_iter().filter(|update| update.id == id).collect();
         let first = updates[0];
-        assert_eq!((first.stage, first.name.as_str(), first.parameters.as_str()), (Stage::Start, "look", ""));
+        assert_eq!(
+            (first.stage, first.name.as_str(), first.parameters.as_str()),
+            (Stage::Start, "look", "")
+        );
         let n_starts = updates.iter().filter(|update| update.stage == Stage::Start).count();
         assert_eq!(n_starts, 1);
     }
@@ -411,8 +423,7 @@ async fn s4_8_streaming_has_each_chunk_and_all_so_far() {
     let agent = scripted(turns).tool(look.clone()).build().expect("it can be made");
     let (_, told) = watched(&agent).await;
     let mut so_far = String::new();
-    let streaming =
-        updates(&told).into_iter().filter(|update| update.stage == Stage::Streaming);
+    let streaming = updates(&told).into_iter().filter(|update| update.stage == Stage::Streaming);
     let mut n_chunks = 0;
     for (update, chunk) in streaming.zip(chunks) {
         so_far.push_str(chunk);
@@ -480,11 +491,17 @@ async fn s4_10_success_and_failure_have_one_end() {
     let call = || [Turn::new().call("look", json!({})), Turn::new().text("Done.")];
     let agent = scripted(call()).tool(returns("look", "3 notes")).build().expect("it can be made");
     let end = the_one_end(&watched(&agent).await.1);
-    assert_eq!((end.success, end.result.as_deref(), end.error), (Some(true), Some("3 notes"), None));
+    assert_eq!(
+        (end.success, end.result.as_deref(), end.error),
+        (Some(true), Some("3 notes"), None)
+    );
 
     let agent = scripted(call()).tool(fails("look", "no luck")).build().expect("it can be made");
     let end = the_one_end(&watched(&agent).await.1);
-    assert_eq!((end.success, end.result, end.error.as_deref()), (Some(false), None, Some("no luck")));
+    assert_eq!(
+        (end.success, end.result, end.error.as_deref()),
+        (Some(false), None, Some("no luck"))
+    );
 }
 
 #[tokio::test]
@@ -552,7 +569,10 @@ fn s4_10_a_restart_has_one_end() {
         }
         let [Some(end)] = ends.as_slice() else { panic!("{ends:#?}") };
         assert_eq!((end.success, end.error.is_some()), (Some(false), true));
-        assert_eq!(messages.messages().last().map(|last| last.content.as_str()), Some("I do not know."));
+        assert_eq!(
+            messages.messages().last().map(|last| last.content.as_str()),
+            Some("I do not know.")
+        );
     });
 }
 
@@ -624,9 +644,16 @@ async fn s4_13_a_message_is_added_once_per_model_call_before_anything_in_it() {
     assert_eq!(
         outline,
         [
-            "added", "I look.", "tool start", "tool end", //
-            "added", "tool start", "tool end", //
-            "added", "I ", "saw.",
+            "added",
+            "I look.",
+            "tool start",
+            "tool end", //
+            "added",
+            "tool start",
+            "tool end", //
+            "added",
+            "I ",
+            "saw.",
         ]
     );
     // The slot is there: right after the signal the list has one more message.
@@ -831,9 +858,8 @@ async fn s4_x_stages_only_go_forward_and_tools_without_arguments_just_start_and_
 #[tokio::test]
 async fn s4_x_what_was_said_stays_visible_after_a_stop() {
     let turn = Turn::new().text_in(["Once ", "upon "]).wait_forever();
-    let said_upon = |event: &Event| {
-        matches!(event, Event::TextAdded { text, .. } if text == "upon ")
-    };
+    let said_upon =
+        |event: &Event| matches!(event, Event::TextAdded { text, .. } if text == "upon ");
     let told = cancelled(turn, said_upon).await;
     let message = lists(&told).last().and_then(|list| list.last()).expect("there is a message");
     assert_eq!((message.content.as_str(), message.state), ("Once upon ", MessageState::Cut));

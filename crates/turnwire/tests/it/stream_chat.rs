@@ -90,7 +90,10 @@ async fn s0_2_the_end_is_told_once_after_the_tool_with_a_summary() {
         .on_tool_end(move |name, result| end.write(format!("end {name} {result}")))
         .await
         .expect("it answers");
-    assert_eq!(seen.take(), ["start long".to_owned(), "works".to_owned(), format!("end long {summary}")]);
+    assert_eq!(
+        seen.take(),
+        ["start long".to_owned(), "works".to_owned(), format!("end long {summary}")]
+    );
 }
 
 #[tokio::test]
@@ -140,8 +143,7 @@ async fn s0_4_a_model_that_says_nothing_before_its_tools_leaves_no_trace_in_the_
         .tool(returns("look", "three notes"))
         .build();
     let seen = all_three(agent.expect("it can be made")).await;
-    let expected =
-        ["start look", "end look: three notes", r#"token "All ""#, r#"token "done.""#];
+    let expected = ["start look", "end look: three notes", r#"token "All ""#, r#"token "done.""#];
     assert_eq!(seen, expected);
 }
 
@@ -159,7 +161,16 @@ async fn s0_5a_only_the_start_is_given() {
         .expect("it answers");
     assert_eq!(
         seen.take(),
-        ["Let me ", "see.", "\n", "start look", "[Tool result: three notes]\n", "\n", "All ", "done."]
+        [
+            "Let me ",
+            "see.",
+            "\n",
+            "start look",
+            "[Tool result: three notes]\n",
+            "\n",
+            "All ",
+            "done."
+        ]
     );
 }
 
@@ -177,7 +188,16 @@ async fn s0_5b_only_the_end_is_given() {
         .expect("it answers");
     assert_eq!(
         seen.take(),
-        ["Let me ", "see.", "\n", "[Executing tool: look]\n", "end look three notes", "\n", "All ", "done."]
+        [
+            "Let me ",
+            "see.",
+            "\n",
+            "[Executing tool: look]\n",
+            "end look three notes",
+            "\n",
+            "All ",
+            "done."
+        ]
     );
 }
 
@@ -269,9 +289,8 @@ async fn s0_9_a_result_is_cut_after_100_characters() {
         let agent = scripted(calls(&["long"])).tool(returns("long", &result)).build();
         let tokens = tokens_alone(agent.expect("it can be made")).await;
         let shown = format!("[Tool result: {shown}]\n");
-        let expected = [
-            "Let me ", "see.", "\n", "[Executing tool: long]\n", &shown, "\n", "All ", "done.",
-        ];
+        let expected =
+            ["Let me ", "see.", "\n", "[Executing tool: long]\n", &shown, "\n", "All ", "done."];
         assert_eq!(tokens, expected);
     }
 }
@@ -319,14 +338,24 @@ async fn s0_10_tokens_are_every_piece_of_every_answer_in_order() {
 async fn s0_11_tools_one_after_the_other_start_and_end_in_call_order() {
     let agent = scripted(calls(&["first", "second", "third"]))
         .tool(returns("third", "3"))
-        .tool(Prop::new("first", Behaviour::Takes(std::time::Duration::from_millis(20), "1".to_owned())))
+        .tool(Prop::new(
+            "first",
+            Behaviour::Takes(std::time::Duration::from_millis(20), "1".to_owned()),
+        ))
         .tool(returns("second", "2"))
         .parallel_tool_calls(false)
         .build();
     let seen = all_three(agent.expect("it can be made")).await;
     assert_eq!(
         seen[2..8],
-        ["start first", "end first: 1", "start second", "end second: 2", "start third", "end third: 3"]
+        [
+            "start first",
+            "end first: 1",
+            "start second",
+            "end second: 2",
+            "start third",
+            "end third: 3"
+        ]
     );
 }
 

@@ -1,0 +1,3 @@
+//! What can be done, one file per command.
+
+pub(crate) mod run;

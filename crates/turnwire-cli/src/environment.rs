@@ -1,0 +1,32 @@
+//! The environment variables, read once; everything below takes this as an argument.
+
+use std::collections::BTreeMap;
+
+/// The environment variables that can be read as text. Empty ones count as not set, as in
+/// `NO_COLOR= turnwire …`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    pub(crate) fn of_this_process() -> Self {
+        let texts = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Self::from_iter(texts)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
+    fn from_iter<T: IntoIterator<Item = (N, V)>>(variables: T) -> Self {
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self(variables.filter(|(_, value): &(String, String)| !value.trim().is_empty()).collect())
+    }
+}

@@ -1,0 +1,49 @@
+//! What the rows say. How they are drawn is tried in a real terminal, in `tests/it`.
+
+use super::*;
+
+fn live() -> Live {
+    Live::new(Paint::new(false))
+}
+
+fn note(live: &mut Live, id: &str, title: &str, label: &str, note: &str) {
+    live.note(&CallId::from(id), title, label, note);
+}
+
+#[test]
+fn a_row_says_who_does_what_and_for_how_long() {
+    let mut live = live();
+    note(&mut live, "c1", "ci.deploy", "", "preparing");
+    live.begin(&CallId::from("c1"), "ci.deploy", "ref=v0.4");
+    note(&mut live, "c1", "ci.deploy", "ref=v0.4", "3/5 unit tests");
+    assert_eq!(
+        live.lines(80),
+        ["• Working (0s · ctrl-c to stop)", "  ⠋ ci.deploy ref=v0.4  3/5 unit tests  0.0s"]
+    );
+    live.end(&CallId::from("c1"));
+    live.stop();
+    assert_eq!(live.lines(80), ["■ Stopping… (ctrl-c again to leave at once)"]);
+}
+
+#[test]
+fn a_narrow_terminal_takes_from_the_words_and_leaves_the_time() {
+    let mut live = live();
+    note(&mut live, "c1", "web_search", "turnwire regressions", "searching");
+    assert_eq!(live.lines(28), ["• Working (0s · ctrl-c to s…", "  ⠋ web_search turnwi…  0.0s"]);
+    for width in 0..80 {
+        for line in live.lines(width).iter().skip(1) {
+            assert!(console::measure_text_width(line) <= width.max(10), "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn more_than_eight_calls_are_counted() {
+    let mut live = live();
+    for n in 0..11 {
+        note(&mut live, &format!("c{n}"), &format!("tool_{n}"), "", "running");
+    }
+    let lines = live.lines(80);
+    assert_eq!(lines.len(), 1 + MAX_ROWS + 1);
+    assert_eq!(lines.last().unwrap(), "  +3 more");
+}

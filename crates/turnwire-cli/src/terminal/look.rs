@@ -1,0 +1,103 @@
+//! Which look a run gets.
+
+use std::io::{self, IsTerminal};
+
+use super::Paint;
+use crate::{
+    args::{ColorWish, RunArguments},
+    environment::Environment,
+    telemetry,
+};
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) view: View,
+    pub(crate) paint: Paint,
+    pub(crate) stderr_is_terminal: bool,
+    /// Whether answer and status end up in the same place, where they must not be glued.
+    pub(crate) shared: bool,
+}
+
+/// What is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The events themselves.
+    Json,
+    /// The answer.
+    Quiet,
+    /// The answer, and one line per change.
+    Plain,
+    /// The answer, and a block of rows that is redrawn.
+    Live,
+}
+
+/// Where the two streams go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Streams {
+    pub(crate) stderr_is_terminal: bool,
+    pub(crate) shared: bool,
+}
+
+impl Streams {
+    pub(crate) fn of_this_process() -> Self {
+        Self { stderr_is_terminal: io::stderr().is_terminal(), shared: go_to_the_same_place() }
+    }
+}
+
+impl Look {
+    pub(crate) fn choose(
+        arguments: &RunArguments,
+        environment: &Environment,
+        streams: Streams,
+    ) -> Self {
+        let Streams { stderr_is_terminal, shared } = streams;
+        let is_dumb = environment.get("TERM").is_none_or(|term| term == "dumb");
+        let can_redraw = stderr_is_terminal
+            && !is_dumb
+            && !environment.is_set("NO_COLOR")
+            && environment.get("TURNWIRE_A11Y") != Some("1")
+            // A log and a block that is redrawn would write over each other.
+            && !telemetry::is_wanted(environment);
+        let view = match arguments {
+            RunArguments { json: true, .. } => View::Json,
+            RunArguments { quiet: true, .. } => View::Quiet,
+            RunArguments { plain: true, .. } => View::Plain,
+            _ if can_redraw => View::Live,
+            _ => View::Plain,
+        };
+        let is_forced = environment.get("CLICOLOR_FORCE").is_some_and(|force| force != "0");
+        let paint = Paint::new(match arguments.color {
+            ColorWish::Always => true,
+            ColorWish::Never => false,
+            ColorWish::Auto if environment.is_set("NO_COLOR") => false,
+            ColorWish::Auto => is_forced || stderr_is_terminal && !is_dumb,
+        });
+        Self { view, paint, stderr_is_terminal, shared }
+    }
+}
+
+/// Two streams on one terminal, or `2>&1` into one file or pipe.
+#[cfg(unix)]
+fn go_to_the_same_place() -> bool {
+    use std::{
+        fs::File,
+        os::{fd::AsFd, unix::fs::MetadataExt},
+    };
+
+    let place = |stream: io::Result<std::os::fd::OwnedFd>| {
+        let facts = File::from(stream.ok()?).metadata().ok()?;
+        Some((facts.dev(), facts.ino()))
+    };
+    let answer = place(io::stdout().as_fd().try_clone_to_owned());
+    answer.is_some() && answer == place(io::stderr().as_fd().try_clone_to_owned())
+}
+
+#[cfg(not(unix))]
+fn go_to_the_same_place() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+#[path = "look_tests.rs"]
+mod tests;

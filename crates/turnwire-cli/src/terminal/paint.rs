@@ -1,0 +1,56 @@
+//! Colours, where they are wanted.
+
+use clap::builder::styling::{AnsiColor, Style};
+
+/// What the colours mean is up to whoever uses them; these are the ones that can be read on a
+/// dark and on a light ground.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Green,
+    Red,
+    Yellow,
+    Cyan,
+}
+
+/// Paints text, or leaves it alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Paint(bool);
+
+impl Paint {
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self(is_on)
+    }
+
+    pub(crate) fn is_on(self) -> bool {
+        self.0
+    }
+
+    pub(crate) fn colour(self, colour: Colour, text: &str) -> String {
+        self.styled(Style::new().fg_color(Some(ansi(colour).into())), text)
+    }
+
+    pub(crate) fn bold(self, colour: Colour, text: &str) -> String {
+        self.styled(Style::new().fg_color(Some(ansi(colour).into())).bold(), text)
+    }
+
+    pub(crate) fn strong(self, text: &str) -> String {
+        self.styled(Style::new().bold(), text)
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.styled(Style::new().dimmed(), text)
+    }
+
+    fn styled(self, style: Style, text: &str) -> String {
+        if self.0 { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+fn ansi(colour: Colour) -> AnsiColor {
+    match colour {
+        Colour::Green => AnsiColor::Green,
+        Colour::Red => AnsiColor::Red,
+        Colour::Yellow => AnsiColor::Yellow,
+        Colour::Cyan => AnsiColor::Cyan,
+    }
+}

@@ -1,0 +1,96 @@
+//! What was said before the run, as messages of the list.
+//!
+//! A conversation is kept as items, because that is what a model is shown; a person is shown
+//! messages, each with the calls it made. Nothing is reported about these: they are history.
+
+use turnwire_contract::{
+    CallId, Content, Failure, Image, Item, Role, ToolKind, ToolOutcome, ToolOutput, ToolRef,
+};
+
+use crate::{
+    clean::clean,
+    message::{Message, MessageState, ToolBlock},
+    partial_json::PartialJson,
+    preview::label,
+};
+
+/// The messages of a conversation so far.
+pub(crate) fn messages_of(history: &[Item]) -> Vec<Message> {
+    let mut list: Vec<Message> = Vec::new();
+    // Whether the last message is the model's and more of the same turn may follow.
+    let mut turn_is_open = false;
+    for item in history {
+        let is_the_models = !matches!(item, Item::Message { role: Role::User | Role::System, .. });
+        if let Item::CallResult { call_id, output, images, failed } = item {
+            turn_is_open = false;
+            end_block(&mut list, call_id, &outcome_of(output, images, *failed));
+            continue;
+        }
+        if !(is_the_models && turn_is_open) {
+            let role = if is_the_models { Role::Assistant } else { role_of(item) };
+            let id = format!("earlier_{}", list.len() + 1);
+            list.push(Message::new(id, role, MessageState::Complete));
+        }
+        turn_is_open = is_the_models;
+        if let Some(message) = list.last_mut() {
+            add(message, item);
+        }
+    }
+    list
+}
+
+fn add(message: &mut Message, item: &Item) {
+    match item {
+        Item::Message { content, .. } => {
+            message.content.extend(content.iter().map(|content| clean(words_of(content))));
+        }
+        Item::Reasoning { text, .. } => message.reasoning.push_str(&clean(text)),
+        Item::Call { call_id, name, arguments } => {
+            let tool = ToolRef { name: name.clone(), kind: ToolKind::Function, server: None };
+            let mut read = PartialJson::new();
+            read.push(arguments);
+            message.tool_blocks.push(ToolBlock {
+                parameters: arguments.clone(),
+                compact_params: label(&[], &read),
+                ..ToolBlock::new(call_id.clone(), tool)
+            });
+        }
+        Item::CallResult { .. } => {}
+    }
+}
+
+fn end_block(list: &mut [Message], call_id: &CallId, outcome: &ToolOutcome) {
+    let mut blocks = list.iter_mut().rev().flat_map(|message| &mut message.tool_blocks);
+    if let Some(block) = blocks.find(|block| block.id == *call_id) {
+        block.end(outcome, 0);
+    }
+}
+
+/// How the call ended, as far as the model was told.
+fn outcome_of(output: &str, images: &[Image], failed: bool) -> ToolOutcome {
+    if failed {
+        let message = output.strip_prefix("Error: ").unwrap_or(output);
+        return ToolOutcome::Failed { failure: Failure::new("tool_failed", message) };
+    }
+    let output = ToolOutput { images: images.to_vec(), ..ToolOutput::text(output) };
+    ToolOutcome::Succeeded { output }
+}
+
+fn role_of(item: &Item) -> Role {
+    match item {
+        Item::Message { role, .. } => *role,
+        Item::Reasoning { .. } | Item::Call { .. } | Item::CallResult { .. } => Role::Assistant,
+    }
+}
+
+/// The words of a part; a picture has none.
+pub(crate) fn words_of(content: &Content) -> &str {
+    match content {
+        Content::Text { text } | Content::Refusal { text } => text,
+        Content::Image { .. } => "",
+    }
+}
+
+#[cfg(test)]
+#[path = "earlier_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! What a program is told when something is wrong, in words that say how to go on.
+
+use serde_json::json;
+use turnwire::{Agent, AgentBuilder, Error, ToolboxError};
+use turnwire_contract::ModelError;
+use turnwire_models::Turn;
+
+use crate::helpers::{Notes, returns, scripted};
+
+fn mistake(builder: AgentBuilder) -> Error {
+    match builder.build() {
+        Ok(agent) => panic!("{agent:?} should not exist"),
+        Err(error) => error,
+    }
+}
+
+async fn failed(turn: Turn) -> (String, String, Vec<String>) {
+    let agent = scripted([turn.clone(), turn.clone(), turn]).build().expect("it can be made");
+    let tokens = Notes::<String>::new();
+    let book = tokens.clone();
+    let error = match agent.stream_chat("Go.").on_token(move |token| book.write(token)).await {
+        Ok(reply) => panic!("{reply:?} came instead"),
+        Err(error) => error,
+    };
+    let words = error.to_string();
+    match error {
+        Error::Failed { run_id, failure } => {
+            let words = words.replace(run_id.as_str(), "run_1");
+            (failure.code, words, tokens.take())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_agent_needs_a_model() {
+    let error = mistake(Agent::builder().tool(returns("look", "3 notes")));
+    assert!(matches!(error, Error::NoModel));
+    assert_eq!(error.to_string(), "the agent has no model; give it one with `.model(…)`");
+}
+
+#[test]
+fn two_tools_cannot_have_one_name() {
+    let error = mistake(scripted([]).tool(returns("look", "1")).tool(returns("look", "2")));
+    assert_eq!(error.to_string(), "there are two tools named `look`; rename one of them");
+    assert!(matches!(error, Error::Tool(ToolboxError::Duplicate(name)) if name == "look"));
+}
+
+#[test]
+fn a_tool_needs_a_name() {
+    let error = mistake(scripted([]).tool(returns("", "1")));
+    assert_eq!(error.to_string(), "a tool needs a name");
+}
+
+#[test]
+fn a_tool_needs_a_schema_that_is_one() {
+    let odd = returns("odd", "1").with(|spec| spec.parameters = json!({ "type": "objekt" }));
+    let words = mistake(scripted([]).tool(odd)).to_string();
+    let beginning = "the parameters of tool `odd` are not a valid JSON Schema: ";
+    assert!(words.starts_with(beginning), "{words}");
+    assert!(words.contains("objekt"), "{words}");
+}
+
+/// The first mistake is the one that is told.
+#[test]
+fn a_good_tool_after_a_bad_one_does_not_hide_it() {
+    let builder = scripted([]).tool(returns("", "1")).tool(returns("look", "2"));
+    assert_eq!(mistake(builder).to_string(), "a tool needs a name");
+}
+
+#[tokio::test]
+async fn a_failed_run_is_an_error_with_a_code() {
+    let refused = ModelError::Rejected { message: "the key is not valid".to_owned() };
+    let (code, words, tokens) = failed(Turn::fails(refused)).await;
+    assert_eq!(code, "model_rejected");
+    let expected = "run `run_1` failed: the model refused the request: the key is not valid";
+    assert_eq!((words.as_str(), tokens.len()), (expected, 0));
+}
+
+#[tokio::test]
+async fn what_was_said_before_a_failure_was_told() {
+    let (code, words, tokens) = failed(Turn::new().text("Well, ").breaks("cable")).await;
+    assert_eq!(code, "model_broke_off");
+    assert_eq!(words, "run `run_1` failed: the model's answer broke off");
+    assert_eq!(tokens, ["Well, "]);
+}

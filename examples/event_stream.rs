@@ -1,0 +1,60 @@
+//! Follows a run event by event: typed, numbered and complete, however late you come.
+//!
+//!     cargo run -p turnwire --example event_stream
+//!
+//! Prints: asked: What is 5 times 4?
+//! Prints: the model calls multiply
+//! Prints: multiply has the arguments {"a":5,"b":4}
+//! Prints: /multiply ended after \d+ ms: 20/
+//! Prints: answer: 5 times 4 is 20.
+//! Prints: /event \d+ was the last/
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+
+use futures::StreamExt;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use turnwire::{Agent, Event, ToolOutcome};
+use turnwire_models::Scripted;
+use turnwire_tools::FunctionTool;
+
+#[derive(Deserialize, JsonSchema)]
+struct Multiply {
+    a: f64,
+    b: f64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // A real model: ChatCompletions::new(ChatCompletionsOptions::new("http://localhost:11434/v1"))?
+    let model = Scripted::demo();
+    let multiply = |numbers: Multiply| async move { numbers.a * numbers.b };
+    let agent = Agent::builder()
+        .model(model)
+        .tool(FunctionTool::new("multiply", "Multiplies two numbers.", multiply))
+        .build()?;
+
+    let question = "What is 5 times 4?";
+    let run = agent.stream_chat(question).start().await?;
+    println!("asked: {question}");
+    let mut events = run.events().await?;
+    let mut last = 0;
+    while let Some(recorded) = events.next().await {
+        let recorded = recorded?;
+        last = recorded.seq.0;
+        match &recorded.event {
+            Event::CallAnnounced { tool, .. } => println!("the model calls {}", tool.name),
+            Event::ArgumentsFinished { arguments, .. } => {
+                println!("multiply has the arguments {arguments}");
+            }
+            Event::ToolFinished { outcome: ToolOutcome::Succeeded { output }, duration_ms, .. } => {
+                println!("multiply ended after {duration_ms} ms: {}", output.text);
+            }
+            _ => {}
+        }
+    }
+    println!("answer: {}", run.reply().await?.text);
+    println!("event {last} was the last");
+    Ok(())
+}
