@@ -11,7 +11,7 @@ use std::{error::Error, future::pending};
 
 use futures::StreamExt;
 use serde_json::json;
-use turnwire::{Agent, Event, Run, RunOutcome};
+use turnwire::{Agent, Event, Run, RunOutcome, ToolContext};
 use turnwire_models::{Scripted, Turn};
 use turnwire_tools::{FunctionTool, NoArguments};
 
@@ -23,17 +23,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Turn::new().text("I could not search, sorry."),
         Turn::new().text("Once upon a time").wait_forever(),
     ]);
-    let search = |_: NoArguments| pending::<String>();
-    let agent = Agent::builder()
-        .model(model)
-        .tool(FunctionTool::new("search", "Searches for ever.", search))
-        .build()?;
+    let search = |_: NoArguments, context: ToolContext| async move {
+        context.phase("searching").await;
+        pending::<String>().await
+    };
+    let search = FunctionTool::with_context("search", "Searches for ever.", search);
+    let agent = Agent::builder().model(model).tool(search).build()?;
 
     let chat = agent.stream_chat("Search!").on_tool_end(|name, end| println!("{name}: {end}"));
     let run = chat.start().await?;
-    follow(&run, |event| {
-        // Says `false` until the tool has really begun: it is started right after this event.
-        matches!(event, Event::ToolStayedSilent { call_id, .. } if run.cancel_call(call_id))
+    follow(&run, |event| match event {
+        Event::ToolPhase { call_id, .. } => run.cancel_call(call_id),
+        _ => false,
     })
     .await?;
     println!("the run went on: {}", run.reply().await?.text);
@@ -42,9 +43,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     follow(&run, |event| matches!(event, Event::TextAdded { .. })).await?;
     run.cancel();
     let reply = run.reply().await?;
-    if reply.outcome == RunOutcome::Cancelled {
-        println!("the run was cancelled after: {}", reply.text);
-    }
+    assert_eq!(reply.outcome, RunOutcome::Cancelled);
+    println!("the run was cancelled after: {}", reply.text);
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 //! Prints: You: What is my name?
 //! Prints: Agent: Your name is Ada.
 //! Prints: The conversation has 4 items
-//! Prints: /conv_\w+ is busy/
+//! Prints: is busy with run
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;

@@ -4,8 +4,8 @@
 //!
 //! Prints: asked: What is 5 times 4?
 //! Prints: the model calls multiply
-//! Prints: multiply has the arguments {"a":5,"b":4}
-//! Prints: /multiply ended after \d+ ms: 20/
+//! Prints: with {"a":5,"b":4}
+//! Prints: /it worked for \d+ ms/
 //! Prints: answer: 5 times 4 is 20.
 //! Prints: /event \d+ was the last/
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -15,7 +15,7 @@ use std::error::Error;
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire::{Agent, Event, ToolOutcome};
+use turnwire::{Agent, Event};
 use turnwire_models::Scripted;
 use turnwire_tools::FunctionTool;
 
@@ -45,12 +45,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         last = recorded.seq.0;
         match &recorded.event {
             Event::CallAnnounced { tool, .. } => println!("the model calls {}", tool.name),
-            Event::ArgumentsFinished { arguments, .. } => {
-                println!("multiply has the arguments {arguments}");
-            }
-            Event::ToolFinished { outcome: ToolOutcome::Succeeded { output }, duration_ms, .. } => {
-                println!("multiply ended after {duration_ms} ms: {}", output.text);
-            }
+            Event::ArgumentsFinished { arguments, .. } => println!("with {arguments}"),
+            Event::ToolFinished { outcome, duration_ms, .. } => match outcome.problem() {
+                None => println!("it worked for {duration_ms} ms"),
+                Some(problem) => println!("it did not work: {problem}"),
+            },
             _ => {}
         }
     }

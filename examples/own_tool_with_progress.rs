@@ -2,18 +2,17 @@
 //!
 //!     cargo run -p turnwire --example own_tool_with_progress
 //!
-//! Prints: count_words "poems": running
-//! Prints: 1/3 reading spring.txt
-//! Prints: 3/3 reading autumn.txt
-//! Prints: end: 42 words in 3 files
+//! Prints: 1 of 3: reading poems/spring.txt
+//! Prints: 3 of 3: reading poems/autumn.txt
 //! Prints: There are 42 words in your poems.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::{error::Error, time::Duration};
 
+use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire::{Agent, MessageCallbacks, ToolContext, ToolError};
+use turnwire::{Agent, Event, ToolContext, ToolError};
 use turnwire_models::{Scripted, Turn};
 use turnwire_tools::FunctionTool;
 
@@ -23,13 +22,13 @@ struct CountWords {
     folder: String,
 }
 
-async fn count_words(_wanted: CountWords, context: ToolContext) -> Result<String, ToolError> {
-    let files = ["spring.txt", "summer.txt", "autumn.txt"];
-    for (n_before, file) in (1_u8..).zip(files) {
+async fn count_words(wanted: CountWords, context: ToolContext) -> Result<String, ToolError> {
+    for (n_read, file) in (1..).zip(["spring.txt", "summer.txt", "autumn.txt"]) {
         if context.is_cancelled() {
             return Err(ToolError::failed("stopped half-way"));
         }
-        context.progress_with(n_before.into(), 3.0, format!("reading {file}")).await;
+        let note = format!("reading {}/{file}", wanted.folder);
+        context.progress_with(f64::from(n_read), 3.0, note).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok("42 words in 3 files".to_owned())
@@ -42,18 +41,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Turn::new().call("count_words", serde_json::json!({ "folder": "poems" })),
         Turn::new().text("There are 42 words in your poems."),
     ]);
-    let tool = FunctionTool::with_context("count_words", "Counts words.", count_words)
-        .label(|wanted| format!("{:?}", wanted.folder));
+    let tool = FunctionTool::with_context("count_words", "Counts words.", count_words);
     let agent = Agent::builder().model(model).tool(tool).build()?;
 
-    let messages = MessageCallbacks::new().on_messages_change(|messages| {
-        for block in messages.iter().flat_map(|message| &message.tool_blocks) {
-            let (name, params) = (&block.tool.name, &block.compact_params);
-            let news = block.short_result.as_ref().unwrap_or(&block.note);
-            println!("{name} {params}: {}: {news}", block.stage.as_str());
+    let run = agent.stream_chat("How much did I write?").start().await?;
+    let mut events = run.events().await?;
+    while let Some(recorded) = events.next().await {
+        match &recorded?.event {
+            Event::ToolStarted { .. } => println!("counting …"),
+            Event::ToolProgressed { progress, message, .. } => {
+                println!("{progress} of 3: {}", message.as_deref().unwrap_or("…"));
+            }
+            _ => {}
         }
-    });
-    let reply = agent.stream_chat("How much did I write?").messages(messages).await?;
-    println!("{}", reply.text);
+    }
+    println!("{}", run.reply().await?.text);
     Ok(())
 }

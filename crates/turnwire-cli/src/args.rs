@@ -71,10 +71,10 @@ pub(crate) struct RunArguments {
     pub(crate) color: ColorWish,
 }
 
-/// When to use colours.
+/// When to use colours; `auto` is on a terminal that wants them.
+// The variants have no doc comments, because clap would put them into the help.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorWish {
-    /// On a terminal that wants them.
     #[default]
     Auto,
     Always,

@@ -12,7 +12,7 @@ impl Environment {
         let texts = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Self::from_iter(texts)
+        texts.collect()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {

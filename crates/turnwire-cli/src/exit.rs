@@ -47,12 +47,7 @@ pub(crate) struct Problem {
 impl Problem {
     /// Something is wrong with what was typed or set.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            details: Vec::new(),
-            hints: Vec::new(),
-            exit: Exit::Usage,
-        }
+        Self { message: message.into(), details: Vec::new(), hints: Vec::new(), exit: Exit::Usage }
     }
 
     /// Something went wrong on the way.

@@ -18,7 +18,7 @@ pub(crate) fn is_wanted(environment: &Environment) -> bool {
 }
 
 /// Begins to log.
-pub(crate) fn start(environment: &Environment, look: &Look) -> Result<(), Problem> {
+pub(crate) fn start(environment: &Environment, look: Look) -> Result<(), Problem> {
     let wish = FILTERS.iter().find_map(|name| Some((*name, environment.get(name)?)));
     let filter = match wish {
         Some((name, wish)) => EnvFilter::try_new(wish).map_err(|error| {

@@ -19,9 +19,8 @@ use crate::{
 
 /// The agent that the settings describe.
 pub(crate) fn agent(settings: &Settings) -> Result<Agent, Problem> {
-    let mut agent = Agent::builder()
-        .model_name(settings.model_name.as_str())
-        .limits(settings.limits.clone());
+    let mut agent =
+        Agent::builder().model_name(settings.model_name.as_str()).limits(settings.limits.clone());
     if let Some(instructions) = &settings.instructions {
         agent = agent.instructions(instructions.as_str());
     }

@@ -14,10 +14,7 @@ fn whole_numbers_stay_whole() {
     check(json!({ "a": 5, "b": 4 }), Ok("20"));
     check(json!({ "a": 5.0, "b": 4 }), Ok("20"));
     check(json!({ "a": -5, "b": 4 }), Ok("-20"));
-    check(
-        json!({ "a": i64::MAX, "b": i64::MIN }),
-        Ok("-85070591730234615856620279821087277056"),
-    );
+    check(json!({ "a": i64::MAX, "b": i64::MIN }), Ok("-85070591730234615856620279821087277056"));
 }
 
 #[test]

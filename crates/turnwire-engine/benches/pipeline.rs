@@ -1,7 +1,6 @@
 //! How many events per second one core carries from `record` to a projected frame.
 //!
 //! `cargo bench -p turnwire-engine --bench pipeline`; the figures are in docs/performance.md.
-#![expect(missing_docs, reason = "divan makes public items")]
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 

@@ -104,7 +104,8 @@ impl MessageCallbacks {
         self
     }
 
-    /// Is called with the list: always when its structure changes and at the end, and at most
+    /// Is called with the list, which begins with what was said earlier in the conversation:
+    /// always when its structure changes and at the end, and at most
     /// thirty times a second while a text grows.
     pub fn on_messages_change<R: CallbackOutcome>(
         mut self,

@@ -113,7 +113,8 @@ impl StreamChat {
         self
     }
 
-    /// Keeps a list of messages up to date and tells what changes in it.
+    /// Keeps a list of messages up to date and tells what changes in it. In a conversation the
+    /// list begins with what was said before.
     pub fn messages(mut self, callbacks: MessageCallbacks) -> Self {
         self.audience.messages = Some(callbacks);
         self
@@ -140,7 +141,7 @@ impl StreamChat {
     /// Starts the run and returns at once, with a handle to watch, cancel or await it. The run
     /// does not depend on the handle.
     pub async fn start(self) -> Result<Run, Error> {
-        let Self { agent, conversation_id, input, limits, generation, audience } = self;
+        let Self { agent, conversation_id, input, limits, generation, mut audience } = self;
         let mut request = agent.request(input.0);
         request.conversation_id.clone_from(&conversation_id);
         request.limits = limits.unwrap_or(request.limits);
@@ -148,6 +149,10 @@ impl StreamChat {
         if audience.is_empty() {
             let handle = agent.runs.start(request).await?;
             return Ok(Run::new(agent, handle, conversation_id, None));
+        }
+        if let (Some(id), Some(_)) = (&conversation_id, &audience.messages) {
+            // Read before the start: a quick run could have added to it already.
+            audience.earlier = agent.runs.store().history(&request.tenant, id).await?;
         }
         let (seen, watched) = tokio::sync::watch::channel(Seq::START);
         let handle = agent.runs.start_watched(request, Some(watched.clone())).await?;

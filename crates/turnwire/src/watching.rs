@@ -15,7 +15,7 @@ use std::{
 use futures::StreamExt;
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 use tracing::{info_span, warn};
-use turnwire_contract::{EventStream, Recorded, RunId, Seq};
+use turnwire_contract::{EventStream, Item, Recorded, RunId, Seq};
 use turnwire_surfaces::{
     CallbackFrame, Callbacks, ChatEvents, ChatFrame, MessageFrame, Messages, Projection, Stage,
     Told,
@@ -36,17 +36,19 @@ pub(crate) struct Audience {
     pub(crate) on_event: Option<OnEvent>,
     pub(crate) messages: Option<MessageCallbacks>,
     pub(crate) options: Option<CallOptions>,
+    /// What was said before the run, for those who keep the list of messages.
+    pub(crate) earlier: Vec<Item>,
 }
 
 impl Audience {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { tokens, on_event, messages, options } = self;
+        let Self { tokens, on_event, messages, options, earlier: _ } = self;
         tokens.is_none() && on_event.is_none() && messages.is_none() && options.is_none()
     }
 
     /// One seat for each kind of callback, with the projection it looks through.
     fn seats(self, runtime: &Handle) -> Vec<Box<dyn Seat>> {
-        let Self { tokens, on_event, messages, options } = self;
+        let Self { tokens, on_event, messages, options, earlier } = self;
         let mut seats: Vec<Box<dyn Seat>> = Vec::new();
         if let Some(callbacks) = tokens {
             let told = Told {
@@ -60,7 +62,7 @@ impl Audience {
             seats.push(Box::new(EventSeat { surface, callback, runtime }));
         }
         if let Some(callbacks) = messages {
-            let (surface, changes) = (Messages::new(), Changes::default());
+            let (surface, changes) = (Messages::after(&earlier), Changes::default());
             seats.push(Box::new(MessageSeat { surface, callbacks, changes }));
         }
         if let Some(options) = options {

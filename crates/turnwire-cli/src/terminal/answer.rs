@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 #[derive(Debug)]
-pub(super) struct Answer<W> {
+pub(crate) struct Answer<W> {
     out: W,
     shared: bool,
     /// Whether the last line has no end yet.

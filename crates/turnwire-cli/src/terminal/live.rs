@@ -9,11 +9,14 @@
 //! It is on the screen only while nothing else is being written: what is final goes into the
 //! scrollback above it and is never touched again, and while the answer streams, the answer
 //! itself is the sign of life.
+//!
+//! `indicatif` would draw this too, but leaves the cursor at the right edge, where the `^C` of
+//! the person who stops the run breaks the line, and a row stays behind. Here the cursor waits
+//! on the empty line below the block.
 
-use std::time::Instant;
+use std::{io, time::Instant};
 
 use console::{Term, truncate_str};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use turnwire_contract::CallId;
 use turnwire_surfaces::words::seconds_with_tenths;
 
@@ -21,19 +24,19 @@ use super::{Colour, Paint};
 
 /// How many calls have a row; the others are counted.
 const MAX_ROWS: usize = 8;
-/// Redrawing is driven from outside; this only has to be more often than that.
-const MAX_DRAWS_PER_SECOND: u8 = 30;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 #[derive(Debug)]
-pub(super) struct Live {
+pub(crate) struct Live {
     paint: Paint,
     started_at: Instant,
     rows: Vec<Row>,
     n_ticks: usize,
     is_stopping: bool,
-    /// What is on the screen, if anything is.
-    block: Option<ProgressBar>,
+    /// Gathers what is written until it is flushed, so that nothing flickers.
+    terminal: Term,
+    /// How many lines of it are on the screen.
+    n_drawn: usize,
 }
 
 /// One call that is not over.
@@ -49,18 +52,19 @@ struct Row {
 impl Live {
     pub(super) fn new(paint: Paint) -> Self {
         let (started_at, rows) = (Instant::now(), Vec::new());
-        Self { paint, started_at, rows, n_ticks: 0, is_stopping: false, block: None }
+        let terminal = Term::buffered_stderr();
+        Self { paint, started_at, rows, n_ticks: 0, is_stopping: false, terminal, n_drawn: 0 }
     }
 
     /// Puts down what a call is doing now.
     pub(super) fn note(&mut self, call_id: &CallId, title: &str, label: &str, note: &str) {
         let (title, label, note) = (title.to_owned(), label.to_owned(), note.to_owned());
-        match self.rows.iter_mut().find(|row| row.call_id == *call_id) {
-            Some(row) => (row.title, row.label, row.note) = (title, label, note),
-            None => {
-                let (call_id, since) = (call_id.clone(), Instant::now());
-                self.rows.push(Row { call_id, title, label, note, since });
-            }
+        let row = self.rows.iter_mut().find(|row| row.call_id == *call_id);
+        if let Some(row) = row {
+            (row.title, row.label, row.note) = (title, label, note);
+        } else {
+            let (call_id, since) = (call_id.clone(), Instant::now());
+            self.rows.push(Row { call_id, title, label, note, since });
         }
     }
 
@@ -83,7 +87,7 @@ impl Live {
     /// Moves on, if it is on the screen.
     pub(super) fn tick(&mut self) {
         self.n_ticks += 1;
-        if self.block.is_some() {
+        if self.n_drawn > 0 {
             self.draw();
         }
     }
@@ -91,16 +95,28 @@ impl Live {
     /// Puts it on the screen, below everything else. The cursor must be at the beginning of a
     /// line.
     pub(super) fn draw(&mut self) {
-        let width = usize::from(Term::stderr().size().1);
-        let text = self.lines(width).join("\n");
-        self.block.get_or_insert_with(new_block).set_message(text);
+        let width = usize::from(self.terminal.size().1);
+        let lines = self.lines(width);
+        // If nobody sees it, nobody misses it.
+        let _ = self.replace(&lines);
     }
 
     /// Takes it off the screen.
     pub(super) fn erase(&mut self) {
-        if let Some(block) = self.block.take() {
-            block.finish_and_clear();
+        if self.n_drawn > 0 {
+            let _ = self.replace(&[]);
         }
+    }
+
+    fn replace(&mut self, lines: &[String]) -> io::Result<()> {
+        self.terminal.clear_line()?;
+        self.terminal.move_cursor_up(self.n_drawn)?;
+        self.terminal.clear_to_end_of_screen()?;
+        self.n_drawn = lines.len();
+        for line in lines {
+            self.terminal.write_line(line)?;
+        }
+        self.terminal.flush()
     }
 
     fn lines(&self, width: usize) -> Vec<String> {
@@ -141,13 +157,6 @@ impl Live {
         let spinner = self.paint.colour(Colour::Cyan, spinner);
         format!("  {spinner} {words}  {}", self.paint.dim(&elapsed))
     }
-}
-
-fn new_block() -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(MAX_DRAWS_PER_SECOND);
-    let style = ProgressStyle::with_template("{msg}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-    ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
 #[cfg(test)]

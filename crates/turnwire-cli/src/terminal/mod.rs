@@ -14,7 +14,7 @@ mod screen;
 use std::io::{self, Write};
 
 pub(crate) use self::{
-    look::{Look, Streams},
+    look::{Look, Streams, View},
     paint::{Colour, Paint},
     screen::{News, Screen},
 };

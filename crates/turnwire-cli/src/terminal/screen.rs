@@ -34,7 +34,7 @@ pub(crate) enum Screen {
     /// The events as they are, a line each.
     Json(Stdout),
     /// What a person reads.
-    Transcript { transcript: Transcript, answer: Answer<Stdout>, status: Status },
+    Transcript { transcript: Box<Transcript>, answer: Answer<Stdout>, status: Status },
 }
 
 /// Everything but the answer.
@@ -58,7 +58,7 @@ impl Screen {
                 Status::Live { live, paint }
             }
         };
-        let (transcript, answer) = (Transcript::new(), Answer::new(io::stdout(), shared));
+        let (transcript, answer) = (Box::default(), Answer::new(io::stdout(), shared));
         Self::Transcript { transcript, answer, status }
     }
 
@@ -162,9 +162,7 @@ fn show_live(live: &mut Live, frame: &TranscriptFrame, paint: Paint) {
             live.note(call_id, title, label, note);
         }
         TranscriptFrame::ToolEnded { call_id, .. } => live.end(call_id),
-        TranscriptFrame::Text(_)
-        | TranscriptFrame::Notice(_)
-        | TranscriptFrame::Ended { .. } => {}
+        TranscriptFrame::Text(_) | TranscriptFrame::Notice(_) | TranscriptFrame::Ended { .. } => {}
     }
     match frame {
         TranscriptFrame::ToolBegan { .. } | TranscriptFrame::ToolNoted { .. } => live.draw(),

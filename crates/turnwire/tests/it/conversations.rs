@@ -104,6 +104,7 @@ async fn a_busy_conversation_refuses_another_question_and_says_why() {
     let agent = scripted(turns).build().expect("it can be made");
     let conversation = agent.conversation();
     let run = conversation.start("Are you there?").await.expect("it starts");
+    wait_for(&run, |event| matches!(event, turnwire::Event::TextAdded { .. }).then_some(())).await;
     let Err(error) = conversation.stream_chat("Hello?").await else {
         panic!("two runs in one conversation");
     };

@@ -5,7 +5,7 @@
 
 use std::{
     future::{Future, pending},
-    sync::{Arc, mpsc},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -58,11 +58,13 @@ fn agent() -> Agent {
 /// Plays the run with what `watch` attaches to it, and compares it with the one nobody watched.
 async fn check(watch: impl FnOnce(StreamChat) -> StreamChat) -> Run {
     let agent = agent();
+    // One after the other: the script is the agent's, not the run's.
     let alone = agent.stream_chat("Go.").start().await.expect("it starts");
+    let alone = story(&alone).await;
     let run = watch(agent.stream_chat("Go.")).start().await.expect("it starts");
     let reply = run.reply().await.expect("it answers");
     assert_eq!((reply.outcome, reply.text.as_str()), (RunOutcome::Completed, "All done."));
-    assert_eq!(story(&run).await, story(&alone).await);
+    assert_eq!(story(&run).await, alone);
     run
 }
 
@@ -238,8 +240,8 @@ fn a_callback_that_never_returns_costs_a_bounded_time_and_the_program_can_end() 
 /// One callback that never returns does not keep the next run from having its own.
 #[tokio::test(start_paused = true)]
 async fn a_stuck_callback_leaves_other_runs_alone() {
-    let agent = agent();
-    let stuck = agent.stream_chat("Go.").on_token(|_| never_returns()).start().await;
+    let (other, agent) = (agent(), agent());
+    let stuck = other.stream_chat("Go.").on_token(|_| never_returns()).start().await;
     let stuck = stuck.expect("it starts");
     let (sender, mut tokens) = tokio::sync::mpsc::unbounded_channel();
     let chat = agent.stream_chat("Go.").on_token(move |token| sender.send(token.to_owned()));
@@ -333,31 +335,24 @@ fn a_callback_may_cancel_its_own_run() {
     });
 }
 
-/// Many runs, each with callbacks of its own: nobody hears what another one says.
+/// Many runs at once, each with callbacks of its own: nobody hears what another one says.
 #[test]
 fn runs_side_by_side_do_not_mix_their_callbacks() {
     on_each_runtime(|| async {
-        let agent = agent();
-        let runs = (0..20).map(|_| async {
-            let tokens = Notes::<String>::new();
-            let events = Notes::<(&'static str, Value)>::new();
+        let runs = (0..20).map(|n| async move {
+            let (tokens, events) = (Notes::<String>::new(), Notes::<(&'static str, Value)>::new());
             let (token_book, event_book) = (tokens.clone(), events.clone());
-            let own = Scripted::new([Turn::new().text("Hello.")]);
-            let own = Agent::builder().shared_model(Arc::new(own)).build().expect("it can be made");
-            let (mixed, alone) =
-                tokio::join!(async { agent.stream_chat("Go.").on_token(|_| ()).await }, async {
-                    own.stream_chat("Go.")
-                        .on_token(move |token| token_book.write(token))
-                        .on_event(move |name, data| {
-                            event_book.write((name, data));
-                            async {}
-                        })
-                        .await
-                });
-            mixed.expect("it answers");
-            alone.expect("it answers");
-            assert_eq!(tokens.take(), ["Hello."]);
-            assert_eq!(events.take(), [("response", json!({ "content": "Hello." }))]);
+            let words = ["I am ".to_owned(), format!("number {n}.")];
+            let agent = scripted([Turn::new().text_in(words.clone())]).build();
+            let chat = agent.expect("it can be made").stream_chat("Go.");
+            let chat = chat.on_token(move |token| token_book.write(token));
+            let chat = chat.on_event(move |name, data| {
+                event_book.write((name, data));
+                async {}
+            });
+            chat.await.expect("it answers");
+            assert_eq!(tokens.take(), words);
+            assert_eq!(events.take(), [("response", json!({ "content": words.concat() }))]);
         });
         futures::future::join_all(runs).await;
     });

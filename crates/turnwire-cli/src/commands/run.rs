@@ -1,0 +1,326 @@
+//! `turnwire run`: one question, the answer on standard output, the exit code tells the outcome.
+//!
+//! Two threads share the work. This one follows the run and listens for Ctrl-C; the other one
+//! owns the terminal and may be held up by it, say by a pager that does not read on. So the
+//! second Ctrl-C always gets through.
+
+use std::{
+    fs,
+    io::{self, ErrorKind, Read},
+    path::Path,
+    sync::Arc,
+    thread,
+};
+
+use futures::StreamExt;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{MissedTickBehavior, interval},
+};
+use turnwire::{Agent, Error, EventStream, IncompleteReason, Recorded, Run, RunOutcome};
+use turnwire_surfaces::{Answer, words};
+
+use crate::{
+    args::RunArguments,
+    environment::Environment,
+    exit::{Exit, Problem},
+    settings::{ModelSettings, Settings},
+    signals::{Signal, Signals},
+    telemetry,
+    terminal::{Colour, Look, News, Screen, Streams, TICK, View, tell},
+    wiring,
+};
+
+/// How far the terminal may be behind. When it is, the run is read on later and loses nothing:
+/// the journal keeps it.
+const MAX_WAITING_NEWS: usize = 64;
+
+/// Runs the command, and says what went wrong if something did.
+pub(crate) fn run(arguments: &RunArguments, environment: &Environment) -> Exit {
+    let look = Look::choose(arguments, environment, Streams::of_this_process());
+    answer(arguments, environment, look).unwrap_or_else(|problem| {
+        problem.show(look.paint);
+        problem.exit
+    })
+}
+
+fn answer(
+    arguments: &RunArguments,
+    environment: &Environment,
+    look: Look,
+) -> Result<Exit, Problem> {
+    telemetry::start(environment, look)?;
+    let settings = Settings::read(arguments, environment, look.stderr_is_terminal)?;
+    if let Some(path) = &arguments.output {
+        check_writable(path)?;
+    }
+    let question = question(&arguments.question)?;
+    if look.view != View::Quiet {
+        warn_of_unused(&settings, look);
+    }
+    let agent = wiring::agent(&settings)?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+    let ending = runtime.block_on(Box::pin(ask(agent, question, look)));
+    // Nothing that still goes on in there may hold up the end.
+    runtime.shutdown_background();
+    match ending? {
+        Ending::Left(signal) => Ok(signal.into()),
+        Ending::NobodyReads => Ok(Exit::Done),
+        Ending::Over { answer, outcome, stopped_by } => {
+            if let Some(path) = &arguments.output {
+                keep(&answer, &outcome, path)?;
+            }
+            judge(&outcome, stopped_by, &settings)
+        }
+    }
+}
+
+/// How it came that the run is no longer followed.
+enum Ending {
+    /// It is over.
+    Over { answer: String, outcome: RunOutcome, stopped_by: Option<Signal> },
+    /// The person did not want to wait for that.
+    Left(Signal),
+    /// Whoever read the answer has had enough, as in `turnwire run … | head -1`.
+    NobodyReads,
+}
+
+async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Problem> {
+    let listening = Signals::listen();
+    let mut signals = listening
+        .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
+    let run = agent.stream_chat(question).start().await.map_err(broken)?;
+    let mut events = run.events().await.map_err(broken)?;
+    let mut display = Display::open(look)?;
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (mut answer, mut stopped_by) = (Answer::default(), None);
+    loop {
+        // In this order: whoever wants to stop is heard, and time passes, however many events
+        // there are.
+        tokio::select! {
+            biased;
+            signal = signals.next() => {
+                if stopped_by.is_some() {
+                    return Ok(Ending::Left(signal));
+                }
+                stopped_by = Some(signal);
+                display.tell(News::Stopping);
+            }
+            _ = ticks.tick() => display.tell(News::Tick),
+            shown = display.show_next(&mut events) => match shown {
+                Shown::Event(recorded) => answer.note(recorded?.as_ref()),
+                Shown::TheEnd => break,
+                Shown::NoDisplay => return display_lost(&run, display, signals).await,
+            }
+        }
+    }
+    tokio::select! {
+        biased;
+        signal = signals.next(), if stopped_by.is_some() => return Ok(Ending::Left(signal)),
+        closed = display.close() => if let Err(error) = closed { return unwritten(&error) },
+    }
+    let Some(outcome) = answer.outcome().cloned() else {
+        return Err(Problem::failure("the journal of the run ends before the run does"));
+    };
+    Ok(Ending::Over { answer: answer.text().to_owned(), outcome, stopped_by })
+}
+
+/// Stops a run that cannot be shown any more.
+async fn display_lost(
+    run: &Run,
+    display: Display,
+    mut signals: Signals,
+) -> Result<Ending, Problem> {
+    run.cancel();
+    tokio::select! {
+        signal = signals.next() => return Ok(Ending::Left(signal)),
+        // How it ended does not matter now; that it ended properly does.
+        _ = run.reply() => {}
+    }
+    match display.close().await {
+        Ok(()) => Ok(Ending::NobodyReads),
+        Err(error) => unwritten(&error),
+    }
+}
+
+fn unwritten(error: &io::Error) -> Result<Ending, Problem> {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Ok(Ending::NobodyReads),
+        _ => Err(Problem::failure(format!("the answer could not be written: {error}"))),
+    }
+}
+
+/// The thread that owns the terminal.
+struct Display {
+    news: mpsc::Sender<News>,
+    result: oneshot::Receiver<io::Result<()>>,
+}
+
+/// What came of waiting for the next event.
+enum Shown {
+    Event(Result<Arc<Recorded>, Problem>),
+    TheEnd,
+    NoDisplay,
+}
+
+impl Display {
+    fn open(look: Look) -> Result<Self, Problem> {
+        let (news, mut incoming) = mpsc::channel::<News>(MAX_WAITING_NEWS);
+        let (done, result) = oneshot::channel();
+        let work = move || {
+            let mut screen = Screen::new(look);
+            let mut shown = Ok(());
+            while let (Ok(()), Some(news)) = (&shown, incoming.blocking_recv()) {
+                shown = screen.show(&news);
+            }
+            // Even when the answer cannot be written, the terminal is left in order.
+            let finished = screen.finish();
+            let _ = done.send(shown.and(finished));
+        };
+        let thread = thread::Builder::new().name("terminal".to_owned()).spawn(work);
+        match thread {
+            Ok(_) => Ok(Self { news, result }),
+            Err(error) => Err(Problem::failure(format!("there is no thread to show it: {error}"))),
+        }
+    }
+
+    /// Says what may be missed: a terminal that is held up has no use for it.
+    fn tell(&self, news: News) {
+        let _ = self.news.try_send(news);
+    }
+
+    /// Waits until there is room, then for an event, and shows it. Nothing is lost when it is
+    /// not waited for to the end.
+    async fn show_next(&mut self, events: &mut EventStream) -> Shown {
+        let Ok(room) = self.news.reserve().await else { return Shown::NoDisplay };
+        tokio::select! {
+            next = events.next() => match next {
+                Some(Ok(recorded)) => {
+                    room.send(News::Event(Arc::clone(&recorded)));
+                    Shown::Event(Ok(recorded))
+                }
+                Some(Err(error)) => Shown::Event(Err(broken(error.into()))),
+                None => Shown::TheEnd,
+            },
+            () = self.news.closed() => Shown::NoDisplay,
+        }
+    }
+
+    /// Lets it show what it still has, and says whether all could be written.
+    async fn close(self) -> io::Result<()> {
+        drop(self.news);
+        self.result.await.unwrap_or_else(|_| Err(io::Error::other("the terminal crashed")))
+    }
+}
+
+/// The question itself, or what is on standard input.
+fn question(argument: &str) -> Result<String, Problem> {
+    let mut question = argument.to_owned();
+    if argument == "-" {
+        question.clear();
+        io::stdin().lock().read_to_string(&mut question).map_err(|error| {
+            Problem::usage(format!("the question cannot be read from standard input: {error}"))
+        })?;
+    }
+    if question.trim().is_empty() {
+        return Err(Problem::usage("the question is empty")
+            .hint("for example: turnwire run \"Why is the sky blue?\""));
+    }
+    Ok(question)
+}
+
+fn warn_of_unused(settings: &Settings, look: Look) {
+    for section in &settings.unused_sections {
+        let warning = look.paint.bold(Colour::Yellow, "warning:");
+        tell(&format!("{warning} this version of turnwire run does not use [{section}]"));
+    }
+}
+
+/// Says before the run what would be a pity afterwards.
+fn check_writable(path: &Path) -> Result<(), Problem> {
+    let place = path.parent().filter(|place| !place.as_os_str().is_empty());
+    let why = match place {
+        _ if path.is_dir() => "it is a directory",
+        Some(place) if !place.is_dir() => "its directory does not exist",
+        _ => return Ok(()),
+    };
+    Err(Problem::usage(format!("--output {}: {why}", path.display())))
+}
+
+/// Writes the answer to a file, unless there is none.
+fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> {
+    match outcome {
+        RunOutcome::Completed | RunOutcome::Incomplete { .. } => {}
+        RunOutcome::Failed { .. } | RunOutcome::Cancelled => return Ok(()),
+    }
+    let end = if answer.is_empty() || answer.ends_with('\n') { "" } else { "\n" };
+    fs::write(path, format!("{answer}{end}")).map_err(|error| {
+        Problem::failure(format!("the answer is not in {}: {error}", path.display()))
+    })
+}
+
+fn judge(
+    outcome: &RunOutcome,
+    stopped_by: Option<Signal>,
+    settings: &Settings,
+) -> Result<Exit, Problem> {
+    match outcome {
+        RunOutcome::Completed => Ok(Exit::Done),
+        RunOutcome::Cancelled => Ok(stopped_by.map_or(Exit::Failed, Exit::from)),
+        RunOutcome::Incomplete { reason } => {
+            Err(Problem::failure(words::run_ending(outcome)).hint(after_limit(*reason, settings)))
+        }
+        RunOutcome::Failed { failure } => {
+            let problem = Problem::failure(failure.message.as_str());
+            Err(problem.hint(after_failure(&failure.code, settings)))
+        }
+    }
+}
+
+fn after_limit(reason: IncompleteReason, settings: &Settings) -> String {
+    let limits = &settings.limits;
+    match reason {
+        IncompleteReason::MaxTurns => {
+            format!("the limit is {}; raise it with --max-turns N", limits.max_turns)
+        }
+        IncompleteReason::TimeLimit => {
+            let seconds = limits.wall_clock.as_secs();
+            format!("the limit is {seconds} seconds; raise it with --timeout SECONDS")
+        }
+        IncompleteReason::MaxOutputTokens => "ask for a shorter answer".to_owned(),
+        IncompleteReason::MaxToolCalls => {
+            format!("the limit is {} calls; ask for less at once", limits.max_tool_calls)
+        }
+        IncompleteReason::RepeatedCall => {
+            "the model went round in circles; ask in other words, or try another model".to_owned()
+        }
+        IncompleteReason::ContentFilter => "ask in other words, or try another model".to_owned(),
+    }
+}
+
+fn after_failure(code: &str, settings: &Settings) -> String {
+    let server = match &settings.model {
+        ModelSettings::Scripted(_) => "the demo".to_owned(),
+        ModelSettings::Provider(provider) => provider.base_url.clone(),
+    };
+    match code {
+        "model_unavailable" => format!(
+            "check that {server} can be reached from here; TURNWIRE_LOG=warn shows the cause"
+        ),
+        "model_rejected" => format!(
+            "`{}` was asked for at {server}; --model NAME asks for another, and the key is in the \
+             settings",
+            settings.upstream_name()
+        ),
+        "model_broke_off" | "model_silent" => {
+            "ask again; TURNWIRE_LOG=warn shows the cause".to_owned()
+        }
+        _ => "TURNWIRE_LOG=debug shows how it came to that".to_owned(),
+    }
+}
+
+fn broken(error: Error) -> Problem {
+    Problem::failure(error.to_string()).hint("TURNWIRE_LOG=debug shows how it came to that")
+}

@@ -1,0 +1,311 @@
+//! Who wins, and what is said about mistakes.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use super::*;
+
+/// The settings that follow from a file, variables and `--model`.
+fn settings(
+    file: &str,
+    variables: &[(&str, &str)],
+    model: Option<&str>,
+) -> Result<Settings, Problem> {
+    let arguments = RunArguments { model: model.map(str::to_owned), ..RunArguments::default() };
+    let file = SettingsFile { path: DEFAULT_FILE.into(), text: file.to_owned() };
+    Settings::of(&arguments, &variables.iter().copied().collect(), Some(&file), false)
+}
+
+/// Where the model is, what it speaks, its key, the name it is asked for.
+fn provider(
+    file: &str,
+    variables: &[(&str, &str)],
+    model: Option<&str>,
+) -> (Kind, String, Option<Secret>, String) {
+    let settings = settings(file, variables, model).unwrap();
+    let name = settings.upstream_name().to_owned();
+    let ModelSettings::Provider(Provider { kind, base_url, api_key, .. }) = settings.model else {
+        panic!("not a provider: {:?}", settings.model);
+    };
+    (kind, base_url, api_key, name)
+}
+
+fn check_problem(file: &str, variables: &[(&str, &str)], model: Option<&str>, expected: &[&str]) {
+    let problem = settings(file, variables, model).unwrap_err();
+    assert_eq!(problem.to_string().lines().collect::<Vec<_>>(), expected);
+    assert_eq!(problem.exit, crate::exit::Exit::Usage);
+}
+
+const LOCAL: &str = r#"
+[models.default]
+kind = "chat_completions"
+base_url = "http://file/v1"
+model = "file-model"
+"#;
+
+const TWO: &str = r#"
+[models.small]
+kind = "chat_completions"
+base_url = "http://small/v1"
+[models.big]
+kind = "openai_responses"
+api_key_env = "BIG_KEY"
+model = "biggest"
+"#;
+
+#[test]
+fn the_file_wins_over_the_defaults() {
+    assert_eq!(
+        provider(LOCAL, &[], None),
+        (Kind::ChatCompletions, "http://file/v1".into(), None, "file-model".into())
+    );
+    let anthropic = "[models.default]\nkind = \"anthropic_messages\"";
+    assert_eq!(
+        provider(anthropic, &[("ANTHROPIC_API_KEY", "k")], None),
+        (Kind::AnthropicMessages, ANTHROPIC_URL.into(), Some("k".into()), "default".into())
+    );
+}
+
+#[test]
+fn the_environment_wins_over_the_file() {
+    let variables = [("OPENAI_BASE_URL", "http://variable/v1"), ("OPENAI_API_KEY", "k")];
+    assert_eq!(
+        provider(LOCAL, &variables, None),
+        (Kind::ChatCompletions, "http://variable/v1".into(), Some("k".into()), "file-model".into())
+    );
+    let variables = [("TURNWIRE_MODEL", "big"), ("BIG_KEY", "k")];
+    assert_eq!(
+        provider(TWO, &variables, None),
+        (Kind::OpenAiResponses, OPENAI_URL.into(), Some("k".into()), "biggest".into())
+    );
+}
+
+#[test]
+fn the_flag_wins_over_the_environment() {
+    let variables = [("TURNWIRE_MODEL", "big"), ("BIG_KEY", "k")];
+    assert_eq!(
+        provider(TWO, &variables, Some("small")),
+        (Kind::ChatCompletions, "http://small/v1".into(), None, "small".into())
+    );
+    let scripted = settings(TWO, &variables, Some("scripted")).unwrap();
+    assert_eq!(scripted.model, ModelSettings::Scripted(Demo::default()));
+}
+
+#[test]
+fn limits_and_instructions_come_from_the_flags() {
+    let arguments = RunArguments {
+        model: Some("scripted".into()),
+        instructions: Some("Be brief.".into()),
+        max_turns: NonZeroU32::new(3),
+        timeout: NonZeroU64::new(5),
+        ..RunArguments::default()
+    };
+    let settings = Settings::of(&arguments, &Environment::default(), None, true).unwrap();
+    assert_eq!(settings.instructions.as_deref(), Some("Be brief."));
+    let expected = Limits { max_turns: 3, wall_clock: Duration::from_secs(5), ..Limits::default() };
+    assert_eq!(settings.limits, expected);
+    assert_eq!(settings.model, ModelSettings::Scripted(WATCHED_DEMO), "somebody watches");
+}
+
+#[test]
+fn a_named_model_keeps_its_own_address() {
+    let variables = [("OPENAI_BASE_URL", "http://variable/v1")];
+    assert_eq!(provider(TWO, &variables, Some("small")).1, "http://small/v1");
+    assert_eq!(provider(TWO, &variables, None).1, "http://variable/v1");
+}
+
+#[test]
+fn the_usual_key_does_not_go_to_an_address_of_the_file() {
+    assert_eq!(provider(LOCAL, &[("OPENAI_API_KEY", "k")], None).2, None);
+}
+
+#[test]
+fn a_name_that_is_not_in_the_file_is_passed_on_to_the_default_provider() {
+    assert_eq!(
+        provider(LOCAL, &[], Some("llama")),
+        (Kind::ChatCompletions, "http://file/v1".into(), None, "llama".into())
+    );
+    let only = LOCAL.replace("default", "local");
+    assert_eq!(provider(&only, &[], Some("llama")).3, "llama", "the only one is the default");
+    assert_eq!(provider(&only, &[], None).3, "file-model");
+}
+
+#[test]
+fn the_environment_alone_is_enough() {
+    let url = [("OPENAI_BASE_URL", "http://variable/v1")];
+    assert_eq!(
+        provider("", &url, None),
+        (Kind::ChatCompletions, "http://variable/v1".into(), None, "default".into())
+    );
+    assert_eq!(
+        provider("", &[("OPENAI_API_KEY", "k")], Some("gpt")),
+        (Kind::ChatCompletions, OPENAI_URL.into(), Some("k".into()), "gpt".into())
+    );
+    assert_eq!(
+        provider("", &[("ANTHROPIC_API_KEY", "k")], Some("claude")),
+        (Kind::AnthropicMessages, ANTHROPIC_URL.into(), Some("k".into()), "claude".into())
+    );
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    check_problem(
+        r#"
+modles = {}
+server = 1
+[models.a]
+kind = "chatcompletions"
+bas_url = "http://a/v1"
+model = 3
+[models.b]
+base_url = "localhost:1234"
+[models.c]
+kind = 4
+[models.scripted]
+kind = "chat_completions"
+[models]
+d = "no table"
+[entirely.else]
+"#,
+        &[("TURNWIRE_DEMO_PACE_MS", "fast")],
+        None,
+        &[
+            "11 mistakes in turnwire.toml and the environment",
+            "  entirely: there is no such setting; there are `models`, `server`, `mcp_servers`, \
+             `web_search`, `store`, `fanout`",
+            "  modles: there is no such setting; did you mean `models`?",
+            "  models.a.bas_url: there is no such setting; did you mean `base_url`?",
+            "  models.a.model: invalid type: integer `3`, expected a string",
+            "  models.a.kind: there is no kind `chatcompletions`; did you mean \
+             `chat_completions`?",
+            "  models.b.kind: missing; there are `chat_completions`, `openai_responses`, \
+             `anthropic_messages`",
+            "  models.b.base_url: `localhost:1234` is not an address; it should look like \
+             http://localhost:11434/v1",
+            "  models.c.kind: invalid type: integer `4`, expected a string",
+            "  models.d: not a table; write [models.d] above its settings",
+            "  models.scripted: this name is taken by the demo; give it another name",
+            "  TURNWIRE_DEMO_PACE_MS: `fast` is not a number of milliseconds",
+        ],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_quoted() {
+    let problem = settings("[models", &[], None).unwrap_err().to_string();
+    assert!(problem.starts_with("turnwire.toml is not TOML\n"), "{problem}");
+    assert!(problem.contains("line 1"), "{problem}");
+}
+
+#[test]
+fn a_key_that_is_not_there_is_told_only_for_the_model_that_is_used() {
+    check_problem(
+        TWO,
+        &[],
+        Some("big"),
+        &[
+            "models.big.api_key_env: the environment variable `BIG_KEY` is not set",
+            "hint: set it, or take the line out of the settings if the server needs no key",
+        ],
+    );
+    assert!(settings(TWO, &[], Some("small")).is_ok());
+}
+
+#[test]
+fn chat_completions_need_an_address() {
+    let file = "[models.default]\nkind = \"chat_completions\"";
+    check_problem(
+        file,
+        &[],
+        None,
+        &[
+            "models.default.base_url: missing",
+            "hint: give the address of the server, such as http://localhost:11434/v1",
+        ],
+    );
+}
+
+#[test]
+fn a_variable_that_is_not_an_address_is_told() {
+    check_problem(
+        "",
+        &[("OPENAI_BASE_URL", "localhost")],
+        None,
+        &["OPENAI_BASE_URL: `localhost` is not an address; it should look like \
+           http://localhost:11434/v1"],
+    );
+}
+
+#[test]
+fn several_models_and_no_default_is_a_question() {
+    check_problem(
+        TWO,
+        &[("OPENAI_API_KEY", "k")],
+        None,
+        &[
+            "the settings have several models, and none is the default",
+            "hint: choose one with --model: there are `big`, `small`",
+            "hint: or call one of them [models.default]",
+        ],
+    );
+    check_problem(
+        TWO,
+        &[],
+        Some("smal"),
+        &[
+            "there is no model `smal` in the settings",
+            "hint: did you mean `small`?",
+            "hint: a name for the server to know needs a [models.default] in the settings",
+        ],
+    );
+}
+
+#[test]
+fn a_key_without_a_name_is_a_question() {
+    check_problem(
+        "",
+        &[("ANTHROPIC_API_KEY", "k")],
+        None,
+        &[
+            "there is a key, but no model is named",
+            "hint: name one with --model NAME or TURNWIRE_MODEL=NAME",
+        ],
+    );
+}
+
+#[test]
+fn no_model_at_all_names_three_ways() {
+    let problem = settings("", &[], None).unwrap_err();
+    assert_eq!(problem.hints.len(), 3);
+    for way in ["--model scripted", "OPENAI_BASE_URL", "[models.default]"] {
+        assert!(problem.hints.iter().any(|hint| hint.contains(way)), "{way}");
+    }
+}
+
+#[test]
+fn sections_of_other_commands_are_noted_and_not_looked_into() {
+    let file =
+        "[mcp_servers.docs]\nurl = 3\n[server]\nlisten = \"x\"\n[store]\n[fanout]\n[web_search]";
+    let settings = settings(file, &[], Some("scripted")).unwrap();
+    let expected = ["server", "mcp_servers", "web_search", "store", "fanout"];
+    assert_eq!(settings.unused_sections, expected);
+}
+
+#[test]
+fn the_known_keys_are_the_keys_that_are_read() {
+    fn check<T: RawTable>() {
+        for key in T::KEYS {
+            let alone = Table::from_iter([((*key).to_owned(), Value::Boolean(true))]);
+            let error = alone.try_into::<T>().err();
+            let is_known = error.is_none_or(|error| !error.message().contains("unknown field"));
+            assert!(is_known, "{key}");
+        }
+        let unknown = Table::from_iter([("no_such_key".to_owned(), Value::Boolean(true))]);
+        let message = unknown.try_into::<T>().err().unwrap().message().to_owned();
+        for key in T::KEYS {
+            assert!(message.contains(&format!("`{key}`")), "{message}");
+        }
+        assert_eq!(message.matches('`').count(), 2 * (T::KEYS.len() + 1), "{message}");
+    }
+    check::<RawSettings>();
+    check::<RawModel>();
+}

@@ -1,0 +1,15 @@
+//! The real binary: in pipes, in a terminal, against a server on the loopback.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on should fall over"
+)]
+
+mod exit_codes;
+mod pipes;
+mod settings;
+mod terminal;
+mod world;

@@ -1,0 +1,187 @@
+//! The binary in a terminal of its own: what a person sees, and that nothing stays behind.
+
+use std::{io::Write, num::NonZero};
+
+use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+
+use crate::world::{Server, TURNWIRE, Watched, World, timeless};
+
+const SIZE: PtySize = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+const MULTIPLY: [&str; 4] = ["run", "--model", "scripted", "multiply 5 and 4"];
+/// Long enough for a few turns of the spinner.
+const TOOL_MS: &str = "600";
+const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+struct Terminal {
+    output: Watched,
+    keyboard: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+}
+
+impl Terminal {
+    fn start(world: &World, arguments: &[&str]) -> Self {
+        let pair = native_pty_system().openpty(SIZE).unwrap();
+        let mut command = CommandBuilder::new(TURNWIRE);
+        command.env_clear();
+        command.env("TERM", "xterm-256color");
+        for (name, value) in world.variables() {
+            command.env(name, value);
+        }
+        command.cwd(world.path());
+        command.args(arguments);
+        let child = pair.slave.spawn_command(command).unwrap();
+        let output = Watched::new(pair.master.try_clone_reader().unwrap());
+        Self { output, keyboard: pair.master.take_writer().unwrap(), child }
+    }
+
+    /// Everything that was written, and the exit code.
+    fn finish(mut self) -> (Vec<u8>, u32) {
+        let code = self.child.wait().unwrap().exit_code();
+        (self.output.all_bytes(), code)
+    }
+}
+
+/// What is on the screen after `bytes`.
+fn screen(bytes: &[u8]) -> String {
+    let [rows, columns] = [SIZE.rows, SIZE.cols].map(|size| NonZero::new(size).unwrap());
+    let mut parser = vt100::Parser::new(rows, columns, 0);
+    parser.process(bytes);
+    let screen = parser.screen().contents();
+    screen.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
+}
+
+fn place_of(text: &str, bytes: &[u8]) -> usize {
+    let place = bytes.windows(text.len()).position(|window| window == text.as_bytes());
+    place.unwrap_or_else(|| panic!("no {text} in {}", String::from_utf8_lossy(bytes)))
+}
+
+/// S0-13, S4-18: the tool spins with its parameters while it works, ends with its mark and its
+/// result, and nothing of the spinner stays.
+#[test]
+fn a_tool_spins_and_then_stays_with_its_mark() {
+    let world = World::new().with("TURNWIRE_DEMO_TOOL_MS", TOOL_MS);
+    let mut terminal = Terminal::start(&world, &MULTIPLY);
+    terminal.output.wait_until("spinner", |bytes| {
+        let screen = screen(bytes);
+        let row = screen.lines().find(|line| line.contains("multiply 5 × 4  running"));
+        row.is_some_and(|row| row.trim_start().starts_with(SPINNER))
+            && screen.contains("• Working (0s · ctrl-c to stop)")
+    });
+    let (bytes, code) = terminal.finish();
+    assert_eq!(code, 0);
+    assert_eq!(
+        timeless(&screen(&bytes)),
+        "I will multiply 5 and 4.\n✓ multiply 5 × 4  20  …s\n5 times 4 is 20.\n  done · …s · 1 \
+         tool · 30 tokens\n"
+    );
+    let green_mark = "\u{1b}[32m✓\u{1b}[0m multiply";
+    assert!(String::from_utf8_lossy(&bytes).contains(green_mark), "success is green");
+}
+
+/// S0-13: whenever a piece of the answer is written, the spinner is off the screen.
+#[test]
+fn the_spinner_is_gone_before_the_answer_goes_on() {
+    let world = World::new().with("TURNWIRE_DEMO_TOOL_MS", TOOL_MS);
+    let (bytes, _) = Terminal::start(&world, &MULTIPLY).finish();
+    for text in ["I will", "times "] {
+        let before = &bytes[..place_of(text, &bytes)];
+        let written = String::from_utf8_lossy(before);
+        assert!(written.contains("Working"), "it was there before `{text}`");
+        let screen = screen(before);
+        assert!(!screen.contains("Working") && !screen.contains(SPINNER), "{text}:\n{screen}");
+    }
+}
+
+/// S0-13: `NO_COLOR` is plain: no colours, no animation, not one escape code.
+#[test]
+fn no_color_has_no_escape_codes() {
+    for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let world = World::new().with("TURNWIRE_DEMO_TOOL_MS", "1").with(name, value);
+        let (bytes, code) = Terminal::start(&world, &MULTIPLY).finish();
+        assert_eq!(code, 0);
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        assert_eq!(
+            timeless(&text.replace("\r\n", "\n")),
+            "I will multiply 5 and 4. \n• multiply 5 × 4  running\n✓ multiply 5 × 4  20  …s\n5 \
+             times 4 is 20.\ndone · …s · 1 tool · 30 tokens\n"
+        );
+    }
+}
+
+/// S0-13: failure has a mark of its own.
+#[test]
+fn a_tool_that_fails_has_a_cross() {
+    let world = World::new().with("TURNWIRE_DEMO_TOOL_MS", "1");
+    let huge = format!("1{}", "0".repeat(200));
+    let question = format!("multiply {huge} and {huge}");
+    let (bytes, code) =
+        Terminal::start(&world, &["run", "--model", "scripted", &question]).finish();
+    let screen = screen(&bytes);
+    assert!(
+        screen.contains("✗ multiply 1e+200 × 1e+200  failed: the product is too big"),
+        "{screen}"
+    );
+    assert!(screen.contains("1 tool, 1 failed"), "{screen}");
+    assert!(!screen.contains('✓'), "{screen}");
+    assert!(String::from_utf8_lossy(&bytes).contains("\u{1b}[31m✗\u{1b}[0m"), "failure is red");
+    assert_eq!(code, 0, "the model went on without it");
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_error_and_no_spinner() {
+    let server = Server::new();
+    let world = World::new().with("OPENAI_BASE_URL", &server.url());
+    let mut terminal = Terminal::start(&world, &["run", "hi"]);
+    let question = server.question();
+    terminal.output.wait_until("thinking", |bytes| screen(bytes).contains("• Working ("));
+    question.refuse("400 Bad Request", "too hot today");
+    let (bytes, code) = terminal.finish();
+    let screen = screen(&bytes);
+    assert!(screen.contains("error: the model refused the request: "), "{screen}");
+    assert!(screen.contains("hint: "), "{screen}");
+    assert!(!screen.contains("Working"), "{screen}");
+    assert_eq!(code, 1);
+}
+
+/// The terminal writes `^C` where the cursor is; that must not leave a row behind either.
+#[test]
+fn ctrl_c_stops_the_tool_and_leaves_nothing_behind() {
+    let world = World::new().with("TURNWIRE_DEMO_TOOL_MS", "3600000");
+    let mut terminal = Terminal::start(&world, &MULTIPLY);
+    terminal.output.wait_until("tool", |bytes| screen(bytes).contains("multiply 5 × 4  running"));
+    terminal.keyboard.write_all(b"\x03").unwrap();
+    let (bytes, code) = terminal.finish();
+    assert_eq!(code, 130);
+    assert_eq!(
+        timeless(&screen(&bytes)),
+        "I will multiply 5 and 4.\n■ multiply 5 × 4  stopped  …s\n  stopped · …s · 1 tool · 13 \
+         tokens\n"
+    );
+}
+
+/// S4-17: on a terminal too, each piece is there before the next one comes.
+#[test]
+fn the_answer_streams_into_the_terminal() {
+    let server = Server::new();
+    let world = World::new().with("OPENAI_BASE_URL", &server.url());
+    let mut terminal = Terminal::start(&world, &["run", "Greet me."]);
+    let mut question = server.question();
+    question.begin();
+    question.say("Hello, ");
+    terminal.output.wait_until("first piece", |bytes| screen(bytes) == "Hello,\n");
+    question.say("world.");
+    terminal.output.wait_until("second piece", |bytes| screen(bytes) == "Hello, world.\n");
+    question.end();
+    let (bytes, _) = terminal.finish();
+    assert_eq!(timeless(&screen(&bytes)), "Hello, world.\n  done · …s · 0 tokens\n");
+}
+
+#[test]
+fn plain_has_colours_and_no_animation() {
+    let world = World::new().with("TURNWIRE_DEMO_TOOL_MS", TOOL_MS);
+    let (bytes, _) = Terminal::start(&world, &[&MULTIPLY[..], &["--plain"]].concat()).finish();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(text.contains("\u{1b}[36m•\u{1b}[0m multiply 5 × 4  running"), "{text:?}");
+    assert!(!text.contains("Working") && !text.contains(SPINNER), "{text:?}");
+}
