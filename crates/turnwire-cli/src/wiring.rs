@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Number;
-use turnwire::{Agent, AgentBuilder, Effect, Error, Model};
+use turnwire::{Agent, AgentBuilder, Effect, Error, Model, ToolContext};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
     OpenAiResponses, OpenAiResponsesOptions, Scripted, SetupError,
@@ -76,17 +76,19 @@ struct Factors {
 
 /// Multiplies, and takes its time where somebody watches.
 fn multiply(tool_time: Duration) -> FunctionTool<Factors> {
-    FunctionTool::new("multiply", "Multiplies two numbers.", move |factors: Factors| async move {
-        if !tool_time.is_zero() {
-            tokio::time::sleep(tool_time).await;
+    let work = move |factors: Factors, context: ToolContext| async move {
+        tokio::select! {
+            // Whoever stops the run need not wait for the demo.
+            () = context.cancelled() => Err(STOPPED),
+            () = tokio::time::sleep(tool_time) => product(&factors),
         }
-        product(&factors)
-    })
-    .effect(Effect::Pure)
-    .parallel()
-    // Whoever watches the demo for an hour wants it to take an hour.
-    .timeout(tool_time + Duration::from_mins(1))
-    .label(|factors| format!("{} × {}", factors.a, factors.b))
+    };
+    FunctionTool::with_context("multiply", "Multiplies two numbers.", work)
+        .effect(Effect::Pure)
+        .parallel()
+        // Its slowness is set by hand, and must not look like a hang.
+        .timeout(tool_time + Duration::from_mins(1))
+        .label(|factors| format!("{} × {}", factors.a, factors.b))
 }
 
 /// Exact for whole numbers, as good as a float can be for others.
@@ -99,6 +101,7 @@ fn product(Factors { a, b }: &Factors) -> Result<String, &'static str> {
     if product.is_finite() { Ok(product.to_string()) } else { Err(TOO_BIG) }
 }
 
+const STOPPED: &str = "stopped before the product was known";
 const TOO_BIG: &str = "the product is too big; use smaller numbers";
 
 #[cfg(test)]

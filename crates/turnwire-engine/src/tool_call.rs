@@ -78,12 +78,13 @@ pub(crate) async fn carry_out(
             reason: failures::engine_stopped(),
         },
     };
+    // From its start on, whoever sees the call can stop it.
+    let token = run.begin_call(&call_id);
     let place = run.record(start).await?;
     run.let_watcher_see(place).await;
 
     let began = Instant::now();
     let request = ToolRequest { arguments, idempotency_key: format!("{}:{call_id}", run.id()) };
-    let token = run.begin_call(&call_id);
     let work = Work { run, workplace, tool, call_id: &call_id, request, token, began };
     let outcome = work.until_it_is_over(attempt).await;
     run.end_call(&call_id);
@@ -133,6 +134,9 @@ impl Work<'_> {
 
     /// Lets the tool work once, and records what it reports until it is done or given up.
     async fn attempt(&self, attempt: u32) -> Result<Attempt, LogError> {
+        if self.token.is_cancelled() {
+            return Ok(Attempt::Over(ToolOutcome::Cancelled));
+        }
         let limits = self.run.state().limits().clone();
         let silence = self.tool.spec().timeout.unwrap_or(limits.call_silence);
         let until = self.began + limits.call_total;

@@ -63,6 +63,7 @@ pub enum MessageFrame {
 
 /// A call as S4 reports it, borrowed from the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ToolBlockUpdate<'a> {
     /// The message's place in the list.
     pub message: usize,
@@ -84,6 +85,8 @@ pub struct ToolBlockUpdate<'a> {
     pub error: Option<&'a str>,
     /// How far the call has come.
     pub stage: Stage,
+    /// What the tool is doing, in a few words, once it is at work.
+    pub note: Option<&'a str>,
     /// The result in a few words.
     pub short_result: Option<&'a str>,
     /// Pictures the tool returned, as addresses that carry them along.
@@ -143,6 +146,7 @@ impl Messages {
             success: block.success,
             error: block.error.as_deref(),
             stage: *stage,
+            note: Some(block.note.as_str()).filter(|note| !note.is_empty()),
             short_result: block.short_result.as_deref(),
             images: &block.images,
         })

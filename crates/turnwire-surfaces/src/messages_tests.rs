@@ -528,3 +528,24 @@ fn a_history_is_in_the_list_and_not_reported() {
     assert_eq!(messages.accumulated(3), "new");
     assert_eq!(messages.accumulated(1), "said");
 }
+
+/// S4-9: what a tool is doing is told with each update, not only kept in the list.
+#[test]
+fn an_update_says_what_the_tool_is_doing() {
+    let progressed = Event::ToolProgressed {
+        call_id: "call_1".into(),
+        progress: 1.0,
+        total: Some(3.0),
+        message: Some("lint".to_owned()),
+    };
+    let story = Story::new().turn().calls("call_1", "check", "{}").started("call_1");
+    let mut messages = Messages::new();
+    let mut notes = Vec::new();
+    for recorded in story.then(progressed).events() {
+        for frame in messages.project(&recorded) {
+            notes.extend(messages.update(&frame).map(|update| update.note.map(str::to_owned)));
+        }
+    }
+    let said = |note: &str| Some(note.to_owned());
+    assert_eq!(notes, [None, None, said("running"), said("1/3 lint")]);
+}

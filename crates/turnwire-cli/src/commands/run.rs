@@ -106,6 +106,7 @@ async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Probl
                     return Ok(Ending::Left(signal));
                 }
                 stopped_by = Some(signal);
+                run.cancel();
                 display.tell(News::Stopping);
             }
             _ = ticks.tick() => display.tell(News::Tick),
@@ -119,12 +120,20 @@ async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Probl
     tokio::select! {
         biased;
         signal = signals.next(), if stopped_by.is_some() => return Ok(Ending::Left(signal)),
-        closed = display.close() => if let Err(error) = closed { return unwritten(&error) },
+        closed = put_away(&agent, display) => if let Err(error) = closed {
+            return unwritten(&error);
+        },
     }
     let Some(outcome) = answer.outcome().cloned() else {
         return Err(Problem::failure("the journal of the run ends before the run does"));
     };
     Ok(Ending::Over { answer: answer.text().to_owned(), outcome, stopped_by })
+}
+
+/// Lets everybody finish: the terminal with what it has, the engine with its log.
+async fn put_away(agent: &Agent, display: Display) -> io::Result<()> {
+    let (closed, ()) = tokio::join!(display.close(), agent.shut_down());
+    closed
 }
 
 /// Stops a run that cannot be shown any more.

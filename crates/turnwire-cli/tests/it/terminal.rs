@@ -24,6 +24,7 @@ impl Terminal {
         let mut command = CommandBuilder::new(TURNWIRE);
         command.env_clear();
         command.env("TERM", "xterm-256color");
+        command.env("TURNWIRE_DEMO_PACE_MS", "1");
         for (name, value) in world.variables() {
             command.env(name, value);
         }
@@ -65,7 +66,8 @@ fn a_tool_spins_and_then_stays_with_its_mark() {
         let screen = screen(bytes);
         let row = screen.lines().find(|line| line.contains("multiply 5 × 4  running"));
         row.is_some_and(|row| row.trim_start().starts_with(SPINNER))
-            && screen.contains("• Working (0s · ctrl-c to stop)")
+            && screen.contains("• Working (")
+            && screen.contains("s · ctrl-c to stop)")
     });
     let (bytes, code) = terminal.finish();
     assert_eq!(code, 0);
@@ -153,6 +155,8 @@ fn ctrl_c_stops_the_tool_and_leaves_nothing_behind() {
     terminal.keyboard.write_all(b"\x03").unwrap();
     let (bytes, code) = terminal.finish();
     assert_eq!(code, 130);
+    let before = screen(&bytes[..place_of("Stopping…", &bytes)]);
+    assert_eq!(before, "I will multiply 5 and 4.\n■\n", "the block begins at the left edge");
     assert_eq!(
         timeless(&screen(&bytes)),
         "I will multiply 5 and 4.\n■ multiply 5 × 4  stopped  …s\n  stopped · …s · 1 tool · 13 \

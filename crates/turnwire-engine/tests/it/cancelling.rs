@@ -99,3 +99,27 @@ async fn shutting_down_ends_every_run() {
         ["message_started", "text_added", "message_finished", "turn_finished", "run_finished"]
     );
 }
+
+/// A call can be stopped as soon as its start is seen, and then its tool does nothing.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_stopped_at_its_start_is_not_carried_out() {
+    let prop = returns("t", "x");
+    let (runs, request) =
+        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
+    let (seen, watcher) = tokio::sync::watch::channel(Seq::START);
+    let run = runs.start_watched(request, Some(watcher)).await.unwrap();
+    let mut events = run.events().await.unwrap();
+    while let Some(recorded) = events.next().await {
+        let recorded = recorded.unwrap();
+        if let Event::ToolStarted { call_id, .. } = &recorded.event {
+            assert!(run.cancel_call(call_id), "it cannot be stopped yet");
+        }
+        if let Event::ToolFinished { call_id, outcome, .. } = &recorded.event {
+            assert_eq!(*outcome, ToolOutcome::Cancelled);
+            assert!(!run.cancel_call(call_id), "a call that is over cannot be stopped");
+        }
+        seen.send_replace(recorded.seq);
+    }
+    assert_eq!(prop.n_calls(), 0);
+    assert_eq!(run.outcome().await, RunOutcome::Completed);
+}

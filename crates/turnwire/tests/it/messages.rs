@@ -50,7 +50,6 @@ struct Update {
 impl From<&ToolBlockUpdate<'_>> for Update {
     fn from(update: &ToolBlockUpdate<'_>) -> Self {
         let ToolBlockUpdate {
-            message: _,
             id,
             name,
             parameters,
@@ -62,6 +61,7 @@ impl From<&ToolBlockUpdate<'_>> for Update {
             stage,
             short_result,
             images,
+            ..
         } = *update;
         Self {
             id: id.to_owned(),
