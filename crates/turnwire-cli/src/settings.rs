@@ -37,6 +37,8 @@ const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 /// How the demo behaves where somebody watches.
 const WATCHED_DEMO: Demo =
     Demo { pace: Duration::from_millis(60), tool_time: Duration::from_millis(1200) };
+/// How to go on after a mistake.
+const REPAIR: &str = "repair it, or name another settings file with --config FILE";
 /// How alike a word and a known word must be for the one to be meant by the other.
 const ALIKE: f64 = 0.8;
 
@@ -173,7 +175,7 @@ impl SettingsFile {
             Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 Err(Problem::usage(format!("{} cannot be read: {error}", path.display()))
-                    .hint("name another settings file with --config FILE"))
+                    .hint("name a settings file that can be read with --config FILE"))
             }
         }
     }
@@ -220,7 +222,7 @@ impl RawSettings {
         let table: Table = file.text.parse().map_err(|error: toml::de::Error| {
             let mut problem = Problem::usage(format!("{} is not TOML", file.path.display()));
             problem.details = error.to_string().lines().map(str::to_owned).collect();
-            problem
+            problem.hint(REPAIR)
         })?;
         Ok(read_table("", table, mistakes))
     }
@@ -436,7 +438,7 @@ fn all_of(
         n_mistakes => format!("{n_mistakes} mistakes"),
     };
     let message = format!("{count} in {}", places.join(" and "));
-    Problem { details: in_file, ..Problem::usage(message) }
+    Problem { details: in_file, ..Problem::usage(message).hint(REPAIR) }
 }
 
 fn no_model() -> Problem {
@@ -444,7 +446,7 @@ fn no_model() -> Problem {
         .hint("to try it without one: turnwire run --model scripted \"multiply 5 and 4\"")
         .hint(
             "to name a server: OPENAI_BASE_URL=http://localhost:11434/v1 turnwire run --model \
-             qwen3:8b \"…\" (OPENAI_API_KEY or ANTHROPIC_API_KEY alone will do for those two)",
+             qwen3:8b \"…\", or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
         )
         .hint(
             "to keep it, write into turnwire.toml:\n\n    [models.default]\n    kind = \

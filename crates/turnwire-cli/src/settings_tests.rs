@@ -185,6 +185,7 @@ d = "no table"
             "  models.d: not a table; write [models.d] above its settings",
             "  models.scripted: this name is taken by the demo; give it another name",
             "  TURNWIRE_DEMO_PACE_MS: `fast` is not a number of milliseconds",
+            "hint: repair it, or name another settings file with --config FILE",
         ],
     );
 }

@@ -3,7 +3,7 @@
 //!
 //! `TURNWIRE_CASES=10000` sets how many.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use proptest::{prelude::*, test_runner::Config};
 use turnwire_contract::{Event, Recorded, RunOutcome, ToolOutcome};
@@ -68,14 +68,16 @@ fn successes_are_the_tools_own(
     script: &RandomRun,
     journal: &[Arc<Recorded>],
 ) -> Result<(), TestCaseError> {
-    let mut names = std::collections::HashMap::new();
+    let mut names = HashMap::new();
     for recorded in journal {
         if let Event::CallAnnounced { call_id, tool, .. } = &recorded.event {
             names.insert(call_id.clone(), tool.name.clone());
         }
         let Event::ToolFinished { call_id, outcome, .. } = &recorded.event else { continue };
-        let name = &names[call_id];
-        let number: usize = name.trim_start_matches("tool_").parse().unwrap();
+        let Some(name) = names.get(call_id) else {
+            return Err(TestCaseError::fail(format!("{call_id} was never announced")));
+        };
+        let number = name.trim_start_matches("tool_").parse().unwrap_or(usize::MAX);
         let behaviour = script.tools.get(number).map(|tool| &tool.behaviour);
         match (outcome, behaviour) {
             (
@@ -122,7 +124,7 @@ fn the_fold_agrees(played: &Played) -> Result<(), TestCaseError> {
 
 /// I6, I8: the frames of a prefix are a prefix of the frames, on every surface.
 fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
-    let prefix = &journal[..journal.len() / 2];
+    let (prefix, _) = journal.split_at(journal.len() / 2);
     macro_rules! pure {
         ($projection:expr) => {
             let (part, whole) = (frames(prefix, $projection), frames(journal, $projection));
@@ -139,7 +141,7 @@ fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
 
 /// I1, I10 as a message manager sees them (S4-7, S4-10).
 fn every_block_starts_once_and_ends_once(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
-    let mut stages: std::collections::HashMap<(usize, usize), Vec<Stage>> = Default::default();
+    let mut stages: HashMap<(usize, usize), Vec<Stage>> = HashMap::new();
     for frame in frames(journal, Messages::new()) {
         if let MessageFrame::ToolBlockUpdated { message, block, stage, .. } = frame {
             stages.entry((message, block)).or_default().push(stage);

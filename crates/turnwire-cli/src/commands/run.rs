@@ -17,7 +17,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},
 };
-use turnwire::{Agent, Error, EventStream, IncompleteReason, Recorded, Run, RunOutcome};
+use turnwire::{Agent, Error, EventStream, Failure, IncompleteReason, Recorded, Run, RunOutcome};
 use turnwire_surfaces::{Answer, words};
 
 use crate::{
@@ -34,6 +34,8 @@ use crate::{
 /// How far the terminal may be behind. When it is, the run is read on later and loses nothing:
 /// the journal keeps it.
 const MAX_WAITING_NEWS: usize = 64;
+/// Where the causes are, for whoever wants to know more than what failed.
+const SEE_LOG: &str = "TURNWIRE_LOG=warn shows the cause";
 
 /// Runs the command, and says what went wrong if something did.
 pub(crate) fn run(arguments: &RunArguments, environment: &Environment) -> Exit {
@@ -49,7 +51,7 @@ fn answer(
     environment: &Environment,
     look: Look,
 ) -> Result<Exit, Problem> {
-    telemetry::start(environment, look)?;
+    let has_log = telemetry::start(environment, look)?;
     let settings = Settings::read(arguments, environment, look.stderr_is_terminal)?;
     if let Some(path) = &arguments.output {
         check_writable(path)?;
@@ -71,7 +73,18 @@ fn answer(
             if let Some(path) = &arguments.output {
                 keep(&answer, &outcome, path)?;
             }
-            judge(&outcome, stopped_by, &settings)
+            match outcome {
+                RunOutcome::Completed => Ok(Exit::Done),
+                RunOutcome::Cancelled => Ok(stopped_by.map_or(Exit::Failed, Exit::from)),
+                RunOutcome::Incomplete { reason } => {
+                    let problem = Problem::failure(words::run_ending(&outcome));
+                    Err(problem.hint(after_limit(reason, &settings)))
+                }
+                RunOutcome::Failed { failure } => {
+                    let problem = after_failure(&failure, &settings);
+                    Err(if has_log { problem } else { problem.hint(SEE_LOG) })
+                }
+            }
         }
     }
 }
@@ -255,7 +268,8 @@ fn check_writable(path: &Path) -> Result<(), Problem> {
         Some(place) if !place.is_dir() => "its directory does not exist",
         _ => return Ok(()),
     };
-    Err(Problem::usage(format!("--output {}: {why}", path.display())))
+    Err(Problem::usage(format!("--output {}: {why}", path.display()))
+        .hint("name a file in a directory that exists"))
 }
 
 /// Writes the answer to a file, unless there is none.
@@ -267,25 +281,8 @@ fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> 
     let end = if answer.is_empty() || answer.ends_with('\n') { "" } else { "\n" };
     fs::write(path, format!("{answer}{end}")).map_err(|error| {
         Problem::failure(format!("the answer is not in {}: {error}", path.display()))
+            .hint("it was printed to standard output, too")
     })
-}
-
-fn judge(
-    outcome: &RunOutcome,
-    stopped_by: Option<Signal>,
-    settings: &Settings,
-) -> Result<Exit, Problem> {
-    match outcome {
-        RunOutcome::Completed => Ok(Exit::Done),
-        RunOutcome::Cancelled => Ok(stopped_by.map_or(Exit::Failed, Exit::from)),
-        RunOutcome::Incomplete { reason } => {
-            Err(Problem::failure(words::run_ending(outcome)).hint(after_limit(*reason, settings)))
-        }
-        RunOutcome::Failed { failure } => {
-            let problem = Problem::failure(failure.message.as_str());
-            Err(problem.hint(after_failure(&failure.code, settings)))
-        }
-    }
 }
 
 fn after_limit(reason: IncompleteReason, settings: &Settings) -> String {
@@ -296,7 +293,7 @@ fn after_limit(reason: IncompleteReason, settings: &Settings) -> String {
         }
         IncompleteReason::TimeLimit => {
             let seconds = limits.wall_clock.as_secs();
-            format!("the limit is {seconds} seconds; raise it with --timeout SECONDS")
+            format!("the limit is {seconds}s; raise it with --timeout SECONDS")
         }
         IncompleteReason::MaxOutputTokens => "ask for a shorter answer".to_owned(),
         IncompleteReason::MaxToolCalls => {
@@ -309,27 +306,24 @@ fn after_limit(reason: IncompleteReason, settings: &Settings) -> String {
     }
 }
 
-fn after_failure(code: &str, settings: &Settings) -> String {
+fn after_failure(failure: &Failure, settings: &Settings) -> Problem {
+    let problem = Problem::failure(failure.message.as_str());
     let server = match &settings.model {
-        ModelSettings::Scripted(_) => "the demo".to_owned(),
-        ModelSettings::Provider(provider) => provider.base_url.clone(),
+        ModelSettings::Scripted(_) => "the demo",
+        ModelSettings::Provider(provider) => &provider.base_url,
     };
-    match code {
-        "model_unavailable" => format!(
-            "check that {server} can be reached from here; TURNWIRE_LOG=warn shows the cause"
-        ),
-        "model_rejected" => format!(
+    match failure.code.as_str() {
+        "model_unavailable" => problem.hint(format!("check that {server} can be reached")),
+        "model_rejected" => problem.hint(format!(
             "`{}` was asked for at {server}; --model NAME asks for another, and the key is in the \
              settings",
             settings.upstream_name()
-        ),
-        "model_broke_off" | "model_silent" => {
-            "ask again; TURNWIRE_LOG=warn shows the cause".to_owned()
-        }
-        _ => "TURNWIRE_LOG=debug shows how it came to that".to_owned(),
+        )),
+        "model_broke_off" | "model_silent" => problem.hint("ask again"),
+        _ => problem,
     }
 }
 
 fn broken(error: Error) -> Problem {
-    Problem::failure(error.to_string()).hint("TURNWIRE_LOG=debug shows how it came to that")
+    Problem::failure(error.to_string()).hint(SEE_LOG)
 }

@@ -11,7 +11,7 @@ fn a_wrong_file_is_2_with_all_mistakes() {
         done.stderr,
         "error: 3 mistakes in turnwire.toml\n  model: there is no such setting; did you mean \
          `models`?\n  models.default.base-url: there is no such setting; did you mean `base_url`?\n  \
-         models.default.kind: there is no kind `chat`; did you mean `chat_completions`?\n"
+         models.default.kind: there is no kind `chat`; did you mean `chat_completions`?\nhint: repair it, or name another settings file with --config FILE\n"
     );
 }
 
