@@ -1,6 +1,7 @@
 //! How many events per second one core carries from `record` to a projected frame.
 //!
 //! `cargo bench -p turnwire-engine --bench pipeline`; the figures are in docs/performance.md.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should fall over")]
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 

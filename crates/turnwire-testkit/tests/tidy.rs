@@ -1,4 +1,5 @@
 //! House rules as tests.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
 
 use std::{
     collections::BTreeSet,

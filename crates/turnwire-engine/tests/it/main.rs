@@ -1,4 +1,10 @@
 //! The engine from outside, in simulated time: one file per subject.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should fall over"
+)]
 
 mod approvals;
 mod cancelling;

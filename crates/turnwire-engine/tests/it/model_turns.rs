@@ -170,8 +170,8 @@ async fn words_and_thoughts_take_turns() {
     let blocks: Vec<String> = played
         .events()
         .filter_map(|event| match event {
-            Event::ReasoningFinished { item_id, text, .. } => Some(format!("{item_id} {text}")),
-            Event::MessageFinished { item_id, text, .. } => Some(format!("{item_id} {text}")),
+            Event::ReasoningFinished { item_id, text, .. }
+            | Event::MessageFinished { item_id, text, .. } => Some(format!("{item_id} {text}")),
             Event::CallAnnounced { call_id, .. } => Some(call_id.to_string()),
             _ => None,
         })

@@ -1,7 +1,7 @@
 //! What the model is shown: history, results, and what was left out of them.
 
 use serde_json::json;
-use turnwire_contract::{Item, ModelPart, Role, ToolKind, ToolOutcome, ToolSpec};
+use turnwire_contract::{Item, ModelPart, Role, TenantId, ToolKind, ToolOutcome, ToolSpec};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, Prop, Stage};
 
@@ -78,7 +78,7 @@ async fn big_results_are_never_cut_silently() {
     assert_eq!(output.total_bytes(), 2_000);
     let rest = output.rest.clone().unwrap();
     assert_eq!((rest.blob.as_str(), rest.bytes), ("blob_1", 2_000));
-    let kept = played.runs.blobs().get(&Default::default(), &rest.blob).await.unwrap();
+    let kept = played.runs.blobs().get(&TenantId::default(), &rest.blob).await.unwrap();
     assert_eq!(kept, text);
     let said = format!("{}\n[cut here: 50 of 2000 bytes shown]", "é".repeat(25));
     assert_eq!(told(&model.prompts()[1].items), [("call_1".into(), said, false)]);
