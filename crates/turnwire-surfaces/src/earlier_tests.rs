@@ -21,8 +21,13 @@ fn glance(message: &Message) -> String {
         .map(|block| {
             assert_eq!(block.stage == Stage::End, block.success.is_some());
             format!(
-                " [{} {} {:?} {:?} {:?}]",
-                block.tool.name, block.compact_params, block.result, block.error, block.images
+                " [{}({}) {} {:?} {:?} {:?}]",
+                block.tool.name,
+                block.parameters,
+                block.compact_params,
+                block.result,
+                block.error,
+                block.images
             )
         })
         .collect();
@@ -66,9 +71,9 @@ fn a_history_becomes_messages_with_their_calls() {
         [
             "earlier_1 System \"Be brief.\" \"\"",
             "earlier_2 User \"Find it.\" \"\"",
-            "earlier_3 Assistant \"Searching. \" \"Hm.\" [search rust Some(\"3 found\") None []] \
-             [draw  Some(\"\") None [\"data:image/png;base64,aGk=\"]]",
-            "earlier_4 Assistant \"\" \"\" [read a None Some(\"not there\") []]",
+            "earlier_3 Assistant \"Searching. \" \"Hm.\" [search({\"query\":\"rust\"}) rust Some(\"3 found\") None []] \
+             [draw({})  Some(\"\") None [\"data:image/png;base64,aGk=\"]]",
+            "earlier_4 Assistant \"\" \"\" [read({\"path\":\"a\"}) a None Some(\"not there\") []]",
             "earlier_5 Assistant \"Done.\" \"\"",
             "earlier_6 User \"Thanks.\" \"\"",
             "earlier_7 Assistant \"No.\" \"\"",

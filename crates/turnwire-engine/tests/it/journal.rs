@@ -28,6 +28,8 @@ use crate::{calls, kinds, returns};
 struct SlowLog {
     inner: MemoryEventLog,
     n_appends: AtomicUsize,
+    /// How many pieces of text each append had.
+    texts: std::sync::Mutex<Vec<usize>>,
     held_up: Option<Arc<Semaphore>>,
     takes: Duration,
     fails_after: Option<usize>,
@@ -44,6 +46,8 @@ impl EventLog for SlowLog {
             gate.acquire().await.unwrap().forget();
         }
         sleep(self.takes).await;
+        let is_text = |recorded: &&Arc<Recorded>| matches!(recorded.event, Event::TextAdded { .. });
+        self.texts.lock().unwrap().push(batch.iter().filter(is_text).count());
         self.inner.append(batch).await
     }
 
@@ -276,4 +280,21 @@ async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
         seen.send_replace(recorded.seq);
     }
     assert_eq!(prop.n_calls(), 1);
+}
+
+/// What a fast model has ready is written in one go, up to a bound.
+#[tokio::test(start_paused = true)]
+async fn parts_that_are_ready_share_an_append() {
+    let log = Arc::new(SlowLog::default());
+    let runs = Runs::new(EngineParts {
+        log: log.clone(),
+        any_model: Some(Arc::new(Scripted::new([Turn::new().text_in(vec!["word "; 650])]))),
+        ..EngineParts::default()
+    });
+    let run = runs.start(RunRequest::new("m", vec![Item::user("hi")])).await.unwrap();
+    run.outcome().await;
+    let texts = log.texts.lock().unwrap();
+    let with_text: Vec<usize> = texts.iter().copied().filter(|n| *n > 0).collect();
+    assert_eq!(with_text, [vec![64; 10], vec![10]].concat());
+    assert!(format!("{run:?}").contains(run.id().as_str()), "{run:?}");
 }

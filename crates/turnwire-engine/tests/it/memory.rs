@@ -48,10 +48,13 @@ async fn the_event_log_forgets_the_oldest_finished_run() {
 async fn the_run_store_forgets_finished_runs_and_only_those() {
     let store = MemoryRunStore::keeping(2);
     let tenant = TenantId::default();
-    for run in ["run_a", "run_b", "run_c"] {
+    let create = async |run: &str| {
         let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
         let (run_id, created_at) = (RunId::from(run), Timestamp::from_micros(0));
         store.create(NewRun { run_id, created_at, request }).await.unwrap();
+    };
+    for run in ["run_a", "run_b", "run_c"] {
+        create(run).await;
     }
     let finish = async |run: &str| {
         store.finish(&RunId::from(run), RunOutcome::Completed, Vec::new()).await.unwrap();
@@ -65,6 +68,11 @@ async fn the_run_store_forgets_finished_runs_and_only_those() {
     assert_eq!(kept().await, ["run_c", "run_a"]);
     finish("run_a").await;
     assert_eq!(kept().await, ["run_c", "run_a"], "two may stay");
+    finish("run_c").await;
+    create("run_d").await;
+    create("run_e").await;
+    finish("run_d").await;
+    assert_eq!(kept().await, ["run_e", "run_d"], "as many as are too many, and no more");
 }
 
 #[tokio::test]

@@ -281,3 +281,20 @@ async fn a_retry_of_the_model_can_be_cancelled() {
     assert_eq!(played.outcome, RunOutcome::Cancelled);
     assert_eq!(model.prompts().len(), 1);
 }
+
+/// Parts without words leave no trace.
+#[tokio::test(start_paused = true)]
+async fn empty_parts_are_not_recorded() {
+    let call = ModelPart::CallStarted { key: 0, id: Some("call_1".into()), name: "t".into() };
+    let turn = Turn::new()
+        .part(ModelPart::Text(String::new()))
+        .part(ModelPart::Refusal(String::new()))
+        .part(ModelPart::Reasoning(String::new()))
+        .part(call)
+        .part(ModelPart::CallArguments { key: 0, text: String::new() });
+    let played = Stage::new([turn, Turn::new().text("ok")]).tool(returns("t", "x")).play().await;
+    assert_eq!(
+        kinds(&played.journal)[3..6],
+        ["call_announced", "arguments_finished", "turn_finished"]
+    );
+}
