@@ -142,7 +142,8 @@ impl LiveRun {
     /// Stores `events` in one go, and returns the place of the last one once all are durable.
     ///
     /// Not cancel-safe: events whose append is given up half-way may or may not be stored.
-    /// The engine never drops a recording; it only drops models and tools.
+    /// The engine never drops a recording: it only gives up models and tools, and what others
+    /// ask of it is done in tasks of its own.
     pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, LogError> {
         let place = self.give_places(events);
         let mut committed = self.committed.lock().await;

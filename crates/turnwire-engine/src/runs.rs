@@ -6,12 +6,17 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    future::{Future, pending},
+    panic::resume_unwind,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::{FutureExt, StreamExt, TryStreamExt, future::Shared};
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinError,
+};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 use turnwire_contract::{
@@ -120,6 +125,15 @@ impl Runs {
         request: RunRequest,
         watcher: Option<watch::Receiver<Seq>>,
     ) -> Result<RunHandle, StartError> {
+        let runs = self.clone();
+        self.to_its_end(async move { runs.begin(request, watcher).await }).await
+    }
+
+    async fn begin(
+        &self,
+        request: RunRequest,
+        watcher: Option<watch::Receiver<Seq>>,
+    ) -> Result<RunHandle, StartError> {
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.ambient.new_id("run"));
@@ -141,6 +155,11 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
     ) -> Result<RunHandle, StartError> {
+        let (runs, tenant, run_id) = (self.clone(), tenant.clone(), run_id.clone());
+        self.to_its_end(async move { runs.go_on(&tenant, &run_id).await }).await
+    }
+
+    async fn go_on(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle, StartError> {
         let parts = &self.0.parts;
         let record = parts.store.find(tenant, run_id).await?;
         if record.status != RunStatus::Active || lock(&self.0.live).contains_key(run_id) {
@@ -161,6 +180,20 @@ impl Runs {
         let run = self.live_run(run_id.clone(), state, head, None);
         run.record_all(owed).await?;
         Ok(self.work_on(run, model))
+    }
+
+    /// Does `work` to its end even if whoever waits for it goes away in the middle: a run must
+    /// not be left half begun because a client hung up.
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        match self.0.tasks.spawn(work).await.map_err(JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The runtime is going away, and everything with it.
+            Err(Err(_)) => pending().await,
+        }
     }
 
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
@@ -266,10 +299,9 @@ impl Runs {
         call_id: &CallId,
         decision: Decision,
     ) -> Result<bool, LogError> {
-        match self.live(run_id) {
-            Some(run) => run.resolve(call_id, decision).await,
-            None => Ok(false),
-        }
+        let Some(run) = self.live(run_id) else { return Ok(false) };
+        let call_id = call_id.clone();
+        self.to_its_end(async move { run.resolve(&call_id, decision).await }).await
     }
 
     /// Stops every run and waits until each has been ended properly.

@@ -46,8 +46,9 @@ async fn a_person_decides() {
 async fn an_answer_counts_once() {
     use futures::StreamExt;
     let tool = guarded("t");
-    let (runs, request) =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(tool.clone()).set_up();
+    let later = Turn::new().pause(std::time::Duration::from_secs(1));
+    let turn = later.call_with_id("call_1", "t", serde_json::json!({}));
+    let (runs, request) = Stage::new([turn, Turn::new().text("ok")]).tool(tool.clone()).set_up();
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
     let call = CallId::from("call_1");

@@ -118,7 +118,7 @@ async fn a_failed_append_fails_for_everyone_in_it() {
     assert!(results.iter().all(Result::is_err), "{results:?}");
 }
 
-/// A run that cannot be recorded any further ends, and its conversation is free again.
+/// A run that cannot be recorded any further is given up, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_lost_journal_ends_the_run() {
     let log = SlowLog { fails_after: Some(2), ..SlowLog::default() };
@@ -297,4 +297,27 @@ async fn parts_that_are_ready_share_an_append() {
     let with_text: Vec<usize> = texts.iter().copied().filter(|n| *n > 0).collect();
     assert_eq!(with_text, [vec![64; 10], vec![10]].concat());
     assert!(format!("{run:?}").contains(run.id().as_str()), "{run:?}");
+}
+
+/// R10: a client that hangs up while a run begins leaves a run that begins all the same, and
+/// no conversation that is busy for ever.
+#[tokio::test(start_paused = true)]
+async fn a_run_is_never_left_half_begun() {
+    let gate = Arc::new(Semaphore::new(0));
+    let log = Arc::new(SlowLog { held_up: Some(Arc::clone(&gate)), ..SlowLog::default() });
+    let runs = Runs::new(EngineParts {
+        log: log.clone(),
+        any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
+        ..EngineParts::default()
+    });
+    let mut request = RunRequest::new("m", vec![Item::user("hi")]);
+    request.conversation_id = Some(ConversationId::from("conv_1"));
+    // Long enough to be stuck in the first append, then the client is gone.
+    let gave_up = tokio::time::timeout(Duration::from_secs(1), runs.start(request)).await;
+    assert!(gave_up.is_err());
+    gate.add_permits(100);
+    let begun = runs.list(&TenantId::default(), 1).await.unwrap();
+    sleep(Duration::from_millis(1)).await;
+    let events: Vec<_> = runs.follow(&begun[0].run_id, Seq::START).await.unwrap().collect().await;
+    assert!(matches!(events.last().unwrap().as_ref().unwrap().event, Event::RunFinished { .. }));
 }
