@@ -333,7 +333,7 @@ fn limits() -> Vec<Scenario> {
             "time_limit",
             Stage::new([Turn::new().text("Working. ").call_with_id("call_1", "hang", json!({}))])
                 .tool(Prop::new("hang", Behaviour::Hangs))
-                .limits(|limits| limits.wall_clock = seconds(30)),
+                .limits(|limits| limits.wall_clock = seconds(32)),
         ),
         undisturbed("length_cut", Stage::new([Turn::new().text("It is a long").length_cut()])),
         undisturbed(
