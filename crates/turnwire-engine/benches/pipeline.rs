@@ -27,7 +27,7 @@ fn one_core() -> Runtime {
 fn live_run(log: Arc<MemoryEventLog>) -> LiveRun {
     let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
     let (state, ambient) = (RunState::new(request, Vec::new()), Arc::new(Ambient::system()));
-    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START, None)
+    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START)
 }
 
 /// What a model of twenty characters a part makes of a run: deltas, and then the end.

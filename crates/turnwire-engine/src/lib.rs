@@ -7,13 +7,15 @@
 //! * [`run_state`] is what the events mean and what comes next: a pure fold.
 //! * [`live_run`] is the one door to the journal.
 //! * [`model_turn`] and [`tool_call`] carry out the two steps that take time.
-//! * [`toolbox`], [`told_to_model`], [`retry`] and [`failures`] are what those lean on.
+//! * [`toolbox`], [`told_to_model`], [`deadline`], [`retry`] and [`failures`] are what those
+//!   lean on.
 //! * [`memory`] keeps everything in this process; [`ambient`] gives time and ids.
 //!
 //! The engine never formats anything for a client, knows no provider and no database.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod ambient;
+mod deadline;
 pub mod failures;
 pub mod live_run;
 pub mod memory;

@@ -54,6 +54,7 @@ pub struct LiveRun {
     /// Serializes the answers of people: each looks at the state before it is recorded.
     resolving: tokio::sync::Mutex<()>,
     resolved: Notify,
+    put_away: CancellationToken,
     watcher: Option<Watcher>,
 }
 
@@ -61,6 +62,8 @@ pub struct LiveRun {
 #[derive(Debug)]
 struct Waiting {
     last: Seq,
+    /// Whether the event that ends the run has a place; nothing gets one after it.
+    is_over: bool,
     events: Vec<Arc<Recorded>>,
 }
 
@@ -101,13 +104,12 @@ impl LiveRun {
         ambient: Arc<Ambient>,
         state: RunState,
         head: Seq,
-        watcher: Option<watch::Receiver<Seq>>,
     ) -> Self {
         Self {
             id,
             log,
             ambient,
-            waiting: Mutex::new(Waiting { last: head, events: Vec::new() }),
+            waiting: Mutex::new(Waiting { last: head, is_over: false, events: Vec::new() }),
             committed: tokio::sync::Mutex::new(head),
             state: Mutex::new(state),
             stop: CancellationToken::new(),
@@ -115,8 +117,21 @@ impl LiveRun {
             calls_at_work: Mutex::default(),
             resolving: tokio::sync::Mutex::default(),
             resolved: Notify::new(),
-            watcher: watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) }),
+            put_away: CancellationToken::new(),
+            watcher: None,
         }
+    }
+
+    /// The same run, with somebody who wants to have seen a tool's start before the tool works.
+    pub fn watched_by(mut self, watcher: Option<watch::Receiver<Seq>>) -> Self {
+        self.watcher = watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) });
+        self
+    }
+
+    /// The same run, which also stops when `everything` does.
+    pub fn stopped_with(mut self, everything: &CancellationToken) -> Self {
+        self.stop = everything.child_token();
+        self
     }
 
     /// Which run.
@@ -145,7 +160,7 @@ impl LiveRun {
     /// The engine never drops a recording: it only gives up models and tools, and what others
     /// ask of it is done in tasks of its own.
     pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, LogError> {
-        let place = self.give_places(events);
+        let place = self.give_places(events)?;
         let mut committed = self.committed.lock().await;
         if *committed >= place {
             // A neighbour wrote ours along with its own.
@@ -166,15 +181,19 @@ impl LiveRun {
         Ok(place)
     }
 
-    fn give_places(&self, events: Vec<Event>) -> Seq {
+    fn give_places(&self, events: Vec<Event>) -> Result<Seq, LogError> {
         let at = self.ambient.now();
         let mut waiting = lock(&self.waiting);
         for event in events {
             let seq = waiting.last.next();
+            if waiting.is_over {
+                return Err(LogError::Conflict { run_id: self.id.clone(), place: seq });
+            }
+            waiting.is_over = event.ends_the_run();
             waiting.last = seq;
             waiting.events.push(Arc::new(Recorded { run_id: self.id.clone(), seq, at, event }));
         }
-        waiting.last
+        Ok(waiting.last)
     }
 }
 
@@ -194,12 +213,23 @@ impl LiveRun {
 
     /// Why the run is to stop, if it is.
     pub fn stopped_by(&self) -> Option<Stop> {
-        self.stopped_by.get().copied()
+        let with_everything = || self.stop.is_cancelled().then_some(Stop::Shutdown);
+        self.stopped_by.get().copied().or_else(with_everything)
     }
 
     /// Waits until the run is to stop.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
+    }
+
+    /// Says that the run is over and everything about it is stored.
+    pub(crate) fn note_put_away(&self) {
+        self.put_away.cancel();
+    }
+
+    /// Waits until the run is over and everything about it is stored.
+    pub(crate) async fn put_away(&self) {
+        self.put_away.cancelled().await;
     }
 
     /// A token for a call that is about to be carried out; stopping the run stops it too.
@@ -232,11 +262,19 @@ impl LiveRun {
         // Of two answers that come at once, the one that takes the call out of the state's
         // waiting ones is recorded; the lock below is held until its event is applied.
         let _one_at_a_time = self.resolving.lock().await;
+        // Readers see an event a moment before the state has taken note of it; whoever answers
+        // that fast waits here until it has.
+        drop(self.committed.lock().await);
         if !self.state().call(call_id).is_some_and(Call::waits_for_approval) {
             return Ok(false);
         }
         let call_id = call_id.clone();
-        self.record(Event::ApprovalResolved { call_id, decision }).await?;
+        match self.record(Event::ApprovalResolved { call_id, decision }).await {
+            Ok(_) => {}
+            // The run has ended, or moved on to another worker, in the same moment.
+            Err(LogError::Conflict { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
         self.resolved.notify_one();
         Ok(true)
     }

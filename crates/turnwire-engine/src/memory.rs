@@ -1,10 +1,12 @@
 //! Journal, runs and big results in memory: for embedded runs, development and tests.
 //!
 //! They keep the same promises as the databases do, except that nothing outlives the process.
-//! What is finished is forgotten after a while, oldest first, so that a program which embeds
-//! an agent does not grow for ever.
+//! Finished runs and big results are forgotten after a while, oldest first, so that a program
+//! which embeds an agent does not grow with every run. Conversations are not: a program that
+//! has endlessly many brings a store of its own.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex},
@@ -96,12 +98,13 @@ impl EventLog for MemoryEventLog {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
         let run_id = first.run_id.clone();
         let ends = last.event.ends_the_run();
+        let n_ends = batch.iter().filter(|recorded| recorded.event.ends_the_run()).count();
         let journal = self.journal_to_append(&run_id, first.seq)?;
         {
             let mut events = lock(&journal.events);
             let expected = Seq(events.len() as u64 + 1);
             let over = events.last().is_some_and(|last| last.event.ends_the_run());
-            if over || first.seq != expected {
+            if over || first.seq != expected || n_ends > usize::from(ends) {
                 return Err(LogError::Conflict { run_id, place: first.seq });
             }
             events.extend(batch);
@@ -168,8 +171,11 @@ pub struct MemoryRunStore {
 
 #[derive(Debug, Default)]
 struct Kept {
-    runs: HashMap<RunId, RunRecord>,
-    newest_last: VecDeque<RunId>,
+    /// Each run with its number: they are numbered as they come.
+    runs: HashMap<RunId, (u64, RunRecord)>,
+    n_runs: u64,
+    /// Those that are finished, the one finished last at the end.
+    finished: VecDeque<RunId>,
     conversations: HashMap<(TenantId, ConversationId), Conversation>,
 }
 
@@ -180,8 +186,8 @@ struct Conversation {
 }
 
 impl MemoryRunStore {
-    /// A store that remembers at most `finished_kept` runs once they are finished.
-    /// Conversations stay.
+    /// A store that remembers the last `finished_kept` finished runs, and all others.
+    /// Conversations stay for as long as the store does.
     pub fn keeping(finished_kept: usize) -> Self {
         Self { kept: Mutex::default(), finished_kept }
     }
@@ -206,23 +212,26 @@ impl RunStore for MemoryRunStore {
             }
             conversation.busy_with = Some(run_id.clone());
         }
-        kept.newest_last.push_back(run_id.clone());
-        let status = RunStatus::Active;
-        kept.runs.insert(run_id.clone(), RunRecord { run_id, created_at, request, status });
+        kept.n_runs += 1;
+        let (number, status) = (kept.n_runs, RunStatus::Active);
+        let record = RunRecord { run_id: run_id.clone(), created_at, request, status };
+        kept.runs.insert(run_id, (number, record));
         Ok(())
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         let kept = lock(&self.kept);
-        let record = kept.runs.get(run_id).filter(|record| record.request.tenant == *tenant);
-        record.cloned().ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))
+        let record = kept.runs.get(run_id).map(|(_, record)| record);
+        let theirs = record.filter(|record| record.request.tenant == *tenant);
+        theirs.cloned().ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))
     }
 
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
         let kept = lock(&self.kept);
-        let newest_first = kept.newest_last.iter().rev().filter_map(|id| kept.runs.get(id));
-        let theirs = newest_first.filter(|record| record.request.tenant == *tenant);
-        Ok(theirs.take(most).cloned().collect())
+        let runs = kept.runs.values().filter(|(_, record)| record.request.tenant == *tenant);
+        let mut theirs: Vec<&(u64, RunRecord)> = runs.collect();
+        theirs.sort_unstable_by_key(|(number, _)| Reverse(*number));
+        Ok(theirs.into_iter().take(most).map(|(_, record)| record.clone()).collect())
     }
 
     async fn finish(
@@ -232,8 +241,8 @@ impl RunStore for MemoryRunStore {
         items: Vec<Item>,
     ) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
-        let Kept { runs, newest_last, conversations } = &mut *kept;
-        let Some(record) = runs.get_mut(run_id) else {
+        let Kept { runs, finished, conversations, .. } = &mut *kept;
+        let Some((_, record)) = runs.get_mut(run_id) else {
             return Err(StoreError::NotFound(format!("run `{run_id}`")));
         };
         if record.status != RunStatus::Active {
@@ -246,7 +255,12 @@ impl RunStore for MemoryRunStore {
             conversation.items.extend(items);
             conversation.busy_with = None;
         }
-        forget_oldest(runs, newest_last, self.finished_kept);
+        finished.push_back(run_id.clone());
+        if finished.len() > self.finished_kept
+            && let Some(oldest) = finished.pop_front()
+        {
+            runs.remove(&oldest);
+        }
         Ok(())
     }
 
@@ -281,32 +295,7 @@ fn busy(conversation_id: &ConversationId, run_id: &RunId) -> StoreError {
     StoreError::Busy { conversation_id: conversation_id.clone(), run_id: run_id.clone() }
 }
 
-/// Forgets finished runs, oldest first, until at most `most` runs are left or none of them
-/// is finished.
-fn forget_oldest(
-    runs: &mut HashMap<RunId, RunRecord>,
-    newest_last: &mut VecDeque<RunId>,
-    most: usize,
-) {
-    let is_finished = |id: &RunId| {
-        runs.get(id).is_none_or(|record| matches!(record.status, RunStatus::Finished { .. }))
-    };
-    let mut too_many = newest_last.len().saturating_sub(most);
-    let mut forgotten = Vec::new();
-    newest_last.retain(|id| {
-        let forget = too_many > 0 && is_finished(id);
-        if forget {
-            too_many -= 1;
-            forgotten.push(id.clone());
-        }
-        !forget
-    });
-    for id in forgotten {
-        runs.remove(&id);
-    }
-}
-
-/// Big results in memory, oldest forgotten first.
+/// Big results in memory: the last few, 64 unless told otherwise.
 #[derive(Debug)]
 pub struct MemoryBlobStore {
     blobs: Mutex<VecDeque<(TenantId, BlobId, String)>>,

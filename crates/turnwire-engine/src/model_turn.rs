@@ -13,7 +13,7 @@ use turnwire_contract::{
     RunOutcome, ToolKind, ToolRef, Usage,
 };
 
-use crate::{failures, live_run::LiveRun, retry, run_loop::Carried};
+use crate::{deadline::later, failures, live_run::LiveRun, retry, run_loop::Carried};
 
 /// How many parts are written in one go when the model is faster than the journal.
 const MOST_PARTS_AT_ONCE: usize = 64;
@@ -117,7 +117,7 @@ enum Speaking {
 impl<'a> Listener<'a> {
     fn new(run: &'a LiveRun, turn: u32) -> Self {
         Self {
-            deadline: Instant::now() + run.state().limits().model_total,
+            deadline: later(Instant::now(), run.state().limits().model_total),
             run,
             turn,
             has_spoken: false,
@@ -146,6 +146,10 @@ impl<'a> Listener<'a> {
             let mut n_taken = 0;
             while let Some(part) = next.take() {
                 match part {
+                    Some(Ok(ModelPart::Finished(Finish::Interrupted))) => {
+                        let message = "the model was interrupted".to_owned();
+                        return self.broke_off(ModelError::Broken { message }).await;
+                    }
                     Some(Ok(ModelPart::Finished(finish))) => {
                         self.finish(finish).await?;
                         return Ok(Heard::Everything);
@@ -170,7 +174,7 @@ impl<'a> Listener<'a> {
     /// never a recording.
     async fn wait_for<T>(&self, model: impl Future<Output = T>) -> Waited<T> {
         let silence = self.run.state().limits().model_silence;
-        let until = self.deadline.min(Instant::now() + silence);
+        let until = self.deadline.min(later(Instant::now(), silence));
         tokio::select! {
             // A stop wins over a part that arrives in the same moment.
             biased;

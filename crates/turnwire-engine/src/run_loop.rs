@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
-    BlobStore, CallId, Event, LogError, Model, RunOutcome, RunStore, ToolOutcome,
+    BlobStore, CallId, Event, Item, LogError, Model, RunOutcome, RunStore, ToolOutcome,
 };
 
 use crate::{
@@ -113,8 +113,8 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
     calls.into_iter().map(end).collect()
 }
 
-/// Ends the run: first its conversation, then its journal, so that whoever sees the end can
-/// go on in the conversation at once.
+/// Ends the run: first its journal, which also proves that the run is still ours, then its
+/// conversation.
 async fn finish(
     run: &LiveRun,
     workplace: &Workplace,
@@ -122,10 +122,16 @@ async fn finish(
 ) -> Result<RunOutcome, LogError> {
     // Everything open is closed in the batch that ends the run: there is no state in between.
     let closing = run.state().closing_events(outcome.clone());
-    let items = run.state().items_after(&closing);
-    if let Err(error) = workplace.store.finish(run.id(), outcome.clone(), items).await {
+    run.record_all(closing).await?;
+    put_away(run, workplace.store.as_ref(), outcome.clone()).await;
+    Ok(outcome)
+}
+
+/// Stores what a finished run adds to its conversation.
+pub(crate) async fn put_away(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
+    let items = run.state().added().iter().map(|item| Item::clone(item)).collect();
+    if let Err(error) = store.finish(run.id(), outcome, items).await {
         error!(%error, "The conversation could not be stored.");
     }
-    run.record_all(closing).await?;
-    Ok(outcome)
+    run.note_put_away();
 }

@@ -53,7 +53,6 @@ pub struct RunState {
     added: Vec<Arc<Item>>,
     turn: u32,
     turn_is_open: bool,
-    turn_usage: Usage,
     last_finish: Option<Finish>,
     message: Option<OpenMessage>,
     reasoning: Option<OpenReasoning>,
@@ -117,7 +116,6 @@ impl RunState {
             history: history.into_iter().map(Arc::new).collect(),
             turn: 0,
             turn_is_open: false,
-            turn_usage: Usage::default(),
             last_finish: None,
             message: None,
             reasoning: None,
@@ -148,11 +146,6 @@ impl RunState {
         self.turn
     }
 
-    /// How many workers have taken up the run.
-    pub fn n_workers(&self) -> u32 {
-        self.n_workers
-    }
-
     /// How the run ended, if it has.
     pub fn outcome(&self) -> Option<&RunOutcome> {
         self.outcome.as_ref()
@@ -161,15 +154,6 @@ impl RunState {
     /// What this run adds to its conversation.
     pub fn added(&self) -> &[Arc<Item>] {
         &self.added
-    }
-
-    /// What the run adds to its conversation once `closing` is recorded too.
-    pub fn items_after(&self, closing: &[Event]) -> Vec<Item> {
-        let mut then = self.clone();
-        for event in closing {
-            then.apply(event);
-        }
-        then.added.into_iter().map(Arc::unwrap_or_clone).collect()
     }
 
     /// A call of the latest turn.
@@ -379,7 +363,8 @@ impl RunState {
         }));
         if self.turn_is_open {
             let finish = Finish::Interrupted;
-            events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.turn_usage });
+            let usage = Usage::default();
+            events.push(Event::TurnFinished { turn: self.turn, finish, usage });
         }
         events.push(Event::RunFinished { outcome, usage: self.usage });
         events
@@ -569,10 +554,10 @@ impl RunState {
         self.settle_round();
     }
 
-    /// Once every call has ended, the results enter the history, in the order of the calls.
+    /// Once every call that is ours has ended, the results enter the history, in the order of
+    /// the calls. Those of the client come with a later run.
     fn settle_round(&mut self) {
-        let open = self.calls.iter().any(|call| call.outcome.is_none());
-        if self.turn_is_open || self.calls.is_empty() || open {
+        if self.turn_is_open || self.calls.is_empty() || self.open_calls().next().is_some() {
             return;
         }
         let limit = self.limits().output_to_model;
@@ -583,24 +568,24 @@ impl RunState {
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
             .map(|(call, outcome)| Arc::new(told_to_model(&call.call_id, outcome, limit)))
             .collect();
-        let round = self.fingerprint(&results);
+        let round = self.fingerprint();
         let same = self.last_round == Some(round);
         self.n_same_rounds = if same { self.n_same_rounds + 1 } else { 1 };
         self.last_round = Some(round);
         self.added.extend(results);
     }
 
-    /// The same for two rounds that called the same tools with the same arguments and were
-    /// told the same; a round that brought news is never the same.
-    fn fingerprint(&self, results: &[Arc<Item>]) -> u64 {
+    /// The same for two rounds that called the same tools with the same arguments and got the
+    /// same results; a round that brought news is never the same.
+    fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for call in &self.calls {
             (&call.tool.name, &call.arguments).hash(&mut hasher);
-        }
-        for result in results {
-            if let Item::CallResult { output, failed, .. } = &**result {
-                (output, failed).hash(&mut hasher);
+            if let Some(ToolOutcome::Succeeded { output }) = &call.outcome {
+                (&output.text, output.total_bytes()).hash(&mut hasher);
+                output.images.iter().for_each(|image| image.base64.hash(&mut hasher));
             }
+            call.outcome.as_ref().and_then(ToolOutcome::problem).hash(&mut hasher);
         }
         hasher.finish()
     }

@@ -17,7 +17,7 @@ use tokio::{
     sync::{oneshot, watch},
     task::JoinError,
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
     BlobStore, CallId, ConversationId, Decision, Event, EventLog, EventStream, Item, LogError,
@@ -30,7 +30,7 @@ use crate::{
     failures,
     live_run::{LiveRun, Stop},
     memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore},
-    run_loop::{Workplace, drive},
+    run_loop::{Workplace, drive, put_away},
     run_state::RunState,
     sync::lock,
     toolbox::Toolbox,
@@ -94,13 +94,14 @@ struct Engine {
     parts: EngineParts,
     live: Mutex<HashMap<RunId, Arc<LiveRun>>>,
     tasks: TaskTracker,
+    stop: CancellationToken,
 }
 
 impl Runs {
     /// An engine made of `parts`.
     pub fn new(parts: EngineParts) -> Self {
-        let (live, tasks) = (Mutex::default(), TaskTracker::new());
-        Self(Arc::new(Engine { parts, live, tasks }))
+        let (live, tasks, stop) = (Mutex::default(), TaskTracker::new(), CancellationToken::new());
+        Self(Arc::new(Engine { parts, live, tasks, stop }))
     }
 
     /// The tools there are.
@@ -140,12 +141,43 @@ impl Runs {
         let request = Arc::new(request);
         let created_at = parts.ambient.now();
         let new = NewRun { run_id: run_id.clone(), created_at, request: Arc::clone(&request) };
-        parts.store.create(new).await?;
+        self.create(new).await?;
+        match self.record_beginning(run_id.clone(), request, watcher).await {
+            Ok(run) => Ok(self.work_on(run, model)),
+            Err(error) => {
+                // A run that never began must not keep its conversation busy.
+                let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
+                parts.store.finish(&run_id, outcome, Vec::new()).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps a new run. If the conversation's last run is over and only being put away, this
+    /// waits for it: whoever has seen the end may go on.
+    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
+        let store = &self.0.parts.store;
+        let before = match store.create(run.clone()).await {
+            Err(StoreError::Busy { run_id, .. }) => self.live(&run_id),
+            other => return other,
+        };
+        if let Some(before) = before.filter(|before| before.state().outcome().is_some()) {
+            before.put_away().await;
+        }
+        store.create(run).await
+    }
+
+    async fn record_beginning(
+        &self,
+        run_id: RunId,
+        request: Arc<RunRequest>,
+        watcher: Option<watch::Receiver<Seq>>,
+    ) -> Result<Arc<LiveRun>, StartError> {
         let history = self.history_of(&request).await?;
         let state = RunState::new(Arc::clone(&request), history);
-        let run = self.live_run(run_id, state, Seq::START, watcher);
+        let run = Arc::new(self.live_run(run_id, state, Seq::START).watched_by(watcher));
         run.record_all(vec![Event::RunQueued { request }, Event::RunStarted]).await?;
-        Ok(self.work_on(run, model))
+        Ok(run)
     }
 
     /// Takes over a run that another worker left unfinished: reads its journal, closes what
@@ -176,8 +208,14 @@ impl Runs {
             state.apply(&recorded.event);
             head = recorded.seq;
         }
+        let outcome = state.outcome().cloned();
         let owed = state.takeover_events();
-        let run = self.live_run(run_id.clone(), state, head, None);
+        let run = Arc::new(self.live_run(run_id.clone(), state, head));
+        if let Some(outcome) = outcome {
+            // Only the last thing was left to do.
+            put_away(&run, parts.store.as_ref(), outcome).await;
+            return Err(StartError::NotAbandoned(run_id.clone()));
+        }
         run.record_all(owed).await?;
         Ok(self.work_on(run, model))
     }
@@ -197,6 +235,9 @@ impl Runs {
     }
 
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
+        if self.0.stop.is_cancelled() {
+            return Err(StartError::ShuttingDown);
+        }
         let parts = &self.0.parts;
         let found = parts.models.get(name).or(parts.any_model.as_ref());
         found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
@@ -209,16 +250,10 @@ impl Runs {
         }
     }
 
-    fn live_run(
-        &self,
-        run_id: RunId,
-        state: RunState,
-        head: Seq,
-        watcher: Option<watch::Receiver<Seq>>,
-    ) -> Arc<LiveRun> {
+    fn live_run(&self, run_id: RunId, state: RunState, head: Seq) -> LiveRun {
         let parts = &self.0.parts;
         let (log, ambient) = (Arc::clone(&parts.log), Arc::clone(&parts.ambient));
-        Arc::new(LiveRun::new(run_id, log, ambient, state, head, watcher))
+        LiveRun::new(run_id, log, ambient, state, head).stopped_with(&self.0.stop)
     }
 
     /// Lets the run work in a task of its own, to its end.
@@ -246,6 +281,7 @@ impl Runs {
                 }
             };
             lock(&engine.live).remove(run.id());
+            run.note_put_away();
             info!(run_id = %run.id(), ?outcome, "Run finished.");
             let _ = done.send(outcome);
         });
@@ -304,12 +340,9 @@ impl Runs {
         self.to_its_end(async move { run.resolve(&call_id, decision).await }).await
     }
 
-    /// Stops every run and waits until each has been ended properly.
+    /// Stops every run, waits until each has been ended properly, and starts no more.
     pub async fn shut_down(&self) {
-        let runs: Vec<Arc<LiveRun>> = lock(&self.0.live).values().cloned().collect();
-        for run in runs {
-            run.stop(Stop::Shutdown);
-        }
+        self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
@@ -356,7 +389,11 @@ impl RunHandle {
 
     /// Waits for the end, and returns the whole journal.
     pub async fn journal(&self) -> Result<Vec<Arc<turnwire_contract::Recorded>>, LogError> {
-        self.outcome().await;
+        if let RunOutcome::Failed { failure } = self.outcome().await
+            && failure == failures::journal_lost()
+        {
+            return Err(LogError::Unavailable(failure.message));
+        }
         self.events().await?.try_collect().await
     }
 }
@@ -367,6 +404,9 @@ pub enum StartError {
     /// No model goes by that name.
     #[error("there is no model named `{0}`")]
     UnknownModel(String),
+    /// The engine is going away.
+    #[error("the engine is shutting down; start the run elsewhere")]
+    ShuttingDown,
     /// The run is finished, or being worked on.
     #[error("run `{0}` does not need another worker")]
     NotAbandoned(RunId),

@@ -25,7 +25,10 @@ use turnwire_contract::{
     ToolOutcome, ToolOutput, ToolRequest, tool::KeptAside,
 };
 
-use crate::{failures, live_run::LiveRun, run_loop::Workplace, told_to_model::beginning};
+use crate::{
+    deadline::later, failures, live_run::LiveRun, run_loop::Workplace, told_to_model::beginning,
+    toolbox::not_found,
+};
 
 /// How many notes of a tool may wait for the journal; a tool that has more to say waits too.
 const MAX_WAITING_NOTES: usize = 64;
@@ -55,7 +58,7 @@ pub(crate) async fn carry_out(
     }
     let offered = run.state().spec(name).is_some();
     let Some(tool) = workplace.tools.get(name).filter(|_| offered) else {
-        let message = workplace.tools.not_found(name);
+        let message = not_found(name, &run.state().request().tools);
         run.record(refused(ToolOutcome::NotFound { message })).await?;
         return Ok(());
     };
@@ -139,11 +142,15 @@ impl Work<'_> {
         }
         let limits = self.run.state().limits().clone();
         let silence = self.tool.spec().timeout.unwrap_or(limits.call_silence);
-        let until = self.began + limits.call_total;
+        let until = later(self.began, limits.call_total);
         let (sender, mut notes) = mpsc::channel(MAX_WAITING_NOTES);
         let mut task = self.start(attempt, limits.call_total, sender);
         let mut heard_at = Instant::now();
-        let mut heartbeat_at = heard_at + self.workplace.heartbeat;
+        let heartbeat = match self.workplace.heartbeat {
+            Duration::ZERO => Duration::MAX,
+            heartbeat => heartbeat,
+        };
+        let mut heartbeat_at = later(heard_at, heartbeat);
         loop {
             // In this order: a stopped call must not slip in a result, and what a tool said
             // comes before what it did next.
@@ -156,7 +163,7 @@ impl Work<'_> {
                 Some(note) = notes.recv() => {
                     self.write_down(note, &mut notes).await?;
                     heard_at = Instant::now();
-                    heartbeat_at = heard_at + self.workplace.heartbeat;
+                    heartbeat_at = later(heard_at, heartbeat);
                 }
                 result = &mut task.0 => {
                     // Last words, spoken in the same breath as the result.
@@ -165,13 +172,14 @@ impl Work<'_> {
                     }
                     return Ok(self.judge(result));
                 }
-                () = sleep_until(until.min(heard_at + silence)) => {
-                    self.token.cancel();
+                () = sleep_until(until.min(later(heard_at, silence))) => {
                     let after_ms = millis(self.began.elapsed());
+                    self.token.cancel();
+                    let _ = timeout(STOP_GRACE, &mut task.0).await;
                     return Ok(Attempt::Over(ToolOutcome::TimedOut { after_ms }));
                 }
                 () = sleep_until(heartbeat_at) => {
-                    heartbeat_at += self.workplace.heartbeat;
+                    heartbeat_at = later(heartbeat_at, heartbeat);
                     let (call_id, elapsed_ms) = (self.call_id.clone(), millis(self.began.elapsed()));
                     self.run.record(Event::ToolStayedSilent { call_id, elapsed_ms }).await?;
                 }

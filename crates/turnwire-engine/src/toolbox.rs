@@ -49,19 +49,10 @@ impl Toolbox {
         self.tools.values().map(|entry| Arc::clone(&entry.spec)).collect()
     }
 
-    /// What the model is told when it calls a tool that is not there.
-    pub fn not_found(&self, name: &str) -> String {
-        let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
-        match names.as_slice() {
-            [] => format!("Tool not found: {name}. There are no tools."),
-            names => format!("Tool not found: {name}. There are: {}.", names.join(", ")),
-        }
-    }
-
     /// Reads `raw` as the arguments of the tool `name`, or says what is wrong with them.
     pub fn read_arguments(&self, name: &str, raw: &str) -> Result<Map<String, Value>, String> {
         let value = parse(raw)?;
-        let Some(entry) = self.tools.get(name) else { return Err(self.not_found(name)) };
+        let Some(entry) = self.tools.get(name) else { return Err(not_found(name, &[])) };
         let complaints: Vec<String> = entry
             .schema
             .iter_errors(&value)
@@ -83,6 +74,15 @@ impl Toolbox {
 impl fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+/// What the model is told when it calls a tool that was not `offered` to it.
+pub(crate) fn not_found(name: &str, offered: &[Arc<ToolSpec>]) -> String {
+    let names: Vec<&str> = offered.iter().map(|spec| spec.name.as_str()).collect();
+    match names.as_slice() {
+        [] => format!("Tool not found: {name}. There are no tools."),
+        names => format!("Tool not found: {name}. There are: {}.", names.join(", ")),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use proptest::{prelude::*, test_runner::Config};
-use turnwire_contract::{Event, Recorded, RunOutcome, ToolOutcome};
+use turnwire_contract::{Event, Item, Prompt, Recorded, ToolOutcome};
 use turnwire_engine::{RunState, Step};
 use turnwire_surfaces::{Callbacks, ChatEvents, MessageFrame, Messages, Stage, Told, Transcript};
 use turnwire_testkit::{
@@ -56,7 +56,7 @@ proptest! {
     }
 }
 
-async fn play(script: &RandomRun) -> (Played, Vec<turnwire_contract::Prompt>) {
+async fn play(script: &RandomRun) -> (Played, Vec<Prompt>) {
     let (model, props) = (script.model(), script.props());
     let stage = script.stage(model.clone(), &props);
     let played = stage.play_with(script.director()).await;
@@ -117,8 +117,11 @@ fn the_fold_agrees(played: &Played) -> Result<(), TestCaseError> {
         return Err(TestCaseError::fail("a journal ends with RunFinished"));
     };
     prop_assert_eq!(outcome, &played.outcome);
-    let was_cancelled = played.outcome == RunOutcome::Cancelled;
-    prop_assert!(!was_cancelled || state.added().len() < 1_000);
+    let added: Vec<Item> = state.added().iter().map(|item| Item::clone(item)).collect();
+    prop_assert_eq!(added.get(..1), Some(request.input.as_slice()));
+    let history = Prompt { items: state.added().to_vec(), ..state.prompt() };
+    let wrong = invariants::history_violations(&history);
+    prop_assert!(wrong.is_empty(), "{wrong:#?} in {added:#?}");
     Ok(())
 }
 

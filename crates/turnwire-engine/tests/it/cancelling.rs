@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use turnwire_contract::{Event, RunOutcome, Seq, ToolOutcome};
+use turnwire_engine::StartError;
 use turnwire_models::Turn;
 use turnwire_testkit::{Act, Behaviour, Prop, Stage};
 
@@ -87,10 +88,13 @@ async fn a_run_does_not_depend_on_its_watchers() {
 #[tokio::test(start_paused = true)]
 async fn shutting_down_ends_every_run() {
     let (runs, request) = Stage::new([Turn::new().text("a").wait_forever()]).set_up();
+    let again = request.clone();
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
     while !matches!(events.next().await.unwrap().unwrap().event, Event::TextAdded { .. }) {}
     runs.shut_down().await;
+    let late = runs.start(again).await;
+    assert!(matches!(late, Err(StartError::ShuttingDown)), "{late:?}");
     let RunOutcome::Failed { failure } = run.outcome().await else { panic!() };
     assert_eq!(failure.code, "engine_stopped");
     let journal = run.journal().await.unwrap();

@@ -60,7 +60,7 @@ fn live_run(log: Arc<dyn EventLog>) -> LiveRun {
     let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
     let state = RunState::new(request, Vec::new());
     let ambient = Arc::new(Ambient::simulated());
-    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START, None)
+    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START)
 }
 
 fn turn(turn: u32) -> Event {
@@ -130,6 +130,63 @@ async fn a_lost_journal_ends_the_run() {
     let run = runs.start(RunRequest::new("m", vec![Item::user("hi")])).await.unwrap();
     let RunOutcome::Failed { failure } = run.outcome().await else { panic!() };
     assert_eq!(failure.code, "journal_lost");
+    let journal = run.journal().await;
+    assert!(matches!(journal, Err(LogError::Unavailable(_))), "it has no end to wait for");
+}
+
+/// A run whose beginning cannot be recorded is refused, and its conversation is free again.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_cannot_begin_leaves_its_conversation_free() {
+    let log = SlowLog { fails_after: Some(0), ..SlowLog::default() };
+    let runs = Runs::new(EngineParts {
+        log: Arc::new(log),
+        any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
+        ..EngineParts::default()
+    });
+    let mut request = RunRequest::new("m", vec![Item::user("hi")]);
+    request.conversation_id = Some(ConversationId::from("conv_1"));
+    for _ in 0..2 {
+        let refused = runs.start(request.clone()).await;
+        assert!(matches!(refused, Err(StartError::Log(_))), "{refused:?}");
+    }
+}
+
+/// C16, I13: a worker that lost its run does not free the conversation under the new owner.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_lost_its_run_stores_nothing() {
+    let log = Arc::new(MemoryEventLog::default());
+    let model = Scripted::new([Turn::new().text("a").pause(Duration::from_secs(1))]);
+    let runs = Runs::new(EngineParts {
+        log: log.clone(),
+        any_model: Some(Arc::new(model)),
+        ..EngineParts::default()
+    });
+    let mut request = RunRequest::new("m", vec![Item::user("hi")]);
+    request.conversation_id = Some(ConversationId::from("conv_1"));
+    let run = runs.start(request.clone()).await.unwrap();
+    let mut events = run.events().await.unwrap();
+    let mut last = events.next().await.unwrap().unwrap();
+    while !matches!(last.event, Event::TextAdded { .. }) {
+        last = events.next().await.unwrap().unwrap();
+    }
+    let event = Event::RunTakenOver { attempt: 2 };
+    log.append(vec![Arc::new(Recorded { seq: last.seq.next(), event, ..Recorded::clone(&last) })])
+        .await
+        .unwrap();
+    let RunOutcome::Failed { failure } = run.outcome().await else { panic!() };
+    assert_eq!(failure.code, "journal_lost");
+    let refused = runs.start(request).await;
+    assert!(matches!(refused, Err(StartError::Store(StoreError::Busy { .. }))), "{refused:?}");
+}
+
+/// Nothing gets a place after the event that ends the run, not even in the same batch.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_recorded_after_the_end() {
+    let run = live_run(Arc::new(MemoryEventLog::default()));
+    let end = || Event::RunFinished { outcome: RunOutcome::Completed, usage: Default::default() };
+    run.record_all(vec![turn(1), end()]).await.unwrap();
+    assert!(matches!(run.record(turn(2)).await, Err(LogError::Conflict { .. })));
+    assert!(matches!(run.record(end()).await, Err(LogError::Conflict { .. })));
 }
 
 /// S1-E1 under group commit: many tools at once keep the places contiguous.

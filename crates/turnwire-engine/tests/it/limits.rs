@@ -85,6 +85,53 @@ async fn a_run_that_gets_somewhere_does_not_stop() {
     assert_eq!(played.outcome, RunOutcome::Completed);
 }
 
+/// A limit that never comes is no limit, and a heartbeat of no time is none.
+#[tokio::test(start_paused = true)]
+async fn endless_limits_and_no_heartbeat_are_allowed() {
+    let slow = Prop::new("t", Behaviour::Takes(Duration::from_secs(3), "x".into()))
+        .with(|spec| spec.timeout = Some(Duration::MAX));
+    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+        .tool(slow)
+        .heartbeat(Duration::ZERO)
+        .limits(|limits| {
+            limits.wall_clock = Duration::MAX;
+            limits.call_total = Duration::MAX;
+            limits.model_total = Duration::MAX;
+            limits.model_silence = Duration::MAX;
+        })
+        .play()
+        .await;
+    assert_eq!(played.outcome, RunOutcome::Completed);
+    let beats = played.events().filter(|event| matches!(event, Event::ToolStayedSilent { .. }));
+    assert_eq!(beats.count(), 0);
+}
+
+/// A picture that changes is news (L44).
+#[tokio::test(start_paused = true)]
+async fn a_new_picture_is_news() {
+    struct Camera(turnwire_contract::ToolSpec, std::sync::atomic::AtomicU32);
+    #[async_trait::async_trait]
+    impl turnwire_contract::Tool for Camera {
+        fn spec(&self) -> &turnwire_contract::ToolSpec {
+            &self.0
+        }
+        async fn call(
+            &self,
+            _: turnwire_contract::ToolRequest,
+            _: turnwire_contract::ToolContext,
+        ) -> Result<turnwire_contract::ToolOutput, turnwire_contract::ToolError> {
+            let n = self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let (media_type, base64) = ("image/png".to_owned(), format!("{n:04}"));
+            let images = vec![turnwire_contract::Image { media_type, base64 }];
+            Ok(turnwire_contract::ToolOutput { images, ..Default::default() })
+        }
+    }
+    let camera = Camera(turnwire_contract::ToolSpec::new("t", ""), 0.into());
+    let turns = [call(1), call(1), call(1), call(1), Turn::new().text("ok")];
+    let played = Stage::new(turns).tool(camera).play().await;
+    assert_eq!(played.outcome, RunOutcome::Completed);
+}
+
 /// The run's whole time, whatever it is doing.
 #[tokio::test(start_paused = true)]
 async fn the_wall_clock_is_limited() {

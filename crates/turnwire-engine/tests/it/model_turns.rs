@@ -154,6 +154,16 @@ async fn a_crashing_model_ends_its_run_properly() {
     );
 }
 
+/// R18: a model that says it was interrupted has not finished, and its calls are not carried out.
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_answer_is_a_broken_one() {
+    let tool = returns("t", "x");
+    let turn = calls(&["t"]).part(ModelPart::Finished(Finish::Interrupted));
+    let played = Stage::new([turn]).tool(tool.clone()).play().await;
+    assert_eq!(code(&played), "model_broke_off");
+    assert_eq!(tool.n_calls(), 0);
+}
+
 /// I11: blocks of one kind are closed before another begins, with their whole text.
 #[tokio::test(start_paused = true)]
 async fn words_and_thoughts_take_turns() {

@@ -126,6 +126,20 @@ async fn a_cut_turn_is_withdrawn() {
     }
 }
 
+/// C7: a worker that died between the end of the journal and the storing of the conversation
+/// leaves only that to be done.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_put_away_is_put_away() {
+    let played = Stage::new([Turn::new().text("done")]).play().await;
+    let runs = engine_with(&played.journal, Scripted::new([]), &[]).await;
+    let (tenant, run_id) = (TenantId::default(), &played.journal[0].run_id);
+    let taken = runs.take_over(&tenant, run_id).await;
+    assert!(matches!(taken, Err(StartError::NotAbandoned(_))), "{taken:?}");
+    let status = runs.find(&tenant, run_id).await.unwrap().status;
+    let outcome = RunOutcome::Completed;
+    assert_eq!(status, turnwire_contract::RunStatus::Finished { outcome });
+}
+
 /// A run that is over or in good hands is not taken over.
 #[tokio::test(start_paused = true)]
 async fn only_an_abandoned_run_is_taken_over() {

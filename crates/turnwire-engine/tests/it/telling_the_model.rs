@@ -191,6 +191,10 @@ async fn a_client_call_ends_the_run_and_stays_open() {
         .await;
     assert_eq!(played.outcome, turnwire_contract::RunOutcome::Completed);
     assert_eq!(server.n_calls(), 1);
+    let Some(turnwire_contract::Event::RunQueued { request }) = played.events().next() else {
+        panic!()
+    };
+    let request = Arc::clone(request);
     let ended: Vec<&str> = played
         .events()
         .filter_map(|event| match event {
@@ -199,4 +203,8 @@ async fn a_client_call_ends_the_run_and_stays_open() {
         })
         .collect();
     assert_eq!(ended, ["call_2"]);
+    // I7: what the server did is in the history, what the client owes is not.
+    let mut state = turnwire_engine::RunState::new(request, Vec::new());
+    played.events().for_each(|event| state.apply(event));
+    assert_eq!(told(state.added()), [("call_2".into(), "x".into(), false)]);
 }

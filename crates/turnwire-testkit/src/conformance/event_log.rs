@@ -68,6 +68,8 @@ async fn nothing_follows_the_end(log: &dyn EventLog) {
     let late = log.append(vec![turn("run_end", 3)]).await;
     assert!(matches!(late, Err(LogError::Conflict { .. })), "an event after the end: {late:?}");
     assert_eq!(all(log, "run_end", 0).await, [1, 2]);
+    let in_one_batch = log.append(vec![end("run_late", 1), turn("run_late", 2)]).await;
+    assert!(in_one_batch.is_err(), "an event after the end, in one batch");
 }
 
 async fn a_reader_gets_what_is_there_and_what_comes(log: &dyn EventLog) {
