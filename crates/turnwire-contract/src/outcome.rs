@@ -84,7 +84,8 @@ pub enum ToolOutcome {
         /// Why, in that person's words; may be empty.
         reason: String,
     },
-    /// The arguments do not fit the tool; it was not started.
+    /// The arguments do not fit the tool: by its schema, and then it was not started, or by its
+    /// own word.
     InvalidArguments {
         /// What does not fit.
         message: String,

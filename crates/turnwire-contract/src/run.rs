@@ -112,7 +112,7 @@ pub struct Limits {
     pub max_parallel_calls: u32,
     /// How many turns in a row may bring the very same calls with the very same results.
     pub max_repeats: u32,
-    /// How long the run may take.
+    /// How long the run may take in the hands of one worker.
     pub wall_clock: Duration,
     /// How long a tool may stay silent, if its own spec does not say. Progress starts it anew.
     pub call_silence: Duration,

@@ -1,7 +1,7 @@
 //! The stable codes of everything that can go wrong, with what people are told.
 //!
-//! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log,
-//! never into a message.
+//! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log. The
+//! one exception is a request that the provider refuses: its words say what to repair.
 
 use turnwire_contract::{Failure, ModelError};
 

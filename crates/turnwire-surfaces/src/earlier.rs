@@ -4,7 +4,7 @@
 //! messages, each with the calls it made. Nothing is reported about these: they are history.
 
 use turnwire_contract::{
-    CallId, Content, Failure, Image, Item, Role, ToolKind, ToolOutcome, ToolOutput, ToolRef,
+    Content, Failure, Image, Item, Role, ToolKind, ToolOutcome, ToolOutput, ToolRef,
 };
 
 use crate::{
@@ -21,9 +21,9 @@ pub(crate) fn messages_of(history: &[Item]) -> Vec<Message> {
     let mut turn_is_open = false;
     for item in history {
         let is_the_models = !matches!(item, Item::Message { role: Role::User | Role::System, .. });
-        if let Item::CallResult { call_id, output, images, failed } = item {
+        if matches!(item, Item::CallResult { .. }) {
             turn_is_open = false;
-            end_block(&mut list, call_id, &outcome_of(output, images, *failed));
+            end_earlier_block(&mut list, item);
             continue;
         }
         if !(is_the_models && turn_is_open) {
@@ -59,10 +59,12 @@ fn add(message: &mut Message, item: &Item) {
     }
 }
 
-fn end_block(list: &mut [Message], call_id: &CallId, outcome: &ToolOutcome) {
+/// Ends the block that `item` is the result of, if it is one.
+pub(crate) fn end_earlier_block(list: &mut [Message], item: &Item) {
+    let Item::CallResult { call_id, output, images, failed } = item else { return };
     let mut blocks = list.iter_mut().rev().flat_map(|message| &mut message.tool_blocks);
     if let Some(block) = blocks.find(|block| block.id == *call_id) {
-        block.end(outcome, 0);
+        block.end(&outcome_of(output, images, *failed), 0);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     Projection,
     calls::CallBook,
     clean::{Cleaner, clean},
-    earlier::{messages_of, words_of},
+    earlier::{end_earlier_block, messages_of, words_of},
     message::{Message, MessageState, Stage, ToolBlock},
     words,
 };
@@ -100,6 +100,10 @@ pub struct Messages {
     list: Vec<Message>,
     /// Where the block of a call is: message, block.
     places: HashMap<CallId, (usize, usize)>,
+    /// How many messages were there before the run; nothing is reported about those.
+    n_earlier: usize,
+    /// What tools let out early is cleaned call by call: an escape may be cut in two.
+    output_cleaners: HashMap<CallId, Cleaner>,
     /// The message of the open turn.
     current: Option<usize>,
     content_cleaner: Cleaner,
@@ -115,7 +119,8 @@ impl Messages {
 
     /// A list that begins with what was said before the run. Nothing is reported about that.
     pub fn after(history: &[Item]) -> Self {
-        Self { list: messages_of(history), ..Self::default() }
+        let list = messages_of(history);
+        Self { n_earlier: list.len(), list, ..Self::default() }
     }
 
     /// The list as it stands.
@@ -156,6 +161,10 @@ impl Messages {
 /// === Messages ===
 impl Messages {
     fn add_input(&mut self, request: &RunRequest) -> Vec<MessageFrame> {
+        // What the client says of its own calls belongs to the messages that made them.
+        for item in &request.input {
+            end_earlier_block(&mut self.list, item);
+        }
         let asked = request.input.iter().filter_map(spoken);
         self.list.extend(asked.enumerate().map(|(n_before, (role, content))| {
             let id = format!("input_{}", n_before + 1);
@@ -241,7 +250,7 @@ impl Messages {
         };
         let left_open = ToolOutcome::Skipped { reason: left_open.to_owned() };
         let mut frames = Vec::new();
-        for message in 0..self.list.len() {
+        for message in self.n_earlier..self.list.len() {
             frames.extend(self.end_open_blocks(message, &left_open));
         }
         self.close_message(state);
@@ -295,12 +304,18 @@ impl Messages {
         let Some(call) = self.book.get(call_id) else { return Vec::new() };
         let note = words::tool_note(call, &recorded.event, recorded.at);
         let label = call.label().into_owned();
+        let output = if let Event::ToolOutputAdded { text, .. } = &recorded.event {
+            let cleaner = self.output_cleaners.entry(call_id.clone()).or_default();
+            Some(cleaner.clean(text).into_owned())
+        } else {
+            None
+        };
         let Some((place, block)) = self.open_block(call_id) else { return Vec::new() };
         block.stage = Stage::Running;
         block.compact_params = label;
         block.note = note.unwrap_or_default();
-        if let Event::ToolOutputAdded { text, .. } = &recorded.event {
-            block.output.push_str(&clean(text));
+        if let Some(text) = output {
+            block.output.push_str(&text);
         }
         vec![updated(place, Stage::Running, None), changed(false)]
     }
@@ -313,6 +328,7 @@ impl Messages {
     ) -> Vec<MessageFrame> {
         let Some((place, block)) = self.open_block(call_id) else { return Vec::new() };
         block.end(outcome, duration_ms);
+        self.output_cleaners.remove(call_id);
         vec![updated(place, Stage::End, None), changed(true)]
     }
 

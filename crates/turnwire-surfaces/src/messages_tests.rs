@@ -549,3 +549,41 @@ fn an_update_says_what_the_tool_is_doing() {
     let said = |note: &str| Some(note.to_owned());
     assert_eq!(notes, [None, None, said("running"), said("1/3 lint")]);
 }
+
+/// S4-2: a call that the client carries out is ended by what the client says of it, and the end
+/// of the run reports nothing about earlier messages.
+#[test]
+fn an_earlier_call_is_ended_by_its_result_alone() {
+    let call =
+        Item::Call { call_id: "call_1".into(), name: "locate".into(), arguments: "{}".into() };
+    let result = Item::CallResult {
+        call_id: "call_1".into(),
+        output: "Berlin".into(),
+        images: Vec::new(),
+        failed: false,
+    };
+    for (input, stage) in [(vec![Item::user("hm")], Stage::Start), (vec![result], Stage::End)] {
+        let mut messages = Messages::after(&[Item::user("where?"), call.clone()]);
+        let asked = RunRequest { input, ..request() };
+        let frames = Story::of(asked).turn().ended(RunOutcome::Completed).seen_by(&mut messages);
+        assert_eq!(messages.messages()[1].tool_blocks[0].stage, stage);
+        assert!(!frames.iter().any(|frame| matches!(frame, MessageFrame::ToolBlockUpdated { .. })));
+    }
+}
+
+/// S4-5: an escape that a tool cuts in two does not come through.
+#[test]
+fn early_output_is_cleaned_across_its_pieces() {
+    let output =
+        |text: &str| Event::ToolOutputAdded { call_id: "call_1".into(), text: text.into() };
+    let mut messages = Messages::new();
+    Story::new()
+        .turn()
+        .calls("call_1", "make", "{}")
+        .started("call_1")
+        .then(output("ok \u{1b}[3"))
+        .then(output("1mred"))
+        .seen_by(&mut messages);
+    let message = messages.messages().last().expect("the model's");
+    assert_eq!(message.tool_blocks[0].output, "ok red");
+}

@@ -17,6 +17,9 @@ use crate::{agent::Agent, error::Error};
 /// waited for as long as it gets on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The failure of a run whose journal ends before the run does.
+const JOURNAL_LOST: &str = "journal_lost";
+
 /// A run that was started. Dropping it changes nothing: the run goes on.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -70,6 +73,13 @@ impl Run {
         // Opened first: a journal in memory may be forgotten soon after the end.
         let mut events = self.events().await?;
         let outcome = self.handle.outcome().await;
+        if let RunOutcome::Failed { failure } = &outcome
+            && failure.code == JOURNAL_LOST
+        {
+            // There is no end in the journal to wait for.
+            let failure = failure.clone();
+            return Err(Error::Failed { run_id: self.id().clone(), failure });
+        }
         let (mut answer, mut last) = (Answer::default(), Seq::START);
         while let Some(recorded) = events.next().await {
             let recorded = recorded?;

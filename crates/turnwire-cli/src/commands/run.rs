@@ -132,7 +132,8 @@ async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Probl
     }
     tokio::select! {
         biased;
-        signal = signals.next(), if stopped_by.is_some() => return Ok(Ending::Left(signal)),
+        // The run is over: there is nothing left to stop but us.
+        signal = signals.next() => return Ok(Ending::Left(signal)),
         closed = put_away(&agent, display) => if let Err(error) = closed {
             return unwritten(&error);
         },

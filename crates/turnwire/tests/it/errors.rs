@@ -1,7 +1,7 @@
 //! What a program is told when something is wrong, in words that say how to go on.
 
 use serde_json::json;
-use turnwire::{Agent, AgentBuilder, Error, ToolboxError};
+use turnwire::{Agent, AgentBuilder, Error, LogError, ToolboxError};
 use turnwire_contract::ModelError;
 use turnwire_models::Turn;
 
@@ -83,4 +83,38 @@ async fn what_was_said_before_a_failure_was_told() {
     assert_eq!(code, "model_broke_off");
     assert_eq!(words, "run `run_1` failed: the model's answer broke off");
     assert_eq!(tokens, ["Well, "]);
+}
+
+/// A run whose journal is lost has no end to wait for: the reply says so instead of waiting.
+#[tokio::test]
+async fn a_lost_journal_is_an_error_and_not_a_wait() {
+    struct Failing(turnwire_engine::MemoryEventLog);
+    #[async_trait::async_trait]
+    impl turnwire::EventLog for Failing {
+        async fn append(
+            &self,
+            batch: Vec<std::sync::Arc<turnwire::Recorded>>,
+        ) -> Result<(), LogError> {
+            if batch.first().is_some_and(|first| first.seq > turnwire::Seq(3)) {
+                return Err(LogError::Unavailable("gone".to_owned()));
+            }
+            self.0.append(batch).await
+        }
+        async fn read(
+            &self,
+            run_id: &turnwire::RunId,
+            after: turnwire::Seq,
+        ) -> Result<turnwire::EventStream, LogError> {
+            self.0.read(run_id, after).await
+        }
+    }
+    let log = Failing(turnwire_engine::MemoryEventLog::default());
+    let agent = Agent::builder()
+        .model(turnwire_models::Scripted::new([Turn::new().text("a")]))
+        .event_log(std::sync::Arc::new(log))
+        .build()
+        .unwrap();
+    let lost = agent.stream_chat("Go.").on_token(|_| {}).await.unwrap_err();
+    let Error::Failed { failure, .. } = lost else { panic!("{lost:?}") };
+    assert_eq!(failure.code, "journal_lost");
 }
