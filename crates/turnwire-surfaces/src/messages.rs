@@ -21,7 +21,7 @@ use turnwire_contract::{
 use crate::{
     Projection,
     calls::CallBook,
-    clean::{Cleaner, clean},
+    clean::Cleaner,
     earlier::{end_earlier_block, messages_of, words_of},
     message::{Message, MessageState, Stage, ToolBlock},
     words,

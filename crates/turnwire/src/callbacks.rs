@@ -49,7 +49,7 @@ where
     Box::new(move |event_type, data| callback(event_type, data).map(R::problem).boxed())
 }
 
-/// The callbacks of specification 000.
+/// `on_token`, `on_tool_start` and `on_tool_end`.
 #[derive(Default)]
 #[expect(clippy::struct_field_names, reason = "they are called what the program calls them")]
 pub(crate) struct TokenCallbacks {

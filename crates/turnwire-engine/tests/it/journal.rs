@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
     ConversationId, Event, EventLog, EventStream, Item, LogError, Recorded, RunId, RunOutcome,
-    RunRequest, Seq, StoreError, TenantId,
+    RunRequest, Seq, StoreError, TenantId, Usage,
 };
 use turnwire_engine::{
     Ambient, EngineParts, LiveRun, MemoryEventLog, RunState, Runs, StartError, Toolbox,
@@ -183,7 +183,7 @@ async fn a_worker_that_lost_its_run_stores_nothing() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_recorded_after_the_end() {
     let run = live_run(Arc::new(MemoryEventLog::default()));
-    let end = || Event::RunFinished { outcome: RunOutcome::Completed, usage: Default::default() };
+    let end = || Event::RunFinished { outcome: RunOutcome::Completed, usage: Usage::default() };
     run.record_all(vec![turn(1), end()]).await.unwrap();
     assert!(matches!(run.record(turn(2)).await, Err(LogError::Conflict { .. })));
     assert!(matches!(run.record(end()).await, Err(LogError::Conflict { .. })));
