@@ -143,7 +143,7 @@ impl Runs {
         let new = NewRun { run_id: run_id.clone(), created_at, request: Arc::clone(&request) };
         self.create(new).await?;
         match self.record_beginning(run_id.clone(), request, watcher).await {
-            Ok(run) => Ok(self.work_on(run, model)),
+            Ok((run, events)) => Ok(self.work_on(run, model, events)),
             Err(error) => {
                 // A run that never began must not keep its conversation busy.
                 let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
@@ -172,12 +172,13 @@ impl Runs {
         run_id: RunId,
         request: Arc<RunRequest>,
         watcher: Option<watch::Receiver<Seq>>,
-    ) -> Result<Arc<LiveRun>, StartError> {
+    ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
         let history = self.history_of(&request).await?;
         let state = RunState::new(Arc::clone(&request), history);
         let run = Arc::new(self.live_run(run_id, state, Seq::START).watched_by(watcher));
         run.record_all(vec![Event::RunQueued { request }, Event::RunStarted]).await?;
-        Ok(run)
+        let events = self.follow(run.id(), Seq::START).await?;
+        Ok((run, events))
     }
 
     /// Takes over a run that another worker left unfinished: reads its journal, closes what
@@ -217,7 +218,8 @@ impl Runs {
             return Err(StartError::NotAbandoned(run_id.clone()));
         }
         run.record_all(owed).await?;
-        Ok(self.work_on(run, model))
+        let events = self.follow(run.id(), Seq::START).await?;
+        Ok(self.work_on(run, model, events))
     }
 
     /// Does `work` to its end even if whoever waits for it goes away in the middle: a run must
@@ -257,7 +259,7 @@ impl Runs {
     }
 
     /// Lets the run work in a task of its own, to its end.
-    fn work_on(&self, run: Arc<LiveRun>, model: Arc<dyn Model>) -> RunHandle {
+    fn work_on(&self, run: Arc<LiveRun>, model: Arc<dyn Model>, events: EventStream) -> RunHandle {
         let parts = &self.0.parts;
         let workplace = Workplace {
             model,
@@ -269,8 +271,12 @@ impl Runs {
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
         let (done, outcome) = oneshot::channel();
-        let handle =
-            RunHandle { runs: self.clone(), run: Arc::clone(&run), outcome: outcome.shared() };
+        let handle = RunHandle {
+            runs: self.clone(),
+            run: Arc::clone(&run),
+            outcome: outcome.shared(),
+            first_events: Arc::new(Mutex::new(Some(events))),
+        };
         let engine = Arc::clone(&self.0);
         self.0.tasks.spawn(async move {
             let outcome = match Box::pin(drive(&run, &workplace)).await {
@@ -353,11 +359,20 @@ impl Runs {
 }
 
 /// A run that was started here. Dropping it changes nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RunHandle {
     runs: Runs,
     run: Arc<LiveRun>,
     outcome: Shared<oneshot::Receiver<RunOutcome>>,
+    /// Opened before the run began to work, for whoever asks first: a log that forgets finished
+    /// runs may have forgotten a quick one by then.
+    first_events: Arc<Mutex<Option<EventStream>>>,
+}
+
+impl fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunHandle").field("run", &self.run).finish_non_exhaustive()
+    }
 }
 
 impl RunHandle {
@@ -378,6 +393,10 @@ impl RunHandle {
 
     /// Every event, from the first to the one that ends the run.
     pub async fn events(&self) -> Result<EventStream, LogError> {
+        let first = lock(&self.first_events).take();
+        if let Some(events) = first {
+            return Ok(events);
+        }
         self.runs.follow(self.id(), Seq::START).await
     }
 

@@ -52,6 +52,7 @@ async fn a_cancel_during_a_tool_reaches_the_tool() {
         move |_: turnwire_tools::NoArguments, context: turnwire::ToolContext| {
             let book = book.clone();
             async move {
+                context.phase("listening").await;
                 context.cancelled().await;
                 book.write(format!("stopped {}", context.is_cancelled()));
             }
@@ -63,7 +64,7 @@ async fn a_cancel_during_a_tool_reaches_the_tool() {
     let chat = agent.expect("it can be made").stream_chat("Go.");
     let chat = chat.on_tool_end(move |name, result| end_book.write(format!("{name}: {result}")));
     let run = chat.start().await.expect("it starts");
-    wait_for(&run, started).await;
+    wait_for(&run, |event| matches!(event, Event::ToolPhase { .. }).then_some(())).await;
     run.cancel();
     let reply = in_time(run.reply()).await.expect("a cancelled run has a reply");
     assert_eq!(reply.outcome, RunOutcome::Cancelled);
