@@ -3,11 +3,11 @@
 //! Reading order:
 //!
 //! * [`runs`] is what others may ask: start, cancel, approve, follow.
-//! * [`run_loop`] is the whole run on one page; it carries out and decides nothing.
+//! * `run_loop` is the whole run on one page; it carries out and decides nothing.
 //! * [`run_state`] is what the events mean and what comes next: a pure fold.
 //! * [`live_run`] is the one door to the journal.
-//! * [`model_turn`] and [`tool_call`] carry out the two steps that take time.
-//! * [`toolbox`], [`told_to_model`], [`deadline`], [`retry`] and [`failures`] are what those
+//! * `model_turn` and `tool_call` carry out the two steps that take time.
+//! * [`toolbox`], `told_to_model`, `deadline`, `retry` and [`failures`] are what those
 //!   lean on.
 //! * [`memory`] keeps everything in this process; [`ambient`] gives time and ids.
 //!

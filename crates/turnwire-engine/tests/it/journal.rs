@@ -12,11 +12,12 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
-    ConversationId, Event, EventLog, EventStream, Item, LogError, Recorded, RunId, RunOutcome,
-    RunRequest, Seq, StoreError, TenantId, Usage,
+    ConversationId, Event, EventLog, EventStream, Item, LogError, NewRun, Recorded, RunId,
+    RunOutcome, RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Usage,
 };
 use turnwire_engine::{
-    Ambient, EngineParts, LiveRun, MemoryEventLog, RunState, Runs, StartError, Toolbox,
+    Ambient, EngineParts, LiveRun, MemoryEventLog, MemoryRunStore, RunState, Runs, StartError,
+    Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, Prop, Stage};
@@ -377,4 +378,62 @@ async fn a_run_is_never_left_half_begun() {
     sleep(Duration::from_millis(1)).await;
     let events: Vec<_> = runs.follow(&begun[0].run_id, Seq::START).await.unwrap().collect().await;
     assert!(matches!(events.last().unwrap().as_ref().unwrap().event, Event::RunFinished { .. }));
+}
+
+/// A run store that takes its time to store an end.
+struct SlowStore(MemoryRunStore);
+
+#[async_trait]
+impl RunStore for SlowStore {
+    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
+        self.0.create(run).await
+    }
+    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+        self.0.find(tenant, run_id).await
+    }
+    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
+        self.0.list(tenant, most).await
+    }
+    async fn finish(
+        &self,
+        run_id: &RunId,
+        outcome: RunOutcome,
+        items: Vec<Item>,
+    ) -> Result<(), StoreError> {
+        sleep(Duration::from_secs(1)).await;
+        self.0.finish(run_id, outcome, items).await
+    }
+    async fn history(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Item>, StoreError> {
+        self.0.history(tenant, id).await
+    }
+    async fn restore(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        items: Vec<Item>,
+    ) -> Result<(), StoreError> {
+        self.0.restore(tenant, id, items).await
+    }
+}
+
+/// Whoever has seen the end and asks on waits until it is stored, and then knows of it.
+#[tokio::test(start_paused = true)]
+async fn the_next_run_waits_until_the_last_one_is_stored() {
+    let model = Scripted::new([Turn::new().text("first"), Turn::new().text("second")]);
+    let runs = Runs::new(EngineParts {
+        store: Arc::new(SlowStore(MemoryRunStore::default())),
+        any_model: Some(Arc::new(model.clone())),
+        ..EngineParts::default()
+    });
+    let mut request = RunRequest::new("m", vec![Item::user("hi")]);
+    request.conversation_id = Some(ConversationId::from("conv_1"));
+    let first = runs.start(request.clone()).await.unwrap();
+    let _: Vec<_> = first.events().await.unwrap().collect().await;
+    let second = runs.start(request).await.unwrap();
+    second.outcome().await;
+    assert_eq!(model.prompts()[1].items.len(), 3, "the first answer is in the history");
 }
