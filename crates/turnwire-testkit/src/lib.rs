@@ -12,7 +12,6 @@
 //! Only tests depend on this crate.
 #![expect(
     clippy::expect_used,
-    clippy::panic,
     clippy::missing_panics_doc,
     reason = "a test that cannot go on should fall over"
 )]
