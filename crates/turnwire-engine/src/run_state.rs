@@ -304,11 +304,6 @@ impl Call {
         self.approval == Approval::Requested && self.outcome.is_none()
     }
 
-    /// Whether the call has ended.
-    pub fn is_over(&self) -> bool {
-        self.outcome.is_some()
-    }
-
     /// Whether the client carries it out after the run: it must be whole for that.
     fn is_for_client(&self) -> bool {
         self.tool.kind == ToolKind::Client && self.completeness == Some(Completeness::Complete)
