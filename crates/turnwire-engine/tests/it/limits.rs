@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use turnwire_contract::{Event, IncompleteReason, RunOutcome, ToolOutcome};
+use turnwire_contract::{Event, IncompleteReason, Item, RunOutcome, ToolOutcome};
+use turnwire_engine::RunState;
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, Prop, Stage};
 
@@ -177,5 +178,11 @@ async fn a_cut_answer_ends_the_run_and_executes_nothing() {
             )
         });
         assert!(cut);
+        // I14: the words stay, the cut call does not.
+        let Some(Event::RunQueued { request }) = played.events().next() else { panic!() };
+        let mut state = RunState::new(Arc::clone(request), Vec::new());
+        played.events().for_each(|event| state.apply(event));
+        let added: Vec<Item> = state.added().iter().map(|item| Item::clone(item)).collect();
+        assert_eq!(added, [Item::user("Go."), Item::assistant("a")]);
     }
 }

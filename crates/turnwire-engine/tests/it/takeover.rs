@@ -52,9 +52,14 @@ async fn after_every_crash(effect: Effect) -> Vec<(Vec<Arc<Recorded>>, usize, Pr
         let script =
             if first_turn_over { vec![last.clone()] } else { vec![first.clone(), last.clone()] };
         let prop = prop();
-        let runs = engine_with(kept, Scripted::new(script), std::slice::from_ref(&prop)).await;
+        let model = Scripted::new(script);
+        let runs = engine_with(kept, model.clone(), std::slice::from_ref(&prop)).await;
         let run = runs.take_over(&TenantId::default(), &kept[0].run_id).await.unwrap();
         assert_eq!(run.outcome().await, RunOutcome::Completed, "after {n_kept} events");
+        for prompt in model.prompts() {
+            let wrong = invariants::history_violations(&prompt);
+            assert!(wrong.is_empty(), "after {n_kept} events: {wrong:#?}");
+        }
         ended.push((run.journal().await.unwrap(), n_kept, prop));
     }
     ended
