@@ -396,3 +396,14 @@ async fn a_tool_that_was_not_offered_is_not_run() {
     });
     assert!(refused);
 }
+
+/// A tool that does not listen is dropped when it is given up: nothing is left running.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_given_up_does_not_go_on() {
+    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+        .tool(Prop::new("t", Behaviour::Hangs))
+        .play()
+        .await;
+    let gone = tokio::time::timeout(Duration::from_hours(1), played.runs.shut_down()).await;
+    assert!(gone.is_ok(), "the tool is still at work");
+}
