@@ -3,7 +3,7 @@
 //! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log. The
 //! one exception is a request that the provider refuses: its words say what to repair.
 
-use turnwire_contract::{Failure, ModelError};
+use turnwire_contract::{Failure, ModelError, RunOutcome};
 
 /// Every code the engine gives.
 pub const CODES: [&str; 10] = [
@@ -40,6 +40,12 @@ pub(crate) fn model_silent() -> Failure {
 
 pub(crate) fn journal_lost() -> Failure {
     Failure::new("journal_lost", "the run could not be recorded any further")
+}
+
+/// Whether a run was given up because it could not be recorded: its journal then has no end to
+/// wait for.
+pub fn is_journal_lost(outcome: &RunOutcome) -> bool {
+    matches!(outcome, RunOutcome::Failed { failure } if *failure == journal_lost())
 }
 
 pub(crate) fn tool_failed(message: String) -> Failure {

@@ -135,6 +135,7 @@ impl Runs {
         request: RunRequest,
         watcher: Option<watch::Receiver<Seq>>,
     ) -> Result<RunHandle, StartError> {
+        self.refuse_if_closing()?;
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.ambient.new_id("run"));
@@ -193,6 +194,7 @@ impl Runs {
     }
 
     async fn go_on(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle, StartError> {
+        self.refuse_if_closing()?;
         let parts = &self.0.parts;
         let record = parts.store.find(tenant, run_id).await?;
         if record.status != RunStatus::Active || lock(&self.0.live).contains_key(run_id) {
@@ -236,10 +238,11 @@ impl Runs {
         }
     }
 
+    fn refuse_if_closing(&self) -> Result<(), StartError> {
+        if self.0.stop.is_cancelled() { Err(StartError::ShuttingDown) } else { Ok(()) }
+    }
+
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
-        if self.0.stop.is_cancelled() {
-            return Err(StartError::ShuttingDown);
-        }
         let parts = &self.0.parts;
         let found = parts.models.get(name).or(parts.any_model.as_ref());
         found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
@@ -408,10 +411,8 @@ impl RunHandle {
 
     /// Waits for the end, and returns the whole journal.
     pub async fn journal(&self) -> Result<Vec<Arc<turnwire_contract::Recorded>>, LogError> {
-        if let RunOutcome::Failed { failure } = self.outcome().await
-            && failure == failures::journal_lost()
-        {
-            return Err(LogError::Unavailable(failure.message));
+        if failures::is_journal_lost(&self.outcome().await) {
+            return Err(LogError::Unavailable(failures::journal_lost().message));
         }
         self.events().await?.try_collect().await
     }

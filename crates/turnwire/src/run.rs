@@ -8,7 +8,7 @@ use tracing::warn;
 use turnwire_contract::{
     CallId, ConversationId, Decision, EventStream, RunId, RunOutcome, Seq, Usage,
 };
-use turnwire_engine::RunHandle;
+use turnwire_engine::{RunHandle, failures::is_journal_lost};
 use turnwire_surfaces::Answer;
 
 use crate::{agent::Agent, error::Error};
@@ -16,9 +16,6 @@ use crate::{agent::Agent, error::Error};
 /// How long the reply waits for a callback that does not return. One that is merely slow is
 /// waited for as long as it gets on.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The failure of a run whose journal ends before the run does.
-const JOURNAL_LOST: &str = "journal_lost";
 
 /// A run that was started. Dropping it changes nothing: the run goes on.
 #[derive(Debug, Clone)]
@@ -73,15 +70,9 @@ impl Run {
         // Opened first: a journal in memory may be forgotten soon after the end.
         let mut events = self.events().await?;
         let outcome = self.handle.outcome().await;
-        if let RunOutcome::Failed { failure } = &outcome
-            && failure.code == JOURNAL_LOST
-        {
-            // There is no end in the journal to wait for.
-            let failure = failure.clone();
-            return Err(Error::Failed { run_id: self.id().clone(), failure });
-        }
         let (mut answer, mut last) = (Answer::default(), Seq::START);
-        while let Some(recorded) = events.next().await {
+        let has_an_end = !is_journal_lost(&outcome);
+        while has_an_end && let Some(recorded) = events.next().await {
             let recorded = recorded?;
             answer.note(&recorded);
             last = recorded.seq;
