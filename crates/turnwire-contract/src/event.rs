@@ -141,8 +141,17 @@ pub enum Event {
         completeness: Completeness,
     },
 
-    /// A tool server was asked for its tools.
+    /// A tool server is being asked for its tools.
+    DiscoveryStarted {
+        /// The output item that stands for the question.
+        item_id: ItemId,
+        /// The server's label.
+        server: String,
+    },
+    /// A tool server has answered, or not.
     ToolsDiscovered {
+        /// The output item that stands for the question.
+        item_id: ItemId,
         /// The server's label.
         server: String,
         /// What it answered.
@@ -290,6 +299,7 @@ impl Event {
             | Self::MessageFinished { .. }
             | Self::ReasoningAdded { .. }
             | Self::ReasoningFinished { .. }
+            | Self::DiscoveryStarted { .. }
             | Self::ToolsDiscovered { .. }
             | Self::RunFinished { .. } => None,
         }

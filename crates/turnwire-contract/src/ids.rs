@@ -69,6 +69,14 @@ id! {
     /// A result too big for the journal, kept beside it: `blob_…`.
     BlobId
 }
+id! {
+    /// A file somebody has handed in: `file-…`.
+    FileId
+}
+id! {
+    /// Files that are searched together: `vs_…`.
+    CollectionId
+}
 
 impl Default for TenantId {
     fn default() -> Self {

@@ -1,9 +1,27 @@
 //! What a conversation is made of, as the model is shown it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::CallId;
+use crate::{CallId, ItemId, ToolKind};
+
+/// An item with the name it goes by in its conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub id: ItemId,
+    /// What it is. Shared, because a long conversation is read many times.
+    pub item: Arc<Item>,
+}
+
+impl Entry {
+    /// `item` under the name `id`.
+    pub fn new(id: impl Into<Arc<str>>, item: Item) -> Self {
+        Self { id: ItemId::new(id), item: Arc::new(item) }
+    }
+}
 
 /// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +50,12 @@ pub enum Item {
         name: String,
         /// A JSON object as text; always legal JSON, whatever the model wrote.
         arguments: String,
+        /// What kind of tool it is.
+        #[serde(default)]
+        kind: ToolKind,
+        /// The server it lives on, for tools of a server.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
     },
     /// What came of a call. Every [`Item::Call`] in a history has one.
     CallResult {
@@ -56,6 +80,21 @@ impl Item {
     /// A message of the assistant.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Message { role: Role::Assistant, content: vec![Content::text(text)] }
+    }
+
+    /// A call of a function.
+    pub fn call(
+        call_id: impl Into<Arc<str>>,
+        name: impl Into<String>,
+        arguments: impl Into<String>,
+    ) -> Self {
+        Self::Call {
+            call_id: CallId::new(call_id),
+            name: name.into(),
+            arguments: arguments.into(),
+            kind: ToolKind::Function,
+            server: None,
+        }
     }
 }
 
@@ -87,6 +126,13 @@ pub enum Content {
     },
     /// A picture, by address; `data:` addresses carry it along.
     Image {
+        /// Where it is.
+        url: String,
+    },
+    /// A file, by address; `data:` addresses carry it along.
+    File {
+        /// What it is called.
+        name: String,
         /// Where it is.
         url: String,
     },

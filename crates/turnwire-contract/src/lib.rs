@@ -18,14 +18,18 @@ pub mod time;
 pub mod tool;
 
 pub use event::{Event, Recorded};
-pub use ids::{BlobId, CallId, ConversationId, ItemId, RunId, Seq, TenantId};
-pub use item::{Annotation, Completeness, Content, Item, Role};
+pub use ids::{BlobId, CallId, CollectionId, ConversationId, FileId, ItemId, RunId, Seq, TenantId};
+pub use item::{Annotation, Completeness, Content, Entry, Item, Role};
 pub use outcome::{Decision, DiscoveryOutcome, Failure, IncompleteReason, RunOutcome, ToolOutcome};
 pub use ports::{
-    BlobError, BlobStore, CallLink, EventLog, EventStream, Finish, LogError, Model, ModelError,
-    ModelPart, ModelStream, NewRun, Prompt, RunRecord, RunStatus, RunStore, StoreError, Tool,
-    ToolContext, ToolError, ToolNote, ToolRequest,
+    Attachment, BlobError, BlobStore, CallLink, CollectionRecord, Comparison, ConversationRecord,
+    EventLog, EventStream, FileRecord, Filter, FilterMistake, Finish, Library, LibraryError,
+    LogError, Model, ModelError, ModelPart, ModelStream, NewRun, NoToolServers, Passage, Prompt,
+    Query, RunRecord, RunStatus, RunStore, StoreError, Tool, ToolContext, ToolError, ToolNote,
+    ToolRequest, ToolServers,
 };
-pub use run::{Generation, Limits, RunRequest, ToolChoice, Usage};
+pub use run::{
+    Approvals, AskBefore, FirstCall, Generation, Limits, RunRequest, ServerUse, ToolChoice, Usage,
+};
 pub use time::Timestamp;
 pub use tool::{Effect, Image, ToolKind, ToolOutput, ToolRef, ToolSpec};

@@ -1,8 +1,10 @@
 //! How things end. An ending is part of the story, never a Rust error.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ToolOutput;
+use crate::{ToolOutput, ToolSpec};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,13 +141,13 @@ fn seconds(ms: u64) -> String {
 }
 
 /// What came of asking a server for its tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum DiscoveryOutcome {
     /// It answered.
     Listed {
-        /// The names of its tools.
-        tools: Vec<String>,
+        /// Those of its tools that the run may use, as they are offered to the model.
+        tools: Vec<Arc<ToolSpec>>,
     },
     /// It did not.
     Failed {

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, ops::AddAssign, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::{ConversationId, Item, TenantId, ToolSpec};
+use crate::{CallId, ConversationId, Decision, Entry, Item, RunId, TenantId, ToolRef, ToolSpec};
 
 /// One turn of an agent, as asked for. Recorded with the run and never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,11 +21,27 @@ pub struct RunRequest {
     /// The conversation it continues and adds to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
+    /// The run it continues, where there is no conversation: all that run had seen and said
+    /// comes before the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<RunId>,
+    /// What came before, for a run that continues something no store has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Entry>,
     /// What is new: usually one message of the user.
     pub input: Vec<Item>,
     /// The tools offered to the model. Shared: ten thousand runs offer the same ones.
     #[serde(default)]
     pub tools: Vec<Arc<ToolSpec>>,
+    /// The tool servers whose tools are offered too, once they were asked for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerUse>,
+    /// Calls that are carried out before the model is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_calls: Vec<FirstCall>,
+    /// What to do about calls that a person must allow.
+    #[serde(default)]
+    pub approvals: Approvals,
     /// Whether the model must, may or must not use them.
     #[serde(default)]
     pub tool_choice: ToolChoice,
@@ -40,6 +56,10 @@ pub struct RunRequest {
     /// The client's own notes, kept and handed back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// What only the surface understands that took the request, kept so that it can hand it
+    /// back. Nothing else reads it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub echo: Map<String, Value>,
 }
 
 impl RunRequest {
@@ -50,15 +70,120 @@ impl RunRequest {
             model: model.into(),
             instructions: None,
             conversation_id: None,
+            continues: None,
+            before: Vec::new(),
             input,
             tools: Vec::new(),
+            servers: Vec::new(),
+            first_calls: Vec::new(),
+            approvals: Approvals::Wait,
             tool_choice: ToolChoice::Auto,
             parallel_tool_calls: true,
             generation: Generation::default(),
             limits: Limits::default(),
             metadata: BTreeMap::new(),
+            echo: Map::new(),
         }
     }
+}
+
+impl RunRequest {
+    /// The input as entries of a conversation, in a run of this id. The same request gives the
+    /// same names every time.
+    pub fn entries(&self, run_id: &RunId) -> Vec<Entry> {
+        let run = run_id.as_str();
+        let run = run.split_once('_').map_or(run, |(_, rest)| rest);
+        let named = |(n, item): (usize, &Item)| {
+            let prefix = match item {
+                Item::Message { .. } => "msg",
+                Item::Reasoning { .. } => "rs",
+                Item::Call { .. } => "fc",
+                Item::CallResult { .. } => "fco",
+            };
+            Entry::new(format!("{prefix}_{run}_{n}"), item.clone())
+        };
+        self.input.iter().enumerate().map(named).collect()
+    }
+}
+
+/// A tool server that a run uses, and how far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerUse {
+    /// Its label in the settings.
+    pub label: String,
+    /// Which of its tools are offered; all of them if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<Vec<String>>,
+    /// Which of its tools a person must allow, beside those that always need it.
+    pub ask_before: AskBefore,
+}
+
+impl ServerUse {
+    /// All tools of the server `label`.
+    pub fn all_of(label: impl Into<String>) -> Self {
+        Self { label: label.into(), ..Self::default() }
+    }
+
+    /// Whether the tool of this name is offered.
+    pub fn allows(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|known| known == name))
+    }
+}
+
+/// Which tools a person must allow before each call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskBefore {
+    /// None of them.
+    #[default]
+    Nothing,
+    /// All of them.
+    Everything,
+    /// These.
+    Only(Vec<String>),
+    /// All but these.
+    AllBut(Vec<String>),
+}
+
+impl AskBefore {
+    /// Whether a person must allow a call of the tool `name`.
+    pub fn includes(&self, name: &str) -> bool {
+        let has = |names: &[String]| names.iter().any(|known| known == name);
+        match self {
+            Self::Nothing => false,
+            Self::Everything => true,
+            Self::Only(names) => has(names),
+            Self::AllBut(names) => !has(names),
+        }
+    }
+}
+
+/// What a run does about calls that a person must allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approvals {
+    /// It waits for the answer.
+    #[default]
+    Wait,
+    /// It ends, and the answer comes with the next run, as one of its first calls.
+    HandBack,
+}
+
+/// A call that is carried out before the model is asked: one that the run before had to ask a
+/// person about, or one that is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstCall {
+    /// The call. If the history ends with a call of this id, this is the answer to it;
+    /// otherwise the call itself enters the history too.
+    pub call_id: CallId,
+    /// Which tool.
+    pub tool: ToolRef,
+    /// The arguments, as raw JSON text.
+    pub arguments: String,
+    /// What a person decided about it, if one was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
 }
 
 /// Whether the model must, may or must not use tools.
@@ -130,6 +255,10 @@ pub struct Limits {
     pub output_to_model: usize,
     /// How many bytes of a result the journal keeps; the whole goes beside it.
     pub output_in_journal: usize,
+    /// For how many turns of a conversation the model is shown results whole; older ones are
+    /// shown shortened. All of them if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole_results_for: Option<u32>,
 }
 
 impl Default for Limits {
@@ -148,6 +277,7 @@ impl Default for Limits {
             model_attempts: 3,
             output_to_model: 64 * 1024,
             output_in_journal: 1024 * 1024,
+            whole_results_for: None,
         }
     }
 }

@@ -34,6 +34,9 @@ pub struct ToolSpec {
     /// Which arguments say best what a call is about, most telling first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub telling_arguments: Vec<String>,
+    /// What a request says about this tool, handed to it with every call.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub settings: Value,
 }
 
 impl ToolSpec {
@@ -51,6 +54,7 @@ impl ToolSpec {
             needs_approval: false,
             timeout: None,
             telling_arguments: Vec::new(),
+            settings: Value::Null,
         }
     }
 
@@ -72,11 +76,22 @@ pub struct ToolRef {
     pub server: Option<String>,
 }
 
+impl ToolRef {
+    /// The name its server knows it by: where two servers have a tool of the same name, the
+    /// model is offered both as `server__name`.
+    pub fn own_name(&self) -> &str {
+        let server = self.server.as_deref().unwrap_or_default();
+        let own = self.name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__"));
+        own.filter(|_| !server.is_empty()).unwrap_or(&self.name)
+    }
+}
+
 /// What kind of tool, which decides how surfaces speak of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// A function that the server runs.
+    #[default]
     Function,
     /// A function that the client runs: the run ends with the call, and goes on in another.
     Client,

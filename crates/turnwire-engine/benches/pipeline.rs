@@ -26,8 +26,9 @@ fn one_core() -> Runtime {
 
 fn live_run(log: Arc<MemoryEventLog>) -> LiveRun {
     let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
-    let (state, ambient) = (RunState::new(request, Vec::new()), Arc::new(Ambient::system()));
-    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START)
+    let run_id = RunId::from("run_1");
+    let state = RunState::new(&run_id, request, Vec::new());
+    LiveRun::new(run_id, log, Arc::new(Ambient::system()), state, Seq::START)
 }
 
 /// What a model of twenty characters a part makes of a run: deltas, and then the end.

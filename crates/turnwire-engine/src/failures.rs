@@ -6,7 +6,7 @@
 use turnwire_contract::{Failure, ModelError, RunOutcome};
 
 /// Every code the engine gives.
-pub const CODES: [&str; 10] = [
+pub const CODES: [&str; 12] = [
     "model_unavailable",
     "model_rejected",
     "model_broke_off",
@@ -15,6 +15,8 @@ pub const CODES: [&str; 10] = [
     "tool_failed",
     "tool_panicked",
     "output_lost",
+    "server_unreachable",
+    "run_stopped",
     "engine_stopped",
     "engine_failed",
 ];
@@ -54,6 +56,15 @@ pub(crate) fn tool_failed(message: String) -> Failure {
 
 pub(crate) fn tool_panicked(name: &str) -> Failure {
     Failure::new("tool_panicked", format!("the tool `{name}` crashed"))
+}
+
+pub(crate) fn server_unreachable(why: &str) -> Failure {
+    Failure::new("server_unreachable", format!("the server did not tell its tools: {why}"))
+}
+
+/// The run ended before a server had told its tools.
+pub(crate) fn run_stopped() -> Failure {
+    Failure::new("run_stopped", "the run ended before the server answered")
 }
 
 pub(crate) fn output_lost() -> Failure {

@@ -6,8 +6,8 @@
 //! * `run_loop` is the whole run on one page; it carries out and decides nothing.
 //! * [`run_state`] is what the events mean and what comes next: a pure fold.
 //! * [`live_run`] is the one door to the journal.
-//! * `model_turn` and `tool_call` carry out the two steps that take time.
-//! * [`toolbox`], `told_to_model`, `deadline`, `retry` and [`failures`] are what those
+//! * `discovery`, `model_turn` and `tool_call` carry out the three steps that take time.
+//! * [`toolbox`], `told_to_model`, `compaction`, `deadline`, `retry` and [`failures`] are what those
 //!   lean on.
 //! * [`memory`] keeps everything in this process; [`ambient`] gives time and ids.
 //!
@@ -15,7 +15,9 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod ambient;
+mod compaction;
 mod deadline;
+mod discovery;
 pub mod failures;
 pub mod live_run;
 pub mod memory;
@@ -33,5 +35,5 @@ pub use ambient::Ambient;
 pub use live_run::LiveRun;
 pub use memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore};
 pub use run_state::{RunState, Step};
-pub use runs::{EngineParts, RunHandle, Runs, StartError};
+pub use runs::{EngineParts, ForgetError, RunHandle, Runs, StartError};
 pub use toolbox::{Toolbox, ToolboxError};

@@ -7,7 +7,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex},
 };
@@ -16,8 +16,9 @@ use async_trait::async_trait;
 use futures::stream;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    BlobError, BlobId, BlobStore, ConversationId, EventLog, EventStream, Item, LogError, NewRun,
-    Recorded, RunId, RunOutcome, RunRecord, RunStatus, RunStore, Seq, StoreError, TenantId,
+    BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Entry, EventLog, EventStream,
+    ItemId, LogError, NewRun, Recorded, RunId, RunOutcome, RunRecord, RunStatus, RunStore, Seq,
+    StoreError, TenantId, Timestamp,
 };
 
 use crate::sync::lock;
@@ -126,6 +127,24 @@ impl EventLog for MemoryEventLog {
             Some((Ok(recorded), more))
         })))
     }
+
+    async fn read_stored(
+        &self,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<Vec<Arc<Recorded>>, LogError> {
+        let journal = self.journal(run_id).ok_or_else(|| LogError::NotFound(run_id.clone()))?;
+        let seen = usize::try_from(after.0).unwrap_or(usize::MAX);
+        Ok(lock(&journal.events).iter().skip(seen).cloned().collect())
+    }
+
+    async fn forget(&self, run_id: &RunId) -> Result<(), LogError> {
+        if let Some(shard) = self.shard(run_id) {
+            lock(shard).remove(run_id);
+        }
+        lock(&self.finished).retain(|finished| finished != run_id);
+        Ok(())
+    }
 }
 
 /// A reader is a place in a journal; while nobody reads, it costs nothing else.
@@ -171,18 +190,73 @@ pub struct MemoryRunStore {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Each run with its number: they are numbered as they come.
-    runs: HashMap<RunId, (u64, RunRecord)>,
+    runs: HashMap<RunId, Run>,
     n_runs: u64,
     /// Those that are finished, the one finished last at the end.
     finished: VecDeque<RunId>,
     conversations: HashMap<(TenantId, ConversationId), Conversation>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
+struct Run {
+    /// They are numbered as they come.
+    number: u64,
+    record: RunRecord,
+    /// What came before it, and, once it is finished, what it added.
+    context: Vec<Entry>,
+}
+
+#[derive(Debug)]
 struct Conversation {
-    items: Vec<Item>,
+    created_at: Timestamp,
+    metadata: BTreeMap<String, String>,
+    entries: Vec<Entry>,
     busy_with: Option<RunId>,
+}
+
+impl Conversation {
+    fn opened(created_at: Timestamp) -> Self {
+        let (metadata, entries) = (BTreeMap::new(), Vec::new());
+        Self { created_at, metadata, entries, busy_with: None }
+    }
+}
+
+impl Kept {
+    fn run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run, StoreError> {
+        let run = self.runs.get(run_id).filter(|run| run.record.request.tenant == *tenant);
+        run.ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))
+    }
+
+    fn finished_run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run, StoreError> {
+        match self.run(tenant, run_id)? {
+            run if run.record.status == RunStatus::Active => {
+                Err(StoreError::Unfinished(run_id.clone()))
+            }
+            run => Ok(run),
+        }
+    }
+
+    fn conversation(
+        &mut self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<&mut Conversation, StoreError> {
+        let found = self.conversations.get_mut(&(tenant.clone(), id.clone()));
+        found.ok_or_else(|| StoreError::NotFound(format!("conversation `{id}`")))
+    }
+
+    /// A conversation that no run is adding to.
+    fn idle_conversation(
+        &mut self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<&mut Conversation, StoreError> {
+        let conversation = self.conversation(tenant, id)?;
+        match conversation.busy_with.clone() {
+            Some(run_id) => Err(StoreError::Busy { conversation_id: id.clone(), run_id }),
+            None => Ok(conversation),
+        }
+    }
 }
 
 impl MemoryRunStore {
@@ -204,56 +278,59 @@ impl RunStore for MemoryRunStore {
     async fn create(&self, run: NewRun) -> Result<(), StoreError> {
         let NewRun { run_id, created_at, request } = run;
         let mut kept = lock(&self.kept);
-        if let Some(conversation_id) = &request.conversation_id {
-            let key = (request.tenant.clone(), conversation_id.clone());
-            let conversation = kept.conversations.entry(key).or_default();
-            if let Some(run_id) = &conversation.busy_with {
-                return Err(busy(conversation_id, run_id));
+        let context = match (&request.conversation_id, &request.continues) {
+            (Some(id), _) => {
+                let key = (request.tenant.clone(), id.clone());
+                let opened = || Conversation::opened(created_at);
+                kept.conversations.entry(key).or_insert_with(opened);
+                let conversation = kept.idle_conversation(&request.tenant, id)?;
+                conversation.busy_with = Some(run_id.clone());
+                conversation.entries.clone()
             }
-            conversation.busy_with = Some(run_id.clone());
-        }
+            (None, Some(before)) => kept.finished_run(&request.tenant, before)?.context.clone(),
+            (None, None) => request.before.clone(),
+        };
         kept.n_runs += 1;
         let (number, status) = (kept.n_runs, RunStatus::Active);
         let record = RunRecord { run_id: run_id.clone(), created_at, request, status };
-        kept.runs.insert(run_id, (number, record));
+        kept.runs.insert(run_id, Run { number, record, context });
         Ok(())
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
-        let kept = lock(&self.kept);
-        let record = kept.runs.get(run_id).map(|(_, record)| record);
-        let theirs = record.filter(|record| record.request.tenant == *tenant);
-        theirs.cloned().ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))
+        Ok(lock(&self.kept).run(tenant, run_id)?.record.clone())
     }
 
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
         let kept = lock(&self.kept);
-        let runs = kept.runs.values().filter(|(_, record)| record.request.tenant == *tenant);
-        let mut theirs: Vec<&(u64, RunRecord)> = runs.collect();
-        theirs.sort_unstable_by_key(|(number, _)| Reverse(*number));
-        Ok(theirs.into_iter().take(most).map(|(_, record)| record.clone()).collect())
+        let runs = kept.runs.values().filter(|run| run.record.request.tenant == *tenant);
+        let mut theirs: Vec<&Run> = runs.collect();
+        theirs.sort_unstable_by_key(|run| Reverse(run.number));
+        Ok(theirs.into_iter().take(most).map(|run| run.record.clone()).collect())
     }
 
     async fn finish(
         &self,
         run_id: &RunId,
         outcome: RunOutcome,
-        items: Vec<Item>,
+        entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
         let Kept { runs, finished, conversations, .. } = &mut *kept;
-        let Some((_, record)) = runs.get_mut(run_id) else {
+        let Some(Run { record, context, .. }) = runs.get_mut(run_id) else {
             return Err(StoreError::NotFound(format!("run `{run_id}`")));
         };
         if record.status != RunStatus::Active {
             return Ok(());
         }
         record.status = RunStatus::Finished { outcome };
+        context.extend(entries.iter().cloned());
         if let Some(conversation_id) = record.request.conversation_id.clone() {
             let key = (record.request.tenant.clone(), conversation_id);
-            let conversation = conversations.entry(key).or_default();
-            conversation.items.extend(items);
-            conversation.busy_with = None;
+            if let Some(conversation) = conversations.get_mut(&key) {
+                conversation.entries.extend(entries);
+                conversation.busy_with = None;
+            }
         }
         finished.push_back(run_id.clone());
         if finished.len() > self.finished_kept
@@ -264,35 +341,131 @@ impl RunStore for MemoryRunStore {
         Ok(())
     }
 
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        Ok(lock(&self.kept).finished_run(tenant, run_id)?.context.clone())
+    }
+
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        let kept = lock(&self.kept);
+        let runs = kept.runs.values().filter(|run| run.record.request.tenant == *tenant);
+        let conversations = kept.conversations.iter().filter(|((owner, _), _)| owner == tenant);
+        let entries = runs
+            .flat_map(|run| &run.context)
+            .chain(conversations.flat_map(|(_, conversation)| &conversation.entries));
+        // A run that continues another has its entries too; each is wanted once.
+        let mut wanted: HashSet<&ItemId> = names.iter().collect();
+        Ok(entries.filter(|entry| wanted.remove(&entry.id)).cloned().collect())
+    }
+
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        kept.finished_run(tenant, run_id)?;
+        kept.runs.remove(run_id);
+        kept.finished.retain(|finished| finished != run_id);
+        Ok(())
+    }
+
+    async fn open_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+    ) -> Result<(), StoreError> {
+        let ConversationRecord { id, created_at, metadata } = conversation;
+        let mut kept = lock(&self.kept);
+        if kept.conversation(tenant, &id).is_ok() {
+            return Err(StoreError::Exists(format!("conversation `{id}`")));
+        }
+        let opened = Conversation { metadata, ..Conversation::opened(created_at) };
+        kept.conversations.insert((tenant.clone(), id), opened);
+        Ok(())
+    }
+
+    async fn conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<ConversationRecord, StoreError> {
+        let mut kept = lock(&self.kept);
+        let Conversation { created_at, metadata, .. } = kept.conversation(tenant, id)?;
+        let (id, metadata) = (id.clone(), metadata.clone());
+        Ok(ConversationRecord { id, created_at: *created_at, metadata })
+    }
+
+    async fn annotate_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        lock(&self.kept).conversation(tenant, id)?.metadata = metadata;
+        Ok(())
+    }
+
+    async fn forget_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        kept.idle_conversation(tenant, id)?;
+        kept.conversations.remove(&(tenant.clone(), id.clone()));
+        Ok(())
+    }
+
     async fn history(
         &self,
         tenant: &TenantId,
-        conversation_id: &ConversationId,
-    ) -> Result<Vec<Item>, StoreError> {
-        let key = (tenant.clone(), conversation_id.clone());
-        let kept = lock(&self.kept);
-        Ok(kept.conversations.get(&key).map(|found| found.items.clone()).unwrap_or_default())
+        id: &ConversationId,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let mut kept = lock(&self.kept);
+        Ok(kept.conversation(tenant, id).map(|found| found.entries.clone()).unwrap_or_default())
+    }
+
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        lock(&self.kept).idle_conversation(tenant, id)?.entries.extend(entries);
+        Ok(())
+    }
+
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        item_id: &ItemId,
+    ) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        let entries = &mut kept.idle_conversation(tenant, id)?.entries;
+        let n_before = entries.len();
+        entries.retain(|entry| entry.id != *item_id);
+        if entries.len() == n_before {
+            return Err(StoreError::NotFound(format!("item `{item_id}`")));
+        }
+        Ok(())
     }
 
     async fn restore(
         &self,
         tenant: &TenantId,
-        conversation_id: &ConversationId,
-        items: Vec<Item>,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
-        let key = (tenant.clone(), conversation_id.clone());
+        let ConversationRecord { id, created_at, metadata } = conversation;
         let mut kept = lock(&self.kept);
-        let conversation = kept.conversations.entry(key).or_default();
-        if let Some(run_id) = &conversation.busy_with {
-            return Err(busy(conversation_id, run_id));
+        if let Err(busy @ StoreError::Busy { .. }) = kept.idle_conversation(tenant, &id) {
+            return Err(busy);
         }
-        conversation.items = items;
+        let restored = Conversation { created_at, metadata, entries, busy_with: None };
+        kept.conversations.insert((tenant.clone(), id), restored);
         Ok(())
     }
-}
-
-fn busy(conversation_id: &ConversationId, run_id: &RunId) -> StoreError {
-    StoreError::Busy { conversation_id: conversation_id.clone(), run_id: run_id.clone() }
 }
 
 /// Big results in memory: the last few, 64 unless told otherwise.

@@ -13,7 +13,9 @@ use turnwire_contract::{
     RunOutcome, ToolKind, ToolRef, Usage,
 };
 
-use crate::{deadline::later, failures, live_run::LiveRun, retry, run_loop::Carried};
+use crate::{
+    deadline::later, failures, live_run::LiveRun, retry, run_loop::Carried, run_state::item_prefix,
+};
 
 /// How many parts are written in one go when the model is faster than the journal.
 const MOST_PARTS_AT_ONCE: usize = 64;
@@ -287,7 +289,7 @@ impl<'a> Listener<'a> {
         let call_id = self.free_call_id(id);
         let spec = self.run.state().spec(&name).map(turnwire_contract::ToolSpec::reference);
         let tool = spec.unwrap_or(ToolRef { name, kind: ToolKind::Function, server: None });
-        let item_id = ItemId::new(self.run.new_id("fc"));
+        let item_id = ItemId::new(self.run.new_id(item_prefix(tool.kind)));
         self.calls.insert(key, call_id.clone());
         self.add(Event::CallAnnounced { call_id, item_id, tool });
         Ok(())

@@ -14,10 +14,11 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
-    BlobStore, CallId, Event, Item, LogError, Model, RunOutcome, RunStore, ToolOutcome,
+    BlobStore, CallId, Event, LogError, Model, RunOutcome, RunStore, ToolOutcome, ToolServers,
 };
 
 use crate::{
+    discovery::discover,
     failures,
     live_run::{LiveRun, Stop},
     model_turn::ask_model,
@@ -30,6 +31,7 @@ use crate::{
 pub(crate) struct Workplace {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: Toolbox,
+    pub(crate) servers: Arc<dyn ToolServers>,
     pub(crate) store: Arc<dyn RunStore>,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) tasks: TaskTracker,
@@ -77,6 +79,7 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<RunOutc
         let step = run.state().next_step();
         debug!(?step, "Next.");
         match step {
+            Step::Discover(servers) => discover(run, workplace, servers).await?,
             Step::AskModel => {
                 if let Carried::End(outcome) = ask_model(run, workplace.model.as_ref()).await? {
                     return Ok(outcome);
@@ -129,8 +132,8 @@ async fn finish(
 
 /// Stores what a finished run adds to its conversation.
 pub(crate) async fn put_away(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
-    let items = run.state().added().iter().map(|item| Item::clone(item)).collect();
-    if let Err(error) = store.finish(run.id(), outcome, items).await {
+    let entries = run.state().added().to_vec();
+    if let Err(error) = store.finish(run.id(), outcome, entries).await {
         error!(%error, "The conversation could not be stored.");
     }
     run.note_put_away();

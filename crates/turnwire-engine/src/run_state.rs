@@ -15,15 +15,18 @@ use std::{
 
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, Completeness, Content, Decision, Event, Finish, IncompleteReason, Item, ItemId, Limits,
-    Prompt, Role, RunOutcome, RunRequest, ToolKind, ToolOutcome, ToolRef, ToolSpec, Usage,
+    Approvals, CallId, Completeness, Content, Decision, DiscoveryOutcome, Entry, Event, Finish,
+    FirstCall, IncompleteReason, Item, ItemId, Limits, Prompt, Role, RunId, RunOutcome, RunRequest,
+    ServerUse, ToolChoice, ToolKind, ToolOutcome, ToolRef, ToolSpec, Usage,
 };
 
-use crate::told_to_model::told_to_model;
+use crate::{compaction::compacted, failures, told_to_model::told_to_model};
 
 /// What has to happen next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
+    /// Ask these servers for their tools.
+    Discover(Vec<ServerUse>),
     /// Ask the model for its next turn.
     AskModel,
     /// Ask a person about these calls.
@@ -48,16 +51,24 @@ pub enum Step {
 pub struct RunState {
     request: Arc<RunRequest>,
     /// The conversation before this run.
-    history: Vec<Arc<Item>>,
+    history: Vec<Entry>,
     /// What this run adds to it.
-    added: Vec<Arc<Item>>,
+    added: Vec<Entry>,
+    /// The input, while calls that come first are not settled: what came of them comes before.
+    held_input: Vec<Entry>,
+    /// The servers that are being asked for their tools.
+    discovering: Vec<(String, ItemId)>,
+    /// The servers that have been asked.
+    asked: Vec<String>,
+    /// The tools that servers brought.
+    discovered: Vec<Arc<ToolSpec>>,
     turn: u32,
     turn_is_open: bool,
     last_finish: Option<Finish>,
     message: Option<OpenMessage>,
     reasoning: Option<OpenReasoning>,
     /// What the open turn has said so far; enters the history with the turn, or not at all.
-    said: Vec<Arc<Item>>,
+    said: Vec<Entry>,
     /// The calls of the latest turn, in the order the model named them.
     calls: Vec<Call>,
     all_call_ids: Vec<CallId>,
@@ -88,6 +99,7 @@ struct OpenReasoning {
 pub struct Call {
     /// Which call.
     pub call_id: CallId,
+    item_id: ItemId,
     /// Which tool.
     pub tool: ToolRef,
     /// The arguments so far, as raw JSON text.
@@ -109,11 +121,20 @@ enum Approval {
 
 impl RunState {
     /// A run that has been asked for, in a conversation with this `history`.
-    pub fn new(request: Arc<RunRequest>, history: Vec<Item>) -> Self {
+    pub fn new(run_id: &RunId, request: Arc<RunRequest>, history: Vec<Entry>) -> Self {
+        let mut added = stubs_for_open_calls(&request, &history);
+        let mut held_input = request.entries(run_id);
+        if request.first_calls.is_empty() {
+            added.append(&mut held_input);
+        }
         Self {
-            added: request.input.iter().cloned().map(Arc::new).collect(),
+            added,
+            held_input,
             request,
-            history: history.into_iter().map(Arc::new).collect(),
+            history,
+            discovering: Vec::new(),
+            asked: Vec::new(),
+            discovered: Vec::new(),
             turn: 0,
             turn_is_open: false,
             last_finish: None,
@@ -152,7 +173,7 @@ impl RunState {
     }
 
     /// What this run adds to its conversation.
-    pub fn added(&self) -> &[Arc<Item>] {
+    pub fn added(&self) -> &[Entry] {
         &self.added
     }
 
@@ -161,14 +182,24 @@ impl RunState {
         self.calls.iter().rev().find(|call| call.call_id == *call_id)
     }
 
-    /// Whether the run has ever had a call of this id.
+    /// Whether the run or its conversation has ever had a call of this id.
     pub fn knows_call(&self, call_id: &CallId) -> bool {
-        self.all_call_ids.contains(call_id)
+        self.all_call_ids.contains(call_id) || self.history.iter().any(|e| is_call(e, call_id))
     }
 
     /// What is known about a tool that was offered to the model.
     pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
-        self.request.tools.iter().find(|spec| spec.name == name).map(Arc::as_ref)
+        self.offered().find(|spec| spec.name == name).map(Arc::as_ref)
+    }
+
+    /// What is known about every tool that is offered to the model.
+    pub fn offered(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.request.tools.iter().chain(&self.discovered)
+    }
+
+    /// The item of a server that is being asked for its tools.
+    pub(crate) fn discovering(&self, server: &str) -> Option<&ItemId> {
+        self.discovering.iter().find(|(label, _)| label == server).map(|(_, item_id)| item_id)
     }
 
     /// What the model is asked next.
@@ -177,11 +208,37 @@ impl RunState {
         Prompt {
             model: request.model.clone(),
             instructions: request.instructions.clone(),
-            items: self.history.iter().chain(&self.added).cloned().collect(),
-            tools: request.tools.clone(),
-            tool_choice: request.tool_choice.clone(),
+            items: self.items(),
+            tools: self.offered().cloned().collect(),
+            tool_choice: self.tool_choice(),
             parallel_tool_calls: request.parallel_tool_calls,
             generation: request.generation.clone(),
+        }
+    }
+
+    /// The conversation as the model is shown it.
+    fn items(&self) -> Vec<Arc<Item>> {
+        let history = self.history.iter().map(|entry| Arc::clone(&entry.item)).collect();
+        let mut items = match self.limits().whole_results_for {
+            // The turn under way is the newest of them.
+            Some(n_turns) => compacted(history, n_turns.saturating_sub(1)),
+            None => history,
+        };
+        items.extend(self.added.iter().map(|entry| Arc::clone(&entry.item)));
+        items
+    }
+
+    /// Whoever insists on a tool insists on it once: a model that had to call one after each
+    /// result could never answer.
+    fn tool_choice(&self) -> ToolChoice {
+        match &self.request.tool_choice {
+            ToolChoice::Required | ToolChoice::Named { .. } if self.n_dispatched > 0 => {
+                ToolChoice::Auto
+            }
+            choice @ (ToolChoice::Auto
+            | ToolChoice::None
+            | ToolChoice::Required
+            | ToolChoice::Named { .. }) => choice.clone(),
         }
     }
 }
@@ -192,6 +249,12 @@ impl RunState {
     pub fn next_step(&self) -> Step {
         if let Some(outcome) = &self.outcome {
             return Step::Finish(outcome.clone());
+        }
+        let to_ask =
+            self.request.servers.iter().filter(|server| !self.asked.contains(&server.label));
+        let to_ask: Vec<ServerUse> = to_ask.cloned().collect();
+        if !to_ask.is_empty() {
+            return Step::Discover(to_ask);
         }
         let Some(finish) = self.last_finish else { return self.ask_again() };
         let stopped_by = match finish {
@@ -210,7 +273,7 @@ impl RunState {
         if !open.is_empty() {
             return self.step_for(open);
         }
-        if self.calls.is_empty() || self.calls.iter().any(Call::is_for_client) {
+        if self.calls.is_empty() || self.calls.iter().any(|call| self.is_for_others(call)) {
             return Step::Finish(RunOutcome::Completed);
         }
         if self.calls.iter().any(Call::was_skipped) {
@@ -238,7 +301,7 @@ impl RunState {
         }
         let to_ask: Vec<CallId> = open
             .iter()
-            .filter(|call| call.approval == Approval::Needed)
+            .filter(|call| call.approval == Approval::Needed || self.is_asked_about_late(call))
             .map(|call| call.call_id.clone())
             .collect();
         if !to_ask.is_empty() {
@@ -247,6 +310,16 @@ impl RunState {
         let most = room.min(self.limits().max_parallel_calls.max(1));
         let batch = self.next_batch(&open, usize::try_from(most).unwrap_or(usize::MAX));
         if batch.is_empty() { Step::Wait } else { Step::RunTools(batch) }
+    }
+
+    /// Whether a person must allow a call that comes first and was not asked about: its tool may
+    /// have become known only after it was announced.
+    fn is_asked_about_late(&self, call: &Call) -> bool {
+        let is_it = |first: &FirstCall| first.call_id == call.call_id && first.decision.is_none();
+        call.approval == Approval::NotNeeded
+            && self.turn == 0
+            && self.request.first_calls.iter().any(is_it)
+            && self.spec(&call.tool.name).is_some_and(|spec| spec.needs_approval)
     }
 
     /// The next calls that may run side by side: neighbours that allow it, or one alone.
@@ -278,7 +351,16 @@ impl RunState {
 
     /// Calls of the latest turn that the server owes an end.
     fn open_calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.outcome.is_none() && !call.is_for_client())
+        self.calls.iter().filter(|call| call.outcome.is_none() && !self.is_for_others(call))
+    }
+
+    /// Whether this run will not carry the call out: the client does, or the next run, once a
+    /// person has answered.
+    fn is_for_others(&self, call: &Call) -> bool {
+        let is_handed_back = self.request.approvals == Approvals::HandBack
+            && call.approval == Approval::Requested
+            && call.outcome.is_none();
+        call.is_for_client() || is_handed_back
     }
 }
 
@@ -342,26 +424,63 @@ impl RunState {
 
     /// Everything that must be recorded to end the run here and now, the end included.
     pub fn closing_events(&self, outcome: RunOutcome) -> Vec<Event> {
-        let mut events = self.close_text(Completeness::Cut);
+        let mut events = self.close_discoveries();
+        events.extend(self.close_text(Completeness::Cut));
         events.extend(self.close_arguments(Completeness::Cut));
         let stopped = why_skipped(&outcome);
         // A call that was cut while it was written is not for the client either.
         let open = self.calls.iter().filter(|call| call.outcome.is_none());
-        events.extend(open.filter(|call| self.turn_is_open || !call.is_for_client()).map(|call| {
-            let outcome = match call.attempts {
-                0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
-                _ => ToolOutcome::OutcomeUnknown {
-                    message: "the run ended while the tool was at work".to_owned(),
-                },
-            };
-            Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
-        }));
+        events.extend(open.filter(|call| self.turn_is_open || !self.is_for_others(call)).map(
+            |call| {
+                let outcome = match call.attempts {
+                    0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
+                    _ => ToolOutcome::OutcomeUnknown {
+                        message: "the run ended while the tool was at work".to_owned(),
+                    },
+                };
+                Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
+            },
+        ));
         if self.turn_is_open {
             let finish = Finish::Interrupted;
             let usage = Usage::default();
             events.push(Event::TurnFinished { turn: self.turn, finish, usage });
         }
         events.push(Event::RunFinished { outcome, usage: self.usage });
+        events
+    }
+
+    /// What ends the questions to servers that have not answered.
+    fn close_discoveries(&self) -> Vec<Event> {
+        let closed = |(server, item_id): &(String, ItemId)| Event::ToolsDiscovered {
+            item_id: item_id.clone(),
+            server: server.clone(),
+            outcome: DiscoveryOutcome::Failed { failure: failures::run_stopped() },
+        };
+        self.discovering.iter().map(closed).collect()
+    }
+
+    /// What is recorded before the model is asked, for the calls that come first.
+    pub fn opening_events(&self, mut new_id: impl FnMut(&'static str) -> String) -> Vec<Event> {
+        let calls = &self.request.first_calls;
+        if calls.is_empty() {
+            return Vec::new();
+        }
+        let mut events = vec![Event::TurnStarted { turn: 0 }];
+        for FirstCall { call_id, tool, arguments, .. } in calls {
+            let item_id = ItemId::new(new_id(item_prefix(tool.kind)));
+            let (call_id, tool) = (call_id.clone(), tool.clone());
+            events.push(Event::CallAnnounced { call_id: call_id.clone(), item_id, tool });
+            let (arguments, completeness) = (arguments.clone(), Completeness::Complete);
+            events.push(Event::ArgumentsFinished { call_id, arguments, completeness });
+        }
+        let (finish, usage) = (Finish::CalledTools, Usage::default());
+        events.push(Event::TurnFinished { turn: 0, finish, usage });
+        for FirstCall { call_id, decision, .. } in calls {
+            let Some(decision) = decision.clone() else { continue };
+            let call_id = call_id.clone();
+            events.push(Event::ApprovalResolved { call_id, decision });
+        }
         events
     }
 
@@ -420,12 +539,15 @@ impl RunState {
             Event::RunQueued { .. }
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. }
-            | Event::ToolsDiscovered { .. }
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
             | Event::ToolStayedSilent { .. } => {}
             Event::RunStarted => self.n_workers = 1,
+            Event::DiscoveryStarted { item_id, server } => {
+                self.discovering.push((server.clone(), item_id.clone()));
+            }
+            Event::ToolsDiscovered { server, outcome, .. } => self.discover(server, outcome),
             Event::RunTakenOver { attempt } => self.n_workers = *attempt,
             Event::TurnStarted { turn } => self.open_turn(*turn),
             Event::TurnAbandoned { .. } => self.withdraw_turn(),
@@ -444,9 +566,10 @@ impl RunState {
                     message.refusal.push_str(text);
                 }
             }
-            Event::MessageFinished { text, refusal, .. } => {
+            Event::MessageFinished { item_id, text, refusal, .. } => {
                 self.message = None;
-                self.said.extend(message_item(text, refusal));
+                let item = message_item(text, refusal);
+                self.said.extend(item.map(|item| entry(item_id, item)));
             }
             Event::ReasoningAdded { item_id, text } => {
                 let open = self.reasoning.get_or_insert_with(|| OpenReasoning {
@@ -455,12 +578,14 @@ impl RunState {
                 });
                 open.text.push_str(text);
             }
-            Event::ReasoningFinished { text, seal, .. } => {
+            Event::ReasoningFinished { item_id, text, seal, .. } => {
                 self.reasoning = None;
                 let (text, seal) = (text.clone(), seal.clone());
-                self.said.push(Arc::new(Item::Reasoning { text, seal }));
+                self.said.push(entry(item_id, Item::Reasoning { text, seal }));
             }
-            Event::CallAnnounced { call_id, tool, .. } => self.announce(call_id, tool),
+            Event::CallAnnounced { call_id, item_id, tool } => {
+                self.announce(call_id, item_id, tool);
+            }
             Event::ArgumentsAdded { call_id, text } => {
                 if let Some(call) = self.call_mut(call_id) {
                     call.arguments.push_str(text);
@@ -489,7 +614,10 @@ impl RunState {
                 }
             }
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
-            Event::RunFinished { outcome, .. } => self.outcome = Some(outcome.clone()),
+            Event::RunFinished { outcome, .. } => {
+                self.added.append(&mut self.held_input);
+                self.outcome = Some(outcome.clone());
+            }
         }
     }
 
@@ -522,15 +650,34 @@ impl RunState {
         if finish == Finish::Interrupted {
             return;
         }
-        self.added.extend(self.calls.iter().filter(|call| call.is_whole()).map(Call::item));
+        let is_new = |call: &&Call| !self.is_in_history(&call.call_id);
+        let whole = self.calls.iter().filter(|call| call.is_whole()).filter(is_new);
+        let called: Vec<Entry> = whole.map(|call| entry(&call.item_id, call.item())).collect();
+        self.added.extend(called);
         self.settle_round();
     }
 
-    fn announce(&mut self, call_id: &CallId, tool: &ToolRef) {
-        let needs_approval = self.spec(&tool.name).is_some_and(|spec| spec.needs_approval);
+    /// Whether the call came with the history; then this run adds only what came of it.
+    fn is_in_history(&self, call_id: &CallId) -> bool {
+        self.turn == 0 && self.history.iter().any(|entry| is_call(entry, call_id))
+    }
+
+    fn discover(&mut self, server: &str, outcome: &DiscoveryOutcome) {
+        self.discovering.retain(|(label, _)| label != server);
+        self.asked.push(server.to_owned());
+        if let DiscoveryOutcome::Listed { tools } = outcome {
+            self.discovered.extend(tools.iter().cloned());
+        }
+    }
+
+    fn announce(&mut self, call_id: &CallId, item_id: &ItemId, tool: &ToolRef) {
+        // A call that comes first has been asked about, or needs no asking.
+        let spec = self.spec(&tool.name).filter(|_| self.turn > 0);
+        let needs_approval = spec.is_some_and(|spec| spec.needs_approval);
         self.all_call_ids.push(call_id.clone());
         self.calls.push(Call {
             call_id: call_id.clone(),
+            item_id: item_id.clone(),
             tool: tool.clone(),
             arguments: String::new(),
             attempts: 0,
@@ -556,18 +703,22 @@ impl RunState {
             return;
         }
         let limit = self.limits().output_to_model;
-        let results: Vec<Arc<Item>> = self
+        let results: Vec<Entry> = self
             .calls
             .iter()
             .filter(|call| call.is_whole())
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
-            .map(|(call, outcome)| Arc::new(told_to_model(&call.call_id, outcome, limit)))
+            .map(|(call, outcome)| {
+                let result = told_to_model(&call.call_id, outcome, limit);
+                Entry::new(result_id(&call.item_id), result)
+            })
             .collect();
         let round = self.fingerprint();
         let same = self.last_round == Some(round);
         self.n_same_rounds = if same { self.n_same_rounds + 1 } else { 1 };
         self.last_round = Some(round);
         self.added.extend(results);
+        self.added.append(&mut self.held_input);
     }
 
     /// The same for two rounds that called the same tools with the same arguments and got the
@@ -592,7 +743,7 @@ impl Call {
     }
 
     /// The call as the model is reminded of it: legal JSON, whatever the model wrote.
-    fn item(&self) -> Arc<Item> {
+    fn item(&self) -> Item {
         let raw = self.arguments.trim();
         let is_object = serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
         let arguments = match raw {
@@ -600,12 +751,63 @@ impl Call {
             _ if is_object => raw.to_owned(),
             _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
         };
-        let (call_id, name) = (self.call_id.clone(), self.tool.name.clone());
-        Arc::new(Item::Call { call_id, name, arguments })
+        let ToolRef { name, kind, server } = self.tool.clone();
+        Item::Call { call_id: self.call_id.clone(), name, arguments, kind, server }
     }
 }
 
-fn message_item(text: &str, refusal: &str) -> Option<Arc<Item>> {
+/// Results for calls that the conversation left open and that nobody answers now: a client that
+/// never came back with them, or a person who was asked and went on elsewhere. No model takes a
+/// call without its result.
+fn stubs_for_open_calls(request: &RunRequest, history: &[Entry]) -> Vec<Entry> {
+    let mut open: Vec<(&CallId, &ItemId)> = Vec::new();
+    for entry in history {
+        match &*entry.item {
+            Item::Call { call_id, .. } => open.push((call_id, &entry.id)),
+            Item::CallResult { call_id, .. } => open.retain(|(id, _)| *id != call_id),
+            Item::Message { .. } | Item::Reasoning { .. } => {}
+        }
+    }
+    let is_answered = |id: &CallId| {
+        let is_result =
+            |item: &Item| matches!(item, Item::CallResult { call_id, .. } if call_id == id);
+        request.input.iter().any(is_result)
+            || request.first_calls.iter().any(|first| first.call_id == *id)
+    };
+    let open = open.into_iter().filter(|(call_id, _)| !is_answered(call_id));
+    open.map(|(call_id, item_id)| {
+        let reason = "the conversation went on without it".to_owned();
+        let outcome = ToolOutcome::Skipped { reason };
+        Entry::new(result_id(item_id), told_to_model(call_id, &outcome, usize::MAX))
+    })
+    .collect()
+}
+
+fn is_call(entry: &Entry, call_id: &CallId) -> bool {
+    matches!(&*entry.item, Item::Call { call_id: id, .. } if id == call_id)
+}
+
+fn entry(item_id: &ItemId, item: Item) -> Entry {
+    Entry { id: item_id.clone(), item: Arc::new(item) }
+}
+
+/// The name of a result, which follows from that of its call.
+fn result_id(item_id: &ItemId) -> String {
+    let id = item_id.as_str();
+    format!("fco_{}", id.split_once('_').map_or(id, |(_, rest)| rest))
+}
+
+/// How the names of items begin that stand for calls of this kind.
+pub(crate) fn item_prefix(kind: ToolKind) -> &'static str {
+    match kind {
+        ToolKind::Function | ToolKind::Client => "fc",
+        ToolKind::Mcp => "mcp",
+        ToolKind::WebSearch => "ws",
+        ToolKind::FileSearch => "fs",
+    }
+}
+
+fn message_item(text: &str, refusal: &str) -> Option<Item> {
     let mut content = Vec::new();
     if !text.is_empty() {
         content.push(Content::text(text));
@@ -614,5 +816,5 @@ fn message_item(text: &str, refusal: &str) -> Option<Arc<Item>> {
         content.push(Content::Refusal { text: refusal.to_owned() });
     }
     let role = Role::Assistant;
-    (!content.is_empty()).then(|| Arc::new(Item::Message { role, content }))
+    (!content.is_empty()).then_some(Item::Message { role, content })
 }

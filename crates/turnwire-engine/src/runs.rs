@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt, TryStreamExt, future::Shared};
+use futures::{FutureExt, TryStreamExt, future::Shared};
 use tokio::{
     sync::{oneshot, watch},
     task::JoinError,
@@ -20,9 +20,9 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
-    BlobStore, CallId, ConversationId, Decision, Event, EventLog, EventStream, Item, LogError,
-    Model, NewRun, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore, Seq, StoreError,
-    TenantId,
+    BlobStore, CallId, ConversationId, Decision, Entry, Event, EventLog, EventStream, LogError,
+    Model, NewRun, NoToolServers, Recorded, RunId, RunOutcome, RunRecord, RunRequest, RunStatus,
+    RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers,
 };
 
 use crate::{
@@ -55,6 +55,8 @@ pub struct EngineParts {
     pub any_model: Option<Arc<dyn Model>>,
     /// The tools.
     pub tools: Toolbox,
+    /// The servers that bring tools of their own.
+    pub servers: Arc<dyn ToolServers>,
     /// Time and ids.
     pub ambient: Arc<Ambient>,
     /// How often a silent tool is said to be still at work.
@@ -70,6 +72,7 @@ impl Default for EngineParts {
             models: BTreeMap::new(),
             any_model: None,
             tools: Toolbox::default(),
+            servers: Arc::new(NoToolServers),
             ambient: Arc::new(Ambient::system()),
             heartbeat: HEARTBEAT,
         }
@@ -107,6 +110,32 @@ impl Runs {
     /// The tools there are.
     pub fn tools(&self) -> &Toolbox {
         &self.0.parts.tools
+    }
+
+    /// The servers that bring tools of their own.
+    pub fn servers(&self) -> &Arc<dyn ToolServers> {
+        &self.0.parts.servers
+    }
+
+    /// The names of the models; any other name goes to the model for every name, if there is
+    /// one.
+    pub fn model_names(&self) -> impl Iterator<Item = &str> {
+        self.0.parts.models.keys().map(String::as_str)
+    }
+
+    /// Whether a model goes by that name.
+    pub fn knows_model(&self, name: &str) -> bool {
+        self.model(name).is_ok()
+    }
+
+    /// The time, as everything here knows it.
+    pub fn now(&self) -> Timestamp {
+        self.0.parts.ambient.now()
+    }
+
+    /// A new id that begins with `prefix`.
+    pub fn new_id(&self, prefix: &'static str) -> String {
+        self.0.parts.ambient.new_id(prefix)
     }
 
     /// A new conversation's id. It exists once a run has used it.
@@ -159,7 +188,9 @@ impl Runs {
     async fn create(&self, run: NewRun) -> Result<(), StoreError> {
         let store = &self.0.parts.store;
         let before = match store.create(run.clone()).await {
-            Err(StoreError::Busy { run_id, .. }) => self.live(&run_id),
+            Err(StoreError::Busy { run_id, .. } | StoreError::Unfinished(run_id)) => {
+                self.live(&run.request.tenant, &run_id)
+            }
             other => return other,
         };
         if let Some(before) = before.filter(|before| before.state().outcome().is_some()) {
@@ -175,10 +206,12 @@ impl Runs {
         watcher: Option<watch::Receiver<Seq>>,
     ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
         let history = self.history_of(&request).await?;
-        let state = RunState::new(Arc::clone(&request), history);
+        let state = RunState::new(&run_id, Arc::clone(&request), history);
         let run = Arc::new(self.live_run(run_id, state, Seq::START).watched_by(watcher));
-        run.record_all(vec![Event::RunQueued { request }, Event::RunStarted]).await?;
-        let events = self.follow(run.id(), Seq::START).await?;
+        let mut beginning = vec![Event::RunQueued { request }, Event::RunStarted];
+        beginning.extend(run.state().opening_events(|prefix| run.new_id(prefix)));
+        run.record_all(beginning).await?;
+        let events = self.0.parts.log.read(run.id(), Seq::START).await?;
         Ok((run, events))
     }
 
@@ -202,12 +235,9 @@ impl Runs {
         }
         let model = self.model(&record.request.model)?;
         let history = self.history_of(&record.request).await?;
-        let mut state = RunState::new(record.request, history);
+        let mut state = RunState::new(run_id, record.request, history);
         let mut head = Seq::START;
-        // What is there is there at once; the first pause is the end of the journal.
-        let mut events = parts.log.read(run_id, Seq::START).await?;
-        while let Some(Some(recorded)) = events.next().now_or_never() {
-            let recorded = recorded?;
+        for recorded in parts.log.read_stored(run_id, Seq::START).await? {
             state.apply(&recorded.event);
             head = recorded.seq;
         }
@@ -220,7 +250,7 @@ impl Runs {
             return Err(StartError::NotAbandoned(run_id.clone()));
         }
         run.record_all(owed).await?;
-        let events = self.follow(run.id(), Seq::START).await?;
+        let events = parts.log.read(run.id(), Seq::START).await?;
         Ok(self.work_on(run, model, events))
     }
 
@@ -248,10 +278,12 @@ impl Runs {
         found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
     }
 
-    async fn history_of(&self, request: &RunRequest) -> Result<Vec<Item>, StoreError> {
-        match &request.conversation_id {
-            Some(id) => self.0.parts.store.history(&request.tenant, id).await,
-            None => Ok(Vec::new()),
+    async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
+        let store = &self.0.parts.store;
+        match (&request.conversation_id, &request.continues) {
+            (Some(id), _) => store.history(&request.tenant, id).await,
+            (None, Some(before)) => store.context(&request.tenant, before).await,
+            (None, None) => Ok(request.before.clone()),
         }
     }
 
@@ -267,6 +299,7 @@ impl Runs {
         let workplace = Workplace {
             model,
             tools: parts.tools.clone(),
+            servers: Arc::clone(&parts.servers),
             store: Arc::clone(&parts.store),
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),
@@ -301,8 +334,75 @@ impl Runs {
 /// === Asking about runs ===
 impl Runs {
     /// Every event of a run after `after`: what is there, then what comes, up to its end.
-    pub async fn follow(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
+    pub async fn follow(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        self.must_be_theirs(tenant, run_id).await?;
         self.0.parts.log.read(run_id, after).await
+    }
+
+    /// Every event of a run so far.
+    pub async fn recorded(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<Vec<Arc<Recorded>>, LogError> {
+        self.must_be_theirs(tenant, run_id).await?;
+        self.0.parts.log.read_stored(run_id, Seq::START).await
+    }
+
+    async fn must_be_theirs(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
+        match self.find(tenant, run_id).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Unavailable(why)) => Err(LogError::Unavailable(why)),
+            Err(_) => Err(LogError::NotFound(run_id.clone())),
+        }
+    }
+
+    /// All that a finished run had seen and said. If the run is over and only being put away,
+    /// this waits for it.
+    pub async fn context(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.let_settle(tenant, |run| run.id() == run_id).await;
+        self.0.parts.store.context(tenant, run_id).await
+    }
+
+    /// All entries of a conversation; none if it is new. If its last run is over and only being
+    /// put away, this waits for it.
+    pub async fn history(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let is_in_it = |run: &LiveRun| run.state().request().conversation_id.as_ref() == Some(id);
+        self.let_settle(tenant, is_in_it).await;
+        self.0.parts.store.history(tenant, id).await
+    }
+
+    /// Waits for those runs of `tenant` that are over and only being put away: whoever has seen
+    /// the end may go on.
+    async fn let_settle(&self, tenant: &TenantId, is_meant: impl Fn(&LiveRun) -> bool) {
+        let live: Vec<Arc<LiveRun>> = lock(&self.0.live).values().cloned().collect();
+        for run in live {
+            let is_theirs = run.state().request().tenant == *tenant;
+            if is_theirs && is_meant(&run) && run.state().outcome().is_some() {
+                run.put_away().await;
+            }
+        }
+    }
+
+    /// Forgets a run that is finished, with all of its events. What it added to a conversation
+    /// stays there.
+    pub async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), ForgetError> {
+        self.let_settle(tenant, |run| run.id() == run_id).await;
+        self.0.parts.store.forget(tenant, run_id).await?;
+        Ok(self.0.parts.log.forget(run_id).await?)
     }
 
     /// One run.
@@ -326,25 +426,26 @@ impl Runs {
     }
 
     /// Cancels a run. Says whether it was running here.
-    pub fn cancel(&self, run_id: &RunId) -> bool {
-        let run = self.live(run_id);
+    pub fn cancel(&self, tenant: &TenantId, run_id: &RunId) -> bool {
+        let run = self.live(tenant, run_id);
         run.inspect(|run| run.stop(Stop::Cancelled)).is_some()
     }
 
     /// Cancels one call; the run goes on. Says whether the call was at work.
-    pub fn cancel_call(&self, run_id: &RunId, call_id: &CallId) -> bool {
-        self.live(run_id).is_some_and(|run| run.stop_call(call_id))
+    pub fn cancel_call(&self, tenant: &TenantId, run_id: &RunId, call_id: &CallId) -> bool {
+        self.live(tenant, run_id).is_some_and(|run| run.stop_call(call_id))
     }
 
     /// Answers for a person whether a call may be carried out. Says whether it was waiting
     /// for that; a second answer changes nothing.
     pub async fn resolve(
         &self,
+        tenant: &TenantId,
         run_id: &RunId,
         call_id: &CallId,
         decision: Decision,
     ) -> Result<bool, LogError> {
-        let Some(run) = self.live(run_id) else { return Ok(false) };
+        let Some(run) = self.live(tenant, run_id) else { return Ok(false) };
         let call_id = call_id.clone();
         self.to_its_end(async move { run.resolve(&call_id, decision).await }).await
     }
@@ -356,8 +457,10 @@ impl Runs {
         self.0.tasks.wait().await;
     }
 
-    fn live(&self, run_id: &RunId) -> Option<Arc<LiveRun>> {
-        lock(&self.0.live).get(run_id).cloned()
+    /// A run of `tenant` that this process works on.
+    fn live(&self, tenant: &TenantId, run_id: &RunId) -> Option<Arc<LiveRun>> {
+        let run = lock(&self.0.live).get(run_id).cloned();
+        run.filter(|run| run.state().request().tenant == *tenant)
     }
 }
 
@@ -400,7 +503,7 @@ impl RunHandle {
         if let Some(events) = first {
             return Ok(events);
         }
-        self.runs.follow(self.id(), Seq::START).await
+        self.runs.0.parts.log.read(self.id(), Seq::START).await
     }
 
     /// Waits for the end, with everything put away: the conversation can go on.
@@ -410,12 +513,23 @@ impl RunHandle {
     }
 
     /// Waits for the end, and returns the whole journal.
-    pub async fn journal(&self) -> Result<Vec<Arc<turnwire_contract::Recorded>>, LogError> {
+    pub async fn journal(&self) -> Result<Vec<Arc<Recorded>>, LogError> {
         if failures::is_journal_lost(&self.outcome().await) {
             return Err(LogError::Unavailable(failures::journal_lost().message));
         }
         self.events().await?.try_collect().await
     }
+}
+
+/// Why a run was not forgotten.
+#[derive(Debug, thiserror::Error)]
+pub enum ForgetError {
+    /// The run store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal refused.
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 /// Why a run was not started.

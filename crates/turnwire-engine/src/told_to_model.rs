@@ -17,7 +17,10 @@ pub(crate) fn told_to_model(call_id: &CallId, outcome: &ToolOutcome, limit: usiz
         | ToolOutcome::NotFound { .. }
         | ToolOutcome::Skipped { .. }
         | ToolOutcome::OutcomeUnknown { .. } => {
-            (format!("Error: {}", outcome.problem().unwrap_or_default()), Vec::new())
+            let problem = outcome.problem().unwrap_or_default();
+            let shown = beginning(&problem, limit);
+            let cut = if shown.len() < problem.len() { "\n[cut here]" } else { "" };
+            (format!("Error: {shown}{cut}"), Vec::new())
         }
     };
     let failed = !outcome.is_success();

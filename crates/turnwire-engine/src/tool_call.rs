@@ -7,6 +7,7 @@
 
 use std::{
     any::Any,
+    fmt::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -22,16 +23,27 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
     BlobId, CallId, CallLink, Effect, Event, LogError, Tool, ToolContext, ToolError, ToolNote,
-    ToolOutcome, ToolOutput, ToolRequest, tool::KeptAside,
+    ToolOutcome, ToolOutput, ToolRequest, ToolSpec, tool::KeptAside,
 };
 
 use crate::{
-    deadline::later, failures, live_run::LiveRun, run_loop::Workplace, told_to_model::beginning,
-    toolbox::not_found,
+    deadline::later,
+    discovery::ServerTool,
+    failures,
+    live_run::LiveRun,
+    run_loop::Workplace,
+    told_to_model::beginning,
+    toolbox::{not_found, read_arguments_for},
 };
 
 /// How many notes of a tool may wait for the journal; a tool that has more to say waits too.
 const MAX_WAITING_NOTES: usize = 64;
+
+/// How many bytes all pictures of a result may have together, in base64.
+const MOST_PICTURE_BYTES: usize = 8 * 1024 * 1024;
+
+/// How many bytes of a failure's words are kept.
+const MOST_FAILURE_BYTES: usize = 64 * 1024;
 
 /// How long a tool that was told to stop may take to do so before it is dropped.
 const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -56,13 +68,18 @@ pub(crate) async fn carry_out(
         run.record(refused(ToolOutcome::Denied { reason: reason.to_owned() })).await?;
         return Ok(());
     }
-    let offered = run.state().spec(name).is_some();
-    let Some(tool) = workplace.tools.get(name).filter(|_| offered) else {
-        let message = not_found(name, &run.state().request().tools);
+    let spec = run.state().offered().find(|spec| spec.name == *name).cloned();
+    let found = spec.and_then(|spec| Some((find_tool(run, workplace, &spec)?, spec)));
+    let Some((tool, spec)) = found else {
+        let message = not_found(name, run.state().offered());
         run.record(refused(ToolOutcome::NotFound { message })).await?;
         return Ok(());
     };
-    let arguments = match workplace.tools.read_arguments(name, &call.arguments) {
+    let read = match spec.server {
+        None => workplace.tools.read_arguments(name, &call.arguments),
+        Some(_) => read_arguments_for(&spec, &call.arguments),
+    };
+    let arguments = match read {
         Ok(arguments) => arguments,
         Err(message) => {
             run.record(refused(ToolOutcome::InvalidArguments { message })).await?;
@@ -87,8 +104,13 @@ pub(crate) async fn carry_out(
     run.let_watcher_see(place).await;
 
     let began = Instant::now();
-    let request = ToolRequest { arguments, idempotency_key: format!("{}:{call_id}", run.id()) };
-    let work = Work { run, workplace, tool, call_id: &call_id, request, token, began };
+    let request = ToolRequest {
+        tenant: run.state().request().tenant.clone(),
+        arguments,
+        idempotency_key: format!("{}:{call_id}", run.id()),
+        settings: spec.settings.clone(),
+    };
+    let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
     let outcome = work.until_it_is_over(attempt).await;
     run.end_call(&call_id);
 
@@ -96,6 +118,15 @@ pub(crate) async fn carry_out(
     let duration_ms = millis(began.elapsed());
     run.record(Event::ToolFinished { call_id, outcome, duration_ms }).await?;
     Ok(())
+}
+
+/// The tool that `spec` describes: one of this process, or one of a server.
+fn find_tool(run: &LiveRun, workplace: &Workplace, spec: &ToolSpec) -> Option<Arc<dyn Tool>> {
+    if spec.server.is_none() {
+        return workplace.tools.get(&spec.name).cloned();
+    }
+    let (servers, tenant) = (Arc::clone(&workplace.servers), run.state().request().tenant.clone());
+    Some(Arc::new(ServerTool::new(servers, tenant, spec)))
 }
 
 /// A tool at work on a call.
@@ -227,6 +258,7 @@ impl Work<'_> {
                 ToolOutcome::InvalidArguments { message }
             }
             Ok(Err(ToolError::Failed(message))) => {
+                let message = beginning(&message, MOST_FAILURE_BYTES).to_owned();
                 ToolOutcome::Failed { failure: failures::tool_failed(message) }
             }
             Err(crash) => {
@@ -296,6 +328,7 @@ async fn keep_aside(
     outcome: ToolOutcome,
 ) -> ToolOutcome {
     let ToolOutcome::Succeeded { mut output } = outcome else { return outcome };
+    leave_out_what_is_too_big(&mut output, run.state().limits().output_in_journal);
     if output.short.is_none() {
         output.short = words_from(|| tool.short_result(&output));
     }
@@ -315,6 +348,26 @@ async fn keep_aside(
         output.rest = Some(KeptAside { blob, bytes });
     }
     ToolOutcome::Succeeded { output }
+}
+
+/// Data and pictures have no place beside the journal; what is too big is left out, and said.
+fn leave_out_what_is_too_big(output: &mut ToolOutput, limit: usize) {
+    let data = output.structured.as_ref().map_or(0, |data| data.to_string().len());
+    if data > limit {
+        output.structured = None;
+        output.text.push_str("\n[the data of this result was too big and is left out]");
+    }
+    let mut room = MOST_PICTURE_BYTES;
+    let n_pictures = output.images.len();
+    output.images.retain(|image| {
+        let fits = image.base64.len() <= room;
+        room -= if fits { image.base64.len() } else { 0 };
+        fits
+    });
+    let left_out = n_pictures - output.images.len();
+    if left_out > 0 {
+        let _ = write!(output.text, "\n[{left_out} pictures were too big and are left out]");
+    }
 }
 
 /// What a tool says for people. Words are not worth a run: if it crashes, there are none.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jsonschema::Validator;
 use serde_json::{Map, Value};
+use tracing::warn;
 use turnwire_contract::{Tool, ToolSpec};
 
 /// How many things wrong with the arguments the model is told at once.
@@ -51,22 +52,33 @@ impl Toolbox {
 
     /// Reads `raw` as the arguments of the tool `name`, or says what is wrong with them.
     pub fn read_arguments(&self, name: &str, raw: &str) -> Result<Map<String, Value>, String> {
-        let value = parse(raw)?;
-        let Some(entry) = self.tools.get(name) else { return Err(not_found(name, &[])) };
-        let complaints: Vec<String> = entry
-            .schema
-            .iter_errors(&value)
-            .take(MOST_COMPLAINTS)
-            .map(|error| complaint(&error.instance_path().to_string(), &error.to_string()))
-            .collect();
-        match value {
-            _ if !complaints.is_empty() => Err(complaints.join("; ")),
-            Value::Object(arguments) => Ok(arguments),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_) => Err("the arguments must be a JSON object".to_owned()),
+        match self.tools.get(name) {
+            Some(entry) => read_arguments(Some(&entry.schema), raw),
+            None => Err(not_found(name, [])),
+        }
+    }
+}
+
+/// Reads `raw` as the arguments of the tool that `spec` describes, or says what is wrong with
+/// them. A schema that is none is left to the tool itself.
+pub(crate) fn read_arguments_for(spec: &ToolSpec, raw: &str) -> Result<Map<String, Value>, String> {
+    let schema = jsonschema::validator_for(&spec.parameters)
+        .inspect_err(|error| warn!(tool = %spec.name, %error, "The tool's schema is none."));
+    read_arguments(schema.ok().as_ref(), raw)
+}
+
+fn read_arguments(schema: Option<&Validator>, raw: &str) -> Result<Map<String, Value>, String> {
+    let value = parse(raw)?;
+    let errors = schema.into_iter().flat_map(|schema| schema.iter_errors(&value));
+    let complaints: Vec<String> = errors
+        .take(MOST_COMPLAINTS)
+        .map(|error| complaint(&error.instance_path().to_string(), &error.to_string()))
+        .collect();
+    match value {
+        _ if !complaints.is_empty() => Err(complaints.join("; ")),
+        Value::Object(arguments) => Ok(arguments),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err("the arguments must be a JSON object".to_owned())
         }
     }
 }
@@ -78,8 +90,11 @@ impl fmt::Debug for Toolbox {
 }
 
 /// What the model is told when it calls a tool that was not `offered` to it.
-pub(crate) fn not_found(name: &str, offered: &[Arc<ToolSpec>]) -> String {
-    let names: Vec<&str> = offered.iter().map(|spec| spec.name.as_str()).collect();
+pub(crate) fn not_found<'a>(
+    name: &str,
+    offered: impl IntoIterator<Item = &'a Arc<ToolSpec>>,
+) -> String {
+    let names: Vec<&str> = offered.into_iter().map(|spec| spec.name.as_str()).collect();
     match names.as_slice() {
         [] => format!("Tool not found: {name}. There are no tools."),
         names => format!("Tool not found: {name}. There are: {}.", names.join(", ")),

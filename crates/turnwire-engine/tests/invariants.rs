@@ -8,11 +8,14 @@ use std::{collections::HashMap, sync::Arc};
 use proptest::{prelude::*, test_runner::Config};
 use turnwire_contract::{Event, Item, Prompt, Recorded, ToolOutcome};
 use turnwire_engine::{RunState, Step};
-use turnwire_surfaces::{Callbacks, ChatEvents, MessageFrame, Messages, Stage, Told, Transcript};
+use turnwire_surfaces::{
+    Callbacks, ChatEvents, ChatStream, ChatStreamOptions, MessageFrame, Messages, Profile,
+    Responses, Stage, Told, Transcript, WithPlaces, WsChat, WsOptions,
+};
 use turnwire_testkit::{
     Behaviour, Played, invariants,
     scripts::{RandomRun, any_run},
-    surfaces::frames,
+    surfaces::{ASKED, frames},
 };
 
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
@@ -107,7 +110,7 @@ fn the_fold_agrees(played: &Played) -> Result<(), TestCaseError> {
     let Some(Event::RunQueued { request }) = played.events().next() else {
         return Err(TestCaseError::fail("a journal begins with RunQueued"));
     };
-    let mut state = RunState::new(Arc::clone(request), Vec::new());
+    let mut state = RunState::new(played.run.id(), Arc::clone(request), Vec::new());
     for event in played.events() {
         state.apply(event);
     }
@@ -117,9 +120,10 @@ fn the_fold_agrees(played: &Played) -> Result<(), TestCaseError> {
         return Err(TestCaseError::fail("a journal ends with RunFinished"));
     };
     prop_assert_eq!(outcome, &played.outcome);
-    let added: Vec<Item> = state.added().iter().map(|item| Item::clone(item)).collect();
+    let items: Vec<Arc<Item>> = state.added().iter().map(|e| Arc::clone(&e.item)).collect();
+    let added: Vec<Item> = items.iter().map(|item| Item::clone(item)).collect();
     prop_assert_eq!(added.get(..1), Some(request.input.as_slice()));
-    let history = Prompt { items: state.added().to_vec(), ..state.prompt() };
+    let history = Prompt { items, ..state.prompt() };
     let wrong = invariants::history_violations(&history);
     prop_assert!(wrong.is_empty(), "{wrong:#?} in {added:#?}");
     Ok(())
@@ -139,6 +143,11 @@ fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
     pure!(ChatEvents::new());
     pure!(Messages::new());
     pure!(Transcript::new());
+    pure!(Responses::new(Profile::Strict));
+    pure!(Responses::new(Profile::Extended));
+    pure!(WsChat::new(WsOptions::default()));
+    pure!(WsChat::new(ASKED));
+    pure!(WithPlaces::new(ChatStream::new(ChatStreamOptions { tokens: true, approvals: true })));
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! An agent: a model, instructions and tools.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, ConversationId, EventLog, Generation, Item, Limits, Model, RunId, RunRequest,
-    RunStore, TenantId, Tool,
+    BlobStore, ConversationId, ConversationRecord, Entry, EventLog, Generation, Item, Limits,
+    Model, RunId, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 
@@ -48,7 +48,7 @@ impl Agent {
 
     /// Stops a run by its id. Says whether it was being worked on in this process.
     pub fn cancel(&self, run_id: &RunId) -> bool {
-        self.runs.cancel(run_id)
+        self.runs.cancel(&self.request.tenant, run_id)
     }
 
     /// The engine underneath.
@@ -86,12 +86,20 @@ impl Conversation {
 
     /// Everything said so far.
     pub async fn history(&self) -> Result<Vec<Item>, Error> {
-        Ok(self.agent.runs.store().history(&TenantId::default(), &self.id).await?)
+        let entries = self.agent.runs.store().history(&TenantId::default(), &self.id).await?;
+        Ok(entries.into_iter().map(|entry| Arc::unwrap_or_clone(entry.item)).collect())
     }
 
     /// Puts a history in place that was kept elsewhere. No callback is called for it.
     pub async fn restore(&self, items: Vec<Item>) -> Result<(), Error> {
-        Ok(self.agent.runs.store().restore(&TenantId::default(), &self.id, items).await?)
+        let runs = &self.agent.runs;
+        let entries = items.into_iter().map(|item| Entry::new(runs.new_id("item"), item)).collect();
+        let conversation = ConversationRecord {
+            id: self.id.clone(),
+            created_at: runs.now(),
+            metadata: BTreeMap::new(),
+        };
+        Ok(runs.store().restore(&TenantId::default(), conversation, entries).await?)
     }
 
     /// Starts a run without watching it.
@@ -153,6 +161,14 @@ impl AgentBuilder {
             tools.add(tool)?;
             Ok(tools)
         });
+        self
+    }
+
+    /// Servers that bring tools of their own; the model may use all of them.
+    pub fn tool_servers(mut self, servers: Arc<dyn ToolServers>) -> Self {
+        let labels = servers.labels(&self.request.tenant);
+        self.request.servers = labels.into_iter().map(ServerUse::all_of).collect();
+        self.parts.servers = servers;
         self
     }
 

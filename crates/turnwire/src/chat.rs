@@ -3,6 +3,7 @@
 use std::{
     future::{Future, IntoFuture},
     pin::Pin,
+    sync::Arc,
 };
 
 use serde_json::Value;
@@ -152,7 +153,9 @@ impl StreamChat {
         }
         if let (Some(id), Some(_)) = (&conversation_id, &audience.messages) {
             // Read before the start: a quick run could have added to it already.
-            audience.earlier = agent.runs.store().history(&request.tenant, id).await?;
+            let entries = agent.runs.store().history(&request.tenant, id).await?;
+            let items = entries.into_iter().map(|entry| Arc::unwrap_or_clone(entry.item));
+            audience.earlier = items.collect();
         }
         let (seen, watched) = tokio::sync::watch::channel(Seq::START);
         let handle = agent.runs.start_watched(request, Some(watched.clone())).await?;

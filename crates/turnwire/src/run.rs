@@ -56,7 +56,11 @@ impl Run {
     /// Answers whether a call that waits for approval may be carried out. Says whether it was
     /// waiting.
     pub async fn resolve(&self, call_id: &CallId, decision: Decision) -> Result<bool, Error> {
-        Ok(self.agent.runs.resolve(self.id(), call_id, decision).await?)
+        Ok(self
+            .agent
+            .runs
+            .resolve(&self.agent.request.tenant, self.id(), call_id, decision)
+            .await?)
     }
 
     /// Every event of the run, from the first to the one that ends it; those that are past

@@ -31,6 +31,13 @@ pub trait EventLog: Send + Sync {
     /// Everything after `after`: first what is stored, then what arrives, up to and including
     /// the event that ends the run.
     async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError>;
+
+    /// Everything after `after` that is stored now, without waiting for more.
+    async fn read_stored(&self, run_id: &RunId, after: Seq)
+    -> Result<Vec<Arc<Recorded>>, LogError>;
+
+    /// Forgets a run and all of its events. Forgetting what is not there is fine.
+    async fn forget(&self, run_id: &RunId) -> Result<(), LogError>;
 }
 
 /// Why the log did not do what it was asked.

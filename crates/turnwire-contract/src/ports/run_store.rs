@@ -1,20 +1,20 @@
 //! Which runs there are, and the conversations they add to.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ConversationId, Item, RunId, RunOutcome, RunRequest, TenantId, Timestamp};
+use crate::{ConversationId, Entry, ItemId, RunId, RunOutcome, RunRequest, TenantId, Timestamp};
 
 /// Keeps runs and conversations.
 ///
 /// Promises an implementation makes:
 ///
 /// * a conversation has at most one run that is not finished; a second is refused with
-///   [`StoreError::Busy`];
-/// * [`finish`](Self::finish) stores the status and all new items of the conversation together
-///   or not at all, and a second call changes nothing;
+///   [`StoreError::Busy`], and so is every change to the conversation from outside;
+/// * [`finish`](Self::finish) stores the status and all new entries of the conversation
+///   together or not at all, and a second call changes nothing;
 /// * what belongs to one tenant does not exist for another.
 #[async_trait]
 pub trait RunStore: Send + Sync {
@@ -27,27 +27,87 @@ pub trait RunStore: Send + Sync {
     /// The newest runs first.
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// Marks the run as finished and adds `items` to its conversation.
+    /// Marks the run as finished, and adds `entries` to its conversation.
     async fn finish(
         &self,
         run_id: &RunId,
         outcome: RunOutcome,
-        items: Vec<Item>,
+        entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
 
-    /// All items of a conversation; none if it is new.
+    /// All that a finished run had seen and said: what came before it, its input, its output.
+    /// This is what a run that [continues](RunRequest::continues) it begins with.
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError>;
+
+    /// The entries of these names, of finished runs and of conversations. What is not there is
+    /// left out.
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError>;
+
+    /// Forgets a run that is finished. What it added to a conversation stays there.
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
+
+    /// Opens a conversation; refused if there is one of that id.
+    async fn open_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+    ) -> Result<(), StoreError>;
+
+    /// One conversation.
+    async fn conversation(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+    ) -> Result<ConversationRecord, StoreError>;
+
+    /// Replaces the client's notes on a conversation.
+    async fn annotate_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), StoreError>;
+
+    /// Forgets a conversation with all of its entries. Its runs stay.
+    async fn forget_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+    ) -> Result<(), StoreError>;
+
+    /// All entries of a conversation; none if it is new.
     async fn history(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
-    ) -> Result<Vec<Item>, StoreError>;
+    ) -> Result<Vec<Entry>, StoreError>;
+
+    /// Adds entries to a conversation that is there.
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError>;
+
+    /// Takes one entry out of a conversation.
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+        item_id: &ItemId,
+    ) -> Result<(), StoreError>;
 
     /// Puts a conversation in place, as when it was loaded from elsewhere.
     async fn restore(
         &self,
         tenant: &TenantId,
-        conversation_id: &ConversationId,
-        items: Vec<Item>,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
 }
 
@@ -73,6 +133,18 @@ pub struct RunRecord {
     pub request: Arc<RunRequest>,
     /// Where it stands.
     pub status: RunStatus,
+}
+
+/// A conversation as it is kept, without its entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationRecord {
+    /// Its id.
+    pub id: ConversationId,
+    /// When it was opened.
+    pub created_at: Timestamp,
+    /// The client's own notes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// Where a run stands.
@@ -101,6 +173,12 @@ pub enum StoreError {
         /// The run it is busy with.
         run_id: RunId,
     },
+    /// The run is not finished.
+    #[error("run `{0}` is not finished; wait for it or cancel it")]
+    Unfinished(RunId),
+    /// There is one already.
+    #[error("there is already a {0}")]
+    Exists(String),
     /// There is no such thing for this tenant.
     #[error("there is no {0}")]
     NotFound(String),

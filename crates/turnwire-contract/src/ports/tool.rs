@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::{CallId, RunId, ToolOutput, ToolSpec};
+use crate::{CallId, RunId, TenantId, ToolOutput, ToolSpec};
 
 /// Something the model can use.
 ///
@@ -44,11 +44,15 @@ pub trait Tool: Send + Sync {
 /// What a tool is asked to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRequest {
+    /// For whom.
+    pub tenant: TenantId,
     /// The arguments, checked against the schema.
     pub arguments: Map<String, Value>,
     /// The same for every try of this call, and for no other call: a tool that must not act
     /// twice can remember it.
     pub idempotency_key: String,
+    /// The [settings](ToolSpec::settings) of the tool in this run.
+    pub settings: Value,
 }
 
 /// What a tool may tell and ask while it works.

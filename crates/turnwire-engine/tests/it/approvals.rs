@@ -1,6 +1,6 @@
 //! Calls that wait for a person.
 
-use turnwire_contract::{CallId, Decision, Event, ToolOutcome};
+use turnwire_contract::{CallId, Decision, Event, TenantId, ToolOutcome};
 use turnwire_models::Turn;
 use turnwire_testkit::{Act, Stage};
 
@@ -52,17 +52,27 @@ async fn an_answer_counts_once() {
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
     let call = CallId::from("call_1");
-    assert!(!runs.resolve(run.id(), &call, Decision::Approved).await.unwrap(), "nobody asked yet");
+    assert!(
+        !runs.resolve(&TenantId::default(), run.id(), &call, Decision::Approved).await.unwrap(),
+        "nobody asked yet"
+    );
     while !matches!(events.next().await.unwrap().unwrap().event, Event::ApprovalRequested { .. }) {}
-    let unknown = runs.resolve(run.id(), &"call_9".into(), Decision::Approved).await.unwrap();
+    let unknown = runs
+        .resolve(&TenantId::default(), run.id(), &"call_9".into(), Decision::Approved)
+        .await
+        .unwrap();
     assert!(!unknown);
+    let tenant = TenantId::default();
     let (first, second) = tokio::join!(
-        runs.resolve(run.id(), &call, denied()),
-        runs.resolve(run.id(), &call, Decision::Approved)
+        runs.resolve(&tenant, run.id(), &call, denied()),
+        runs.resolve(&tenant, run.id(), &call, Decision::Approved)
     );
     assert_eq!((first.unwrap(), second.unwrap()), (true, false));
     run.outcome().await;
-    assert!(!runs.resolve(run.id(), &call, Decision::Approved).await.unwrap(), "it is over");
+    assert!(
+        !runs.resolve(&TenantId::default(), run.id(), &call, Decision::Approved).await.unwrap(),
+        "it is over"
+    );
     assert_eq!(tool.n_calls(), 0);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use turnwire_contract::{Event, RunOutcome, Seq, ToolOutcome};
+use turnwire_contract::{Event, RunOutcome, Seq, TenantId, ToolOutcome};
 use turnwire_engine::StartError;
 use turnwire_models::Turn;
 use turnwire_testkit::{Act, Behaviour, Prop, Stage};
@@ -56,13 +56,13 @@ async fn one_call_is_cancelled_and_the_run_goes_on() {
 async fn cancelling_is_idempotent_and_honest() {
     let (runs, request) = Stage::new([Turn::new().text("a").wait_forever()]).set_up();
     let run = runs.start(request).await.unwrap();
-    assert!(!runs.cancel_call(run.id(), &"call_1".into()));
+    assert!(!runs.cancel_call(&TenantId::default(), run.id(), &"call_1".into()));
     assert!(!run.cancel_call(&"call_1".into()));
-    assert!(runs.cancel(run.id()));
+    assert!(runs.cancel(&TenantId::default(), run.id()));
     run.cancel();
     assert_eq!(run.outcome().await, RunOutcome::Cancelled);
-    assert!(!runs.cancel(run.id()), "a run that is over cannot be cancelled");
-    assert!(!runs.cancel(&"run_none".into()));
+    assert!(!runs.cancel(&TenantId::default(), run.id()), "a run that is over cannot be cancelled");
+    assert!(!runs.cancel(&TenantId::default(), &"run_none".into()));
     assert_eq!(kinds(&run.journal().await.unwrap()).last().unwrap(), "run_finished");
 }
 
@@ -77,7 +77,8 @@ async fn a_run_does_not_depend_on_its_watchers() {
     events.next().await.unwrap().unwrap();
     drop(events);
     drop(run);
-    let journal: Vec<_> = runs.follow(&id, Seq::START).await.unwrap().collect().await;
+    let journal: Vec<_> =
+        runs.follow(&TenantId::default(), &id, Seq::START).await.unwrap().collect().await;
     assert!(matches!(
         &journal.last().unwrap().as_ref().unwrap().event,
         Event::RunFinished { outcome: RunOutcome::Completed, .. }

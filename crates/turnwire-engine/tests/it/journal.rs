@@ -1,6 +1,7 @@
 //! The one door to the journal: durable before visible, batches, one writer, conversations.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,8 +13,9 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
-    ConversationId, Event, EventLog, EventStream, Item, LogError, NewRun, Recorded, RunId,
-    RunOutcome, RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Usage,
+    ConversationId, ConversationRecord, Entry, Event, EventLog, EventStream, Item, ItemId,
+    LogError, NewRun, Recorded, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq,
+    StoreError, TenantId, Usage,
 };
 use turnwire_engine::{
     Ambient, EngineParts, LiveRun, MemoryEventLog, MemoryRunStore, RunState, Runs, StartError,
@@ -55,13 +57,26 @@ impl EventLog for SlowLog {
     async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
         self.inner.read(run_id, after).await
     }
+
+    async fn read_stored(
+        &self,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<Vec<Arc<Recorded>>, LogError> {
+        self.inner.read_stored(run_id, after).await
+    }
+
+    async fn forget(&self, run_id: &RunId) -> Result<(), LogError> {
+        self.inner.forget(run_id).await
+    }
 }
 
 fn live_run(log: Arc<dyn EventLog>) -> LiveRun {
     let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
-    let state = RunState::new(request, Vec::new());
+    let run_id = RunId::from("run_1");
+    let state = RunState::new(&run_id, request, Vec::new());
     let ambient = Arc::new(Ambient::simulated());
-    LiveRun::new(RunId::from("run_1"), log, ambient, state, Seq::START)
+    LiveRun::new(run_id, log, ambient, state, Seq::START)
 }
 
 fn turn(turn: u32) -> Event {
@@ -231,7 +246,7 @@ async fn a_conversation_has_one_run_at_a_time() {
     let conversation = ConversationId::from("conv_1");
     let history = runs.store().history(&TenantId::default(), &conversation).await.unwrap();
     assert_eq!(history.len(), 4);
-    assert_eq!(history[3], Item::assistant("second"));
+    assert_eq!(*history[3].item, Item::assistant("second"));
 }
 
 /// Whoever sees the end of a run can go on in its conversation at once.
@@ -262,7 +277,8 @@ async fn a_cancelled_turn_leaves_no_half_call_in_the_history() {
     run.cancel();
     run.outcome().await;
     let history = runs.store().history(&TenantId::default(), &conversation).await.unwrap();
-    assert_eq!(history, [Item::user("Go."), Item::assistant("Let me")]);
+    let history: Vec<&Item> = history.iter().map(|entry| &*entry.item).collect();
+    assert_eq!(history, [&Item::user("Go."), &Item::assistant("Let me")]);
 }
 
 /// Models are found by name; any other name goes to the one for all names, if there is one.
@@ -301,7 +317,8 @@ async fn a_run_can_be_found_and_followed_later() {
     let outcome = RunOutcome::Completed;
     assert_eq!(record.status, turnwire_contract::RunStatus::Finished { outcome });
     assert_eq!(runs.list(&tenant, 5).await.unwrap().len(), 1);
-    let rest: Vec<_> = runs.follow(run.id(), Seq(4)).await.unwrap().collect().await;
+    let rest: Vec<_> =
+        runs.follow(&TenantId::default(), run.id(), Seq(4)).await.unwrap().collect().await;
     assert_eq!(rest.len(), journal.len() - 4);
     assert_eq!(kinds(&journal)[0], "run_queued");
     assert!(runs.new_conversation_id().as_str().starts_with("conv_"));
@@ -376,7 +393,12 @@ async fn a_run_is_never_left_half_begun() {
     gate.add_permits(100);
     let begun = runs.list(&TenantId::default(), 1).await.unwrap();
     sleep(Duration::from_millis(1)).await;
-    let events: Vec<_> = runs.follow(&begun[0].run_id, Seq::START).await.unwrap().collect().await;
+    let events: Vec<_> = runs
+        .follow(&TenantId::default(), &begun[0].run_id, Seq::START)
+        .await
+        .unwrap()
+        .collect()
+        .await;
     assert!(matches!(events.last().unwrap().as_ref().unwrap().event, Event::RunFinished { .. }));
 }
 
@@ -398,25 +420,83 @@ impl RunStore for SlowStore {
         &self,
         run_id: &RunId,
         outcome: RunOutcome,
-        items: Vec<Item>,
+        entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
         sleep(Duration::from_secs(1)).await;
-        self.0.finish(run_id, outcome, items).await
+        self.0.finish(run_id, outcome, entries).await
+    }
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.0.context(tenant, run_id).await
+    }
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.0.entries_named(tenant, names).await
+    }
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+        self.0.forget(tenant, run_id).await
+    }
+    async fn open_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+    ) -> Result<(), StoreError> {
+        self.0.open_conversation(tenant, conversation).await
+    }
+    async fn conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<ConversationRecord, StoreError> {
+        self.0.conversation(tenant, id).await
+    }
+    async fn annotate_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        self.0.annotate_conversation(tenant, id, metadata).await
+    }
+    async fn forget_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<(), StoreError> {
+        self.0.forget_conversation(tenant, id).await
     }
     async fn history(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
-    ) -> Result<Vec<Item>, StoreError> {
+    ) -> Result<Vec<Entry>, StoreError> {
         self.0.history(tenant, id).await
+    }
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.0.add_entries(tenant, id, entries).await
+    }
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        item_id: &ItemId,
+    ) -> Result<(), StoreError> {
+        self.0.remove_entry(tenant, id, item_id).await
     }
     async fn restore(
         &self,
         tenant: &TenantId,
-        id: &ConversationId,
-        items: Vec<Item>,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
-        self.0.restore(tenant, id, items).await
+        self.0.restore(tenant, conversation, entries).await
     }
 }
 

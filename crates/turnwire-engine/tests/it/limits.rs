@@ -180,9 +180,9 @@ async fn a_cut_answer_ends_the_run_and_executes_nothing() {
         assert!(cut);
         // I14: the words stay, the cut call does not.
         let Some(Event::RunQueued { request }) = played.events().next() else { panic!() };
-        let mut state = RunState::new(Arc::clone(request), Vec::new());
+        let mut state = RunState::new(played.run.id(), Arc::clone(request), Vec::new());
         played.events().for_each(|event| state.apply(event));
-        let added: Vec<Item> = state.added().iter().map(|item| Item::clone(item)).collect();
+        let added: Vec<Item> = state.added().iter().map(|e| Item::clone(&e.item)).collect();
         assert_eq!(added, [Item::user("Go."), Item::assistant("a")]);
     }
 }

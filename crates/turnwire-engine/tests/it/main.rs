@@ -8,10 +8,12 @@
 
 mod approvals;
 mod cancelling;
+mod continuing;
 mod journal;
 mod limits;
 mod memory;
 mod model_turns;
+mod servers;
 mod takeover;
 mod telling_the_model;
 mod tool_calls;

@@ -144,7 +144,7 @@ async fn thoughts_and_words_enter_the_history() {
                     turnwire_contract::Content::Refusal { text: "not that".into() },
                 ],
             },
-            Item::Call { call_id: "call_1".into(), name: "t".into(), arguments: "{}".into() },
+            Item::call("call_1", "t", "{}"),
             Item::CallResult {
                 call_id: "call_1".into(),
                 output: "x".into(),
@@ -204,7 +204,8 @@ async fn a_client_call_ends_the_run_and_stays_open() {
         .collect();
     assert_eq!(ended, ["call_2"]);
     // I7: what the server did is in the history, what the client owes is not.
-    let mut state = turnwire_engine::RunState::new(request, Vec::new());
+    let mut state = turnwire_engine::RunState::new(played.run.id(), request, Vec::new());
     played.events().for_each(|event| state.apply(event));
-    assert_eq!(told(state.added()), [("call_2".into(), "x".into(), false)]);
+    let items: Vec<_> = state.added().iter().map(|e| Arc::clone(&e.item)).collect();
+    assert_eq!(told(&items), [("call_2".into(), "x".into(), false)]);
 }

@@ -7,7 +7,8 @@ use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 use turnwire_contract::{
-    Event, Seq, Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Event, Seq, TenantId, Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest,
+    ToolSpec,
 };
 use turnwire_engine::Runs;
 use turnwire_models::Turn;
@@ -35,7 +36,8 @@ async fn the_start_is_in_the_journal_before_the_tool_works() {
             context: ToolContext,
         ) -> Result<ToolOutput, ToolError> {
             let runs = self.runs.get().unwrap();
-            let mut events = runs.follow(&context.run_id, Seq::START).await.unwrap();
+            let mut events =
+                runs.follow(&TenantId::default(), &context.run_id, Seq::START).await.unwrap();
             let mut found = false;
             while let Some(Some(Ok(recorded))) = events.next().now_or_never() {
                 found |= matches!(&recorded.event,

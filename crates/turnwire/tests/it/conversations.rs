@@ -16,8 +16,7 @@ fn shown(model: &Scripted, n: usize) -> Vec<Item> {
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> Item {
-    let (call_id, name, arguments) = (CallId::new(id), name.to_owned(), arguments.to_owned());
-    Item::Call { call_id, name, arguments }
+    Item::call(id, name, arguments)
 }
 
 fn result(id: &str, output: &str, failed: bool) -> Item {

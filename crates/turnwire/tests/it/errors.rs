@@ -107,6 +107,16 @@ async fn a_lost_journal_is_an_error_and_not_a_wait() {
         ) -> Result<turnwire::EventStream, LogError> {
             self.0.read(run_id, after).await
         }
+        async fn read_stored(
+            &self,
+            run_id: &turnwire::RunId,
+            after: turnwire::Seq,
+        ) -> Result<Vec<std::sync::Arc<turnwire::Recorded>>, LogError> {
+            self.0.read_stored(run_id, after).await
+        }
+        async fn forget(&self, run_id: &turnwire::RunId) -> Result<(), LogError> {
+            self.0.forget(run_id).await
+        }
     }
     let log = Failing(turnwire_engine::MemoryEventLog::default());
     let agent = Agent::builder()

@@ -1,0 +1,170 @@
+//! Asking tool servers for their tools.
+//!
+//! Most of the time nobody has to be asked: a server that has told its tools once is known, and
+//! question and answer go into the journal together. A server that does not answer costs the
+//! run its tools and nothing else: the answer says so, and the model does without.
+
+use std::{collections::HashSet, mem, sync::Arc};
+
+use async_trait::async_trait;
+use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
+use tokio::sync::Mutex;
+use tracing::{instrument, warn};
+use turnwire_contract::{
+    DiscoveryOutcome, Event, ItemId, LogError, ServerUse, TenantId, Tool, ToolContext, ToolError,
+    ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
+};
+
+use crate::{failures, live_run::LiveRun, run_loop::Workplace};
+
+/// Asks `servers` for their tools, side by side. Each answer is recorded as soon as it comes.
+pub(crate) async fn discover(
+    run: &LiveRun,
+    workplace: &Workplace,
+    servers: Vec<ServerUse>,
+) -> Result<(), LogError> {
+    // Names are given one server at a time, so that no two tools get the same one.
+    let naming = Mutex::new(());
+    let ask = |server| ask(run, workplace, server, &naming).boxed();
+    let asked: FuturesUnordered<_> = servers.into_iter().map(ask).collect();
+    asked.try_collect().await
+}
+
+#[instrument(skip_all, fields(server = %server.label))]
+async fn ask(
+    run: &LiveRun,
+    workplace: &Workplace,
+    server: ServerUse,
+    naming: &Mutex<()>,
+) -> Result<(), LogError> {
+    let label = &server.label;
+    let tenant = run.state().request().tenant.clone();
+    // A run taken over in the middle of the question goes on with it.
+    let open = run.state().discovering(label).cloned();
+    let item_id = open.clone().unwrap_or_else(|| ItemId::new(run.new_id("mcpl")));
+    let started = Event::DiscoveryStarted { item_id: item_id.clone(), server: label.clone() };
+    let mut events: Vec<Event> = open.is_none().then_some(started).into_iter().collect();
+    let answer = if let Some(tools) = workplace.servers.known_tools(&tenant, label) {
+        Ok(tools)
+    } else {
+        run.record_all(mem::take(&mut events)).await?;
+        tokio::select! {
+            biased;
+            // The loop looks for the stop next, and closes the question.
+            () = run.stopped() => return Ok(()),
+            answer = workplace.servers.tools(&tenant, label) => answer,
+        }
+    };
+    let _one_at_a_time = naming.lock().await;
+    let outcome = match answer {
+        Ok(tools) => listed(run, &server, tools),
+        Err(error) => {
+            warn!(%error, "The server did not tell its tools.");
+            DiscoveryOutcome::Failed { failure: failures::server_unreachable(&error.to_string()) }
+        }
+    };
+    events.push(Event::ToolsDiscovered { item_id, server: server.label, outcome });
+    run.record_all(events).await?;
+    Ok(())
+}
+
+/// What is offered of the server's tools, under names that no other tool has.
+fn listed(run: &LiveRun, server: &ServerUse, tools: Vec<Arc<dyn Tool>>) -> DiscoveryOutcome {
+    let state = run.state();
+    let mut taken: HashSet<String> = state.offered().map(|spec| spec.name.clone()).collect();
+    drop(state);
+    let mut offered = Vec::new();
+    for tool in tools {
+        let spec = tool.spec();
+        if !server.allows(&spec.name) {
+            continue;
+        }
+        let mut spec = spec.clone();
+        spec.needs_approval |= server.ask_before.includes(&spec.name);
+        spec.name = offered_name(&spec.name);
+        if taken.contains(&spec.name) {
+            spec.name = offered_name(&format!("{}__{}", server.label, spec.name));
+        }
+        if taken.insert(spec.name.clone()) {
+            offered.push(Arc::new(spec));
+        }
+    }
+    DiscoveryOutcome::Listed { tools: offered }
+}
+
+/// The name under which the model is offered a tool: providers take letters, digits, `_` and
+/// `-`, at most 64 of them, and refuse the whole request otherwise.
+fn offered_name(own: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    own.chars().map(plain).take(64).collect()
+}
+
+/// A tool of a server, looked up when it is called: by then its server may have gone and come
+/// back, and whoever watches has seen the call begin.
+pub(crate) struct ServerTool {
+    servers: Arc<dyn ToolServers>,
+    tenant: TenantId,
+    tool: ToolRef,
+    spec: ToolSpec,
+}
+
+impl ServerTool {
+    /// The tool that `spec` describes.
+    pub(crate) fn new(servers: Arc<dyn ToolServers>, tenant: TenantId, spec: &ToolSpec) -> Self {
+        Self { servers, tenant, tool: spec.reference(), spec: spec.clone() }
+    }
+
+    fn label(&self) -> &str {
+        self.tool.server.as_deref().unwrap_or_default()
+    }
+
+    fn known(&self) -> Option<Arc<dyn Tool>> {
+        self.named(self.servers.known_tools(&self.tenant, self.label())?)
+    }
+
+    fn named(&self, tools: Vec<Arc<dyn Tool>>) -> Option<Arc<dyn Tool>> {
+        let offered = self.tool.own_name();
+        // A name that was made fit for the model stands for the tool it was made from.
+        let is_it = |tool: &Arc<dyn Tool>| {
+            let name = &tool.spec().name;
+            offered_name(name) == offered
+                || offered_name(&format!("{}__{name}", self.label())) == self.tool.name
+        };
+        let exact = tools.iter().position(|tool| tool.spec().name == offered);
+        let place = exact.or_else(|| tools.iter().position(is_it))?;
+        tools.into_iter().nth(place)
+    }
+}
+
+#[async_trait]
+impl Tool for ServerTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let label = self.label();
+        let tool = match self.known() {
+            Some(tool) => tool,
+            None => {
+                self.named(self.servers.tools(&self.tenant, label).await?).ok_or_else(|| {
+                    let name = self.tool.own_name();
+                    ToolError::failed(format!("the server `{label}` no longer has a tool `{name}`"))
+                })?
+            }
+        };
+        tool.call(request, context).await
+    }
+
+    fn label(&self, arguments: &serde_json::Map<String, serde_json::Value>) -> Option<String> {
+        self.known()?.label(arguments)
+    }
+
+    fn short_result(&self, output: &ToolOutput) -> Option<String> {
+        self.known()?.short_result(output)
+    }
+}
