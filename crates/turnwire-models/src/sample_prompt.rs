@@ -9,11 +9,7 @@ use turnwire_contract::{
 
 /// A conversation with pictures, thoughts, two calls at once and their results.
 pub(crate) fn sample_prompt(seal: &str) -> Prompt {
-    let call = |id: &str, name: &str, arguments: &str| Item::Call {
-        call_id: CallId::new(id),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-    };
+    let call = |id: &str, name: &str, arguments: &str| Item::call(id, name, arguments);
     let result = |id: &str, output: &str, images: Vec<Image>, failed| Item::CallResult {
         call_id: CallId::new(id),
         output: output.to_owned(),
@@ -28,6 +24,10 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
                 Content::text("What is this?"),
                 Content::Image { url: "https://example.com/a.png".to_owned() },
                 Content::Image { url: "data:image/gif;base64,R0lG".to_owned() },
+                Content::File {
+                    name: "a.pdf".to_owned(),
+                    url: "data:application/pdf;base64,JVBE".to_owned(),
+                },
             ],
         },
         Item::Reasoning { text: "Hm.".to_owned(), seal: Some(seal.to_owned()) },

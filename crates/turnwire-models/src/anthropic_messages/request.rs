@@ -65,7 +65,7 @@ fn system_of(prompt: &Prompt) -> Option<String> {
     });
     let texts = messages.flatten().filter_map(|content| match content {
         Content::Text { text } | Content::Refusal { text } => Some(text.as_str()),
-        Content::Image { .. } => None,
+        Content::Image { .. } | Content::File { .. } => None,
     });
     let texts: Vec<&str> = prompt.instructions.as_deref().into_iter().chain(texts).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
@@ -93,7 +93,7 @@ fn blocks_of(item: &Item) -> (&'static str, Vec<Block<'_>>) {
         Item::Reasoning { text, seal } => {
             (ASSISTANT, thoughts_of(text, seal.as_deref()).into_iter().collect())
         }
-        Item::Call { call_id, name, arguments } => {
+        Item::Call { call_id, name, arguments, .. } => {
             let input = serde_json::from_str(arguments).unwrap_or_default();
             (ASSISTANT, vec![Block::ToolUse { id: call_id.as_str(), name, input }])
         }
@@ -116,7 +116,8 @@ const ASSISTANT: &str = "assistant";
 fn content_of(content: &[Content]) -> Vec<Block<'_>> {
     let blocks = content.iter().map(|content| match content {
         Content::Text { text } | Content::Refusal { text } => Block::Text { text },
-        Content::Image { url } => Block::Image { source: ImageSource::of_url(url) },
+        Content::Image { url } => Block::Image { source: Source::of_url(url) },
+        Content::File { name, url } => Block::Document { title: name, source: Source::of_url(url) },
     });
     blocks.filter(|block| !matches!(block, Block::Text { text: "" })).collect()
 }
@@ -144,7 +145,11 @@ enum Block<'a> {
         text: &'a str,
     },
     Image {
-        source: ImageSource<'a>,
+        source: Source<'a>,
+    },
+    Document {
+        title: &'a str,
+        source: Source<'a>,
     },
     Thinking {
         thinking: &'a str,
@@ -168,19 +173,19 @@ enum Block<'a> {
 
 impl<'a> Block<'a> {
     fn of_image(image: &'a Image) -> Self {
-        let source = ImageSource::Base64 { media_type: &image.media_type, data: &image.base64 };
+        let source = Source::Base64 { media_type: &image.media_type, data: &image.base64 };
         Self::Image { source }
     }
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum ImageSource<'a> {
+enum Source<'a> {
     Base64 { media_type: &'a str, data: &'a str },
     Url { url: &'a str },
 }
 
-impl<'a> ImageSource<'a> {
+impl<'a> Source<'a> {
     fn of_url(url: &'a str) -> Self {
         let carried = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match carried {

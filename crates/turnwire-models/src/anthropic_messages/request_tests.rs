@@ -22,6 +22,8 @@ fn everything_has_its_place() {
                       "source": { "type": "url", "url": "https://example.com/a.png" } },
                     { "type": "image",
                       "source": { "type": "base64", "media_type": "image/gif", "data": "R0lG" } },
+                    { "type": "document", "title": "a.pdf", "source": {
+                      "type": "base64", "media_type": "application/pdf", "data": "JVBE" } },
                 ] },
                 { "role": "assistant", "content": [
                     { "type": "thinking", "thinking": "Hm.", "signature": "c2ln" },

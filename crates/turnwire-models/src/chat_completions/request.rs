@@ -92,7 +92,7 @@ impl<'a> Writer<'a> {
             }
             // There is no agreed way to hand thoughts back, and some servers refuse them.
             Item::Reasoning { .. } => {}
-            Item::Call { call_id, name, arguments } => {
+            Item::Call { call_id, name, arguments, .. } => {
                 self.close_results();
                 let function = FunctionCall { name, arguments };
                 self.called.push(ToolCall { id: call_id.as_str(), kind: "function", function });
@@ -168,7 +168,10 @@ enum UserContent<'a> {
 
 impl<'a> UserContent<'a> {
     fn of(content: &'a [Content]) -> Self {
-        if content.iter().any(|content| matches!(content, Content::Image { .. })) {
+        if content
+            .iter()
+            .any(|content| matches!(content, Content::Image { .. } | Content::File { .. }))
+        {
             Self::Parts(content.iter().map(ContentPart::of).collect())
         } else {
             Self::Text(joined(content))
@@ -181,6 +184,7 @@ impl<'a> UserContent<'a> {
 enum ContentPart<'a> {
     Text { text: &'a str },
     ImageUrl { image_url: ImageUrl },
+    File { file: File<'a> },
 }
 
 impl<'a> ContentPart<'a> {
@@ -188,6 +192,9 @@ impl<'a> ContentPart<'a> {
         match content {
             Content::Text { text } | Content::Refusal { text } => Self::Text { text },
             Content::Image { url } => Self::image(url.clone()),
+            Content::File { name, url } => {
+                Self::File { file: File { filename: name, file_data: url } }
+            }
         }
     }
 
@@ -199,6 +206,12 @@ impl<'a> ContentPart<'a> {
 #[derive(Debug, Serialize)]
 struct ImageUrl {
     url: String,
+}
+
+#[derive(Debug, Serialize)]
+struct File<'a> {
+    filename: &'a str,
+    file_data: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -295,7 +308,7 @@ fn joined(content: &[Content]) -> String {
 fn text_of(content: &Content) -> Option<&str> {
     match content {
         Content::Text { text } | Content::Refusal { text } => Some(text),
-        Content::Image { .. } => None,
+        Content::Image { .. } | Content::File { .. } => None,
     }
 }
 

@@ -18,6 +18,8 @@ fn everything_has_its_place() {
                     { "type": "text", "text": "What is this?" },
                     { "type": "image_url", "image_url": { "url": "https://example.com/a.png" } },
                     { "type": "image_url", "image_url": { "url": "data:image/gif;base64,R0lG" } },
+                    { "type": "file", "file": {
+                      "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE" } },
                 ] },
                 { "role": "assistant", "content": "I will look.", "tool_calls": [
                     { "id": "call_1", "type": "function",

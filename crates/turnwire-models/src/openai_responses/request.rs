@@ -98,7 +98,7 @@ impl<'a> InputItem<'a> {
                 let summary = summary.filter(|_| !text.is_empty()).into_iter().collect();
                 Self::Reasoning { summary, encrypted_content }
             }
-            Item::Call { call_id, name, arguments } => {
+            Item::Call { call_id, name, arguments, .. } => {
                 Self::FunctionCall { call_id: call_id.as_str(), name, arguments }
             }
             Item::CallResult { call_id, output, images, failed: _ } => Self::FunctionCallOutput {
@@ -112,10 +112,23 @@ impl<'a> InputItem<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum InputContent<'a> {
-    InputText { text: &'a str },
-    OutputText { text: &'a str },
-    Refusal { refusal: &'a str },
-    InputImage { image_url: String },
+    InputText {
+        text: &'a str,
+    },
+    OutputText {
+        text: &'a str,
+    },
+    Refusal {
+        refusal: &'a str,
+    },
+    InputImage {
+        image_url: String,
+    },
+    InputFile {
+        filename: &'a str,
+        #[serde(flatten)]
+        place: FilePlace<'a>,
+    },
 }
 
 impl<'a> InputContent<'a> {
@@ -125,7 +138,24 @@ impl<'a> InputContent<'a> {
             (Role::Assistant, Content::Refusal { text }) => Self::Refusal { refusal: text },
             (_, Content::Text { text } | Content::Refusal { text }) => Self::InputText { text },
             (_, Content::Image { url }) => Self::InputImage { image_url: url.clone() },
+            (_, Content::File { name, url }) => {
+                Self::InputFile { filename: name, place: FilePlace::of(url) }
+            }
         }
+    }
+}
+
+/// A file that comes along, or one that the provider fetches.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum FilePlace<'a> {
+    FileData(&'a str),
+    FileUrl(&'a str),
+}
+
+impl<'a> FilePlace<'a> {
+    fn of(url: &'a str) -> Self {
+        if url.starts_with("data:") { Self::FileData(url) } else { Self::FileUrl(url) }
     }
 }
 

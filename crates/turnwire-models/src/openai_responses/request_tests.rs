@@ -19,6 +19,8 @@ fn everything_has_its_place() {
                     { "type": "input_text", "text": "What is this?" },
                     { "type": "input_image", "image_url": "https://example.com/a.png" },
                     { "type": "input_image", "image_url": "data:image/gif;base64,R0lG" },
+                    { "type": "input_file", "filename": "a.pdf",
+                      "file_data": "data:application/pdf;base64,JVBE" },
                 ] },
                 { "type": "reasoning", "encrypted_content": "gAAA",
                   "summary": [{ "type": "summary_text", "text": "Hm." }] },

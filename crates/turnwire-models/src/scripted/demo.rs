@@ -1,4 +1,5 @@
-//! The brain of the demo: looks at the prompt and knows one trick.
+//! The brain of the demo: looks at the prompt and knows two tricks. It multiplies, and it uses
+//! any tool that the question names, with the JSON object that stands in the question.
 //!
 //! It is honest about being a script, because somebody who tries Turnwire for the first time
 //! should wonder about the stream and not about the answers.
@@ -21,6 +22,10 @@ pub(super) fn turn_for(prompt: &Prompt) -> Turn {
 }
 
 fn answer(prompt: &Prompt, question: &str) -> Turn {
+    if let Some(name) = named_tool(prompt, question).filter(|name| *name != "multiply") {
+        let pieces = pieces_of(&Value::Object(object_in(question)).to_string());
+        return say(&format!("I will use {name}. ")).call_raw(name, pieces);
+    }
     let task = asks_to_multiply(question).then(|| two_numbers(question)).flatten();
     match (task, multiply_tool(prompt)) {
         (Some((a, b)), Some(tool)) => {
@@ -35,12 +40,12 @@ fn answer(prompt: &Prompt, question: &str) -> Turn {
     }
 }
 
-const SELF_DESCRIPTION: &str = "I am only a scripted demo model, so all I can do is multiply. \
-                                Try asking me: What is 5 times 4?";
+const SELF_DESCRIPTION: &str = "I am only a scripted demo model, so all I can do is multiply, or \
+                                use a tool that you name. Try asking me: What is 5 times 4?";
 
 fn sentence_about_result(prompt: &Prompt, call_id: &CallId, output: &str, failed: bool) -> String {
     let call = prompt.items.iter().rev().find_map(|item| match item.as_ref() {
-        Item::Call { call_id: id, name, arguments } if id == call_id => Some((name, arguments)),
+        Item::Call { call_id: id, name, arguments, .. } if id == call_id => Some((name, arguments)),
         _ => None,
     });
     match call {
@@ -63,6 +68,23 @@ fn factors(name: &str, arguments: &str) -> Option<(Value, Value)> {
         }
         _ => None,
     }
+}
+
+/// The offered tool whose name stands in the question as a word of its own.
+fn named_tool<'a>(prompt: &'a Prompt, question: &str) -> Option<&'a str> {
+    if prompt.tool_choice == ToolChoice::None {
+        return None;
+    }
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let mut names = prompt.tools.iter().map(|tool| tool.name.as_str());
+    names.find(|name| question.split(|c| !is_word(c)).any(|word| word == *name))
+}
+
+/// The JSON object in the question; an empty one if there is none.
+fn object_in(question: &str) -> Map<String, Value> {
+    let object = question.find('{').zip(question.rfind('}'));
+    let object = object.and_then(|(begin, end)| question.get(begin..=end));
+    object.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 fn multiply_tool(prompt: &Prompt) -> Option<&ToolSpec> {
@@ -89,7 +111,7 @@ fn last_words_of_user(prompt: &Prompt) -> String {
     });
     let texts = content.into_iter().flatten().filter_map(|content| match content {
         Content::Text { text } => Some(text.trim()),
-        Content::Refusal { .. } | Content::Image { .. } => None,
+        Content::Refusal { .. } | Content::Image { .. } | Content::File { .. } => None,
     });
     texts.collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,9 @@
 //! A model that follows a script, so that demos need no key and tests no network.
 //!
 //! Everything it says is decided beforehand ([`Turn`]) or follows from the prompt alone
-//! ([`Scripted::demo`]), so a run with it is the same run every time. It keeps the prompts it
-//! was asked: what the engine shows a model is half of what a test wants to know.
+//! ([`Scripted::demo`], [`Scripted::by_prompt`]), so a run with it is the same run every time.
+//! It keeps the prompts it was asked: what the engine shows a model is half of what a test wants
+//! to know.
 //!
 //! ```
 //! use serde_json::json;
@@ -15,6 +16,7 @@
 //! # assert!(model.prompts().is_empty());
 //! ```
 
+mod by_prompt;
 mod demo;
 mod turn;
 
@@ -55,6 +57,37 @@ impl Scripted {
     /// `multiply`, and says of itself that it can do nothing else.
     pub fn demo() -> Self {
         Self::from_source(Source::Demo)
+    }
+
+    /// A model whose script is in the prompt, so that one server can play another part for each
+    /// of its clients.
+    ///
+    /// The last message of the user is looked at. If all of it is a JSON object with a list
+    /// `turns`, the turn is played whose place is the number of answers the model has given
+    /// since (calls of one answer and all their results are one answer); a script that has no
+    /// such turn, or makes no sense, is refused. Any other message is repeated: `You said: …`.
+    /// It keeps no prompts.
+    ///
+    /// ```json
+    /// {"turns": [
+    ///   {"text": "Let me see. ", "calls": [{"name": "add", "arguments": {"a": 5, "b": 4}}]},
+    ///   {"text": ["It is ", "{results}."]}
+    /// ]}
+    /// ```
+    ///
+    /// Each field of a turn may be left out. What it says comes in the order of this list:
+    ///
+    /// | field | means |
+    /// |---|---|
+    /// | `reasoning`, `text`, `refusal` | a text, or a list of its pieces; `{results}` in `text` is what the last calls returned |
+    /// | `calls` | each with its `name`, perhaps an `id`, and `arguments` (an object) or `raw` (a text or a list of pieces that need not be JSON) |
+    /// | `finish` | `stop`, `tool_calls`, `length`, `content_filter`; `silent` ends without a word, `never` does not end |
+    /// | `pause_ms`, `pace_ms` | how long to wait at the beginning, and before each piece |
+    /// | `error` | `unavailable`, `rejected` (both before the stream begins) or `broken` (in the stream) |
+    /// | `retry_after_ms` | how long the unavailable model asks to wait |
+    /// | `after` | the error comes in the stream, after so many pieces; the name of a call is a piece, and so is each piece of its arguments |
+    pub fn by_prompt() -> Self {
+        Self::from_source(Source::ByPrompt)
     }
 
     /// Begins again with the first turn when the script is over.
@@ -100,10 +133,16 @@ impl Scripted {
 #[async_trait]
 impl Model for Scripted {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let n = self.remember(&prompt);
         let turn = match &self.source {
-            Source::Demo => Some(demo::turn_for(&prompt)),
-            Source::Script { turns, afterwards } => afterwards.turn(turns, n).cloned(),
+            Source::ByPrompt => Some(by_prompt::turn_for(&prompt)?),
+            Source::Demo => {
+                self.remember(&prompt);
+                Some(demo::turn_for(&prompt))
+            }
+            Source::Script { turns, afterwards } => {
+                let n = self.remember(&prompt);
+                afterwards.turn(turns, n).cloned()
+            }
         };
         let turn = turn.ok_or_else(|| ModelError::Rejected {
             message: "the script has no more turns".to_owned(),
@@ -116,6 +155,7 @@ impl Model for Scripted {
 enum Source {
     Script { turns: Arc<[Turn]>, afterwards: Afterwards },
     Demo,
+    ByPrompt,
 }
 
 /// What to do when the script is over.

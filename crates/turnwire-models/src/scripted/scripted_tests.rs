@@ -172,11 +172,7 @@ async fn the_demo_streams_words_and_arguments_in_pieces() {
 
 #[tokio::test]
 async fn the_demo_reads_its_results() {
-    let call = |name: &str| Item::Call {
-        call_id: CallId::new("call_1"),
-        name: name.to_owned(),
-        arguments: r#"{"a":5,"b":4}"#.to_owned(),
-    };
+    let call = |name: &str| Item::call("call_1", name, r#"{"a":5,"b":4}"#);
     let result = |output: &str, failed| Item::CallResult {
         call_id: CallId::new("call_1"),
         output: output.to_owned(),
@@ -190,6 +186,16 @@ async fn the_demo_reads_its_results() {
     let answer = demo([call("multiply"), result("timed out", true)]).await;
     assert_eq!(answer, "The tool `multiply` did not work: timed out (Answered)");
     assert_eq!(demo([result("x", false)]).await, "The tool answered: x (Answered)");
+}
+
+#[tokio::test]
+async fn the_demo_uses_a_tool_that_is_named() {
+    let mut asked = prompt([Item::user(r#"Use get-sum {"a": 5, "b": 4}, please."#)]);
+    asked.tools = vec![Arc::new(ToolSpec::new("get-sum", "Adds."))];
+    let answer = told(ask(&Scripted::demo(), asked.clone()).await);
+    assert_eq!(answer, "I will use get-sum. [get-sum]{\"a\":5,\"b\":4} (CalledTools)");
+    asked.items = vec![Arc::new(Item::user("What is get-summary?"))];
+    assert!(told(ask(&Scripted::demo(), asked).await).starts_with("You said"));
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ fn words_of_item(item: &Item) -> u64 {
             .iter()
             .map(|content| match content {
                 Content::Text { text } | Content::Refusal { text } => words(text),
-                Content::Image { .. } => 1,
+                Content::Image { .. } | Content::File { .. } => 1,
             })
             .sum(),
         Item::Reasoning { text, .. } => words(text),

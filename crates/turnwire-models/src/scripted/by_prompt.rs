@@ -1,0 +1,247 @@
+//! The script that comes with the question.
+//!
+//! Tests that drive a server from outside cannot hand it a list of turns, and a hundred of them
+//! at once would get each other's. So the script travels in the prompt: whoever asks also says
+//! what is to be answered, and the server remembers nothing. Which turn comes next is read off
+//! the prompt as well: it is the number of answers that the model has given since.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use turnwire_contract::{Content, Item, ModelError, ModelPart, Prompt, Role};
+
+use super::Turn;
+
+/// In a text of a script: what the last calls returned.
+const RESULTS: &str = "{results}";
+
+pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
+    let (question, since) = last_question(prompt);
+    let Some(script) = script_in(&question) else {
+        return Ok(echo(&question));
+    };
+    let script: Script = serde_json::from_value(script).map_err(|error| ModelError::Rejected {
+        message: format!("the script in the prompt makes no sense: {error}"),
+    })?;
+    let wanted = answers_in(since);
+    let spoken = script.turns.into_iter().nth(wanted).ok_or_else(|| ModelError::Rejected {
+        message: format!("the script in the prompt has no turn {}", wanted + 1),
+    })?;
+    Ok(spoken.into_turn(&last_results(since)))
+}
+
+/// What the user said last, and everything after it.
+fn last_question(prompt: &Prompt) -> (String, &[Arc<Item>]) {
+    let is_question =
+        |item: &Arc<Item>| matches!(item.as_ref(), Item::Message { role: Role::User, .. });
+    let Some(place) = prompt.items.iter().rposition(is_question) else {
+        return (String::new(), &prompt.items);
+    };
+    let (before, since) = prompt.items.split_at(place + 1);
+    (before.last().map(|item| words_of(item)).unwrap_or_default(), since)
+}
+
+fn words_of(item: &Item) -> String {
+    let content = match item {
+        Item::Message { content, .. } => content.as_slice(),
+        Item::Reasoning { .. } | Item::Call { .. } | Item::CallResult { .. } => &[],
+    };
+    let texts = content.iter().filter_map(|content| match content {
+        Content::Text { text } => Some(text.trim()),
+        Content::Refusal { .. } | Content::Image { .. } | Content::File { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The script, if the whole text is one.
+fn script_in(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    value.as_object()?.contains_key("turns").then_some(value)
+}
+
+/// How often the model has answered. All it says and calls until the first result is one answer.
+fn answers_in(items: &[Arc<Item>]) -> usize {
+    let (mut n_answers, mut is_speaking) = (0, false);
+    for item in items {
+        match item.as_ref() {
+            Item::CallResult { .. } => is_speaking = false,
+            Item::Message { role: Role::Assistant, .. }
+            | Item::Reasoning { .. }
+            | Item::Call { .. } => {
+                n_answers += usize::from(!is_speaking);
+                is_speaking = true;
+            }
+            Item::Message { role: Role::System | Role::User, .. } => {}
+        }
+    }
+    n_answers
+}
+
+/// What the calls of the last answer returned, in order.
+fn last_results(items: &[Arc<Item>]) -> String {
+    let mut results: Vec<&str> = Vec::new();
+    for item in items {
+        match item.as_ref() {
+            Item::CallResult { output, .. } => results.push(output),
+            Item::Call { .. } => results.clear(),
+            Item::Message { .. } | Item::Reasoning { .. } => {}
+        }
+    }
+    results.join(", ")
+}
+
+fn echo(question: &str) -> Turn {
+    if question.is_empty() {
+        return Turn::new().text("You said nothing.");
+    }
+    Turn::new().text_in(format!("You said: {question}").split_inclusive(' '))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Script {
+    turns: Vec<Spoken>,
+}
+
+/// One turn, as it is written in a prompt.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Spoken {
+    reasoning: Pieces,
+    text: Pieces,
+    refusal: Pieces,
+    calls: Vec<SpokenCall>,
+    finish: Ending,
+    pause_ms: u64,
+    pace_ms: u64,
+    error: Option<Trouble>,
+    retry_after_ms: Option<u64>,
+    after: Option<usize>,
+}
+
+impl Spoken {
+    fn into_turn(mut self, results: &str) -> Turn {
+        let mut parts = self.parts(results);
+        let retry_after = self.retry_after_ms.map(Duration::from_millis);
+        let error = self.error.map(|trouble| trouble.into_error(retry_after));
+        let error = match (error, self.after) {
+            // What is broken had begun.
+            (Some(error @ ModelError::Broken { .. }), None) => {
+                parts.clear();
+                Some(error)
+            }
+            (Some(error), None) => return Turn::fails(error),
+            (Some(error), Some(n_pieces)) => {
+                parts.truncate(n_pieces);
+                Some(error)
+            }
+            (None, _) => None,
+        };
+        let mut turn = Turn::new();
+        if self.pause_ms > 0 {
+            turn = turn.pause(Duration::from_millis(self.pause_ms));
+        }
+        for part in parts {
+            if self.pace_ms > 0 {
+                turn = turn.pause(Duration::from_millis(self.pace_ms));
+            }
+            turn = turn.part(part);
+        }
+        match (error, self.finish) {
+            (Some(error), _) => turn.ends_with(error),
+            (None, Ending::ByItself) => turn,
+            (None, Ending::Length) => turn.length_cut(),
+            (None, Ending::ContentFilter) => turn.content_filter(),
+            (None, Ending::Silent) => turn.ends_silently(),
+            (None, Ending::Never) => turn.wait_forever(),
+        }
+    }
+
+    fn parts(&mut self, results: &str) -> Vec<ModelPart> {
+        let reasoning = std::mem::take(&mut self.reasoning).0.into_iter().map(ModelPart::Reasoning);
+        let text = std::mem::take(&mut self.text).0.into_iter();
+        let text = text.map(|text| ModelPart::Text(text.replace(RESULTS, results)));
+        let refusal = std::mem::take(&mut self.refusal).0.into_iter().map(ModelPart::Refusal);
+        let calls = (0..).zip(std::mem::take(&mut self.calls));
+        let calls = calls.flat_map(|(key, call)| call.into_parts(key));
+        reasoning.chain(text).chain(refusal).chain(calls).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpokenCall {
+    name: String,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    #[serde(default)]
+    raw: Option<Pieces>,
+}
+
+impl SpokenCall {
+    fn into_parts(self, key: u32) -> Vec<ModelPart> {
+        let Self { name, id, arguments, raw } = self;
+        let pieces = raw.map_or_else(|| vec![Value::Object(arguments).to_string()], |raw| raw.0);
+        let arguments = pieces.into_iter().map(|text| ModelPart::CallArguments { key, text });
+        std::iter::once(ModelPart::CallStarted { key, id, name }).chain(arguments).collect()
+    }
+}
+
+/// A text in one piece, or in several.
+#[derive(Default, Deserialize)]
+#[serde(from = "OneOrMany")]
+struct Pieces(Vec<String>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Pieces {
+    fn from(text: OneOrMany) -> Self {
+        match text {
+            OneOrMany::One(text) => Self(vec![text]),
+            OneOrMany::Many(pieces) => Self(pieces),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ending {
+    #[default]
+    #[serde(alias = "stop", alias = "tool_calls")]
+    ByItself,
+    Length,
+    ContentFilter,
+    Silent,
+    Never,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Trouble {
+    Unavailable,
+    Rejected,
+    Broken,
+}
+
+impl Trouble {
+    fn into_error(self, retry_after: Option<Duration>) -> ModelError {
+        let message = "the script says so".to_owned();
+        match self {
+            Self::Unavailable => ModelError::Unavailable { message, retry_after },
+            Self::Rejected => ModelError::Rejected { message },
+            Self::Broken => ModelError::Broken { message },
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "by_prompt_tests.rs"]
+mod tests;
