@@ -66,6 +66,7 @@ impl Answer {
             | Event::AnnotationAdded { .. }
             | Event::ReasoningAdded { .. }
             | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
             | Event::ToolsDiscovered { .. }
             | Event::CallAnnounced { .. }
             | Event::ArgumentsAdded { .. }

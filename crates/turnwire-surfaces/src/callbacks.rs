@@ -147,6 +147,7 @@ impl Projection for Callbacks {
             | Event::MessageFinished { .. }
             | Event::ReasoningAdded { .. }
             | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
             | Event::ToolsDiscovered { .. }
             | Event::CallAnnounced { .. }
             | Event::ArgumentsAdded { .. }

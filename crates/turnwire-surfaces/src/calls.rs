@@ -130,6 +130,7 @@ impl CallBook {
             | Event::MessageFinished { .. }
             | Event::ReasoningAdded { .. }
             | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
             | Event::ToolsDiscovered { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
@@ -211,7 +212,7 @@ impl Call {
     /// The tool as people read it: `server.name`, or the name alone.
     pub fn title(&self) -> String {
         match &self.tool.server {
-            Some(server) => format!("{server}.{}", self.tool.name),
+            Some(server) => format!("{server}.{}", self.tool.own_name()),
             None => self.tool.name.clone(),
         }
     }

@@ -37,7 +37,13 @@ impl Cleaner {
                 self.strip = StripBytes::new();
                 kept.push(b'\n');
             }
-            kept.extend(self.strip.strip_next(line.as_bytes()).flatten());
+            // One character at a time: what a sequence swallows must not depend on where a text
+            // was cut into pieces.
+            for character in line.chars() {
+                let mut bytes = [0; 4];
+                let bytes = character.encode_utf8(&mut bytes).as_bytes();
+                kept.extend(self.strip.strip_next(bytes).flatten());
+            }
         }
         let mut kept = match String::from_utf8(kept) {
             Ok(kept) => kept,

@@ -45,7 +45,7 @@ fn add(message: &mut Message, item: &Item) {
             message.content.extend(content.iter().map(|content| clean(words_of(content))));
         }
         Item::Reasoning { text, .. } => message.reasoning.push_str(&clean(text)),
-        Item::Call { call_id, name, arguments } => {
+        Item::Call { call_id, name, arguments, .. } => {
             let tool = ToolRef { name: name.clone(), kind: ToolKind::Function, server: None };
             let mut read = PartialJson::new();
             read.push(arguments);
@@ -89,7 +89,7 @@ fn role_of(item: &Item) -> Role {
 pub(crate) fn words_of(content: &Content) -> &str {
     match content {
         Content::Text { text } | Content::Refusal { text } => text,
-        Content::Image { .. } => "",
+        Content::Image { .. } | Content::File { .. } => "",
     }
 }
 

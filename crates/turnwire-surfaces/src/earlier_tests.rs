@@ -6,7 +6,7 @@ use super::messages_of;
 use crate::message::{Message, Stage};
 
 fn call(id: &str, name: &str, arguments: &str) -> Item {
-    Item::Call { call_id: id.into(), name: name.into(), arguments: arguments.into() }
+    Item::call(id, name, arguments)
 }
 
 fn result(id: &str, output: &str, failed: bool) -> Item {

@@ -10,7 +10,7 @@ use crate::story::{Story, failed, succeeded};
 
 /// What one call comes to.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+pub(crate) enum Fate {
     Works,
     Fails,
     NeverStarts,
@@ -19,13 +19,13 @@ enum Fate {
 }
 
 #[derive(Debug, Clone)]
-struct Turn {
-    text: String,
-    fates: Vec<Fate>,
-    is_abandoned: bool,
+pub(crate) struct Turn {
+    pub(crate) text: String,
+    pub(crate) fates: Vec<Fate>,
+    pub(crate) is_abandoned: bool,
 }
 
-fn turns() -> impl Strategy<Value = Vec<Turn>> {
+pub(crate) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let fate = prop_oneof![
         Just(Fate::Works),
         Just(Fate::Fails),
@@ -38,7 +38,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 0..5)
 }
 
-fn tell(turns: &[Turn]) -> Story {
+pub(crate) fn tell(turns: &[Turn]) -> Story {
     let mut story = Story::new();
     for (turn, Turn { text, fates, is_abandoned }) in (1..).zip(turns) {
         story = story.turn().says(&[text.as_str()]);

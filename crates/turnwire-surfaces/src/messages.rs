@@ -405,6 +405,7 @@ impl Projection for Messages {
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. }
+            | Event::DiscoveryStarted { .. }
             | Event::ToolsDiscovered { .. }
             | Event::ApprovalResolved { .. } => Vec::new(),
         }

@@ -554,8 +554,7 @@ fn an_update_says_what_the_tool_is_doing() {
 /// of the run reports nothing about earlier messages.
 #[test]
 fn an_earlier_call_is_ended_by_its_result_alone() {
-    let call =
-        Item::Call { call_id: "call_1".into(), name: "locate".into(), arguments: "{}".into() };
+    let call = Item::call("call_1", "locate", "{}");
     let result = Item::CallResult {
         call_id: "call_1".into(),
         output: "Berlin".into(),

@@ -279,7 +279,7 @@ impl Projection for Transcript {
             Event::TurnAbandoned { .. } => {
                 notice("the answer was cut off, what it said so far is superseded")
             }
-            Event::ToolsDiscovered { server, outcome } => match outcome {
+            Event::ToolsDiscovered { server, outcome, .. } => match outcome {
                 DiscoveryOutcome::Listed { .. } => Vec::new(),
                 DiscoveryOutcome::Failed { failure } => {
                     notice(&format!("no tools from {server}: {}", failure.message))
@@ -309,6 +309,7 @@ impl Projection for Transcript {
             | Event::MessageFinished { .. }
             | Event::ReasoningAdded { .. }
             | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
             | Event::ArgumentsAdded { .. }
             | Event::ArgumentsFinished { .. } => Vec::new(),
         }

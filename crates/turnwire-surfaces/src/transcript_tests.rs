@@ -187,8 +187,13 @@ fn what_a_person_would_want_to_know_is_said() {
     let failure = Failure::new("mcp", "connection refused");
     let listed = DiscoveryOutcome::Listed { tools: Vec::new() };
     let story = Story::new()
-        .then(Event::ToolsDiscovered { server: "docs".to_owned(), outcome: listed })
         .then(Event::ToolsDiscovered {
+            item_id: "mcpl_1".into(),
+            server: "docs".to_owned(),
+            outcome: listed,
+        })
+        .then(Event::ToolsDiscovered {
+            item_id: "mcpl_2".into(),
             server: "git\u{1b}[31m".to_owned(),
             outcome: DiscoveryOutcome::Failed { failure },
         })

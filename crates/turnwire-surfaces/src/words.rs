@@ -52,6 +52,7 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         | Event::MessageFinished { .. }
         | Event::ReasoningAdded { .. }
         | Event::ReasoningFinished { .. }
+        | Event::DiscoveryStarted { .. }
         | Event::ToolsDiscovered { .. }
         | Event::ArgumentsAdded { .. }
         | Event::ArgumentsFinished { .. }

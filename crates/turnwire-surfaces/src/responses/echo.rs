@@ -1,0 +1,78 @@
+//! What a response repeats of its request.
+//!
+//! The gateway puts these keys of the request into `RunRequest::echo`, in wire form and with
+//! defaults filled in; this surface hands them back and nobody else reads them. What is missing
+//! follows from the rest of the request, so that a run that began on another surface can be read
+//! as a response too. Secrets (`authorization` and `headers` of a server) must not be put in:
+//! the echo is recorded and shown.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use turnwire_contract::{CallId, ItemId};
+
+/// Every key of the request that a response repeats under the same name.
+pub const RESPONSE_KEYS: &[&str] = &[
+    "background",
+    "frequency_penalty",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+];
+
+/// What the client wants to see beside the usual: a list of the values in [`mod@include`].
+pub const INCLUDE: &str = "include";
+
+/// For each of the request's first calls that a person was asked about: its call id, and the id
+/// of the item that asked. A call shows the question it came from.
+pub const APPROVAL_REQUESTS: &str = "approval_requests";
+
+/// The values of [`INCLUDE`] that change what is shown.
+pub mod include {
+    /// The pages that a web search found.
+    pub const WEB_SOURCES: &str = "web_search_call.action.sources";
+    /// The pieces that a file search found.
+    pub const FILE_RESULTS: &str = "file_search_call.results";
+    /// The provider's proof of what was thought.
+    pub const SEALS: &str = "reasoning.encrypted_content";
+}
+
+/// The echo of one request, read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Echo<'a>(pub(super) &'a Map<String, Value>);
+
+impl Echo<'_> {
+    /// The value under `key`, if it is there and of the right kind.
+    pub(super) fn get<T: DeserializeOwned>(self, key: &str) -> Option<T> {
+        self.0.get(key).and_then(|value| T::deserialize(value).ok())
+    }
+
+    /// Whether the client asked to see `what`.
+    pub(super) fn includes(self, what: &str) -> bool {
+        let asked = self.0.get(INCLUDE).and_then(Value::as_array);
+        asked.is_some_and(|asked| asked.iter().any(|value| value == what))
+    }
+
+    /// The item that asked a person about the call, in an earlier response.
+    pub(super) fn approval_request(self, call_id: &CallId) -> Option<ItemId> {
+        let asked = self.0.get(APPROVAL_REQUESTS)?.get(call_id.as_str())?.as_str()?;
+        Some(ItemId::new(asked))
+    }
+}

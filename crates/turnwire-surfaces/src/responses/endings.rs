@@ -1,0 +1,146 @@
+//! How calls end: each kind in its own item, and a failed one never as completed.
+
+use serde_json::Value;
+use turnwire_contract::{Completeness, ToolKind, ToolOutcome};
+
+use super::{
+    echo::include,
+    event::{FinishNews, Note, ResponseEvent, ToolFrame},
+    ids,
+    item::{FunctionCallOutputItem, ItemNote, ItemStatus, OutputItem},
+    outcome::{self, Whose},
+    projection::{Profile, Stage},
+    tools::ShownCall,
+};
+
+impl Stage {
+    pub(super) fn finish(&mut self, call: &mut ShownCall, outcome: &ToolOutcome, duration_ms: u64) {
+        self.show(call);
+        self.close_arguments(call, call.written.unwrap_or(Completeness::Cut));
+        call.is_over = true;
+        let failure = outcome::failure(outcome);
+        let duration = Some(duration_ms);
+        let note = Note { duration_ms: duration, failure: failure.clone(), ..call.note(self) };
+        if let Some(place) = call.place {
+            match call.kind {
+                ToolKind::Client => {}
+                ToolKind::Function => self.finish_function(call, outcome),
+                ToolKind::Mcp => self.finish_mcp(call, place, outcome, note),
+                ToolKind::WebSearch => self.finish_web_search(call, place, outcome, note),
+                ToolKind::FileSearch => self.finish_file_search(call, place, outcome, note),
+            }
+        }
+        let (facts, success) = (self.facts(call), outcome.is_success());
+        self.send_own(|sequence_number| {
+            let news = FinishNews { sequence_number, facts, success, failure, duration_ms };
+            ResponseEvent::ToolFinished(Box::new(news))
+        });
+    }
+
+    /// What a function returned is an item of its own. A call that was cut has none, as it has
+    /// none in the history.
+    fn finish_function(&mut self, call: &ShownCall, outcome: &ToolOutcome) {
+        if call.written != Some(Completeness::Complete) {
+            return;
+        }
+        let whose = Whose { run_id: &self.run_id, call_id: &call.call_id };
+        let (output, turnwire) = outcome::function_output(outcome, whose);
+        let place = self.add_item(OutputItem::FunctionCallOutput(FunctionCallOutputItem {
+            id: ids::result_id(&call.item_id),
+            status: ItemStatus::Completed,
+            call_id: call.call_id.clone(),
+            output,
+            turnwire,
+        }));
+        self.item_done(place);
+    }
+
+    fn finish_mcp(&mut self, call: &ShownCall, place: usize, outcome: &ToolOutcome, note: Note) {
+        let whose = Whose { run_id: &self.run_id, call_id: &call.call_id };
+        let (output, turnwire) = outcome::mcp_output(outcome, whose);
+        if let Some(OutputItem::McpCall(item)) = self.response.output.get_mut(place) {
+            item.status = ended(outcome);
+            item.output = output;
+            item.error = outcome::mcp_error(outcome);
+            item.turnwire = ItemNote { failure: note.failure.clone(), ..turnwire };
+        }
+        let end = if outcome.is_success() {
+            ResponseEvent::McpCallCompleted
+        } else {
+            ResponseEvent::McpCallFailed
+        };
+        self.send_call(end, call, place, note);
+        self.item_done(place);
+    }
+
+    fn finish_web_search(
+        &mut self,
+        call: &ShownCall,
+        place: usize,
+        outcome: &ToolOutcome,
+        note: Note,
+    ) {
+        let with_sources = self.includes(include::WEB_SOURCES);
+        if let Some(OutputItem::WebSearchCall(item)) = self.response.output.get_mut(place) {
+            let found = structured(outcome);
+            item.status = ended(outcome);
+            item.action = Some(outcome::web_action(&call.arguments, found, with_sources));
+            item.turnwire.failure.clone_from(&note.failure);
+        }
+        if outcome.is_success() {
+            self.send_call(ResponseEvent::WebSearchCompleted, call, place, note);
+        } else {
+            self.send_failed_search(ResponseEvent::WebSearchFailed, call, place, note);
+        }
+        self.item_done(place);
+    }
+
+    fn finish_file_search(
+        &mut self,
+        call: &ShownCall,
+        place: usize,
+        outcome: &ToolOutcome,
+        note: Note,
+    ) {
+        let found = structured(outcome);
+        let whose = Whose { run_id: &self.run_id, call_id: &call.call_id };
+        let is_shown = outcome.is_success() && self.includes(include::FILE_RESULTS);
+        let results = is_shown.then(|| outcome::file_results(found, whose));
+        let (results, turnwire) = results.unzip();
+        if let Some(OutputItem::FileSearchCall(item)) = self.response.output.get_mut(place) {
+            item.status = ended(outcome);
+            item.queries = outcome::queries(&call.arguments, found);
+            item.results = results;
+            let failure = note.failure.clone();
+            item.turnwire = ItemNote { failure, ..turnwire.unwrap_or_default() };
+        }
+        if outcome.is_success() {
+            self.send_call(ResponseEvent::FileSearchCompleted, call, place, note);
+        } else {
+            self.send_failed_search(ResponseEvent::FileSearchFailed, call, place, note);
+        }
+        self.item_done(place);
+    }
+
+    /// There is no official event for a search that failed: the item says it (R6).
+    fn send_failed_search(
+        &mut self,
+        frame: impl FnOnce(Box<ToolFrame>) -> ResponseEvent,
+        call: &ShownCall,
+        place: usize,
+        note: Note,
+    ) {
+        if self.profile == Profile::Extended {
+            self.send_call(frame, call, place, note);
+        }
+    }
+}
+
+fn ended(outcome: &ToolOutcome) -> ItemStatus {
+    if outcome.is_success() { ItemStatus::Completed } else { ItemStatus::Failed }
+}
+
+fn structured(outcome: &ToolOutcome) -> Option<&Value> {
+    let ToolOutcome::Succeeded { output } = outcome else { return None };
+    output.structured.as_ref()
+}

@@ -1,0 +1,29 @@
+use super::*;
+
+#[test]
+fn a_run_is_a_response_and_back() {
+    let run = RunId::new("run_0a1b");
+    assert_eq!(response_id(&run), "resp_0a1b");
+    assert_eq!(run_id("resp_0a1b"), Some(run));
+    assert_eq!(run_id("resp_"), None);
+    assert_eq!(run_id("run_0a1b"), None);
+    assert_eq!(response_id(&RunId::new("odd")), "resp_odd");
+}
+
+#[test]
+fn a_question_names_its_call_and_back() {
+    for (call, question) in [("mcp_1", "mcpr_1"), ("fc_1", "mcpr_fc_1"), ("ws_1", "mcpr_ws_1")] {
+        let call = ItemId::from(call);
+        assert_eq!(approval_request_id(&call).as_str(), question);
+        assert_eq!(asked_about(question), Some(call));
+    }
+    assert_eq!(asked_about("mcp_1"), None);
+    assert_eq!(asked_about("mcpr_"), None);
+}
+
+#[test]
+fn a_result_is_named_as_in_the_conversation() {
+    assert_eq!(result_id(&ItemId::from("fc_a_b")).as_str(), "fco_a_b");
+    let (run, call) = (RunId::new("run_1"), CallId::new("call_1"));
+    assert_eq!(result_ref(&run, &call), "/v1/runs/run_1/calls/call_1/result");
+}

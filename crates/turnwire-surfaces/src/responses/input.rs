@@ -1,0 +1,245 @@
+//! A conversation as a list of items, as `input_items` and `/v1/conversations/…/items` show it.
+//!
+//! A conversation keeps a call and what came of it apart, because that is how a model reads
+//! them. Here a call of a server's tool and a search are one item each, with their result in
+//! it, and a call that still waits for a person is the question about it.
+
+use std::{collections::HashMap, mem};
+
+use serde::Serialize;
+use turnwire_contract::{CallId, Content, Entry, Image, Item, ItemId, Role, ToolKind, ToolRef};
+use utoipa::ToSchema;
+
+use super::{
+    ids,
+    item::{
+        FileSearchCallItem, FunctionCallItem, FunctionCallOutputItem, ImageDetail, InputContent,
+        ItemNote, ItemStatus, McpApprovalRequestItem, McpCallItem, OutputText, ReasoningItem,
+        Refusal, SummaryPart, WebSearchCallItem,
+    },
+    outcome,
+};
+
+/// One item of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InputItem {
+    /// Somebody said something.
+    Message(InputMessage),
+    /// The model thought something.
+    Reasoning(ReasoningItem),
+    /// The model called a function.
+    FunctionCall(FunctionCallItem),
+    /// What came of a function.
+    FunctionCallOutput(FunctionCallOutputItem),
+    /// The model called a tool of a server.
+    McpCall(McpCallItem),
+    /// The model called a tool of a server, and a person has not allowed it yet.
+    McpApprovalRequest(McpApprovalRequestItem),
+    /// The model searched the web.
+    WebSearchCall(WebSearchCallItem),
+    /// The model searched files.
+    FileSearchCall(FileSearchCallItem),
+}
+
+impl InputItem {
+    /// The item's name.
+    pub fn id(&self) -> &ItemId {
+        match self {
+            Self::Message(item) => &item.id,
+            Self::Reasoning(item) => &item.id,
+            Self::FunctionCall(item) => &item.id,
+            Self::FunctionCallOutput(item) => &item.id,
+            Self::McpCall(item) => &item.id,
+            Self::McpApprovalRequest(item) => &item.id,
+            Self::WebSearchCall(item) => &item.id,
+            Self::FileSearchCall(item) => &item.id,
+        }
+    }
+}
+
+/// Somebody said something.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct InputMessage {
+    /// Its name.
+    #[schema(value_type = String)]
+    pub id: ItemId,
+    /// Always completed.
+    pub status: ItemStatus,
+    /// Who.
+    pub role: InputRole,
+    /// What.
+    pub content: Vec<InputContent>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputRole {
+    /// The application.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl From<Role> for InputRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::System => Self::System,
+            Role::User => Self::User,
+            Role::Assistant => Self::Assistant,
+        }
+    }
+}
+
+/// The conversation as this surface lists it.
+pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
+    let mut items: Vec<InputItem> = Vec::with_capacity(entries.len());
+    // Native calls whose result has not come by yet, and where they are in the list.
+    let mut waiting: HashMap<&CallId, usize> = HashMap::new();
+    for Entry { id, item } in entries {
+        match &**item {
+            Item::Message { role, content } => items.push(message(id, *role, content)),
+            Item::Reasoning { text, seal } => items.push(reasoning(id, text, seal.clone())),
+            Item::Call { call_id, name, arguments, kind, server } => {
+                let tool = ToolRef { name: name.clone(), kind: *kind, server: server.clone() };
+                if is_native(*kind) {
+                    waiting.insert(call_id, items.len());
+                }
+                items.push(call(id, call_id, &tool, arguments));
+            }
+            Item::CallResult { call_id, output, images, failed } => {
+                let call = waiting.remove(call_id).and_then(|place| items.get_mut(place));
+                match call {
+                    Some(call) => add_result(call, id, output, images.len(), *failed),
+                    None => items.push(function_output(id, call_id, output, images)),
+                }
+            }
+        }
+    }
+    items
+}
+
+/// Whether a call of this kind has its result in its own item.
+fn is_native(kind: ToolKind) -> bool {
+    match kind {
+        ToolKind::Mcp | ToolKind::WebSearch | ToolKind::FileSearch => true,
+        ToolKind::Function | ToolKind::Client => false,
+    }
+}
+
+fn message(id: &ItemId, role: Role, content: &[Content]) -> InputItem {
+    let content = content.iter().map(|part| wire_part(role, part)).collect();
+    let (id, status) = (id.clone(), ItemStatus::Completed);
+    InputItem::Message(InputMessage { id, status, role: role.into(), content })
+}
+
+fn wire_part(role: Role, part: &Content) -> InputContent {
+    match part {
+        Content::Text { text } if role == Role::Assistant => {
+            InputContent::OutputText(OutputText::new(text.clone()))
+        }
+        Content::Text { text } => InputContent::InputText { text: text.clone() },
+        Content::Refusal { text } => InputContent::Refusal(Refusal { refusal: text.clone() }),
+        Content::Image { url } => {
+            InputContent::InputImage { image_url: url.clone(), detail: ImageDetail::Auto }
+        }
+        Content::File { name, url } => {
+            let is_carried_along = url.starts_with("data:");
+            InputContent::InputFile {
+                filename: name.clone(),
+                file_url: (!is_carried_along).then(|| url.clone()),
+                file_data: is_carried_along.then(|| url.clone()),
+            }
+        }
+    }
+}
+
+fn reasoning(id: &ItemId, text: &str, seal: Option<String>) -> InputItem {
+    let part = SummaryPart::SummaryText { text: text.to_owned() };
+    InputItem::Reasoning(ReasoningItem {
+        id: id.clone(),
+        status: ItemStatus::Completed,
+        summary: Some(part).filter(|_| !text.is_empty()).into_iter().collect(),
+        encrypted_content: seal,
+    })
+}
+
+fn call(id: &ItemId, call_id: &CallId, tool: &ToolRef, arguments: &str) -> InputItem {
+    let (id, arguments) = (id.clone(), arguments.to_owned());
+    match tool.kind {
+        ToolKind::Function | ToolKind::Client => InputItem::FunctionCall(FunctionCallItem {
+            id,
+            status: ItemStatus::Completed,
+            arguments,
+            call_id: call_id.clone(),
+            name: tool.name.clone(),
+        }),
+        ToolKind::Mcp => InputItem::McpApprovalRequest(McpApprovalRequestItem {
+            id: ids::approval_request_id(&id),
+            arguments,
+            name: tool.own_name().to_owned(),
+            server_label: tool.server.clone().unwrap_or_default(),
+        }),
+        ToolKind::WebSearch => InputItem::WebSearchCall(WebSearchCallItem {
+            id,
+            status: ItemStatus::Incomplete,
+            action: Some(outcome::web_action(&arguments, None, false)),
+            turnwire: ItemNote::default(),
+        }),
+        ToolKind::FileSearch => InputItem::FileSearchCall(FileSearchCallItem {
+            id,
+            status: ItemStatus::Incomplete,
+            queries: outcome::queries(&arguments, None),
+            results: None,
+            turnwire: ItemNote::default(),
+        }),
+    }
+}
+
+/// Puts what came of a native call into its item.
+fn add_result(call: &mut InputItem, id: &ItemId, output: &str, n_images: usize, failed: bool) {
+    let ended = if failed { ItemStatus::Failed } else { ItemStatus::Completed };
+    match call {
+        InputItem::McpApprovalRequest(asked) => {
+            let output = output.to_owned();
+            *call = InputItem::McpCall(McpCallItem {
+                id: ids::asked_about(asked.id.as_str()).unwrap_or_else(|| id.clone()),
+                status: ended,
+                approval_request_id: None,
+                arguments: mem::take(&mut asked.arguments),
+                name: mem::take(&mut asked.name),
+                server_label: mem::take(&mut asked.server_label),
+                error: failed.then(|| outcome::said_by_tool(output.clone())),
+                output: (!failed).then_some(output),
+                turnwire: ItemNote {
+                    images: Some(n_images).filter(|n_images| *n_images > 0),
+                    ..ItemNote::default()
+                },
+            });
+        }
+        InputItem::WebSearchCall(search) => search.status = ended,
+        InputItem::FileSearchCall(search) => search.status = ended,
+        InputItem::Message(_)
+        | InputItem::Reasoning(_)
+        | InputItem::FunctionCall(_)
+        | InputItem::FunctionCallOutput(_)
+        | InputItem::McpCall(_) => {}
+    }
+}
+
+fn function_output(id: &ItemId, call_id: &CallId, output: &str, images: &[Image]) -> InputItem {
+    InputItem::FunctionCallOutput(FunctionCallOutputItem {
+        id: id.clone(),
+        status: ItemStatus::Completed,
+        call_id: call_id.clone(),
+        output: outcome::with_pictures(output.to_owned(), images),
+        turnwire: ItemNote::default(),
+    })
+}
+
+#[cfg(test)]
+#[path = "input_tests.rs"]
+mod tests;

@@ -1,0 +1,204 @@
+//! What came of a call, in the words of this surface.
+
+use serde_json::{Map, Value};
+use turnwire_contract::{CallId, Failure, Image, RunId, ToolOutcome, ToolOutput};
+
+use super::{
+    ids,
+    item::{
+        ErrorText, FailureNote, FileSearchResult, FunctionOutput, ImageDetail, InputContent,
+        ItemNote, McpError, WebSearchAction, WebSource,
+    },
+};
+use crate::preview::{WIRE_BYTES, wire_text};
+
+/// The code of a failure by the tool's own word.
+const TOOL_SAYS_NO: &str = "tool_failed";
+
+impl From<&Failure> for FailureNote {
+    fn from(failure: &Failure) -> Self {
+        Self { code: failure.code.clone(), message: failure.message.clone() }
+    }
+}
+
+/// What went wrong; nothing for a success.
+pub(super) fn failure(outcome: &ToolOutcome) -> Option<FailureNote> {
+    let code = match outcome {
+        ToolOutcome::Succeeded { .. } => return None,
+        ToolOutcome::Failed { failure } => failure.code.as_str(),
+        ToolOutcome::TimedOut { .. } => "timed_out",
+        ToolOutcome::Cancelled => "cancelled",
+        ToolOutcome::Denied { .. } => "denied",
+        ToolOutcome::InvalidArguments { .. } => "invalid_arguments",
+        ToolOutcome::NotFound { .. } => "not_found",
+        ToolOutcome::Skipped { .. } => "skipped",
+        ToolOutcome::OutcomeUnknown { .. } => "outcome_unknown",
+    };
+    let problem = outcome.problem().unwrap_or_default();
+    let message = wire_text(&problem, WIRE_BYTES).text.to_owned();
+    Some(FailureNote { code: code.to_owned(), message })
+}
+
+/// What went wrong with a call of a server's tool (R7): in the tool's words if it has said so
+/// itself, else with the number that fits best among those of JSON-RPC and its users.
+pub(super) fn mcp_error(outcome: &ToolOutcome) -> Option<McpError> {
+    let FailureNote { message, .. } = failure(outcome)?;
+    let code = match outcome {
+        ToolOutcome::Succeeded { .. } => return None,
+        ToolOutcome::Failed { failure } if failure.code == TOOL_SAYS_NO => {
+            return Some(said_by_tool(message));
+        }
+        ToolOutcome::Failed { .. } => -32603,
+        ToolOutcome::TimedOut { .. } => -32001,
+        ToolOutcome::Cancelled => -32800,
+        ToolOutcome::Denied { .. } => -32003,
+        ToolOutcome::InvalidArguments { .. } => -32602,
+        ToolOutcome::NotFound { .. } => -32601,
+        ToolOutcome::Skipped { .. } => -32004,
+        ToolOutcome::OutcomeUnknown { .. } => -32005,
+    };
+    Some(McpError::McpProtocolError { code, message })
+}
+
+pub(super) fn said_by_tool(text: String) -> McpError {
+    McpError::McpToolExecutionError { content: vec![ErrorText::Text { text }] }
+}
+
+/// Whose result it is, for the reference to the whole of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Whose<'a> {
+    pub(super) run_id: &'a RunId,
+    pub(super) call_id: &'a CallId,
+}
+
+/// The text that a server's tool returned, as much as goes over a wire. Its pictures have no
+/// place in the item, so they are counted.
+pub(super) fn mcp_output(outcome: &ToolOutcome, whose: Whose<'_>) -> (Option<String>, ItemNote) {
+    let ToolOutcome::Succeeded { output } = outcome else {
+        return (None, ItemNote::default());
+    };
+    let (text, mut note) = cut(output, whose);
+    hide(output.images.len(), &mut note);
+    (Some(text), note)
+}
+
+/// What a function returned, as much as goes over a wire.
+pub(super) fn function_output(
+    outcome: &ToolOutcome,
+    whose: Whose<'_>,
+) -> (FunctionOutput, ItemNote) {
+    let ToolOutcome::Succeeded { output } = outcome else {
+        let failure = failure(outcome);
+        let problem = failure.as_ref().map_or("", |failure| &failure.message);
+        let text = FunctionOutput::Text(format!("Error: {problem}"));
+        return (text, ItemNote { failure, ..ItemNote::default() });
+    };
+    let (text, mut note) = cut(output, whose);
+    let shown = fitting(&output.images, WIRE_BYTES - text.len());
+    hide(output.images.len() - shown.len(), &mut note);
+    (with_pictures(text, shown), note)
+}
+
+/// The first pictures that have at most `room` bytes together.
+fn fitting(images: &[Image], mut room: usize) -> &[Image] {
+    let mut n_fitting = 0;
+    for image in images {
+        let Some(left) = room.checked_sub(image.base64.len()) else { break };
+        room = left;
+        n_fitting += 1;
+    }
+    images.get(..n_fitting).unwrap_or_default()
+}
+
+/// Text, and pictures if there are any.
+pub(super) fn with_pictures(text: String, images: &[Image]) -> FunctionOutput {
+    let mut pictures: Vec<InputContent> = images
+        .iter()
+        .map(|image| InputContent::InputImage {
+            image_url: image.data_url(),
+            detail: ImageDetail::Auto,
+        })
+        .collect();
+    if pictures.is_empty() {
+        return FunctionOutput::Text(text);
+    }
+    if !text.is_empty() {
+        pictures.insert(0, InputContent::InputText { text });
+    }
+    FunctionOutput::Parts(pictures)
+}
+
+/// As much of the text as goes over a wire, and what is left out.
+fn cut(output: &ToolOutput, whose: Whose<'_>) -> (String, ItemNote) {
+    let text = wire_text(&output.text, WIRE_BYTES);
+    let mut note = ItemNote::default();
+    if text.truncated || output.rest.is_some() {
+        note.truncated = true;
+        note.result_bytes = Some(output.total_bytes());
+        note.result_ref = Some(ids::result_ref(whose.run_id, whose.call_id));
+    }
+    (text.text.to_owned(), note)
+}
+
+fn hide(n_images: usize, note: &mut ItemNote) {
+    note.images = Some(n_images).filter(|n_images| *n_images > 0);
+}
+
+/// What a web search did, by its arguments and its own account.
+pub(super) fn web_action(
+    arguments: &str,
+    structured: Option<&Value>,
+    with_sources: bool,
+) -> WebSearchAction {
+    let queries = queries(arguments, structured);
+    let sources = || structured?.get("sources")?.as_array();
+    let urls = sources().into_iter().flatten().filter_map(|source| source.get("url")?.as_str());
+    let sources = urls.map(|url| WebSource::Url { url: url.to_owned() });
+    WebSearchAction::Search {
+        query: queries.first().cloned().unwrap_or_default(),
+        queries,
+        sources: with_sources.then(|| sources.collect()),
+    }
+}
+
+/// What was searched for: what the model asked, else what the search says it did.
+pub(super) fn queries(arguments: &str, structured: Option<&Value>) -> Vec<String> {
+    let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
+    let told = [arguments.get("queries"), arguments.get("query")];
+    let found = structured.map(|found| [found.get("queries"), found.get("query")]);
+    let told = told.into_iter().chain(found.into_iter().flatten()).flatten();
+    told.map(texts).find(|texts| !texts.is_empty()).unwrap_or_default()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let one = value.as_str().map(str::to_owned);
+    let many = value.as_array().into_iter().flatten();
+    one.into_iter().chain(many.filter_map(|text| Some(text.as_str()?.to_owned()))).collect()
+}
+
+/// The pieces that a file search found, as much as goes over a wire.
+pub(super) fn file_results(
+    structured: Option<&Value>,
+    whose: Whose<'_>,
+) -> (Vec<FileSearchResult>, ItemNote) {
+    let found = || structured?.get("results")?.as_array();
+    let (mut results, mut room, mut cut) = (Vec::new(), WIRE_BYTES, false);
+    for result in found().into_iter().flatten() {
+        let text = wire_text(text_of(result, "text"), room);
+        room -= text.text.len();
+        cut |= text.truncated;
+        results.push(FileSearchResult {
+            file_id: text_of(result, "file_id").to_owned(),
+            filename: text_of(result, "filename").to_owned(),
+            score: result.get("score").and_then(Value::as_f64).unwrap_or(0.0),
+            text: text.text.to_owned(),
+            attributes: result.get("attributes").cloned().unwrap_or_else(|| Map::new().into()),
+        });
+    }
+    let result_ref = cut.then(|| ids::result_ref(whose.run_id, whose.call_id));
+    (results, ItemNote { truncated: cut, result_ref, ..ItemNote::default() })
+}
+
+fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,396 @@
+//! Messages and thoughts: what the model says, as items with parts.
+//!
+//! A part is open until the next one begins or the item is closed, so at most one part of an
+//! item is open, and it is always the last.
+
+use serde_json::{Map, Value};
+use turnwire_contract::{Annotation, Completeness, Event, ItemId};
+
+use super::{
+    event::{
+        AnnotationFrame, PartFrame, RefusalDelta, RefusalDone, ResponseEvent, SummaryDelta,
+        SummaryDone, SummaryPartFrame, TextDelta, TextDone,
+    },
+    item::{
+        AssistantRole, ItemStatus, MessageItem, OutputContent, OutputItem, OutputText,
+        ReasoningItem, Refusal, SummaryPart,
+    },
+    projection::{Responses, Spoken, Stage},
+};
+
+/// A reasoning item has one part.
+const SUMMARY_INDEX: usize = 0;
+
+impl Responses {
+    /// What is said, thought, cited and closed.
+    pub(super) fn tell_speech(&mut self, event: &Event) {
+        match event {
+            Event::MessageStarted { item_id } => {
+                self.message(item_id);
+            }
+            Event::TextAdded { item_id, text } => {
+                if let Some(place) = self.message(item_id) {
+                    self.stage.add_text(place, item_id, text);
+                }
+            }
+            Event::RefusalAdded { item_id, text } => {
+                if let Some(place) = self.message(item_id) {
+                    self.stage.add_refusal(place, item_id, text);
+                }
+            }
+            Event::AnnotationAdded { item_id, annotation } => {
+                if let Some(place) = self.message(item_id) {
+                    self.stage.annotate(place, item_id, annotation);
+                }
+            }
+            Event::MessageFinished { item_id, text, refusal, completeness } => {
+                if let Some(place) = self.message(item_id) {
+                    self.stage.say_what_is_missing(place, item_id, text, refusal);
+                    self.stage.close_message(place, item_id, *completeness);
+                    self.spoken.insert(item_id.clone(), Spoken::Closed);
+                }
+            }
+            Event::ReasoningAdded { item_id, text } => {
+                if let Some(place) = self.reasoning(item_id) {
+                    self.stage.add_thought(place, item_id, text);
+                }
+            }
+            Event::ReasoningFinished { item_id, text, seal, completeness } => {
+                if let Some(place) = self.reasoning(item_id) {
+                    self.stage.think_what_is_missing(place, item_id, text);
+                    self.stage.close_reasoning(place, item_id, seal.as_deref(), *completeness);
+                    self.spoken.insert(item_id.clone(), Spoken::Closed);
+                }
+            }
+            Event::RunQueued { .. }
+            | Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::TurnStarted { .. }
+            | Event::TurnRetried { .. }
+            | Event::TurnAbandoned { .. }
+            | Event::TurnFinished { .. }
+            | Event::DiscoveryStarted { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::CallAnnounced { .. }
+            | Event::ArgumentsAdded { .. }
+            | Event::ArgumentsFinished { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStayedSilent { .. }
+            | Event::ToolRetried { .. }
+            | Event::ToolFinished { .. }
+            | Event::RunFinished { .. } => {}
+        }
+    }
+
+    /// Closes whatever the run left open. The engine leaves nothing open; a journal that lost
+    /// its end might.
+    pub(super) fn close_speech(&mut self) {
+        let mut open: Vec<(usize, ItemId)> = Vec::new();
+        for (item_id, spoken) in &mut self.spoken {
+            if let Spoken::Open(place) = *spoken {
+                open.push((place, item_id.clone()));
+                *spoken = Spoken::Closed;
+            }
+        }
+        open.sort();
+        for (place, item_id) in open {
+            self.stage.close_message(place, &item_id, Completeness::Cut);
+            self.stage.close_reasoning(place, &item_id, None, Completeness::Cut);
+            self.stage.close_question(place, &item_id);
+        }
+    }
+
+    /// The place of an open message, which is added if it is new; none if it is closed.
+    fn message(&mut self, item_id: &ItemId) -> Option<usize> {
+        let new = |id| {
+            let (status, role) = (ItemStatus::InProgress, AssistantRole::Assistant);
+            OutputItem::Message(MessageItem { id, status, role, content: Vec::new() })
+        };
+        self.opened(item_id, new)
+    }
+
+    fn reasoning(&mut self, item_id: &ItemId) -> Option<usize> {
+        let new = |id| {
+            let (status, summary) = (ItemStatus::InProgress, Vec::new());
+            OutputItem::Reasoning(ReasoningItem { id, status, summary, encrypted_content: None })
+        };
+        self.opened(item_id, new)
+    }
+
+    /// The place of an open item, which is added if it is new; none if it is closed.
+    pub(super) fn opened(
+        &mut self,
+        item_id: &ItemId,
+        new: impl FnOnce(ItemId) -> OutputItem,
+    ) -> Option<usize> {
+        match self.spoken.get(item_id) {
+            Some(Spoken::Open(place)) => Some(*place),
+            Some(Spoken::Closed) => None,
+            None => {
+                let place = self.stage.add_item(new(item_id.clone()));
+                self.spoken.insert(item_id.clone(), Spoken::Open(place));
+                Some(place)
+            }
+        }
+    }
+}
+
+/// === Messages ===
+impl Stage {
+    fn message_at(&mut self, place: usize) -> Option<&mut MessageItem> {
+        let Some(OutputItem::Message(message)) = self.response.output.get_mut(place) else {
+            return None;
+        };
+        Some(message)
+    }
+
+    fn add_text(&mut self, place: usize, item_id: &ItemId, text: &str) {
+        let Some(content_index) = self.text_part(place, item_id) else { return };
+        let Some(part) = self.last_text(place) else { return };
+        part.text.push_str(text);
+        self.send(|sequence_number| {
+            ResponseEvent::TextDelta(TextDelta {
+                sequence_number,
+                item_id: item_id.clone(),
+                output_index: place,
+                content_index,
+                delta: text.to_owned(),
+                logprobs: Vec::new(),
+            })
+        });
+    }
+
+    fn add_refusal(&mut self, place: usize, item_id: &ItemId, text: &str) {
+        let Some(content_index) = self.refusal_part(place, item_id) else { return };
+        let parts = self.message_at(place).map(|message| &mut message.content);
+        if let Some(OutputContent::Refusal(part)) = parts.and_then(|parts| parts.last_mut()) {
+            part.refusal.push_str(text);
+        }
+        self.send(|sequence_number| {
+            ResponseEvent::RefusalDelta(RefusalDelta {
+                sequence_number,
+                item_id: item_id.clone(),
+                output_index: place,
+                content_index,
+                delta: text.to_owned(),
+            })
+        });
+    }
+
+    fn annotate(&mut self, place: usize, item_id: &ItemId, annotation: &Annotation) {
+        let Some(content_index) = self.text_part(place, item_id) else { return };
+        let Some(part) = self.last_text(place) else { return };
+        let annotation = wire_annotation(annotation);
+        let annotation_index = part.annotations.len();
+        part.annotations.push(annotation.clone());
+        self.send(|sequence_number| {
+            ResponseEvent::AnnotationAdded(AnnotationFrame {
+                sequence_number,
+                item_id: item_id.clone(),
+                output_index: place,
+                content_index,
+                annotation_index,
+                annotation,
+            })
+        });
+    }
+
+    fn last_text(&mut self, place: usize) -> Option<&mut OutputText> {
+        match self.message_at(place)?.content.last_mut()? {
+            OutputContent::OutputText(part) => Some(part),
+            OutputContent::Refusal(_) => None,
+        }
+    }
+
+    /// The place of the open text part, which is added if another kind of part is open or none.
+    fn text_part(&mut self, place: usize, item_id: &ItemId) -> Option<usize> {
+        let content = &self.message_at(place)?.content;
+        match content.last() {
+            Some(OutputContent::OutputText(_)) => Some(content.len() - 1),
+            Some(OutputContent::Refusal(_)) | None => {
+                self.add_part(place, item_id, OutputContent::OutputText(OutputText::default()))
+            }
+        }
+    }
+
+    fn refusal_part(&mut self, place: usize, item_id: &ItemId) -> Option<usize> {
+        let content = &self.message_at(place)?.content;
+        match content.last() {
+            Some(OutputContent::Refusal(_)) => Some(content.len() - 1),
+            Some(OutputContent::OutputText(_)) | None => {
+                self.add_part(place, item_id, OutputContent::Refusal(Refusal::default()))
+            }
+        }
+    }
+
+    fn add_part(&mut self, place: usize, item_id: &ItemId, part: OutputContent) -> Option<usize> {
+        self.close_part(place, item_id);
+        let content = &mut self.message_at(place)?.content;
+        let content_index = content.len();
+        content.push(part.clone());
+        self.send(|sequence_number| {
+            let (item_id, output_index) = (item_id.clone(), place);
+            let frame = PartFrame { sequence_number, item_id, output_index, content_index, part };
+            ResponseEvent::PartAdded(frame)
+        });
+        Some(content_index)
+    }
+
+    /// Closes the last part, if there is one.
+    fn close_part(&mut self, place: usize, item_id: &ItemId) {
+        let content = self.message_at(place).map(|message| &message.content);
+        let Some((part, content_index)) =
+            content.and_then(|content| Some((content.last()?.clone(), content.len() - 1)))
+        else {
+            return;
+        };
+        let output_index = place;
+        match part.clone() {
+            OutputContent::OutputText(OutputText { text, .. }) => self.send(|sequence_number| {
+                ResponseEvent::TextDone(TextDone {
+                    sequence_number,
+                    item_id: item_id.clone(),
+                    output_index,
+                    content_index,
+                    text,
+                    logprobs: Vec::new(),
+                })
+            }),
+            OutputContent::Refusal(Refusal { refusal }) => self.send(|sequence_number| {
+                ResponseEvent::RefusalDone(RefusalDone {
+                    sequence_number,
+                    item_id: item_id.clone(),
+                    output_index,
+                    content_index,
+                    refusal,
+                })
+            }),
+        }
+        self.send(|sequence_number| {
+            let item_id = item_id.clone();
+            let frame = PartFrame { sequence_number, item_id, output_index, content_index, part };
+            ResponseEvent::PartDone(frame)
+        });
+    }
+
+    /// A message can be finished without having been streamed; then all of it comes at once.
+    fn say_what_is_missing(&mut self, place: usize, item_id: &ItemId, text: &str, refusal: &str) {
+        let Some(message) = self.message_at(place) else { return };
+        let has = |wanted: fn(&OutputContent) -> bool| message.content.iter().any(wanted);
+        let has_text = has(|part| matches!(part, OutputContent::OutputText(_)));
+        let has_refusal = has(|part| matches!(part, OutputContent::Refusal(_)));
+        if !has_text && !text.is_empty() {
+            self.add_text(place, item_id, text);
+        }
+        if !has_refusal && !refusal.is_empty() {
+            self.add_refusal(place, item_id, refusal);
+        }
+    }
+
+    fn close_message(&mut self, place: usize, item_id: &ItemId, completeness: Completeness) {
+        if self.message_at(place).is_none() {
+            return;
+        }
+        self.close_part(place, item_id);
+        if let Some(message) = self.message_at(place) {
+            message.status = completeness.into();
+        }
+        self.item_done(place);
+    }
+}
+
+/// === Thoughts ===
+impl Stage {
+    fn reasoning_at(&mut self, place: usize) -> Option<&mut ReasoningItem> {
+        let Some(OutputItem::Reasoning(reasoning)) = self.response.output.get_mut(place) else {
+            return None;
+        };
+        Some(reasoning)
+    }
+
+    fn add_thought(&mut self, place: usize, item_id: &ItemId, text: &str) {
+        let Some(reasoning) = self.reasoning_at(place) else { return };
+        if reasoning.summary.is_empty() {
+            let part = SummaryPart::SummaryText { text: String::new() };
+            reasoning.summary.push(part.clone());
+            self.send_summary_part(ResponseEvent::SummaryPartAdded, place, item_id, part);
+        }
+        let parts = self.reasoning_at(place).map(|reasoning| &mut reasoning.summary);
+        if let Some(SummaryPart::SummaryText { text: so_far }) = parts.and_then(|p| p.last_mut()) {
+            so_far.push_str(text);
+        }
+        self.send(|sequence_number| {
+            ResponseEvent::SummaryDelta(SummaryDelta {
+                sequence_number,
+                item_id: item_id.clone(),
+                output_index: place,
+                summary_index: SUMMARY_INDEX,
+                delta: text.to_owned(),
+            })
+        });
+    }
+
+    fn think_what_is_missing(&mut self, place: usize, item_id: &ItemId, text: &str) {
+        let is_silent =
+            self.reasoning_at(place).is_some_and(|reasoning| reasoning.summary.is_empty());
+        if is_silent && !text.is_empty() {
+            self.add_thought(place, item_id, text);
+        }
+    }
+
+    fn close_reasoning(
+        &mut self,
+        place: usize,
+        item_id: &ItemId,
+        seal: Option<&str>,
+        completeness: Completeness,
+    ) {
+        let seal = seal.filter(|_| self.shows_seals()).map(str::to_owned);
+        let Some(reasoning) = self.reasoning_at(place) else { return };
+        reasoning.status = completeness.into();
+        reasoning.encrypted_content = seal;
+        let part = reasoning.summary.last().cloned();
+        if let Some(part) = part {
+            let SummaryPart::SummaryText { text } = part.clone();
+            self.send(|sequence_number| {
+                ResponseEvent::SummaryDone(SummaryDone {
+                    sequence_number,
+                    item_id: item_id.clone(),
+                    output_index: place,
+                    summary_index: SUMMARY_INDEX,
+                    text,
+                })
+            });
+            self.send_summary_part(ResponseEvent::SummaryPartDone, place, item_id, part);
+        }
+        self.item_done(place);
+    }
+
+    fn send_summary_part(
+        &mut self,
+        frame: impl FnOnce(SummaryPartFrame) -> ResponseEvent,
+        output_index: usize,
+        item_id: &ItemId,
+        part: SummaryPart,
+    ) {
+        let (item_id, summary_index) = (item_id.clone(), SUMMARY_INDEX);
+        self.send(|sequence_number| {
+            frame(SummaryPartFrame { sequence_number, item_id, output_index, summary_index, part })
+        });
+    }
+}
+
+/// The facts of the source, with its kind as their `type`.
+fn wire_annotation(annotation: &Annotation) -> Value {
+    let mut wire = Map::from_iter([("type".to_owned(), annotation.kind.clone().into())]);
+    if let Value::Object(source) = &annotation.source {
+        wire.extend(source.iter().map(|(key, value)| (key.clone(), value.clone())));
+        wire.insert("type".to_owned(), annotation.kind.clone().into());
+    }
+    Value::Object(wire)
+}

@@ -1,0 +1,584 @@
+//! Calls: each kind of tool as the native item of this surface (R3).
+//!
+//! **When a call is shown.** A function shows as soon as the model names it, and is done when
+//! its arguments are; what a function of the server returned is an item of its own. A tool of a
+//! server shows at once too, with its first `in_progress`, so that the official order holds and
+//! the tool has not begun; a search shows when the search begins, because its item has no place
+//! for arguments in the making. Three kinds of calls wait longer:
+//!
+//! * where calls are carried out one after the other, a tool of a server waits for those
+//!   before it, so that their frames do not interleave;
+//! * where approvals are handed back, a call that a person must allow does not show at all,
+//!   but as `mcp_approval_request`;
+//! * and a call that ends without having begun shows right before its end.
+//!
+//! **What is told while a tool works.** Its official event again, with a fresh `turnwire` object
+//! (R5). Nothing official fits a function, so only the extended profile hears of it.
+
+use turnwire_contract::{
+    Approvals, CallId, Completeness, Decision, Event, ItemId, ToolKind, ToolOutcome, ToolRef,
+    ToolSpec,
+};
+
+use super::{
+    echo::Echo,
+    event::{
+        ApprovalNews, ArgumentsDelta, ArgumentsDone, Note, OutputNews, PhaseNews, ProgressNews,
+        ResponseEvent, RetryNews, SilenceNews, StartNews, ToolFacts, ToolFrame, ToolNews,
+    },
+    ids,
+    item::{
+        FailureNote, FileSearchCallItem, FunctionCallItem, ItemNote, ItemStatus,
+        McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
+    },
+    projection::{Responses, Stage},
+};
+
+/// The server of tools that live on none, where an item must name one.
+const NO_SERVER: &str = "turnwire";
+
+/// A call, and how much of it the client has seen.
+#[derive(Debug)]
+pub(super) struct ShownCall {
+    pub(super) call_id: CallId,
+    pub(super) item_id: ItemId,
+    /// The name its server knows it by, or the function's own.
+    pub(super) name: String,
+    pub(super) kind: ToolKind,
+    server: Option<String>,
+    /// The place of its item; none if there is no item yet.
+    pub(super) place: Option<usize>,
+    /// The place of the item that asks a person about it, if it was handed back.
+    asked_at: Option<usize>,
+    /// The arguments, as long as there is no item to have them.
+    pub(super) arguments: String,
+    /// Whether any of the arguments have been sent.
+    is_streamed: bool,
+    /// Whether all of the arguments are there, and whole.
+    pub(super) written: Option<Completeness>,
+    /// Whether the client has been told that they are.
+    is_written_told: bool,
+    attempt: Option<u32>,
+    pub(super) is_over: bool,
+}
+
+impl Responses {
+    /// What happens around tools.
+    pub(super) fn tell_tools(&mut self, event: &Event) {
+        match event {
+            Event::DiscoveryStarted { item_id, server } => {
+                self.question(item_id, server);
+            }
+            Event::ToolsDiscovered { item_id, server, outcome } => {
+                self.answer_question(item_id, server, outcome);
+            }
+            Event::CallAnnounced { call_id, item_id, tool } => {
+                self.announce(call_id, item_id, tool);
+            }
+            Event::ArgumentsAdded { .. }
+            | Event::ArgumentsFinished { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStayedSilent { .. }
+            | Event::ToolRetried { .. } => {
+                let call = event.call_id().and_then(|call_id| self.calls.get_mut(call_id));
+                if let Some(call) = call.filter(|call| !call.is_over) {
+                    self.stage.tell_call(call, event);
+                }
+            }
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                self.finish(call_id, outcome, *duration_ms);
+            }
+            Event::RunQueued { .. }
+            | Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::TurnStarted { .. }
+            | Event::TurnRetried { .. }
+            | Event::TurnAbandoned { .. }
+            | Event::TurnFinished { .. }
+            | Event::MessageStarted { .. }
+            | Event::TextAdded { .. }
+            | Event::RefusalAdded { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::MessageFinished { .. }
+            | Event::ReasoningAdded { .. }
+            | Event::ReasoningFinished { .. }
+            | Event::RunFinished { .. } => {}
+        }
+    }
+
+    fn announce(&mut self, call_id: &CallId, item_id: &ItemId, tool: &ToolRef) {
+        if self.calls.contains_key(call_id) {
+            return;
+        }
+        let mut call = ShownCall {
+            call_id: call_id.clone(),
+            item_id: item_id.clone(),
+            name: tool.own_name().to_owned(),
+            kind: tool.kind,
+            server: tool.server.clone(),
+            place: None,
+            asked_at: None,
+            arguments: String::new(),
+            is_streamed: false,
+            written: None,
+            is_written_told: false,
+            attempt: None,
+            is_over: false,
+        };
+        let waits_its_turn = !self.stage.request.parallel_tool_calls && self.n_open > 0;
+        let shows_now = match tool.kind {
+            ToolKind::Client => true,
+            ToolKind::Function => !self.will_be_handed_back(&tool.name),
+            ToolKind::Mcp => !self.will_be_handed_back(&tool.name) && !waits_its_turn,
+            ToolKind::WebSearch | ToolKind::FileSearch => false,
+        };
+        if shows_now {
+            self.stage.show(&mut call);
+        }
+        if tool.kind != ToolKind::Client {
+            self.n_open += 1;
+        }
+        self.order.push(call_id.clone());
+        self.calls.insert(call_id.clone(), call);
+    }
+
+    /// Whether a person will be asked about a call of this tool, in an item of this response.
+    /// Calls that come before the first turn have been asked about already.
+    fn will_be_handed_back(&self, name: &str) -> bool {
+        self.turn > 0
+            && self.stage.request.approvals == Approvals::HandBack
+            && self.spec(name).is_some_and(|spec| spec.needs_approval)
+    }
+
+    fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        let offered = self.stage.request.tools.iter().chain(&self.discovered);
+        offered.map(AsRef::as_ref).find(|spec| spec.name == name)
+    }
+
+    fn finish(&mut self, call_id: &CallId, outcome: &ToolOutcome, duration_ms: u64) {
+        let Some(call) = self.calls.get_mut(call_id).filter(|call| !call.is_over) else { return };
+        self.stage.finish(call, outcome, duration_ms);
+        if call.kind != ToolKind::Client {
+            self.n_open = self.n_open.saturating_sub(1);
+        }
+    }
+
+    /// Ends the calls that the run owes an end: the engine ends them itself, a journal that
+    /// lost its end might not.
+    pub(super) fn close_calls(&mut self) {
+        for call_id in &self.order {
+            let Some(call) = self.calls.get_mut(call_id) else { continue };
+            if call.is_over || call.asked_at.is_some() && call.place.is_none() {
+                continue;
+            }
+            if call.kind == ToolKind::Client {
+                self.stage.close_arguments(call, Completeness::Cut);
+                continue;
+            }
+            let message = "the run ended before the call did".to_owned();
+            self.stage.finish(call, &ToolOutcome::OutcomeUnknown { message }, 0);
+        }
+    }
+}
+
+/// === Calls ===
+impl Stage {
+    /// What happens to a call between its announcement and its end.
+    fn tell_call(&mut self, call: &mut ShownCall, event: &Event) {
+        match event {
+            Event::ArgumentsAdded { text, .. } => self.add_arguments(call, text),
+            Event::ArgumentsFinished { arguments, completeness, .. } => {
+                self.finish_arguments(call, arguments, *completeness);
+            }
+            Event::ApprovalRequested { .. } => self.ask(call),
+            Event::ApprovalResolved { decision, .. } => self.resolve(call, decision),
+            Event::ToolStarted { attempt, label, .. } => self.start(call, *attempt, label),
+            Event::ToolPhase { phase, .. } => self.enter_phase(call, phase),
+            Event::ToolProgressed { progress, total, message, .. } => {
+                self.progress(call, *progress, *total, message.as_deref());
+            }
+            Event::ToolOutputAdded { text, .. } => {
+                let facts = self.facts(call);
+                self.send_own(|sequence_number| {
+                    let news = OutputNews { sequence_number, facts, delta: text.clone() };
+                    ResponseEvent::ToolOutputAdded(Box::new(news))
+                });
+            }
+            Event::ToolStayedSilent { elapsed_ms, .. } => self.stay_silent(call, *elapsed_ms),
+            Event::ToolRetried { attempt, reason, .. } => {
+                self.retry(call, *attempt, FailureNote::from(reason));
+            }
+            Event::RunQueued { .. }
+            | Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::TurnStarted { .. }
+            | Event::TurnRetried { .. }
+            | Event::TurnAbandoned { .. }
+            | Event::TurnFinished { .. }
+            | Event::MessageStarted { .. }
+            | Event::TextAdded { .. }
+            | Event::RefusalAdded { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::MessageFinished { .. }
+            | Event::ReasoningAdded { .. }
+            | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::CallAnnounced { .. }
+            | Event::ToolFinished { .. }
+            | Event::RunFinished { .. } => {}
+        }
+    }
+
+    /// Adds the item of a call, with all that is known of it.
+    pub(super) fn show(&mut self, call: &mut ShownCall) {
+        if call.place.is_some() {
+            return;
+        }
+        let item = self.new_item(call);
+        let place = self.add_item(item);
+        call.place = Some(place);
+        let note = Note::at(self.at);
+        match call.kind {
+            ToolKind::Function | ToolKind::Client => {}
+            ToolKind::Mcp => self.send_call(ResponseEvent::McpCallInProgress, call, place, note),
+            ToolKind::WebSearch => {
+                self.send_call(ResponseEvent::WebSearchInProgress, call, place, note);
+            }
+            ToolKind::FileSearch => {
+                self.send_call(ResponseEvent::FileSearchInProgress, call, place, note);
+            }
+        }
+        if !call.has_arguments_in_item() {
+            return;
+        }
+        let arguments = std::mem::take(&mut call.arguments);
+        if !arguments.is_empty() {
+            self.add_arguments(call, &arguments);
+        }
+        if let Some(completeness) = call.written {
+            self.close_arguments(call, completeness);
+        }
+    }
+
+    fn new_item(&self, call: &ShownCall) -> OutputItem {
+        let (id, status) = (call.item_id.clone(), ItemStatus::InProgress);
+        match call.kind {
+            ToolKind::Function | ToolKind::Client => OutputItem::FunctionCall(FunctionCallItem {
+                id,
+                status,
+                arguments: String::new(),
+                call_id: call.call_id.clone(),
+                name: call.name.clone(),
+            }),
+            ToolKind::Mcp => OutputItem::McpCall(McpCallItem {
+                id,
+                status,
+                approval_request_id: self.asked_before(call),
+                arguments: String::new(),
+                error: None,
+                name: call.name.clone(),
+                output: None,
+                server_label: call.server.clone().unwrap_or_default(),
+                turnwire: ItemNote::default(),
+            }),
+            ToolKind::WebSearch => OutputItem::WebSearchCall(WebSearchCallItem {
+                id,
+                status,
+                action: None,
+                turnwire: ItemNote::default(),
+            }),
+            ToolKind::FileSearch => OutputItem::FileSearchCall(FileSearchCallItem {
+                id,
+                status,
+                queries: Vec::new(),
+                results: None,
+                turnwire: ItemNote::default(),
+            }),
+        }
+    }
+
+    /// The item that asked a person about the call: here, or in the response before.
+    fn asked_before(&self, call: &ShownCall) -> Option<ItemId> {
+        let asked_here = call.asked_at.map(|_| ids::approval_request_id(&call.item_id));
+        asked_here.or_else(|| Echo(&self.request.echo).approval_request(&call.call_id))
+    }
+
+    fn arguments_at(&mut self, place: usize) -> Option<&mut String> {
+        match self.response.output.get_mut(place)? {
+            OutputItem::FunctionCall(item) => Some(&mut item.arguments),
+            OutputItem::McpCall(item) => Some(&mut item.arguments),
+            OutputItem::Message(_)
+            | OutputItem::FunctionCallOutput(_)
+            | OutputItem::Reasoning(_)
+            | OutputItem::McpListTools(_)
+            | OutputItem::McpApprovalRequest(_)
+            | OutputItem::WebSearchCall(_)
+            | OutputItem::FileSearchCall(_)
+            | OutputItem::Compaction(_) => None,
+        }
+    }
+
+    fn add_arguments(&mut self, call: &mut ShownCall, text: &str) {
+        let place = call.place.filter(|_| call.has_arguments_in_item());
+        let Some((output_index, so_far)) =
+            place.and_then(|place| Some((place, self.arguments_at(place)?)))
+        else {
+            call.arguments.push_str(text);
+            return;
+        };
+        so_far.push_str(text);
+        call.is_streamed = true;
+        let frame = match call.kind {
+            ToolKind::Mcp => ResponseEvent::McpArgumentsDelta,
+            ToolKind::Function | ToolKind::Client | ToolKind::WebSearch | ToolKind::FileSearch => {
+                ResponseEvent::FunctionArgumentsDelta
+            }
+        };
+        self.send(|sequence_number| {
+            frame(ArgumentsDelta {
+                sequence_number,
+                item_id: call.item_id.clone(),
+                output_index,
+                delta: text.to_owned(),
+            })
+        });
+    }
+
+    fn finish_arguments(&mut self, call: &mut ShownCall, arguments: &str, how: Completeness) {
+        if call.written.is_some() {
+            return;
+        }
+        call.written = Some(how);
+        if call.place.is_none() || !call.has_arguments_in_item() {
+            arguments.clone_into(&mut call.arguments);
+            return;
+        }
+        if !call.is_streamed && !arguments.is_empty() {
+            self.add_arguments(call, arguments);
+        }
+        if let Some(so_far) = call.place.and_then(|place| self.arguments_at(place)) {
+            arguments.clone_into(so_far);
+        }
+        self.close_arguments(call, how);
+    }
+
+    /// Says that the arguments are all there. A function is done with that.
+    pub(super) fn close_arguments(&mut self, call: &mut ShownCall, how: Completeness) {
+        let Some(place) = call.place.filter(|_| !call.is_written_told) else { return };
+        let Some(arguments) = self.arguments_at(place).cloned() else { return };
+        call.is_written_told = true;
+        let frame = if call.kind == ToolKind::Mcp {
+            ResponseEvent::McpArgumentsDone
+        } else {
+            ResponseEvent::FunctionArgumentsDone
+        };
+        self.send(|sequence_number| {
+            frame(ArgumentsDone {
+                sequence_number,
+                item_id: call.item_id.clone(),
+                output_index: place,
+                name: call.name.clone(),
+                arguments,
+            })
+        });
+        if let Some(OutputItem::FunctionCall(item)) = self.response.output.get_mut(place) {
+            item.status = how.into();
+            self.item_done(place);
+        }
+    }
+
+    /// A person must allow the call. If the answer comes with another request, the question is
+    /// an item; otherwise the call stays as it is until the answer comes.
+    fn ask(&mut self, call: &mut ShownCall) {
+        let is_handed_back = self.request.approvals == Approvals::HandBack
+            && call.place.is_none()
+            && call.asked_at.is_none();
+        if is_handed_back {
+            let place = self.add_item(OutputItem::McpApprovalRequest(McpApprovalRequestItem {
+                id: ids::approval_request_id(&call.item_id),
+                arguments: call.arguments.clone(),
+                name: call.name.clone(),
+                server_label: call.server.clone().unwrap_or_else(|| NO_SERVER.to_owned()),
+            }));
+            call.asked_at = Some(place);
+            self.item_done(place);
+        }
+        let facts = self.facts(call);
+        self.send_own(|sequence_number| {
+            ResponseEvent::ApprovalRequested(Box::new(ToolNews { sequence_number, facts }))
+        });
+    }
+
+    fn resolve(&mut self, call: &ShownCall, decision: &Decision) {
+        let (approve, reason) = match decision {
+            Decision::Approved => (true, String::new()),
+            Decision::Denied { reason } => (false, reason.clone()),
+        };
+        let facts = self.facts(call);
+        self.send_own(|sequence_number| {
+            let news = ApprovalNews { sequence_number, facts, approve, reason };
+            ResponseEvent::ApprovalResolved(Box::new(news))
+        });
+    }
+
+    fn start(&mut self, call: &mut ShownCall, attempt: u32, label: &str) {
+        call.attempt = Some(attempt);
+        self.show(call);
+        let message = Some(label.to_owned()).filter(|label| !label.is_empty());
+        self.repeat(call, Note { message, ..call.note(self) });
+        let facts = self.facts(call);
+        let label = label.to_owned();
+        self.send_own(|sequence_number| {
+            ResponseEvent::ToolStarted(Box::new(StartNews {
+                sequence_number,
+                facts,
+                attempt,
+                label,
+            }))
+        });
+    }
+
+    fn enter_phase(&mut self, call: &ShownCall, phase: &str) {
+        self.repeat(call, Note { message: Some(phase.to_owned()), ..call.note(self) });
+        let (facts, phase) = (self.facts(call), phase.to_owned());
+        self.send_own(|sequence_number| {
+            ResponseEvent::ToolPhase(Box::new(PhaseNews { sequence_number, facts, phase }))
+        });
+    }
+
+    fn progress(
+        &mut self,
+        call: &ShownCall,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<&str>,
+    ) {
+        let message = message.map(str::to_owned);
+        let note = call.note(self);
+        self.repeat(
+            call,
+            Note { progress: Some(progress), total, message: message.clone(), ..note },
+        );
+        let facts = self.facts(call);
+        self.send_own(|sequence_number| {
+            let news = ProgressNews { sequence_number, facts, progress, total, message };
+            ResponseEvent::ToolProgress(Box::new(news))
+        });
+    }
+
+    fn stay_silent(&mut self, call: &ShownCall, elapsed_ms: u64) {
+        self.repeat(call, Note { duration_ms: Some(elapsed_ms), ..call.note(self) });
+        let facts = self.facts(call);
+        self.send_own(|sequence_number| {
+            ResponseEvent::ToolSilent(Box::new(SilenceNews { sequence_number, facts, elapsed_ms }))
+        });
+    }
+
+    fn retry(&mut self, call: &mut ShownCall, attempt: u32, failure: FailureNote) {
+        call.attempt = Some(attempt);
+        self.repeat(call, Note { failure: Some(failure.clone()), ..call.note(self) });
+        let facts = self.facts(call);
+        self.send_own(|sequence_number| {
+            let news = RetryNews { sequence_number, facts, attempt, failure };
+            ResponseEvent::ToolRetried(Box::new(news))
+        });
+    }
+
+    /// The official event of a tool at work, once more.
+    fn repeat(&mut self, call: &ShownCall, note: Note) {
+        let Some(place) = call.place else { return };
+        match call.kind {
+            ToolKind::Function | ToolKind::Client => {}
+            ToolKind::Mcp => self.send_call(ResponseEvent::McpCallInProgress, call, place, note),
+            ToolKind::WebSearch => {
+                self.set_status(place, ItemStatus::Searching);
+                self.send_call(ResponseEvent::WebSearchSearching, call, place, note);
+            }
+            ToolKind::FileSearch => {
+                self.set_status(place, ItemStatus::Searching);
+                self.send_call(ResponseEvent::FileSearchSearching, call, place, note);
+            }
+        }
+    }
+
+    fn set_status(&mut self, place: usize, status: ItemStatus) {
+        match self.response.output.get_mut(place) {
+            Some(OutputItem::WebSearchCall(item)) => item.status = status,
+            Some(OutputItem::FileSearchCall(item)) => item.status = status,
+            Some(OutputItem::McpCall(item)) => item.status = status,
+            Some(
+                OutputItem::Message(_)
+                | OutputItem::FunctionCall(_)
+                | OutputItem::FunctionCallOutput(_)
+                | OutputItem::Reasoning(_)
+                | OutputItem::McpListTools(_)
+                | OutputItem::McpApprovalRequest(_)
+                | OutputItem::Compaction(_),
+            )
+            | None => {}
+        }
+    }
+
+    pub(super) fn facts(&self, call: &ShownCall) -> ToolFacts {
+        let asked = call.asked_at.filter(|_| call.place.is_none());
+        let item_id = match asked {
+            Some(_) => ids::approval_request_id(&call.item_id),
+            None => call.item_id.clone(),
+        };
+        ToolFacts {
+            call_id: call.call_id.clone(),
+            item_id,
+            output_index: call.place.or(asked),
+            name: call.name.clone(),
+            server_label: call.server.clone(),
+            at: self.at,
+        }
+    }
+
+    pub(super) fn send_call(
+        &mut self,
+        frame: impl FnOnce(Box<ToolFrame>) -> ResponseEvent,
+        call: &ShownCall,
+        output_index: usize,
+        turnwire: Note,
+    ) {
+        let facts = ToolFrame {
+            sequence_number: 0,
+            item_id: call.item_id.clone(),
+            output_index,
+            name: Some(call.name.clone()),
+            call_id: Some(call.call_id.clone()),
+            server_label: call.server.clone(),
+            turnwire,
+        };
+        self.send_tool(frame, facts);
+    }
+
+    pub(super) fn send_tool(
+        &mut self,
+        frame: impl FnOnce(Box<ToolFrame>) -> ResponseEvent,
+        facts: ToolFrame,
+    ) {
+        self.send(|sequence_number| frame(Box::new(ToolFrame { sequence_number, ..facts })));
+    }
+}
+
+impl ShownCall {
+    /// Whether the item of this kind of call shows its arguments while they are written.
+    fn has_arguments_in_item(&self) -> bool {
+        match self.kind {
+            ToolKind::Function | ToolKind::Client | ToolKind::Mcp => true,
+            ToolKind::WebSearch | ToolKind::FileSearch => false,
+        }
+    }
+
+    pub(super) fn note(&self, stage: &Stage) -> Note {
+        Note { attempt: self.attempt, ..Note::at(stage.at) }
+    }
+}

@@ -1,0 +1,45 @@
+//! JSON as it goes over a wire: on one line, however the reader tells lines apart.
+//!
+//! JSON allows a few characters to stand for themselves that some readers take for the end of
+//! a line (`U+0085`, `U+2028`, `U+2029`; widely used clients split text there) and that a
+//! terminal may obey (`DEL` and the C1 controls). They are written as escapes instead. The
+//! value is the same, so nothing is lost, and no line of a stream can be torn.
+
+use std::{borrow::Cow, fmt::Write};
+
+use serde::Serialize;
+
+/// `value` as JSON on one line. What cannot be written as JSON, which none of our frames is,
+/// comes out as `null`.
+pub fn wire_json(value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+    match escaped(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(escaped) => escaped,
+    }
+}
+
+/// JSON text with its unwelcome characters as escapes. They are legal only inside strings,
+/// where an escape means the same.
+pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_unwelcome) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_unwelcome(character) {
+            let _ = write!(out, "\\u{:04x}", u32::from(character));
+        } else {
+            out.push(character);
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn is_unwelcome(character: char) -> bool {
+    matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+#[path = "wire_json_tests.rs"]
+mod tests;

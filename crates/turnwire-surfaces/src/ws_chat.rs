@@ -1,0 +1,430 @@
+//! The surface of S2: a turn as the messages of a chat socket.
+//!
+//! Words come as `token`s, tools as a `tool_start` and then a `tool_complete`, or an `error`
+//! with the code `TOOL_ERROR` if they did not work. Every end of a tool has its start before
+//! it, with the same `tool_call_id`, also for calls that no tool ever worked on. Nothing comes
+//! after the end of a call, and nothing after the end of a turn.
+//!
+//! How a turn ends:
+//!
+//! * **it has its answer**, whole or cut by a limit: `complete`, once. A tool that failed on
+//!   the way changes nothing about that.
+//! * **it failed**: `error` with `LLM_ERROR` or `INTERNAL_ERROR`, and no `complete`, which has
+//!   always meant that there is an answer.
+//! * **somebody stopped it**: `error` without a code, because nothing is broken, and no
+//!   `complete`.
+//!
+//! Such an `error` has `outcome`, so that nobody has to know the codes to see that the turn is
+//! over. An `error` without it is news on the way: a tool did not work, the model is asked
+//! again, or the answer begins again because its worker died. `fatal` is never set here: the
+//! socket outlives every turn.
+//!
+//! The place of a message does not depend on what a client asked for: what it did not ask for
+//! is counted and left out. So a client may ask for more when it comes back.
+
+use turnwire_contract::{
+    Completeness, ConversationId, Event, IncompleteReason, ItemId, Recorded, RunId, RunOutcome,
+    Timestamp, ToolOutcome, ToolOutput,
+};
+
+use crate::{
+    Projection,
+    call_state::CallState,
+    calls::{Call, CallBook, CallNews},
+    clean::{Cleaner, clean},
+    cursor::{Cursor, Placed},
+    preview::{WIRE_BYTES, result_summary, wire_text},
+    wire_json::{escaped, wire_json},
+    words,
+    ws_message::{
+        ApprovalRequest, Complete, ErrorCode, FailedCall, Started, Token, ToolComplete,
+        ToolProgress, ToolResultChunk, ToolResultEnd, ToolStart, TurnOutcome, WsError, WsMessage,
+    },
+    ws_request::WsOptions,
+};
+
+/// What a call is called whose name the model left out.
+const UNNAMED: &str = "(unnamed)";
+
+/// The projection of S2.
+#[derive(Debug, Default)]
+pub struct WsChat {
+    options: WsOptions,
+    book: CallBook,
+    cleaner: Cleaner,
+    run_id: Option<RunId>,
+    /// Whether the open turn has been heard.
+    turn_was_heard: bool,
+    /// The last message of the open turn, which enters the conversation with the turn.
+    said: Option<ItemId>,
+    /// The last message that is in the conversation.
+    kept: Option<ItemId>,
+}
+
+/// The messages of one event, with their places.
+struct Out {
+    cursor: Cursor,
+    messages: Vec<Placed<WsMessage>>,
+}
+
+impl WsChat {
+    /// For a client that asked for this much.
+    pub fn new(options: WsOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    fn token(&mut self, text: &str, out: &mut Out) {
+        let text = self.cleaner.clean(text);
+        if !text.is_empty() {
+            self.turn_was_heard = true;
+            out.send(WsMessage::Token(Token { content: text.into_owned() }));
+        }
+    }
+
+    fn started(&self, recorded: &Recorded, out: &mut Out) {
+        out.send_if(self.options.resume, || {
+            let (run_id, conversation_id) = (recorded.run_id.clone(), self.conversation_id());
+            WsMessage::Started(Started { run_id, conversation_id })
+        });
+    }
+
+    fn end_call(
+        &self,
+        call: &Call,
+        outcome: &ToolOutcome,
+        duration_ms: u64,
+        at: Timestamp,
+        out: &mut Out,
+    ) {
+        let ToolOutcome::Succeeded { output } = outcome else {
+            return out.send(tool_error(call, outcome, duration_ms, at));
+        };
+        let text = clean(&output.text);
+        let beginning = wire_text(&text, WIRE_BYTES);
+        let is_cut = beginning.truncated || output.rest.is_some();
+        let reference = self.result_ref(call);
+        if is_cut {
+            self.send_chunks(call, output, &text, &reference, out);
+        }
+        let is_empty = text.is_empty();
+        let words = if is_empty { result_summary(outcome) } else { beginning.text.to_owned() };
+        out.send(WsMessage::ToolComplete(ToolComplete {
+            tool_call_id: call.call_id.clone(),
+            tool_name: name(call),
+            tool_result: words,
+            timestamp: at,
+            kind: call.tool.kind,
+            server: call.tool.server.clone(),
+            duration_ms,
+            empty: is_empty && output.images.is_empty(),
+            truncated: is_cut,
+            result_bytes: is_cut.then(|| output.total_bytes()),
+            result_ref: is_cut.then_some(reference),
+        }));
+    }
+
+    /// What the journal holds of a big result, in pieces that a wire takes.
+    fn send_chunks(
+        &self,
+        call: &Call,
+        output: &ToolOutput,
+        text: &str,
+        reference: &str,
+        out: &mut Out,
+    ) {
+        let (mut rest, mut chunks) = (text, 0);
+        while !rest.is_empty() {
+            let piece = wire_text(rest, WIRE_BYTES).text;
+            let index = chunks;
+            out.send_if(self.options.chunks, || {
+                let (tool_call_id, content) = (call.call_id.clone(), piece.to_owned());
+                WsMessage::ToolResultChunk(ToolResultChunk { tool_call_id, index, content })
+            });
+            rest = rest.get(piece.len()..).unwrap_or_default();
+            chunks += 1;
+        }
+        out.send_if(self.options.chunks, || {
+            WsMessage::ToolResultEnd(ToolResultEnd {
+                tool_call_id: call.call_id.clone(),
+                chunks,
+                bytes: text.len() as u64,
+                result_bytes: output.total_bytes(),
+                result_ref: reference.to_owned(),
+            })
+        });
+    }
+
+    /// Only while the call goes on: what a tool says after its end is not shown.
+    fn tell_progress(&self, recorded: &Recorded, out: &mut Out) {
+        let call = recorded.event.call_id().and_then(|call_id| self.book.get(call_id));
+        let Some(call) = call.filter(|call| !call.is_over) else { return };
+        out.send_if(self.options.progress, || tool_progress(call, recorded));
+    }
+
+    fn end_turn(&self, outcome: &RunOutcome) -> WsMessage {
+        match outcome {
+            RunOutcome::Completed => self.complete(TurnOutcome::Completed, None),
+            RunOutcome::Incomplete { reason } => {
+                self.complete(TurnOutcome::Incomplete, Some(*reason))
+            }
+            RunOutcome::Failed { failure } => {
+                let code = if failure.code.starts_with("model_") {
+                    ErrorCode::LlmError
+                } else {
+                    ErrorCode::InternalError
+                };
+                WsMessage::Error(WsError {
+                    outcome: Some(TurnOutcome::Failed),
+                    failure: Some(failure.code.clone()),
+                    ..WsError::new(code, sentence(&failure.message))
+                })
+            }
+            RunOutcome::Cancelled => WsMessage::Error(WsError {
+                code: None,
+                outcome: Some(TurnOutcome::Cancelled),
+                ..WsError::new(ErrorCode::InternalError, "cancelled")
+            }),
+        }
+    }
+
+    fn complete(&self, outcome: TurnOutcome, reason: Option<IncompleteReason>) -> WsMessage {
+        let conversation_id = self.conversation_id();
+        WsMessage::Complete(Complete {
+            message_id: self.last_message_id(),
+            conversation_id,
+            outcome,
+            reason,
+        })
+    }
+
+    /// The model's last message, or the one it was asked with if it said nothing.
+    fn last_message_id(&self) -> String {
+        if let Some(item_id) = &self.kept {
+            return item_id.to_string();
+        }
+        let asked = self.book.request().zip(self.run_id.as_ref());
+        let last = asked.and_then(|(request, run_id)| request.entries(run_id).pop());
+        last.map(|entry| entry.id.to_string()).unwrap_or_default()
+    }
+
+    /// Empty for a run outside of any conversation; the socket begins none.
+    fn conversation_id(&self) -> ConversationId {
+        let id = self.book.request().and_then(|request| request.conversation_id.clone());
+        id.unwrap_or_else(|| ConversationId::new(""))
+    }
+
+    fn result_ref(&self, call: &Call) -> String {
+        let run_id = self.run_id.as_ref().map(RunId::as_str).unwrap_or_default();
+        result_ref(run_id, call.call_id.as_str())
+    }
+}
+
+/// Where the whole result of a call is.
+pub fn result_ref(run_id: &str, call_id: &str) -> String {
+    format!("/v1/runs/{run_id}/calls/{call_id}/result")
+}
+
+impl Projection for WsChat {
+    type Frame = Placed<WsMessage>;
+
+    fn project(&mut self, recorded: &Recorded) -> Vec<Placed<WsMessage>> {
+        let news = self.book.note(recorded);
+        let mut out = Out { cursor: Cursor::new(recorded.seq, 0), messages: Vec::new() };
+        match &recorded.event {
+            Event::RunQueued { .. } => {
+                self.run_id = Some(recorded.run_id.clone());
+                self.started(recorded, &mut out);
+            }
+            Event::TurnStarted { .. } => self.turn_was_heard = false,
+            Event::TurnRetried { reason, .. } => {
+                let message = format!("{}; trying again", reason.message);
+                out.send(WsMessage::Error(WsError {
+                    failure: Some(reason.code.clone()),
+                    ..WsError::new(ErrorCode::LlmError, sentence(&message))
+                }));
+            }
+            Event::TurnAbandoned { .. } => {
+                self.said = None;
+                if std::mem::take(&mut self.turn_was_heard) {
+                    let message = "the answer was interrupted and begins again";
+                    out.send(WsMessage::refused(ErrorCode::InternalError, message));
+                }
+            }
+            Event::TurnFinished { .. } => self.kept = self.said.take().or(self.kept.take()),
+            Event::MessageStarted { .. } => self.cleaner.reset(),
+            // A refusal is shown like any text: the person has to see it.
+            Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => {
+                self.token(text, &mut out);
+            }
+            Event::MessageFinished { item_id, text, refusal, completeness } => {
+                let is_kept = *completeness != Completeness::Superseded;
+                if is_kept && !(text.is_empty() && refusal.is_empty()) {
+                    self.said = Some(item_id.clone());
+                }
+            }
+            Event::ApprovalRequested { call_id } => {
+                if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
+                    out.send_if(self.options.approvals, || approval_request(call, recorded.at));
+                }
+            }
+            Event::ToolStarted { call_id, .. } => {
+                if let Some(call) = self.book.get(call_id).filter(|_| news == CallNews::Began) {
+                    out.send(tool_start(call, recorded.at));
+                }
+            }
+            Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolStayedSilent { .. }
+            | Event::ToolRetried { .. } => self.tell_progress(recorded, &mut out),
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                let Some(call) = self.book.get(call_id) else { return Vec::new() };
+                if news == CallNews::BeganAndEnded {
+                    out.send(tool_start(call, recorded.at));
+                }
+                if news != CallNews::Neither {
+                    self.end_call(call, outcome, *duration_ms, recorded.at, &mut out);
+                }
+            }
+            Event::RunFinished { outcome, .. } => out.send(self.end_turn(outcome)),
+            Event::RunStarted
+            | Event::RunTakenOver { .. }
+            | Event::AnnotationAdded { .. }
+            | Event::ReasoningAdded { .. }
+            | Event::ReasoningFinished { .. }
+            | Event::DiscoveryStarted { .. }
+            | Event::ToolsDiscovered { .. }
+            | Event::CallAnnounced { .. }
+            | Event::ArgumentsAdded { .. }
+            | Event::ArgumentsFinished { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::ToolOutputAdded { .. } => {}
+        }
+        out.messages
+    }
+}
+
+impl Out {
+    fn send(&mut self, message: WsMessage) {
+        self.send_if(true, || message);
+    }
+
+    /// Counts the message in any case, so that places do not depend on what is wanted.
+    fn send_if(&mut self, is_wanted: bool, message: impl FnOnce() -> WsMessage) {
+        if is_wanted {
+            self.messages.push(Placed { cursor: self.cursor, frame: message() });
+        }
+        self.cursor.index += 1;
+    }
+}
+
+impl WsOptions {
+    /// A message as it goes over the socket, with its `cursor` for those who may come back.
+    pub fn wire_text(self, placed: &Placed<WsMessage>) -> String {
+        #[derive(serde::Serialize)]
+        struct WithCursor<'a> {
+            #[serde(flatten)]
+            message: &'a WsMessage,
+            cursor: Cursor,
+        }
+        if self.resume {
+            wire_json(&WithCursor { message: &placed.frame, cursor: placed.cursor })
+        } else {
+            wire_json(&placed.frame)
+        }
+    }
+}
+
+fn tool_start(call: &Call, at: Timestamp) -> WsMessage {
+    WsMessage::ToolStart(ToolStart {
+        tool_call_id: call.call_id.clone(),
+        tool_name: name(call),
+        tool_input: input(call),
+        timestamp: at,
+        kind: call.tool.kind,
+        server: call.tool.server.clone(),
+    })
+}
+
+fn approval_request(call: &Call, at: Timestamp) -> WsMessage {
+    WsMessage::ApprovalRequest(ApprovalRequest {
+        tool_call_id: call.call_id.clone(),
+        tool_name: name(call),
+        tool_input: input(call),
+        timestamp: at,
+        kind: call.tool.kind,
+        server: call.tool.server.clone(),
+    })
+}
+
+fn tool_error(call: &Call, outcome: &ToolOutcome, duration_ms: u64, at: Timestamp) -> WsMessage {
+    let failure = match outcome {
+        ToolOutcome::Failed { failure } => Some(failure.code.clone()),
+        ToolOutcome::Succeeded { .. }
+        | ToolOutcome::TimedOut { .. }
+        | ToolOutcome::Cancelled
+        | ToolOutcome::Denied { .. }
+        | ToolOutcome::InvalidArguments { .. }
+        | ToolOutcome::NotFound { .. }
+        | ToolOutcome::Skipped { .. }
+        | ToolOutcome::OutcomeUnknown { .. } => None,
+    };
+    let tool_name = name(call);
+    let message = format!("{tool_name}: {}", outcome.problem().unwrap_or_default());
+    WsMessage::Error(WsError {
+        failure,
+        call: Some(FailedCall {
+            tool_call_id: call.call_id.clone(),
+            tool_name,
+            kind: call.tool.kind,
+            server: call.tool.server.clone(),
+            state: CallState::at_end(outcome),
+            duration_ms,
+            timestamp: at,
+        }),
+        ..WsError::new(ErrorCode::ToolError, sentence(&message))
+    })
+}
+
+/// What the tool says of itself in its own numbers and words, and else what is said about it.
+fn tool_progress(call: &Call, recorded: &Recorded) -> WsMessage {
+    let (progress, total, message) =
+        if let Event::ToolProgressed { progress, total, message, .. } = &recorded.event {
+            (Some(*progress), *total, message.as_deref().map(sentence))
+        } else {
+            (None, None, words::tool_note(call, &recorded.event, recorded.at))
+        };
+    WsMessage::ToolProgress(ToolProgress {
+        tool_call_id: call.call_id.clone(),
+        tool_name: name(call),
+        progress,
+        total,
+        message,
+        timestamp: recorded.at,
+        kind: call.tool.kind,
+        server: call.tool.server.clone(),
+    })
+}
+
+/// The tool's name, never empty: a model may call a tool by no name at all.
+fn name(call: &Call) -> String {
+    let name = clean(&call.tool.name);
+    if name.is_empty() { UNNAMED.to_owned() } else { name.into_owned() }
+}
+
+/// The arguments as the model wrote them, if that is a JSON object; else as one.
+fn input(call: &Call) -> String {
+    let raw = call.raw_arguments().unwrap_or_default().trim();
+    let is_object = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(raw).is_ok();
+    if is_object { escaped(raw).into_owned() } else { wire_json(&call.arguments()) }
+}
+
+/// What a stranger may have written, fit for a message.
+fn sentence(text: &str) -> String {
+    let text = clean(text);
+    let beginning = wire_text(&text, WIRE_BYTES);
+    format!("{}{}", beginning.text, if beginning.truncated { "…" } else { "" })
+}
+
+#[cfg(test)]
+#[path = "ws_chat_tests.rs"]
+mod tests;
