@@ -258,7 +258,7 @@ where
         request: ToolRequest,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let ToolRequest { arguments, idempotency_key } = request;
+        let ToolRequest { arguments, idempotency_key, .. } = request;
         let working = (self.work)(typed(arguments)?, Rest { idempotency_key, context });
         working.await
     }

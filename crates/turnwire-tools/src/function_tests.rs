@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
-    CallId, CallLink, Effect, RunId, Tool, ToolContext, ToolError, ToolKind, ToolNote, ToolOutput,
-    ToolRequest, ToolSpec,
+    CallId, CallLink, Effect, RunId, TenantId, Tool, ToolContext, ToolError, ToolKind, ToolNote,
+    ToolOutput, ToolRequest, ToolSpec,
 };
 
 use super::{FunctionTool, NoArguments};
@@ -37,7 +37,12 @@ async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolErro
         Duration::from_secs(5),
         link.clone(),
     );
-    let request = ToolRequest { arguments: object(arguments), idempotency_key: "key_1".to_owned() };
+    let request = ToolRequest {
+        tenant: TenantId::default(),
+        arguments: object(arguments),
+        idempotency_key: "key_1".to_owned(),
+        settings: serde_json::Value::Null,
+    };
     let result = tool.call(request, context).await;
     let notes = link.notes.lock().expect("nobody panicked").clone();
     (result, notes)
@@ -70,6 +75,7 @@ impl CallLink for NoteBook {
     }
 }
 
+/// S1-O4: a function that says nothing on the way needs to know nothing of progress.
 #[tokio::test]
 async fn a_function_gets_its_arguments_typed() {
     let (result, notes) = call(&multiply(), json!({ "a": 5, "b": 4 })).await;
@@ -128,6 +134,7 @@ async fn a_wrong_argument_is_named_with_its_place() {
     );
 }
 
+/// S1-O4: one that wants to tell how far it is asks for the context.
 #[tokio::test]
 async fn a_function_with_context_tells_how_it_is_going() {
     let tool = FunctionTool::with_context(
@@ -182,6 +189,7 @@ fn a_tool_is_careful_until_told_otherwise() {
         needs_approval: false,
         timeout: None,
         telling_arguments: Vec::new(),
+        settings: Value::Null,
     };
     assert_eq!(multiply().spec(), &expected);
 }

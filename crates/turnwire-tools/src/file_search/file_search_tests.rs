@@ -1,0 +1,175 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use serde_json::{Value, json};
+use turnwire_contract::{
+    Attachment, CallId, CallLink, CollectionId, CollectionRecord, FileId, FileRecord, Library,
+    LibraryError, RunId, TenantId, Timestamp, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
+    ToolRequest,
+};
+
+use super::{FileSearch, MAX_FILE_BYTES, MemoryLibrary};
+
+struct NobodyListens;
+
+impl CallLink for NobodyListens {
+    fn tell(&self, _note: ToolNote) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn cancelled(&self) -> BoxFuture<'_, ()> {
+        std::future::pending().boxed()
+    }
+}
+
+fn record(id: &str, name: &str) -> FileRecord {
+    FileRecord {
+        id: FileId::from(id),
+        name: name.to_owned(),
+        bytes: 0,
+        purpose: "assistants".to_owned(),
+        created_at: Timestamp::from_micros(1),
+    }
+}
+
+/// A library with two files in the collection `vs_sea`.
+async fn library() -> Arc<dyn Library> {
+    let library = MemoryLibrary::new();
+    let tenant = TenantId::default();
+    let (id, created_at) = (CollectionId::from("vs_sea"), Timestamp::from_micros(1));
+    let collection = CollectionRecord {
+        id: id.clone(),
+        name: "Sea".into(),
+        created_at,
+        metadata: BTreeMap::new(),
+    };
+    library.open_collection(&tenant, collection).await.unwrap();
+    let files = [
+        ("file-w", "walrus.md", "Walruses have tusks.", json!({ "year": 2024 })),
+        ("file-p", "penguin.md", "Penguins have no tusks.", json!({ "year": 1999 })),
+    ];
+    for (file, name, text, attributes) in files {
+        let content = text.as_bytes().into();
+        library.add_file(&tenant, record(file, name), content).await.unwrap();
+        let attributes = attributes.as_object().unwrap().clone();
+        let attachment = Attachment { file_id: FileId::from(file), created_at, attributes };
+        library.attach(&tenant, &id, attachment).await.unwrap();
+    }
+    Arc::new(library)
+}
+
+async fn ask(arguments: Value, settings: Value) -> Result<ToolOutput, ToolError> {
+    let tool = FileSearch::new(library().await);
+    let request = ToolRequest {
+        tenant: TenantId::default(),
+        arguments: arguments.as_object().unwrap().clone(),
+        idempotency_key: "key".to_owned(),
+        settings,
+    };
+    let context = ToolContext::new(
+        RunId::from("run_1"),
+        CallId::from("call_1"),
+        1,
+        Duration::from_secs(5),
+        Arc::new(NobodyListens),
+    );
+    tool.call(request, context).await
+}
+
+fn names(output: &ToolOutput) -> Vec<String> {
+    let results = output.structured.as_ref().unwrap()["results"].as_array().unwrap();
+    results.iter().map(|result| result["filename"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn passages_are_told_to_the_model_and_as_data() {
+    let queries = json!({ "queries": ["walruses", "walruses tusks"] });
+    let output = ask(queries, json!({ "vector_store_ids": ["vs_sea"] })).await.unwrap();
+    assert_eq!(
+        output.text,
+        "[1] walrus.md (file-w)\nWalruses have tusks.\n\n\
+         [2] penguin.md (file-p)\nPenguins have no tusks."
+    );
+    assert_eq!(output.short.as_deref(), Some("2 passages in 2 files"));
+    let structured = output.structured.unwrap();
+    assert_eq!(structured["queries"], json!(["walruses", "walruses tusks"]));
+    let first = &structured["results"][0];
+    assert_eq!(first["file_id"], "file-w");
+    assert_eq!(first["filename"], "walrus.md");
+    assert_eq!(first["text"], "Walruses have tusks.");
+    assert_eq!(first["attributes"], json!({ "year": 2024 }));
+    assert!(first["score"].as_f64().unwrap() > 0.0);
+}
+
+#[tokio::test]
+async fn the_request_narrows_the_search() {
+    let search = async |more: Value| {
+        let mut settings = json!({ "type": "file_search", "vector_store_ids": ["vs_sea"] });
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        names(&ask(json!({ "queries": ["tusks"] }), settings).await.unwrap())
+    };
+    let recent = json!({ "type": "gte", "key": "year", "value": 2000 });
+    let old = json!({ "type": "eq", "key": "year", "value": 1999 });
+    assert_eq!(search(json!({})).await.len(), 2);
+    assert_eq!(search(json!({ "max_num_results": 1 })).await.len(), 1);
+    assert_eq!(search(json!({ "filters": recent })).await, ["walrus.md"]);
+    let both = json!({ "type": "and", "filters": [recent, old] });
+    assert_eq!(search(json!({ "filters": both })).await.len(), 0);
+    let either = json!({ "type": "or", "filters": [recent, old] });
+    assert_eq!(search(json!({ "filters": either })).await.len(), 2);
+    assert_eq!(search(json!({ "ranking_options": { "score_threshold": 1.0 } })).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_filter_that_is_not_understood_is_no_search_without_one() {
+    // A list is compared with `in`: what cannot hold for any file is a mistake as well.
+    let wrong = [
+        (json!({ "type": "like" }), "filters.type"),
+        (json!({ "type": "eq", "key": "year", "value": [2024] }), "filters.value"),
+        (json!({ "type": "and", "filters": [] }), "filters.filters"),
+    ];
+    for (filters, path) in wrong {
+        let settings = json!({ "vector_store_ids": ["vs_sea"], "filters": filters });
+        let refused = ask(json!({ "queries": ["tusks"] }), settings).await;
+        let words = format!("the settings of the file search make no sense: `{path}` must be ");
+        assert!(
+            matches!(&refused, Err(ToolError::Failed(message)) if message.starts_with(&words)),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_found_is_said() {
+    let output = ask(json!({ "queries": ["zebra"] }), json!({ "vector_store_ids": ["vs_sea"] }));
+    let output = output.await.unwrap();
+    assert_eq!(output.text, "Nothing was found for: zebra");
+    assert_eq!(output.structured, Some(json!({ "queries": ["zebra"], "results": [] })));
+}
+
+#[tokio::test]
+async fn a_search_without_a_collection_fails() {
+    for settings in [Value::Null, json!({ "vector_store_ids": [] })] {
+        let failed = ask(json!({ "queries": ["tusks"] }), settings).await;
+        let expected = "there are no files to search in this conversation";
+        assert_eq!(failed, Err(ToolError::failed(expected)));
+    }
+    let unknown = ask(json!({ "queries": ["x"] }), json!({ "vector_store_ids": ["vs_x"] })).await;
+    assert_eq!(unknown, Err(ToolError::failed("there is no collection `vs_x`")));
+}
+
+#[tokio::test]
+async fn a_file_may_be_so_big_and_no_bigger() {
+    let library = MemoryLibrary::new();
+    let tenant = TenantId::default();
+    let limit: Arc<[u8]> = vec![b'x'; MAX_FILE_BYTES].into();
+    library.add_file(&tenant, record("file-1", "big.txt"), limit).await.unwrap();
+    let more: Arc<[u8]> = vec![b'x'; MAX_FILE_BYTES + 1].into();
+    let refused = library.add_file(&tenant, record("file-2", "bigger.txt"), more).await;
+    let expected = "`bigger.txt` is bigger than 64 MiB, which is the limit";
+    assert_eq!(refused, Err(LibraryError::Refused(expected.to_owned())));
+}

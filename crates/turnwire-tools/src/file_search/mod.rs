@@ -1,0 +1,157 @@
+//! Searching in files that people have handed in.
+//!
+//! [`FileSearch`] is the tool; where the files are and how passages are found is the
+//! [`Library`]'s. [`MemoryLibrary`] is the one that needs nothing else.
+
+mod memory;
+mod settings;
+mod text;
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use turnwire_contract::{
+    Effect, Library, LibraryError, Passage, Query, Tool, ToolContext, ToolError, ToolKind,
+    ToolOutput, ToolRequest, ToolSpec,
+};
+
+pub use self::memory::{MAX_FILE_BYTES, MemoryLibrary};
+use self::settings::Settings;
+
+/// How many questions one call may ask.
+const MAX_QUERIES: usize = 8;
+
+/// Looks for passages in the collections that a run names.
+///
+/// The model calls it with `{"queries": ["…", …]}`. Which collections are searched is not the
+/// model's choice but the request's, whose tool entry is in the settings of the call:
+/// `vector_store_ids`, and if wanted `max_num_results`, `filters` and
+/// `ranking_options.score_threshold`.
+pub struct FileSearch {
+    spec: ToolSpec,
+    library: Arc<dyn Library>,
+}
+
+impl FileSearch {
+    /// A search in `library`.
+    pub fn new(library: Arc<dyn Library>) -> Self {
+        let description = "Searches the files that were made available, and returns the \
+                           passages that answer the queries best.";
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "queries": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "minItems": 1,
+                    "maxItems": MAX_QUERIES,
+                    "description": "What to look for, in a few words each.",
+                },
+            },
+            "required": ["queries"],
+            "additionalProperties": false,
+        });
+        let spec = ToolSpec {
+            parameters,
+            kind: ToolKind::FileSearch,
+            effect: Effect::Pure,
+            parallel: true,
+            telling_arguments: vec!["queries".to_owned()],
+            ..ToolSpec::new("file_search", description)
+        };
+        Self { spec, library }
+    }
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    queries: Vec<String>,
+}
+
+#[async_trait]
+impl Tool for FileSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        context.phase("searching").await;
+        let Arguments { queries } =
+            serde_path_to_error::deserialize(Value::Object(request.arguments))
+                .map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
+        let settings = Settings::read(&request.settings)?;
+        let mut found = Vec::new();
+        for text in queries.iter().take(MAX_QUERIES) {
+            let query =
+                Query { text: text.clone(), most: settings.most, filter: settings.filter.clone() };
+            let search = self.library.search(&request.tenant, &settings.collections, &query);
+            found.extend(search.await.map_err(problem)?);
+        }
+        let passages = settings.best_of(found);
+        Ok(output(&queries, &passages))
+    }
+}
+
+/// What the model and people are told.
+fn output(queries: &[String], passages: &[Passage]) -> ToolOutput {
+    let results: Vec<Value> = passages
+        .iter()
+        .map(|passage| {
+            json!({
+                "file_id": passage.file_id,
+                "filename": passage.file_name,
+                "score": passage.score,
+                "text": passage.text,
+                "attributes": passage.attributes,
+            })
+        })
+        .collect();
+    let text = match passages {
+        [] => format!("Nothing was found for: {}", queries.join("; ")),
+        passages => passages.iter().enumerate().map(worded).collect::<Vec<_>>().join("\n\n"),
+    };
+    let mut per_file = HashMap::new();
+    for passage in passages {
+        *per_file.entry(&passage.file_id).or_insert(0) += 1;
+    }
+    let (n_passages, n_files) = (passages.len(), per_file.len());
+    ToolOutput {
+        structured: Some(json!({ "queries": queries, "results": results })),
+        short: Some(match n_passages {
+            0 => "nothing found".to_owned(),
+            1 => "1 passage".to_owned(),
+            _ if n_files == 1 => format!("{n_passages} passages in 1 file"),
+            _ => format!("{n_passages} passages in {n_files} files"),
+        }),
+        ..ToolOutput::text(text)
+    }
+}
+
+fn worded((n, passage): (usize, &Passage)) -> String {
+    format!("[{}] {} ({})\n{}", n + 1, passage.file_name, passage.file_id, passage.text)
+}
+
+fn problem(error: LibraryError) -> ToolError {
+    match error {
+        LibraryError::Unavailable(_) => ToolError::Transient(error.to_string()),
+        LibraryError::Exists(_) | LibraryError::NotFound(_) | LibraryError::Refused(_) => {
+            ToolError::failed(error)
+        }
+    }
+}
+
+impl fmt::Debug for FileSearch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSearch").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "file_search_tests.rs"]
+mod tests;

@@ -1,0 +1,390 @@
+//! One connection to one server: how it is opened, and what is known while it is open.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use reqwest::{
+    Url,
+    header::{HeaderName, HeaderValue},
+    redirect,
+};
+use rmcp::{
+    RoleClient,
+    model::{
+        ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, Implementation,
+        ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult,
+        SubscriptionFilter,
+    },
+    service::{
+        ClientInitializeError, ClientLifecycleMode, Peer, RunningService, ServiceError,
+        serve_client_with_lifecycle,
+    },
+    transport::{
+        DynamicTransportError, StreamableHttpClientTransport,
+        common::client_side_sse::ExponentialBackoff,
+        streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
+    },
+};
+use tokio::time::{Instant, timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+use turnwire_contract::Tool;
+
+use super::{
+    options::McpTransport,
+    process::ServerProcess,
+    wire::{Watched, Wire},
+};
+use crate::{secret::Secret, sync::lock};
+
+/// How many tools a server may have; a list without end must not fill the memory.
+const MAX_TOOLS: usize = 1_000;
+
+/// How many pages its list may have.
+const MAX_PAGES: usize = 100;
+
+/// How long a server may take to agree that it will tell when its tools change.
+const SUBSCRIBING: Duration = Duration::from_secs(2);
+
+/// How often, and after how long, a broken stream of an HTTP server is asked for again before
+/// what waits for it has failed.
+const STREAM_RETRIES: usize = 3;
+const STREAM_RETRY_WAIT: Duration = Duration::from_millis(200);
+
+/// The protocol as the server speaks it, seen from the outside.
+pub(super) type Service = RunningService<RoleClient, ClientConfig>;
+
+/// The tools of a server as they are handed out.
+pub(super) type Tools = Arc<[Arc<dyn Tool>]>;
+
+/// A connection that was opened.
+pub(super) struct Connection {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) wire: Arc<Wire>,
+    pub(super) opened_at: Instant,
+    /// Ends it.
+    pub(super) stop: CancellationToken,
+    /// Says that nothing new goes over it.
+    retired: CancellationToken,
+    /// The calls that go over it.
+    pub(super) calls: TaskTracker,
+    /// Makes those who ask for the tools at the same time ask once.
+    pub(super) asking: tokio::sync::Mutex<()>,
+    listed: Mutex<Option<Listed>>,
+}
+
+/// What the server said when it was asked for its tools.
+struct Listed {
+    tools: Tools,
+    /// How many changes it had told of before.
+    changes: u64,
+}
+
+impl Connection {
+    pub(super) fn new(service: &Service, wire: Arc<Wire>, stop: CancellationToken) -> Self {
+        Self {
+            peer: service.peer().clone(),
+            wire,
+            opened_at: Instant::now(),
+            stop,
+            retired: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            asking: tokio::sync::Mutex::default(),
+            listed: Mutex::default(),
+        }
+    }
+
+    /// Whether something can be sent over it, as far as is known.
+    pub(super) fn is_open(&self) -> bool {
+        !self.retired.is_cancelled() && !self.has_ended()
+    }
+
+    /// Whether nothing can come over it any more.
+    fn has_ended(&self) -> bool {
+        self.stop.is_cancelled() || self.wire.has_ended() || self.peer.is_transport_closed()
+    }
+
+    /// Lets nothing new go over it. What is under way goes on.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Waits until it is retired and nothing is under way any more.
+    pub(super) async fn done(&self) {
+        self.retired.cancelled().await;
+        self.calls.close();
+        self.calls.wait().await;
+    }
+
+    /// What a request that failed says about the connection.
+    pub(super) fn after(&self, error: &ServiceError) -> Aftermath {
+        match error {
+            _ if self.has_ended() => Aftermath::Ended,
+            ServiceError::TransportClosed => Aftermath::Ended,
+            // Over pipes there is one line for all.
+            ServiceError::TransportSend(error) if error.error.is::<io::Error>() => Aftermath::Ended,
+            ServiceError::TransportSend(error) => match http_error(error) {
+                Some(StreamableHttpError::Client(error)) if error.status().is_none() => {
+                    Aftermath::OutOfReach
+                }
+                _ => Aftermath::AsBefore,
+            },
+            _ => Aftermath::AsBefore,
+        }
+    }
+
+    /// The tools, if they were told and have not changed since.
+    pub(super) fn known_tools(&self) -> Option<Tools> {
+        let listed = lock(&self.listed);
+        let listed = listed.as_ref().filter(|listed| listed.changes == self.wire.changes())?;
+        Some(Arc::clone(&listed.tools))
+    }
+
+    /// Remembers the tools that were told when the server had told of so many `changes`.
+    pub(super) fn remember(&self, tools: Tools, changes: u64) {
+        *lock(&self.listed) = Some(Listed { tools, changes });
+    }
+
+    /// Asks for all tools, page by page.
+    pub(super) async fn list(&self) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let request = ListToolsRequest::with_param(params);
+            // Not by the library's own list, which may answer from a cache of its own.
+            let page = match self.peer.send_request(ClientRequest::ListToolsRequest(request)).await
+            {
+                Ok(ServerResult::ListToolsResult(page)) => page,
+                Ok(_) => return Err(ServiceError::UnexpectedResponse),
+                // A server without tools may well not know the question.
+                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            tools.extend(page.tools);
+            cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
+            if cursor.is_none() || tools.len() >= MAX_TOOLS {
+                break;
+            }
+        }
+        tools.truncate(MAX_TOOLS);
+        Ok(tools)
+    }
+
+    /// Asks a server of the newer generation to tell when its tools change; the older one does
+    /// so by itself.
+    pub(super) async fn subscribe(&self, tasks: &TaskTracker) {
+        let wanted = self.peer.peer_info().is_some_and(|server| {
+            let tools = server.capabilities.tools.as_ref();
+            server.protocol_version >= ProtocolVersion::V_2026_07_28
+                && tools.and_then(|tools| tools.list_changed) == Some(true)
+        });
+        if !wanted {
+            return;
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        match timeout(SUBSCRIBING, self.peer.listen(filter)).await {
+            // The wire hears what comes; here it is only kept coming.
+            Ok(Ok(mut subscription)) => {
+                tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
+                    while let Ok(Some(_)) = subscription.next().await {}
+                }));
+            }
+            Ok(Err(error)) => debug!(%error, "The server will not tell when its tools change."),
+            Err(_) => debug!("The server does not say whether it will tell of changes."),
+        }
+    }
+}
+
+/// How a connection is after a request has failed on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aftermath {
+    /// It is over, for everybody.
+    Ended,
+    /// The server was not reached, or went away while it answered: a new connection will tell
+    /// whether it is there. Others may still get their answers over this one.
+    OutOfReach,
+    /// Only this request has failed.
+    AsBefore,
+}
+
+/// Which generation of the protocol is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handshake {
+    /// The newer one, and the older one if the server says that it does not know it.
+    Either,
+    /// The older one, for servers that do not even say that.
+    Older,
+}
+
+impl Handshake {
+    fn mode(self) -> ClientLifecycleMode {
+        match self {
+            Self::Either => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Self::Older => ClientLifecycleMode::Initialize,
+        }
+    }
+}
+
+/// Opens a connection, and says who we are.
+pub(super) async fn open(
+    label: &str,
+    transport: &McpTransport,
+    handshake: Handshake,
+    wire: &Arc<Wire>,
+    keepers: (&TaskTracker, &CancellationToken),
+) -> Result<Service, OpenError> {
+    let us = Implementation::new("turnwire", env!("CARGO_PKG_VERSION"));
+    let us = ClientConfig::new(ClientCapabilities::default(), us)
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    let wire = Arc::clone(wire);
+    let opened = match transport {
+        McpTransport::Stdio { command, args, env, cwd } => {
+            let process = ServerProcess::start(label, command, args, env, cwd.as_deref(), keepers)
+                .map_err(|error| {
+                    warn!(server = %label, %error, "The server's command does not start.");
+                    OpenError::NotStarted
+                })?;
+            serve_client_with_lifecycle(us, Watched::new(process, wire), handshake.mode()).await
+        }
+        McpTransport::Http { url, bearer_token, headers } => {
+            let line = http(url, bearer_token.as_ref(), headers.iter())?;
+            serve_client_with_lifecycle(us, Watched::new(line, wire), handshake.mode()).await
+        }
+    };
+    opened.map_err(|error| {
+        warn!(server = %label, error = %chain(&error), "The server could not be spoken with.");
+        OpenError::of(&error)
+    })
+}
+
+fn http<'a>(
+    url: &str,
+    bearer_token: Option<&Secret>,
+    headers: impl Iterator<Item = (&'a String, &'a String)>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, OpenError> {
+    let misspelt = |what| OpenError::Settings(what);
+    let address = Url::parse(url).map_err(|_| misspelt("its address is not a URL"))?;
+    let mut client = reqwest::Client::builder()
+        // A redirect would take keys along to wherever it points.
+        .redirect(redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(10))
+        // Kept connections stall now and then when an answer was not read to its end.
+        .pool_max_idle_per_host(0);
+    if is_this_machine(&address) {
+        client = client.no_proxy();
+    }
+    let client = client.build().map_err(|_| misspelt("the HTTP client does not start"))?;
+    let mut sent = HashMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::try_from(name).map_err(|_| misspelt("a header has no good name"))?;
+        let mut value =
+            HeaderValue::try_from(value).map_err(|_| misspelt("a header has no good value"))?;
+        value.set_sensitive(true);
+        sent.insert(name, value);
+    }
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(sent);
+    let mut retries = ExponentialBackoff::default();
+    retries.max_times = Some(STREAM_RETRIES);
+    retries.base_duration = STREAM_RETRY_WAIT;
+    config.retry_config = Arc::new(retries);
+    if let Some(token) = bearer_token {
+        config = config.auth_header(token.reveal());
+    }
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// A proxy knows nothing about servers on our own machine.
+fn is_this_machine(address: &Url) -> bool {
+    let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+/// Why there is no connection. The cause is in the operator's log; this much may be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenError {
+    /// The command does not start.
+    NotStarted,
+    /// The settings make no sense.
+    Settings(&'static str),
+    /// It wants to know who we are, or does not like us.
+    Unauthorized,
+    /// Nobody is at its address.
+    OutOfReach,
+    /// It hung up before it had introduced itself.
+    HungUp,
+    /// Anything else.
+    Other,
+}
+
+impl OpenError {
+    fn of(error: &ClientInitializeError) -> Self {
+        if error.is_authorization_required() {
+            return Self::Unauthorized;
+        }
+        match error {
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of(fallback),
+            ClientInitializeError::ConnectionClosed(_) => Self::HungUp,
+            ClientInitializeError::TransportError { error, .. }
+                if error.error.is::<io::Error>() =>
+            {
+                Self::HungUp
+            }
+            ClientInitializeError::TransportError { error, .. } if never_connected(error) => {
+                Self::OutOfReach
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether another way of introducing ourselves may help.
+    pub(super) fn may_be_the_handshake(self) -> bool {
+        matches!(self, Self::HungUp | Self::Other)
+    }
+
+    /// What went wrong, as the end of a sentence.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::NotStarted => "its command does not start",
+            Self::Settings(what) => what,
+            Self::Unauthorized => "it wants a key, or does not accept ours",
+            Self::OutOfReach => "nobody answers at its address",
+            Self::HungUp => "it hung up while it was starting",
+            Self::Other => "it does not answer as an MCP server does",
+        }
+    }
+}
+
+/// Whether there was not even a connection that something could have gone over.
+pub(super) fn never_connected(error: &DynamicTransportError) -> bool {
+    matches!(http_error(error), Some(StreamableHttpError::Client(error)) if error.is_connect())
+}
+
+/// The status that an HTTP server has refused a request with.
+pub(super) fn refused_with(error: &ServiceError) -> Option<u16> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    match http_error(error)? {
+        StreamableHttpError::HttpStatus(error) => Some(error.status),
+        StreamableHttpError::Client(error) => Some(error.status()?.as_u16()),
+        _ => None,
+    }
+}
+
+fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqwest::Error>> {
+    error.error.downcast_ref()
+}
+
+/// The error and all its causes, for the log.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

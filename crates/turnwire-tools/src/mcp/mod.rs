@@ -1,0 +1,118 @@
+//! Tools of MCP servers.
+//!
+//! Reading order: [`options`] is what the operator says, `server` keeps one connection per
+//! server and its list of tools, `connection` opens it, `process` starts a server of our own,
+//! `wire` listens to what comes and goes, `tool` makes a call, and `result` reads its answer.
+//!
+//! All of the protocol library's words stay in this folder.
+
+mod connection;
+pub mod options;
+mod process;
+mod result;
+mod server;
+mod tool;
+mod wire;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::warn;
+use turnwire_contract::{TenantId, Tool, ToolError, ToolServers};
+
+pub use self::options::{DEFAULT_STARTUP_TIMEOUT, McpServerOptions, McpTransport};
+use self::server::Server;
+
+/// How long all servers together may take to go.
+const SHUTDOWN: Duration = Duration::from_secs(2);
+
+/// The MCP servers of the settings, by label. Every tenant may use all of them.
+///
+/// Nothing is started before it is needed, or before [`warm_up`](Self::warm_up). Dropping it
+/// ends all connections and all processes; [`shut_down`](Self::shut_down) also waits for that.
+pub struct McpServers {
+    servers: BTreeMap<String, Arc<Server>>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+impl McpServers {
+    /// Takes the settings as they stand; nothing is checked before it is used.
+    pub fn new(options: BTreeMap<String, McpServerOptions>) -> Self {
+        let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+        let server = |(label, options): (String, McpServerOptions)| {
+            (label.clone(), Server::new(label, options, tasks.clone(), closing.clone()))
+        };
+        let servers = options.into_iter().map(server).collect();
+        Self { servers, tasks, closing }
+    }
+
+    /// Begins to connect to all servers, in the background, so that the first run need not wait.
+    pub fn warm_up(&self) {
+        for server in self.servers.values().cloned() {
+            self.tasks.spawn(async move {
+                if let Err(error) = server.tools().await {
+                    warn!(server = %server.label, %error, "The server is not there yet.");
+                }
+            });
+        }
+    }
+
+    /// Connects to all servers and waits for them: each with its tools, or why it has none.
+    pub async fn connect_all(&self) -> BTreeMap<String, Result<Vec<Arc<dyn Tool>>, ToolError>> {
+        let connecting = self.servers.values().map(|server| async move {
+            let tools = server.tools().await.map(|tools| tools.to_vec());
+            (server.label.clone(), tools)
+        });
+        join_all(connecting).await.into_iter().collect()
+    }
+
+    /// Ends all connections and all processes, and waits for that a moment. Nothing works
+    /// afterwards.
+    pub async fn shut_down(&self) {
+        self.closing.cancel();
+        self.tasks.close();
+        if timeout(SHUTDOWN, self.tasks.wait()).await.is_err() {
+            warn!("Some tool servers take too long to go; they are left behind.");
+        }
+    }
+
+    fn server(&self, label: &str) -> Result<&Arc<Server>, ToolError> {
+        let unknown = || ToolError::failed(format!("there is no tool server `{label}`"));
+        self.servers.get(label).ok_or_else(unknown)
+    }
+}
+
+#[async_trait]
+impl ToolServers for McpServers {
+    fn labels(&self, _tenant: &TenantId) -> Vec<String> {
+        self.servers.keys().cloned().collect()
+    }
+
+    fn known_tools(&self, _tenant: &TenantId, label: &str) -> Option<Vec<Arc<dyn Tool>>> {
+        Some(self.servers.get(label)?.known_tools()?.to_vec())
+    }
+
+    async fn tools(
+        &self,
+        _tenant: &TenantId,
+        label: &str,
+    ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        Ok(self.server(label)?.tools().await?.to_vec())
+    }
+}
+
+impl Drop for McpServers {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+impl fmt::Debug for McpServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServers").field("labels", &self.servers.keys()).finish_non_exhaustive()
+    }
+}

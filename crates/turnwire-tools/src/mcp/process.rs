@@ -1,0 +1,117 @@
+//! A server as a process of ours.
+//!
+//! The command comes from the operator's settings and nowhere else. It finds a clean
+//! environment, works in a process group of its own, and the whole group goes when the
+//! connection does, whatever the server thinks about that.
+
+use std::{collections::BTreeMap, io, path::Path, process::Stdio, time::Duration};
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
+use rmcp::{
+    RoleClient,
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::{Transport, async_rw::AsyncRwTransport},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+
+/// What a server gets to see of our own environment; the rest may hold keys.
+const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
+/// How long a server may take to end by itself once its input is closed.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// How much of what a server writes to its standard error is passed on to our log. What comes
+/// after that is read and dropped, so that the server is never held up.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// How much of it is passed on in one piece.
+const MAX_LINE_BYTES: usize = 1024;
+
+/// A running server and the line to it.
+pub(super) struct ServerProcess {
+    line: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
+    child: Box<dyn ChildWrapper>,
+}
+
+impl ServerProcess {
+    /// Starts `command`. What it writes to its standard error goes to our log, under `label`.
+    pub(super) fn start(
+        label: &str,
+        command: &str,
+        args: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: Option<&Path>,
+        (tasks, closing): (&TaskTracker, &CancellationToken),
+    ) -> io::Result<Self> {
+        let mut start = Command::new(command);
+        start.args(args).env_clear();
+        start.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        start.envs(env);
+        if let Some(folder) = cwd {
+            start.current_dir(folder);
+        }
+        start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = CommandWrap::from(start).wrap(ProcessGroup::leader()).spawn()?;
+        let missing = || io::Error::other("a pipe of the process is missing");
+        let stdin = child.stdin().take().ok_or_else(missing)?;
+        let stdout = child.stdout().take().ok_or_else(missing)?;
+        let stderr = child.stderr().take().ok_or_else(missing)?;
+        let passing_on = pass_on_errors(label.to_owned(), stderr);
+        tasks.spawn(closing.clone().run_until_cancelled_owned(passing_on));
+        Ok(Self { line: AsyncRwTransport::new(stdout, stdin), child })
+    }
+}
+
+impl Transport<RoleClient> for ServerProcess {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.line.send(item)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.line.receive()
+    }
+
+    /// Closes its input, which is how a server is told to end, and gives it a moment for that.
+    async fn close(&mut self) -> io::Result<()> {
+        let closed = self.line.close().await;
+        let _ = timeout(GOODBYE, self.child.wait()).await;
+        closed
+    }
+}
+
+impl Drop for ServerProcess {
+    /// Ends the whole group: also what the server has started itself.
+    fn drop(&mut self) {
+        // An error means that nothing is left to end.
+        let _ = self.child.start_kill();
+    }
+}
+
+/// Writes what the server says on the side to our log, until it has said enough.
+async fn pass_on_errors(label: String, mut stderr: impl AsyncRead + Unpin) {
+    let mut piece = [0; MAX_LINE_BYTES];
+    let mut left = MAX_ERROR_BYTES;
+    while let Ok(count @ 1..) = stderr.read(&mut piece).await {
+        let Some(text) = piece.get(..count.min(left)).filter(|text| !text.is_empty()) else {
+            continue;
+        };
+        left -= text.len();
+        for line in String::from_utf8_lossy(text).lines().filter(|line| !line.trim().is_empty()) {
+            debug!(server = %label, %line, "The server writes to its standard error.");
+        }
+        if left == 0 {
+            debug!(server = %label, "The rest of its standard error is dropped.");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What a server returned, in our words, and no more of it than anybody can use.
+
+use std::io;
+
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+use serde_json::Value;
+use turnwire_contract::{Image, ToolError, ToolOutput};
+
+/// What stands in place of a failure that has no words.
+const NO_WORDS: &str = "the tool says that it failed, and nothing else";
+
+/// How much text a result may have, its data included.
+const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
+
+/// How many pictures it may have, and how big each may be, in base64.
+const MAX_IMAGES: usize = 16;
+const MAX_IMAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The longest name of a kind of data.
+const MAX_MEDIA_TYPE_BYTES: usize = 255;
+
+/// What stands in place of the rest of a text that is too long.
+const TEXT_LEFT_OUT: &str = "[The rest is left out: a result may have 16 MiB of text.]";
+
+/// The result, or the failure if the server says it is one.
+pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, ToolError> {
+    let mut taken = Taken::default();
+    for block in result.content {
+        taken.take(block);
+    }
+    let structured = result.structured_content.filter(|data| taken.has_room_for(data));
+    let Taken { mut text, images, .. } = taken.finished();
+    let failed = result.is_error == Some(true);
+    let is_empty = if failed { text.trim().is_empty() } else { text.is_empty() };
+    if is_empty && let Some(data) = &structured {
+        text = data.to_string();
+    }
+    if failed {
+        let words = if text.trim().is_empty() { NO_WORDS.to_owned() } else { text };
+        return Err(ToolError::Failed(words));
+    }
+    Ok(ToolOutput { structured, images, ..ToolOutput::text(text) })
+}
+
+/// The text as it is, or its beginning.
+pub(super) fn limited(text: &str) -> String {
+    let mut taken = Taken::default();
+    taken.line(text);
+    taken.finished().text
+}
+
+/// What was taken of a result so far.
+#[derive(Default)]
+struct Taken {
+    text: String,
+    images: Vec<Image>,
+    has_lines: bool,
+    is_full: bool,
+    images_left_out: usize,
+    data_left_out: bool,
+}
+
+impl Taken {
+    fn take(&mut self, block: ContentBlock) {
+        match block {
+            ContentBlock::Text(text) => self.line(&text.text),
+            ContentBlock::Image(image) => self.image(image.mime_type, image.data),
+            ContentBlock::Audio(audio) => self.line(&left_out("sound", &audio.mime_type)),
+            ContentBlock::ResourceLink(link) => self.line(&link_to(&link)),
+            ContentBlock::Resource(embedded) => self.embedded(embedded.resource),
+            _ => self.line("[something that this version does not know]"),
+        }
+    }
+
+    fn embedded(&mut self, resource: ResourceContents) {
+        match resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                self.line(&format!("{uri}:\n{text}"));
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let media_type = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                if media_type.starts_with("image/") {
+                    self.line(&uri);
+                    self.image(media_type, blob);
+                } else {
+                    self.line(&format!("{uri}: {}", left_out("data", &media_type)));
+                }
+            }
+            _ => self.line(&left_out("data", "unknown")),
+        }
+    }
+
+    /// Takes a line, as far as there is room for it.
+    fn line(&mut self, line: &str) {
+        if self.is_full {
+            return;
+        }
+        if self.has_lines {
+            self.text.push('\n');
+        }
+        self.has_lines = true;
+        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
+        let (beginning, rest) = line.split_at(line.floor_char_boundary(room));
+        self.text.push_str(beginning);
+        self.is_full = !rest.is_empty();
+    }
+
+    fn image(&mut self, media_type: String, base64: String) {
+        let fits = base64.len() <= MAX_IMAGE_BYTES && media_type.len() <= MAX_MEDIA_TYPE_BYTES;
+        if fits && self.images.len() < MAX_IMAGES {
+            self.images.push(Image { media_type, base64 });
+        } else {
+            self.images_left_out += 1;
+        }
+    }
+
+    /// Whether the data can be taken beside the text.
+    fn has_room_for(&mut self, data: &Value) -> bool {
+        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
+        let fits = serde_json::to_writer(Room(room), data).is_ok();
+        self.data_left_out |= !fits;
+        fits
+    }
+
+    /// Says what was left out, after everything else.
+    fn finished(mut self) -> Self {
+        let images = match self.images_left_out {
+            0 => None,
+            1 => Some("[One picture is left out".to_owned()),
+            more => Some(format!("[{more} pictures are left out")),
+        };
+        let images = images.map(|images| {
+            format!("{images}: a result may have {MAX_IMAGES}, each of 4 MiB in base64.]")
+        });
+        let data = "[The data is left out: a result may have 16 MiB of text and data.]";
+        let notes = [
+            self.is_full.then(|| TEXT_LEFT_OUT.to_owned()),
+            images,
+            self.data_left_out.then(|| data.to_owned()),
+        ];
+        for note in notes.into_iter().flatten() {
+            if self.has_lines {
+                self.text.push('\n');
+            }
+            self.has_lines = true;
+            self.text.push_str(&note);
+        }
+        self
+    }
+}
+
+/// Takes so many bytes and forgets them.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.0 = left;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn left_out(what: &str, media_type: &str) -> String {
+    format!("[{what} of type {media_type}, not shown]")
+}
+
+fn link_to(link: &Resource) -> String {
+    let name = link.title.as_ref().unwrap_or(&link.name);
+    match &link.description {
+        Some(description) => format!("{name}: {} ({description})", link.uri),
+        None => format!("{name}: {}", link.uri),
+    }
+}
+
+#[cfg(test)]
+#[path = "result_tests.rs"]
+mod tests;

@@ -1,0 +1,326 @@
+//! One server of the settings: its connection, shared by all, and its tools.
+//!
+//! There is at most one connection and at most one attempt to make one, and everybody who asks
+//! meanwhile waits for that attempt. A connection that breaks is made anew at once, so that the
+//! next run finds it; one that breaks again and again is left alone until somebody asks.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use rmcp::service::ServiceError;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, info, warn};
+use turnwire_contract::{Tool, ToolError};
+
+use super::{
+    connection::{Connection, Handshake, OpenError, Service, Tools, chain, open},
+    options::McpServerOptions,
+    tool::{McpTool, specs},
+    wire::Wire,
+};
+use crate::sync::lock;
+
+/// A connection that was open for so long was a good one.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// How often in a row a connection is made anew without being asked for.
+const MOST_BY_ITSELF: u32 = 5;
+
+/// How long to wait after a first failure; each further one doubles it.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a failure is the answer for all who ask for the tools, before it is tried again: a
+/// server that says nothing should not cost every run its whole patience.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// How long a connection may take to close.
+const CLOSING: Duration = Duration::from_millis(1_500);
+
+/// One server.
+pub(super) struct Server {
+    pub(super) label: String,
+    pub(super) options: McpServerOptions,
+    pub(super) tasks: TaskTracker,
+    closing: CancellationToken,
+    line: Mutex<Line>,
+}
+
+/// The line to the server.
+#[derive(Default)]
+struct Line {
+    open: Option<Arc<Connection>>,
+    attempt: Option<Attempt>,
+    /// Attempts that failed and connections that broke early, since the last good one.
+    failures: u32,
+    /// Why there were no tools when they were last asked for, and when that was.
+    failed: Option<(Instant, ToolError)>,
+    /// The generation of the protocol it turned out to speak, when that took two attempts.
+    handshake: Option<Handshake>,
+}
+
+impl Line {
+    fn failed_just_now(&self) -> Option<ToolError> {
+        let (at, error) = self.failed.as_ref()?;
+        (at.elapsed() < REMEMBERED).then(|| error.clone())
+    }
+
+    fn note(&mut self, error: Option<&ToolError>) {
+        self.failed = error.map(|error| (Instant::now(), error.clone()));
+    }
+}
+
+/// An attempt to connect that any number of callers can wait for.
+type Attempt = Shared<BoxFuture<'static, Result<Arc<Connection>, ToolError>>>;
+
+impl Server {
+    pub(super) fn new(
+        label: String,
+        options: McpServerOptions,
+        tasks: TaskTracker,
+        closing: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self { label, options, tasks, closing, line: Mutex::default() })
+    }
+
+    /// The tools, if they are known without asking.
+    pub(super) fn known_tools(&self) -> Option<Tools> {
+        let open = lock(&self.line).open.clone()?;
+        open.known_tools().filter(|_| open.is_open())
+    }
+
+    /// The tools; asks for them if need be, and if it has not failed just now.
+    pub(super) async fn tools(self: &Arc<Self>) -> Result<Tools, ToolError> {
+        if let Some(tools) = self.known_tools() {
+            return Ok(tools);
+        }
+        if let Some(error) = lock(&self.line).failed_just_now() {
+            return Err(error);
+        }
+        let connection = self.connection().await?;
+        let in_time = timeout(self.options.startup_timeout, self.tools_over(&connection));
+        let asked = in_time.await.unwrap_or_else(|_| Err(self.out_of_time()));
+        lock(&self.line).note(asked.as_ref().err());
+        asked
+    }
+
+    async fn tools_over(self: &Arc<Self>, connection: &Connection) -> Result<Tools, ToolError> {
+        let _one_asks = connection.asking.lock().await;
+        if let Some(tools) = connection.known_tools() {
+            return Ok(tools);
+        }
+        let changes = connection.wire.changes();
+        let told = connection.list().await.map_err(|error| self.no_list(&error))?;
+        let tool = |spec| Arc::new(McpTool::new(Arc::clone(self), spec)) as Arc<dyn Tool>;
+        let tools: Tools = specs(&self.label, &self.options, told).map(tool).collect();
+        debug!(server = %self.label, tools = tools.len(), "The server has told its tools.");
+        connection.remember(Arc::clone(&tools), changes);
+        Ok(tools)
+    }
+
+    /// The connection; makes it if there is none.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, ToolError> {
+        let attempt = {
+            let mut line = lock(&self.line);
+            if let Some(open) = line.open.as_ref().filter(|open| open.is_open()) {
+                return Ok(Arc::clone(open));
+            }
+            self.attempt(&mut line)
+        };
+        attempt.await
+    }
+
+    /// The attempt that is under way, or a new one.
+    fn attempt(self: &Arc<Self>, line: &mut Line) -> Attempt {
+        if let Some(attempt) = &line.attempt {
+            return attempt.clone();
+        }
+        let (tell, told) = oneshot::channel();
+        let (server, wait, handshake) =
+            (Arc::clone(self), wait_after(line.failures), line.handshake);
+        // A task of its own: whoever asked first may lose interest, the others have not.
+        self.tasks.spawn(async move {
+            let result = tokio::select! {
+                biased;
+                () = server.closing.cancelled() => Err(server.closed()),
+                result = server.connect(wait, handshake) => result,
+            };
+            let mut line = lock(&server.line);
+            line.attempt = None;
+            line.note(result.as_ref().err());
+            match &result {
+                Ok(connection) => line.open = Some(Arc::clone(connection)),
+                Err(_) => line.failures = line.failures.saturating_add(1),
+            }
+            drop(line);
+            let _ = tell.send(result);
+        });
+        let closed = self.closed();
+        let attempt = told.map(|told| told.unwrap_or(Err(closed))).boxed().shared();
+        line.attempt = Some(attempt.clone());
+        attempt
+    }
+
+    /// Connects, and asks for the tools, so that both are there for everybody.
+    async fn connect(
+        self: &Arc<Self>,
+        wait: Duration,
+        handshake: Option<Handshake>,
+    ) -> Result<Arc<Connection>, ToolError> {
+        sleep(wait).await;
+        let began = Instant::now();
+        let until = began + self.options.startup_timeout;
+        let (service, wire) = match handshake {
+            Some(handshake) => self.introduced(handshake, until).await,
+            None => self.introduced_somehow(until).await,
+        }?;
+        let connection = Arc::new(Connection::new(&service, wire, self.closing.child_token()));
+        self.tasks.spawn(Arc::clone(self).keep(service, Arc::clone(&connection)));
+        let ready = async {
+            connection.subscribe(&self.tasks).await;
+            self.tools_over(&connection).await
+        };
+        let ready = timeout_at(until, ready).await.unwrap_or_else(|_| Err(self.out_of_time()));
+        if let Err(error) = ready {
+            connection.stop.cancel();
+            return Err(error);
+        }
+        info!(server = %self.label, took = ?began.elapsed(), "Connected.");
+        Ok(connection)
+    }
+
+    /// Tries the newer generation of the protocol first. Almost every server of the older one
+    /// says at once that it does not know it, and the same connection goes on; for one that
+    /// says nothing or hangs up, some time is left to begin again.
+    async fn introduced_somehow(&self, until: Instant) -> Result<(Service, Arc<Wire>), ToolError> {
+        let first = self.options.startup_timeout.mul_f64(0.7);
+        let wire = Wire::new(&self.label);
+        let opening = self.open(Handshake::Either, &wire);
+        match timeout(first, opening).await {
+            Ok(Ok(service)) => return Ok((service, wire)),
+            Ok(Err(error)) if !error.may_be_the_handshake() => return Err(self.no_line(error)),
+            Ok(Err(_)) | Err(_) => {}
+        }
+        let introduced = self.introduced(Handshake::Older, until).await?;
+        lock(&self.line).handshake = Some(Handshake::Older);
+        Ok(introduced)
+    }
+
+    async fn introduced(
+        &self,
+        handshake: Handshake,
+        until: Instant,
+    ) -> Result<(Service, Arc<Wire>), ToolError> {
+        let wire = Wire::new(&self.label);
+        match timeout_at(until, self.open(handshake, &wire)).await {
+            Ok(Ok(service)) => Ok((service, wire)),
+            Ok(Err(error)) => Err(self.no_line(error)),
+            Err(_) => Err(self.out_of_time()),
+        }
+    }
+
+    /// In a box: what it holds while it waits is big.
+    fn open<'a>(
+        &'a self,
+        handshake: Handshake,
+        wire: &'a Arc<Wire>,
+    ) -> BoxFuture<'a, Result<Service, OpenError>> {
+        let keepers = (&self.tasks, &self.closing);
+        open(&self.label, &self.options.transport, handshake, wire, keepers).boxed()
+    }
+
+    /// Stays with a connection until it ends, and sees to what comes then.
+    async fn keep(self: Arc<Self>, service: Service, connection: Arc<Connection>) {
+        let stop = service.cancellation_token();
+        let mut ended = std::pin::pin!(service.waiting());
+        loop {
+            tokio::select! {
+                biased;
+                () = connection.stop.cancelled() => {
+                    stop.cancel();
+                    let _ = timeout(CLOSING, ended).await;
+                    break;
+                }
+                _ = &mut ended => break,
+                () = connection.done() => connection.stop.cancel(),
+                () = connection.wire.changed() => {
+                    debug!(server = %self.label, "The server's tools have changed.");
+                    let server = Arc::clone(&self);
+                    self.tasks.spawn(async move {
+                        if let Err(error) = server.tools().await {
+                            warn!(server = %server.label, %error, "The new tools are not known.");
+                        }
+                    });
+                }
+            }
+        }
+        connection.stop.cancel();
+        self.lost(&connection);
+    }
+
+    /// Makes a new connection for what comes; what is under way may end over this one.
+    pub(super) fn retire(self: &Arc<Self>, connection: &Arc<Connection>) {
+        connection.retire();
+        self.lost(connection);
+    }
+
+    fn lost(self: &Arc<Self>, connection: &Arc<Connection>) {
+        if self.closing.is_cancelled() {
+            return;
+        }
+        let mut line = lock(&self.line);
+        if !line.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, connection)) {
+            return;
+        }
+        line.open = None;
+        line.failures = match connection.opened_at.elapsed() {
+            lived if lived >= STEADY => 0,
+            _ => line.failures.saturating_add(1),
+        };
+        warn!(server = %self.label, failures = line.failures, "The connection is lost.");
+        if line.failures <= MOST_BY_ITSELF {
+            // Nobody waits for it; it is made all the same.
+            drop(self.attempt(&mut line));
+        }
+    }
+
+    fn no_list(&self, error: &ServiceError) -> ToolError {
+        warn!(server = %self.label, error = %chain(error), "The server does not tell its tools.");
+        self.transient("it does not tell its tools")
+    }
+
+    fn no_line(&self, error: OpenError) -> ToolError {
+        self.transient(error.words())
+    }
+
+    fn out_of_time(&self) -> ToolError {
+        let seconds = self.options.startup_timeout.as_secs_f64();
+        self.transient(&format!("it has not answered within {seconds} s"))
+    }
+
+    fn closed(&self) -> ToolError {
+        self.transient("the connections are being closed")
+    }
+
+    /// Nothing was sent yet, so trying again can do no harm.
+    fn transient(&self, reason: &str) -> ToolError {
+        ToolError::Transient(format!("the tool server `{}` is not available: {reason}", self.label))
+    }
+}
+
+fn wait_after(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        more => FIRST_WAIT.saturating_mul(2_u32.saturating_pow(more - 1)).min(LONGEST_WAIT),
+    }
+}

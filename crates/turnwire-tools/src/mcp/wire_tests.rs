@@ -1,0 +1,98 @@
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, GetMeta, NumberOrString, ProgressToken,
+    ServerNotification,
+};
+use serde_json::json;
+
+use super::{MAX_NOTE_BYTES, Mailbox, Passed, Progress, Wire};
+
+fn request(token: i64, mailbox: &Arc<Mailbox>) -> ClientRequest {
+    let mut call = CallToolRequest::new(CallToolRequestParams::new("walrus"));
+    call.extensions.insert(mailbox.address());
+    let mut request = ClientRequest::CallToolRequest(call);
+    request.get_meta_mut().set_progress_token(ProgressToken(NumberOrString::Number(token)));
+    request
+}
+
+fn notification(method: &str, params: serde_json::Value) -> ServerNotification {
+    serde_json::from_value(json!({ "method": method, "params": params })).unwrap()
+}
+
+fn progress(token: serde_json::Value, progress: f64) -> ServerNotification {
+    let params = json!({ "progressToken": token, "progress": progress });
+    notification("notifications/progress", params)
+}
+
+fn drained(mailbox: &Mailbox) -> Vec<f64> {
+    std::iter::from_fn(|| mailbox.take()).map(|note: Progress| note.done).collect()
+}
+
+#[test]
+fn progress_finds_its_call() {
+    let wire = Wire::new("sea");
+    let (one, other) = (Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
+    assert!(!one.was_handed_over());
+    wire.sending(&request(1, &one));
+    wire.sending(&request(2, &other));
+    assert!(one.was_handed_over());
+    assert_eq!(wire.heard(&progress(json!(1), 0.5)), Passed::No);
+    // Some servers give the number back as text.
+    wire.heard(&progress(json!("2"), 0.25));
+    wire.heard(&progress(json!(1), 1.0));
+    wire.heard(&progress(json!(3), 1.0));
+    assert_eq!(drained(&one), [1.0], "the latest says it all");
+    assert_eq!(drained(&other), [0.25]);
+}
+
+/// L46: what a server says about a call that is over is heard by nobody, and kept by nobody.
+#[test]
+fn progress_after_the_end_finds_nobody() {
+    let wire = Wire::new("sea");
+    let mailbox = Arc::<Mailbox>::default();
+    wire.sending(&request(1, &mailbox));
+    drop(mailbox);
+    assert_eq!(wire.heard(&progress(json!(1), 1.0)), Passed::No);
+    wire.sending(&request(2, &Arc::default()));
+    assert!(wire.calls.lock().unwrap().len() <= 1, "dead calls are forgotten");
+}
+
+/// A13: a message may be so long and no longer, and is cut between characters.
+#[test]
+fn a_long_message_is_cut() {
+    let wire = Wire::new("sea");
+    let mailbox = Arc::<Mailbox>::default();
+    wire.sending(&request(1, &mailbox));
+    let passed_on = |message: &str| {
+        let params = json!({ "progressToken": 1, "progress": 1.0, "message": message });
+        wire.heard(&notification("notifications/progress", params));
+        mailbox.take().unwrap().message.unwrap()
+    };
+    let longest = "x".repeat(MAX_NOTE_BYTES);
+    assert_eq!(passed_on(&longest), longest);
+    let one_more = passed_on(&format!("{longest}x"));
+    assert_eq!(one_more, format!("{}…", "x".repeat(MAX_NOTE_BYTES - 3)));
+    let whole = passed_on(&"🦀".repeat(10_000));
+    assert_eq!(whole, format!("{}…", "🦀".repeat((MAX_NOTE_BYTES - 3) / 4)));
+}
+
+#[tokio::test]
+async fn a_change_of_the_tools_is_counted_and_told() {
+    let wire = Wire::new("sea");
+    let changed = notification("notifications/tools/list_changed", json!({}));
+    assert_eq!(wire.changes(), 0);
+    assert_eq!(wire.heard(&changed), Passed::On);
+    assert_eq!(wire.changes(), 1);
+    wire.changed().await;
+    let other = notification("notifications/resources/list_changed", json!({}));
+    assert_eq!(wire.heard(&other), Passed::On);
+    assert_eq!(wire.changes(), 1);
+}
+
+#[test]
+fn what_a_server_logs_goes_no_further() {
+    let wire = Wire::new("sea");
+    let params = json!({ "level": "info", "data": "x".repeat(10_000) });
+    assert_eq!(wire.heard(&notification("notifications/message", params)), Passed::No);
+}
