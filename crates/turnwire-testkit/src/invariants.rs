@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use turnwire_contract::{
-    CallId, Completeness, Event, Item, ItemId, Prompt, Recorded, RunOutcome, Seq, ToolKind,
-    ToolOutcome,
+    Approvals, CallId, Completeness, Event, Item, ItemId, Prompt, Recorded, RunOutcome, RunRequest,
+    Seq, ToolKind, ToolOutcome,
 };
 
 /// What is wrong with a whole journal; nothing, if all is well.
@@ -56,6 +56,9 @@ struct JournalReader {
     is_over: bool,
     turn_is_open: bool,
     has_client_tools: HashSet<String>,
+    hands_approvals_back: bool,
+    first_calls: HashSet<CallId>,
+    questions: HashSet<ItemId>,
     texts: HashMap<ItemId, OpenText>,
     calls: HashMap<CallId, CallSeen>,
 }
@@ -98,10 +101,7 @@ impl JournalReader {
             return;
         }
         match &recorded.event {
-            Event::RunQueued { request } => {
-                let client = request.tools.iter().filter(|tool| tool.kind == ToolKind::Client);
-                self.has_client_tools = client.map(|tool| tool.name.clone()).collect();
-            }
+            Event::RunQueued { request } => self.read_request(request),
             Event::TurnStarted { .. } => {
                 if self.turn_is_open {
                     self.complain("a turn begins inside a turn");
@@ -152,10 +152,23 @@ impl JournalReader {
             Event::RunStarted
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::ToolsDiscovered { .. } => {}
+            | Event::AnnotationAdded { .. } => {}
+            Event::DiscoveryStarted { item_id, .. } => {
+                if !self.questions.insert(item_id.clone()) {
+                    self.complain(format!("{item_id} is asked twice"));
+                }
+            }
+            // A server whose tools are known tells them without being asked.
+            Event::ToolsDiscovered { item_id, .. } => _ = self.questions.remove(item_id),
             other => self.complain(format!("{other:?} should name its call")),
         }
+    }
+
+    fn read_request(&mut self, request: &RunRequest) {
+        let client = request.tools.iter().filter(|tool| tool.kind == ToolKind::Client);
+        self.has_client_tools = client.map(|tool| tool.name.clone()).collect();
+        self.hands_approvals_back = request.approvals == Approvals::HandBack;
+        self.first_calls = request.first_calls.iter().map(|call| call.call_id.clone()).collect();
     }
 
     fn open_text(&mut self, item_id: &ItemId) -> Option<&mut OpenText> {
@@ -187,6 +200,8 @@ impl JournalReader {
             }
             return;
         }
+        // A call that came with the request is written already, and perhaps answered.
+        let came_first = self.first_calls.contains(call_id);
         let Some(call) = self.calls.get_mut(call_id) else {
             return self.complain(format!("I1: {call_id} was never announced"));
         };
@@ -205,13 +220,13 @@ impl JournalReader {
                 if call.arguments_closed.replace(*completeness).is_some() {
                     wrong.push(format!("arguments of {call_id} end twice"));
                 }
-                if call.arguments != *arguments {
+                if call.arguments != *arguments && !came_first {
                     wrong.push(format!("I11: arguments of {call_id} are not their parts"));
                 }
             }
             Event::ApprovalRequested { .. } => call.waits_for_approval = true,
             Event::ApprovalResolved { decision, .. } => {
-                if !call.waits_for_approval {
+                if !call.waits_for_approval && !came_first {
                     wrong.push(format!("{call_id} was answered but nobody asked"));
                 }
                 call.waits_for_approval = false;
@@ -263,8 +278,14 @@ impl JournalReader {
             self.complain("I12: the run is over while a turn is open");
         }
         self.expect_no_open_text();
-        let left_to_client =
-            |call: &CallSeen| call.is_for_client && *outcome == RunOutcome::Completed;
+        if !self.questions.is_empty() {
+            self.complain("I12: the run is over while a question for tools is open");
+        }
+        let hands_back = self.hands_approvals_back;
+        let left_to_client = |call: &CallSeen| {
+            let is_left = call.is_for_client || hands_back && call.waits_for_approval;
+            is_left && *outcome == RunOutcome::Completed
+        };
         let open: Vec<String> = self
             .calls
             .iter()

@@ -2,28 +2,36 @@
 //!
 //! * [`stage`] plays a scripted run in simulated time and returns its journal;
 //! * [`props`] are tools that behave in every way a tool can;
+//! * [`prop_servers`] are tool servers of the same kind;
 //! * [`scenarios`] are the recorded runs that every surface is shown;
 //! * [`golden`] compares with what is written down, or writes it down;
 //! * [`surfaces`] writes down what each surface shows of a journal;
 //! * [`invariants`] reads a journal and says what is wrong with it;
 //! * [`scripts`] makes up random runs;
-//! * [`conformance`] has one test per promise of a port.
+//! * [`mcp_server`] is an MCP server that behaves in every way a server can;
+//! * [`conformance`] has one test per promise of a port;
+//! * [`upstreams`] are the servers behind a gateway, on loopback.
 //!
 //! Only tests depend on this crate.
 #![expect(
     clippy::expect_used,
     clippy::missing_panics_doc,
+    clippy::panic,
     reason = "a test that cannot go on should fall over"
 )]
 
 pub mod conformance;
 pub mod golden;
 pub mod invariants;
+pub mod mcp_server;
+pub mod prop_servers;
 pub mod props;
 pub mod scenarios;
 pub mod scripts;
 pub mod stage;
 pub mod surfaces;
+pub mod upstreams;
 
+pub use prop_servers::PropServers;
 pub use props::{Behaviour, Prop};
 pub use stage::{Act, Played, Stage};

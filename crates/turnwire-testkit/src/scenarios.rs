@@ -5,13 +5,17 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use serde_json::json;
+use async_trait::async_trait;
+use serde_json::{Value, json};
 use turnwire_contract::{
-    CallId, Decision, Event, Item, ModelError, ModelPart, Recorded, ToolSpec, Usage,
+    Annotation, Approvals, CallId, Decision, Effect, Event, FirstCall, Item, ModelError, ModelPart,
+    Recorded, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRef, ToolRequest, ToolSpec,
+    Usage,
 };
 use turnwire_models::Turn;
 
 use crate::{
+    prop_servers::PropServers,
     props::{Behaviour, Prop},
     stage::{Act, Stage},
 };
@@ -69,10 +73,18 @@ fn disturbed(
 
 /// All of them. Must be called inside a runtime.
 pub fn all() -> Vec<Scenario> {
-    [answers(), tools(), failing_tools(), stops(), limits(), models()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let kinds = [
+        answers(),
+        tools(),
+        failing_tools(),
+        servers(),
+        handed_back(),
+        searches(),
+        stops(),
+        limits(),
+        models(),
+    ];
+    kinds.into_iter().flatten().collect()
 }
 
 fn multiply() -> Prop {
@@ -124,10 +136,8 @@ fn tools() -> Vec<Scenario> {
     };
     let delete = Prop::new("delete", Behaviour::Returns("deleted".into()))
         .with(|spec: &mut ToolSpec| spec.needs_approval = true);
-    let client = ToolSpec {
-        kind: turnwire_contract::ToolKind::Client,
-        ..ToolSpec::new("locate", "Where the user is.")
-    };
+    let client =
+        ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("locate", "Where the user is.") };
     vec![
         undisturbed(
             "one_tool",
@@ -253,6 +263,226 @@ fn failing_tools() -> Vec<Scenario> {
             "tool_retried",
             Stage::new([call("flaky", json!({})), Turn::new().text("It worked at last.")])
                 .tool(Prop::new("flaky", Behaviour::FailsAtFirst(1, "fine now".into()))),
+        ),
+    ]
+}
+
+fn servers() -> Vec<Scenario> {
+    let find = |text: &str| Prop::new("find", Behaviour::Returns(text.into()));
+    let now = || Prop::new("now", Behaviour::Returns("9 o'clock".into()));
+    let ask = || Turn::new().call_with_id("call_1", "find", json!({ "query": "rust" }));
+    let broken = Prop::new("find", Behaviour::Fails("the index is being built".into()));
+    let deploy = Prop::new("deploy", Behaviour::Reports(2, seconds(7), "all green".into()));
+    vec![
+        undisturbed(
+            "server_known",
+            Stage::new([
+                Turn::new()
+                    .text("Let me look. ")
+                    .part(ModelPart::CallStarted {
+                        key: 0,
+                        id: Some("call_1".into()),
+                        name: "find".into(),
+                    })
+                    .part(ModelPart::CallArguments { key: 0, text: "{\"query\": ".into() })
+                    .part(ModelPart::CallArguments { key: 0, text: "\"rust\"}".into() }),
+                Turn::new().text("Found it."),
+            ])
+            .servers(PropServers::default().with("docs", [find("3 pages")])),
+        ),
+        undisturbed(
+            "server_slow",
+            Stage::new([ask(), Turn::new().text("Found it.")])
+                .servers(PropServers::default().slow("docs", seconds(3), [find("3 pages")])),
+        ),
+        undisturbed(
+            "server_dead",
+            Stage::new([
+                ask().call_with_id("call_2", "now", json!({})),
+                Turn::new().text("I only know the time."),
+            ])
+            .servers(
+                PropServers::default().dead("docs", "connection refused").with("clock", [now()]),
+            ),
+        ),
+        undisturbed(
+            "server_names_collide",
+            Stage::new([
+                ask().call_with_id("call_2", "wiki__find", json!({ "query": "rust" })),
+                Turn::new().text("Found it twice."),
+            ])
+            .servers(
+                PropServers::default()
+                    .with("docs", [find("3 pages")])
+                    .with("wiki", [find("1 article")]),
+            ),
+        ),
+        undisturbed(
+            "server_tool_fails",
+            Stage::new([ask(), Turn::new().text("That did not work.")])
+                .servers(PropServers::default().with("docs", [broken])),
+        ),
+        undisturbed(
+            "server_tool_with_progress",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "deploy", json!({ "name": "v4" })),
+                Turn::new().text("Deployed."),
+            ])
+            .servers(PropServers::default().with("ship", [deploy])),
+        ),
+        disturbed(
+            "cancel_during_discovery",
+            Stage::new([ask()]).servers(PropServers::default().slow(
+                "docs",
+                seconds(60),
+                [find("3 pages")],
+            )),
+            |event| matches!(event, Event::DiscoveryStarted { .. }),
+            |_| Act::CancelRun,
+        ),
+    ]
+}
+
+/// A run that leaves the question to the client, and the two that bring the answer.
+fn handed_back() -> Vec<Scenario> {
+    let delete = || {
+        Prop::new("delete", Behaviour::Returns("deleted".into()))
+            .with(|spec| spec.needs_approval = true)
+    };
+    let files = || PropServers::default().with("files", [delete()]);
+    let arguments = || json!({ "path": "old" });
+    let answered = |decision: Decision, turn: Turn| {
+        Stage::new([turn]).servers(files()).request(move |request| {
+            request.approvals = Approvals::HandBack;
+            request.first_calls = vec![FirstCall {
+                call_id: CallId::new("call_1"),
+                tool: ToolRef {
+                    name: "delete".into(),
+                    kind: ToolKind::Mcp,
+                    server: Some("files".into()),
+                },
+                arguments: arguments().to_string(),
+                decision: Some(decision),
+            }];
+            let asked = json!({ "call_1": "mcpr_1" });
+            request.echo.insert("approval_requests".into(), asked);
+        })
+    };
+    vec![
+        undisturbed(
+            "approval_handed_back",
+            Stage::new([Turn::new().text("May I? ").call_with_id("call_1", "delete", arguments())])
+                .servers(files())
+                .request(|request| request.approvals = Approvals::HandBack),
+        ),
+        undisturbed(
+            "approval_answered_yes",
+            answered(Decision::Approved, Turn::new().text("It is gone.")),
+        ),
+        undisturbed(
+            "approval_answered_no",
+            answered(
+                Decision::Denied { reason: "not today".into() },
+                Turn::new().text("Then I leave it."),
+            ),
+        ),
+    ]
+}
+
+/// A built-in search that finds what it was told to find.
+struct Search {
+    spec: ToolSpec,
+    found: Result<ToolOutput, String>,
+}
+
+impl Search {
+    fn new(name: &str, kind: ToolKind, found: Result<ToolOutput, &str>) -> Self {
+        let spec = ToolSpec {
+            kind,
+            effect: Effect::Pure,
+            parallel: true,
+            ..ToolSpec::new(name, "A search.")
+        };
+        Self { spec, found: found.map_err(str::to_owned) }
+    }
+}
+
+#[async_trait]
+impl Tool for Search {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: ToolRequest, context: ToolContext) -> Result<ToolOutput, ToolError> {
+        context.phase("searching").await;
+        tokio::time::sleep(seconds(1)).await;
+        self.found.clone().map_err(ToolError::failed)
+    }
+}
+
+fn searches() -> Vec<Scenario> {
+    let pages = json!({
+        "query": "rust streams",
+        "sources": [
+            { "url": "https://example.com/one", "title": "One" },
+            { "url": "https://example.com/two", "title": "Two" },
+        ],
+    });
+    let passages = json!({
+        "queries": ["leave", "holidays"],
+        "results": [{
+            "file_id": "file_1",
+            "filename": "handbook.md",
+            "score": 0.5,
+            "text": "Thirty days.",
+            "attributes": { "year": 2026 },
+        }],
+    });
+    let found = |text: &str, short: &str, structured: Value| {
+        let (structured, short) = (Some(structured), Some(short.to_owned()));
+        Ok(ToolOutput { structured, short, ..ToolOutput::text(text) })
+    };
+    let web = |found| Search::new("web_search", ToolKind::WebSearch, found);
+    let look = || {
+        let query = json!({ "query": "rust streams" });
+        Turn::new().call_with_id("call_1", "web_search", query)
+    };
+    let source = Annotation {
+        kind: "url_citation".into(),
+        source: json!({
+            "url": "https://example.com/one", "title": "One", "start_index": 0, "end_index": 9,
+        }),
+    };
+    vec![
+        undisturbed(
+            "web_search",
+            Stage::new([look(), Turn::new().text("They are.").part(ModelPart::Annotation(source))])
+                .tool(web(found("[1] One\n[2] Two", "2 results", pages))),
+        ),
+        undisturbed(
+            "web_search_fails",
+            Stage::new([look(), Turn::new().text("The search is down.")])
+                .tool(web(Err("the search engine did not answer"))),
+        ),
+        undisturbed(
+            "file_search",
+            Stage::new([
+                Turn::new().call_with_id(
+                    "call_1",
+                    "file_search",
+                    json!({ "queries": ["leave", "holidays"] }),
+                ),
+                Turn::new().text("Thirty days."),
+            ])
+            .tool(Search::new(
+                "file_search",
+                ToolKind::FileSearch,
+                found("[1] handbook.md (file_1)\nThirty days.", "1 passage", passages),
+            ))
+            .request(|request| {
+                let included = json!(["file_search_call.results"]);
+                request.echo.insert("include".into(), included);
+            }),
         ),
     ]
 }

@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use turnwire_contract::{
-    CallId, Decision, Event, Item, Limits, Model, Recorded, RunOutcome, RunRequest, Tool,
+    CallId, Decision, Event, Item, Limits, Model, NoToolServers, Recorded, RunOutcome, RunRequest,
+    ServerUse, TenantId, Tool, ToolServers,
 };
 use turnwire_engine::{Ambient, EngineParts, RunHandle, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
@@ -16,6 +17,7 @@ use turnwire_models::{Scripted, Turn};
 pub struct Stage {
     model: Arc<dyn Model>,
     tools: Vec<Arc<dyn Tool>>,
+    servers: Arc<dyn ToolServers>,
     request: RunRequest,
     heartbeat: Duration,
 }
@@ -55,6 +57,7 @@ impl Stage {
         Self {
             model,
             tools: Vec::new(),
+            servers: Arc::new(NoToolServers),
             request: RunRequest::new("scripted", vec![Item::user("Go.")]),
             heartbeat: Duration::from_secs(5),
         }
@@ -69,6 +72,14 @@ impl Stage {
     /// Offers tools.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Brings tool servers, all of which the run uses.
+    pub fn servers(mut self, servers: impl ToolServers + 'static) -> Self {
+        let labels = servers.labels(&self.request.tenant);
+        self.request.servers = labels.into_iter().map(ServerUse::all_of).collect();
+        self.servers = Arc::new(servers);
         self
     }
 
@@ -100,6 +111,7 @@ impl Stage {
         request.tools.extend(tools.specs());
         let runs = Runs::new(EngineParts {
             tools,
+            servers: self.servers,
             any_model: Some(self.model),
             ambient: Arc::new(Ambient::simulated()),
             heartbeat: self.heartbeat,
@@ -138,7 +150,10 @@ async fn perform(runs: &Runs, run: &RunHandle, act: Act) {
             run.cancel_call(&call_id);
         }
         Act::Resolve(call_id, decision) => {
-            runs.resolve(run.id(), &call_id, decision).await.expect("the answer is recorded");
+            let tenant = TenantId::default();
+            runs.resolve(&tenant, run.id(), &call_id, decision)
+                .await
+                .expect("the answer is recorded");
         }
     }
 }

@@ -4,22 +4,33 @@ use std::{fmt::Write, sync::Arc};
 
 use turnwire_contract::Recorded;
 use turnwire_surfaces::{
-    CallbackFrame, Callbacks, ChatEvents, ChatFrame, MessageFrame, Messages, Projection, Told,
-    Transcript, TranscriptFrame,
+    CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
+    ChatStreamOptions, MessageFrame, Messages, Placed, Profile, Projection, Responses, RunSnapshot,
+    Told, Transcript, TranscriptFrame, WithPlaces, WsChat, WsOptions, wire_json,
 };
 
 type Journal = [Arc<Recorded>];
 type WriteDown = fn(&Journal) -> String;
 
 /// Every surface: the name of its golden file, and how it is written down.
-pub const ALL: [(&str, WriteDown); 6] = [
+pub const ALL: [(&str, WriteDown); 12] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
     ("fallback.txt", fallback),
     ("on_event.jsonl", on_event),
     ("messages.txt", messages),
     ("transcript.txt", transcript),
+    ("responses.jsonl", responses),
+    ("responses_extended.jsonl", responses_extended),
+    ("ws_chat.jsonl", ws_chat),
+    ("ws_chat_asked.jsonl", ws_chat_asked),
+    ("chat_stream.txt", chat_stream),
+    ("snapshot.json", snapshot),
 ];
+
+/// What a client of the chat socket gets that asked for everything.
+pub const ASKED: WsOptions =
+    WsOptions { chunks: true, progress: true, tools: true, approvals: true, resume: true };
 
 /// What happened.
 pub fn events(journal: &Journal) -> String {
@@ -100,6 +111,54 @@ pub fn transcript(journal: &Journal) -> String {
         }
     }
     out
+}
+
+/// `/v1/responses`, to clients that know official names only.
+pub fn responses(journal: &Journal) -> String {
+    responded(journal, Profile::Strict)
+}
+
+/// `/v1/responses`, to clients that asked for more.
+pub fn responses_extended(journal: &Journal) -> String {
+    responded(journal, Profile::Extended)
+}
+
+fn responded(journal: &Journal, profile: Profile) -> String {
+    let frames = frames(journal, Responses::new(profile));
+    frames.iter().map(|frame| wire_json(frame) + "\n").collect()
+}
+
+/// `/ws/chat`, to a client that asked for nothing.
+pub fn ws_chat(journal: &Journal) -> String {
+    on_socket(journal, WsOptions::default())
+}
+
+/// `/ws/chat`, to a client that asked for everything.
+pub fn ws_chat_asked(journal: &Journal) -> String {
+    on_socket(journal, ASKED)
+}
+
+fn on_socket(journal: &Journal, options: WsOptions) -> String {
+    let frames = frames(journal, WsChat::new(options));
+    frames.iter().map(|placed| options.wire_text(placed) + "\n").collect()
+}
+
+/// `/chat/stream` with tokens and approvals. A client that did not ask for them gets the same
+/// without those lines, at the same places.
+pub fn chat_stream(journal: &Journal) -> String {
+    let options = ChatStreamOptions { tokens: true, approvals: true };
+    let frames = frames(journal, WithPlaces::new(ChatStream::new(options)));
+    let run_id = journal.first().map_or("", |recorded| recorded.run_id.as_str());
+    let block = |placed: &Placed<ChatStreamFrame>| {
+        format!("id: {run_id}:{}\ndata: {}\n\n", placed.cursor, placed.frame.data())
+    };
+    frames.iter().map(block).collect()
+}
+
+/// `GET /v1/runs/{id}` when the run is over.
+pub fn snapshot(journal: &Journal) -> String {
+    let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
+    serde_json::to_string_pretty(&snapshot).expect("a snapshot is JSON") + "\n"
 }
 
 /// All frames of a journal.

@@ -54,6 +54,100 @@ fn every_failure_code_is_in_the_docs() {
     assert_eq!(documented, given);
 }
 
+/// S2-27: every code of the chat socket is explained.
+#[test]
+fn s2_27_every_code_of_the_socket_is_in_the_docs() {
+    let page = read(&root().join("docs/errors.md"));
+    for code in turnwire_surfaces::ErrorCode::ALL {
+        assert!(page.contains(&format!("\n| `{code}` |")), "{code} is not in docs/errors.md");
+    }
+}
+
+/// Every code with which the gateway refuses a request is explained, and nothing is explained
+/// that does not exist.
+#[test]
+fn every_code_of_a_refusal_is_in_the_docs() {
+    let given: BTreeSet<String> = files(&root().join("crates/turnwire-gateway/src"), "rs")
+        .iter()
+        .filter(|path| !path.to_string_lossy().ends_with("_tests.rs"))
+        .flat_map(|path| codes_in(&read(path)))
+        .collect();
+    assert!(given.len() > 40 && given.contains("invalid_json"), "the search is blind: {given:?}");
+    let is_code = |code: &&str| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let page = read(&root().join("docs/errors.md"));
+    let (_, refusals) = page.split_once("\n## Requests that are refused\n").unwrap();
+    let explained: BTreeSet<String> = refusals
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"))
+        .map(|(code, _)| code)
+        .filter(is_code)
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(given, explained);
+}
+
+/// The codes in a source file of the gateway: the first text in whatever makes a refusal.
+fn codes_in(source: &str) -> Vec<String> {
+    const MAKERS: [&str; 8] = [
+        "Refusal::new(",
+        "Self::new(",
+        "bad_request(",
+        "ClientError::new(",
+        "ClientError::not_found(",
+        "forbidden(",
+        "bad(",
+        "code: ",
+    ];
+    let code_after = |rest: &str| {
+        let (before, rest) = rest.split_once('"')?;
+        let may_stand_before = |c: char| c.is_alphanumeric() || "_:, \n".contains(c);
+        let (code, _) = rest.split_once('"')?;
+        let is_code = code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        (before.chars().all(may_stand_before) && is_code).then(|| code.to_owned())
+    };
+    MAKERS.iter().flat_map(|maker| source.split(maker).skip(1).filter_map(code_after)).collect()
+}
+
+/// Every label that a test names is explained.
+#[test]
+fn every_label_is_in_the_docs() {
+    let page = read(&root().join("docs/labels.md"));
+    let explained: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .flat_map(|(labels, _)| labels.split(", ").map(str::to_owned))
+        .collect();
+    let mut tests = files(&root().join("crates"), "rs");
+    tests.retain(|path| {
+        let path = path.to_string_lossy();
+        path.contains("/tests/") || path.ends_with("_tests.rs")
+    });
+    for extension in ["py", "mjs"] {
+        tests.extend(files(&root().join("tests/clients"), extension));
+    }
+    let mut unknown = BTreeSet::new();
+    for path in tests {
+        let text = read(&path);
+        let is_comment = |line: &&str| ["//", "# ", "\"\"\""].iter().any(|c| line.starts_with(c));
+        let comments = text.lines().map(str::trim_start).filter(is_comment);
+        let named = comments.flat_map(labels_in);
+        unknown.extend(named.filter(|label| !explained.contains(label)));
+    }
+    assert!(unknown.is_empty(), "not in docs/labels.md: {unknown:?}");
+}
+
+/// `R7` and its like, and not the end of a requirement (`S1-A4`) or of a longer word.
+fn labels_in(line: &str) -> Vec<String> {
+    let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || "-_`".contains(c)));
+    let is_label = |word: &&str| {
+        let mut letters = word.chars();
+        letters.next().is_some_and(|first| "RCALT".contains(first))
+            && (1..=2).contains(&letters.as_str().len())
+            && letters.all(|c| c.is_ascii_digit())
+    };
+    words.filter(is_label).map(str::to_owned).collect()
+}
+
 /// Links between the documents lead somewhere.
 #[test]
 fn links_between_documents_are_good() {

@@ -16,6 +16,8 @@ pub async fn check(log: &dyn EventLog) {
     a_reader_gets_what_is_there_and_what_comes(log).await;
     a_reader_can_begin_anywhere(log).await;
     an_unknown_run_is_not_found(log).await;
+    what_is_stored_can_be_read_without_waiting(log).await;
+    a_forgotten_run_is_gone(log).await;
 }
 
 fn event(run: &str, seq: u64, event: Event) -> Arc<Recorded> {
@@ -95,4 +97,25 @@ async fn an_unknown_run_is_not_found(log: &dyn EventLog) {
     assert!(matches!(unknown, Some(LogError::NotFound(_))), "{unknown:?}");
     let headless = log.append(vec![turn("run_headless", 2)]).await;
     assert!(headless.is_err(), "a run without a beginning was accepted");
+}
+
+async fn what_is_stored_can_be_read_without_waiting(log: &dyn EventLog) {
+    let id = RunId::from("run_stored");
+    log.append(vec![turn("run_stored", 1), turn("run_stored", 2)]).await.expect("it is new");
+    let places = async |after| -> Vec<u64> {
+        let stored = log.read_stored(&id, after).await.expect("it is there");
+        stored.iter().map(|recorded| recorded.seq.0).collect()
+    };
+    assert_eq!(places(Seq::START).await, [1, 2]);
+    assert_eq!(places(Seq(1)).await, [2]);
+    assert!(places(Seq(2)).await.is_empty());
+}
+
+async fn a_forgotten_run_is_gone(log: &dyn EventLog) {
+    let id = RunId::from("run_forgotten");
+    log.append(vec![turn("run_forgotten", 1), end("run_forgotten", 2)]).await.expect("it is new");
+    log.forget(&id).await.expect("it is there");
+    let gone = log.read_stored(&id, Seq::START).await;
+    assert!(matches!(gone, Err(LogError::NotFound(_))), "{gone:?}");
+    log.forget(&id).await.expect("nothing is left to forget");
 }

@@ -2,4 +2,5 @@
 
 pub mod blob_store;
 pub mod event_log;
+pub mod library;
 pub mod run_store;

@@ -1,10 +1,10 @@
 //! The promises of [`RunStore`].
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use turnwire_contract::{
-    ConversationId, Item, NewRun, RunId, RunOutcome, RunRequest, RunStatus, RunStore, StoreError,
-    TenantId, Timestamp,
+    ConversationId, ConversationRecord, Entry, Item, ItemId, NewRun, RunId, RunOutcome, RunRequest,
+    RunStatus, RunStore, StoreError, TenantId, Timestamp,
 };
 
 /// Runs the whole suite on `store`, which may have other runs in it.
@@ -14,6 +14,19 @@ pub async fn check(store: &dyn RunStore) {
     tenants_do_not_see_each_other(store).await;
     the_newest_runs_come_first(store).await;
     a_restored_conversation_is_there(store).await;
+    a_run_continues_another(store).await;
+    a_forgotten_run_is_gone(store).await;
+    a_conversation_is_kept_by_hand(store).await;
+    a_busy_conversation_is_left_alone(store).await;
+}
+
+fn entries(texts: &[&str]) -> Vec<Entry> {
+    texts.iter().map(|text| Entry::new(format!("msg_{text}"), Item::user(*text))).collect()
+}
+
+fn conversation(id: &str) -> ConversationRecord {
+    let (id, created_at) = (ConversationId::from(id), Timestamp::from_micros(7));
+    ConversationRecord { id, created_at, metadata: BTreeMap::new() }
 }
 
 fn run(id: &str, tenant: &str, conversation: Option<&str>) -> NewRun {
@@ -28,10 +41,10 @@ async fn a_conversation_has_one_active_run(store: &dyn RunStore) {
     store.create(run("run_c1", "t", Some("conv_c"))).await.expect("it is free");
     let second = store.create(run("run_c2", "t", Some("conv_c"))).await;
     assert!(matches!(second, Err(StoreError::Busy { .. })), "I13: {second:?}");
-    let (tenant, conversation) = (TenantId::from("t"), ConversationId::from("conv_c"));
-    let restored = store.restore(&tenant, &conversation, Vec::new()).await;
+    let tenant = TenantId::from("t");
+    let restored = store.restore(&tenant, conversation("conv_c"), Vec::new()).await;
     assert!(matches!(restored, Err(StoreError::Busy { .. })), "replaced while in use");
-    let items = vec![Item::user("hi"), Item::assistant("hello")];
+    let items = entries(&["hi", "hello"]);
     store
         .finish(&RunId::from("run_c1"), RunOutcome::Completed, items.clone())
         .await
@@ -44,14 +57,14 @@ async fn a_conversation_has_one_active_run(store: &dyn RunStore) {
 async fn finishing_twice_changes_nothing(store: &dyn RunStore) {
     store.create(run("run_f", "t", Some("conv_f"))).await.expect("it is free");
     let id = RunId::from("run_f");
-    let first = store.finish(&id, RunOutcome::Completed, vec![Item::user("once")]).await;
+    let first = store.finish(&id, RunOutcome::Completed, entries(&["once"])).await;
     first.expect("it is active");
-    let second = store.finish(&id, RunOutcome::Cancelled, vec![Item::user("twice")]).await;
+    let second = store.finish(&id, RunOutcome::Cancelled, entries(&["twice"])).await;
     second.expect("it is ignored");
     let record = store.find(&TenantId::from("t"), &id).await.expect("it is there");
     assert_eq!(record.status, RunStatus::Finished { outcome: RunOutcome::Completed });
     let history = store.history(&TenantId::from("t"), &ConversationId::from("conv_f")).await;
-    assert_eq!(history.expect("it is there"), [Item::user("once")]);
+    assert_eq!(history.expect("it is there"), entries(&["once"]));
     let unknown = store.finish(&RunId::from("run_none"), RunOutcome::Completed, Vec::new()).await;
     assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
 }
@@ -64,7 +77,7 @@ async fn tenants_do_not_see_each_other(store: &dyn RunStore) {
         .create(run("run_t2", "other", Some("conv_t")))
         .await
         .expect("another tenant's is another");
-    let (id, items) = (RunId::from("run_t"), vec![Item::user("x")]);
+    let (id, items) = (RunId::from("run_t"), entries(&["x"]));
     store.finish(&id, RunOutcome::Completed, items).await.expect("it is active");
     let history = store.history(&TenantId::from("other"), &ConversationId::from("conv_t")).await;
     assert_eq!(history.expect("it is empty"), []);
@@ -86,7 +99,98 @@ async fn the_newest_runs_come_first(store: &dyn RunStore) {
 
 async fn a_restored_conversation_is_there(store: &dyn RunStore) {
     let (tenant, id) = (TenantId::from("t"), ConversationId::from("conv_r"));
-    let items = vec![Item::user("before"), Item::assistant("yes")];
-    store.restore(&tenant, &id, items.clone()).await.expect("it is new");
+    let items = entries(&["before", "yes"]);
+    store.restore(&tenant, conversation("conv_r"), items.clone()).await.expect("it is new");
     assert_eq!(store.history(&tenant, &id).await.expect("it is there"), items);
+}
+
+async fn a_run_continues_another(store: &dyn RunStore) {
+    let tenant = TenantId::from("chain");
+    let (first, second) = (RunId::from("run_k1"), RunId::from("run_k2"));
+    let follower = |id: &str, before: &RunId| {
+        let mut run = run(id, "chain", None);
+        let mut request = RunRequest::clone(&run.request);
+        request.continues = Some(before.clone());
+        run.request = Arc::new(request);
+        run
+    };
+    store.create(run("run_k1", "chain", None)).await.expect("it is new");
+    let too_early = store.create(follower("run_k2", &first)).await;
+    assert!(matches!(too_early, Err(StoreError::Unfinished(_))), "{too_early:?}");
+    let too_early = store.context(&tenant, &first).await;
+    assert!(matches!(too_early, Err(StoreError::Unfinished(_))), "{too_early:?}");
+    let outcome = RunOutcome::Completed;
+    store.finish(&first, outcome.clone(), entries(&["a", "b"])).await.expect("it is active");
+    store.create(follower("run_k2", &first)).await.expect("its predecessor is finished");
+    store.finish(&second, outcome, entries(&["c"])).await.expect("it is active");
+    let context = store.context(&tenant, &second).await.expect("it is finished");
+    assert_eq!(context, entries(&["a", "b", "c"]));
+    let names = ["msg_c", "msg_a", "msg_none"].map(ItemId::from);
+    let mut found = store.entries_named(&tenant, &names).await.expect("it can be asked");
+    found.sort_by(|one, other| one.id.cmp(&other.id));
+    assert_eq!(found, entries(&["a", "c"]), "each once");
+    let theirs = store.entries_named(&TenantId::from("other"), &names).await;
+    assert_eq!(theirs.expect("it can be asked"), [], "A1");
+    let theirs = store.context(&TenantId::from("other"), &second).await;
+    assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+    // What was forgotten cannot be continued; what continued it still can.
+    store.forget(&tenant, &first).await.expect("it is finished");
+    let gone = store.create(follower("run_k3", &first)).await;
+    assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
+    let context = store.context(&tenant, &second).await.expect("it is finished");
+    assert_eq!(context, entries(&["a", "b", "c"]));
+}
+
+async fn a_forgotten_run_is_gone(store: &dyn RunStore) {
+    let (tenant, id) = (TenantId::from("forgetful"), RunId::from("run_g"));
+    store.create(run("run_g", "forgetful", Some("conv_g"))).await.expect("it is new");
+    let active = store.forget(&tenant, &id).await;
+    assert!(matches!(active, Err(StoreError::Unfinished(_))), "{active:?}");
+    store.finish(&id, RunOutcome::Completed, entries(&["kept"])).await.expect("it is active");
+    let theirs = store.forget(&TenantId::from("other"), &id).await;
+    assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+    store.forget(&tenant, &id).await.expect("it is finished");
+    let gone = store.find(&tenant, &id).await;
+    assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
+    let history = store.history(&tenant, &ConversationId::from("conv_g")).await;
+    assert_eq!(history.expect("it stays"), entries(&["kept"]));
+}
+
+async fn a_conversation_is_kept_by_hand(store: &dyn RunStore) {
+    let (tenant, id) = (TenantId::from("t"), ConversationId::from("conv_h"));
+    store.open_conversation(&tenant, conversation("conv_h")).await.expect("it is new");
+    let again = store.open_conversation(&tenant, conversation("conv_h")).await;
+    assert!(matches!(again, Err(StoreError::Exists(_))), "{again:?}");
+    store.add_entries(&tenant, &id, entries(&["a", "b"])).await.expect("it is there");
+    store.remove_entry(&tenant, &id, &ItemId::from("msg_a")).await.expect("it is in there");
+    let missing = store.remove_entry(&tenant, &id, &ItemId::from("msg_a")).await;
+    assert!(matches!(missing, Err(StoreError::NotFound(_))), "{missing:?}");
+    assert_eq!(store.history(&tenant, &id).await.expect("it is there"), entries(&["b"]));
+    let notes = BTreeMap::from([("topic".to_owned(), "tea".to_owned())]);
+    store.annotate_conversation(&tenant, &id, notes.clone()).await.expect("it is there");
+    let found = store.conversation(&tenant, &id).await.expect("it is there");
+    assert_eq!(found, ConversationRecord { metadata: notes, ..conversation("conv_h") });
+    let other = TenantId::from("other");
+    let theirs = store.conversation(&other, &id).await;
+    assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+    let theirs = store.add_entries(&other, &id, entries(&["x"])).await;
+    assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+    let theirs = store.forget_conversation(&other, &id).await;
+    assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+    store.forget_conversation(&tenant, &id).await.expect("it is there");
+    let gone = store.conversation(&tenant, &id).await;
+    assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
+}
+
+async fn a_busy_conversation_is_left_alone(store: &dyn RunStore) {
+    let (tenant, id) = (TenantId::from("t"), ConversationId::from("conv_b"));
+    store.create(run("run_b", "t", Some("conv_b"))).await.expect("it is free");
+    let busy = [
+        store.add_entries(&tenant, &id, entries(&["x"])).await,
+        store.remove_entry(&tenant, &id, &ItemId::from("msg_x")).await,
+        store.forget_conversation(&tenant, &id).await,
+    ];
+    for refused in busy {
+        assert!(matches!(refused, Err(StoreError::Busy { .. })), "C8: {refused:?}");
+    }
 }

@@ -1,0 +1,303 @@
+//! An MCP server whose tools behave in every way a tool can, for tests of our client.
+//!
+//! It is a program of its own (`mcp-props`), because half of what can go wrong with a server is
+//! that it is one. All it does is written down in a file, a line of JSON each, so that a test
+//! can tell what really arrived.
+
+use std::{
+    borrow::Cow,
+    fs::OpenOptions,
+    future::pending,
+    io::Write,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rmcp::{
+    ErrorData, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult,
+        JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+        ProtocolVersion, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+        ToolAnnotations,
+    },
+    service::{RequestContext, RoleServer, SubscriptionContext, SubscriptionSink},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+/// Names the file that everything is written down in.
+pub const LOG_VARIABLE: &str = "MCP_PROPS_LOG";
+
+/// A picture of one pixel, in base64.
+pub const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+/// Which generation of the protocol the server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// Both.
+    Newer,
+    /// The older one; it says that it does not know the newer one.
+    Older,
+    /// The older one; it says nothing at all when it is asked in the newer one.
+    Mute,
+}
+
+/// The server. Clones share everything: over HTTP each request may get one of its own.
+#[derive(Debug, Clone)]
+pub struct McpProps {
+    generation: Generation,
+    log: Option<PathBuf>,
+    grown: Arc<AtomicBool>,
+    subscribers: Arc<Mutex<Vec<SubscriptionSink>>>,
+}
+
+impl McpProps {
+    /// A server that writes down what it does in `log`.
+    pub fn new(log: Option<PathBuf>, generation: Generation) -> Self {
+        Self { generation, log, grown: Arc::default(), subscribers: Arc::default() }
+    }
+
+    /// Writes a line into the log: what happened, when, and more about it.
+    pub fn write_down(&self, what: &str, mut more: JsonObject) {
+        let Some(path) = &self.log else { return };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        more.insert("what".to_owned(), json!(what));
+        more.insert("at_us".to_owned(), json!(u64::try_from(now.as_micros()).unwrap_or(0)));
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .expect("the log can be written");
+        // In one piece: calls side by side must not write into each other's lines.
+        let line = format!("{}\n", Value::Object(more));
+        file.write_all(line.as_bytes()).expect("the log can be written");
+    }
+
+    async fn act(&self, call: &Call) -> Result<CallToolResult, ErrorData> {
+        let text = |text: String| Ok(CallToolResult::success(vec![ContentBlock::text(text)]));
+        match call.name.as_str() {
+            "echo" => text(call.text("text")),
+            "add" => text((call.number("a") + call.number("b")).to_string()),
+            "fail" => Ok(CallToolResult::error(vec![ContentBlock::text(call.text("message"))])),
+            "rpc_error" => Err(ErrorData::internal_error("the cellar is flooded", None)),
+            "slow" => self.work_slowly(call).await,
+            "hang" => pending().await,
+            "wait_for_cancel" => {
+                call.context.ct.cancelled().await;
+                self.write_down("cancelled", call.facts());
+                text("stopped".to_owned())
+            }
+            "crash" => fall_over(),
+            "big" => text("x".repeat(call.whole("bytes"))),
+            "image" => Ok(CallToolResult::success(vec![ContentBlock::image(PIXEL, "image/png")])),
+            "structured" => {
+                let mut result = CallToolResult::success(Vec::new());
+                result.structured_content = Some(json!({ "celsius": 21.5, "sky": "clear" }));
+                Ok(result)
+            }
+            "environment" => {
+                let mut names: Vec<String> = std::env::vars_os()
+                    .map(|(name, _)| name.to_string_lossy().into_owned())
+                    .collect();
+                names.sort();
+                text(names.join(" "))
+            }
+            "grow" => {
+                self.grown.store(true, Ordering::Release);
+                self.tell_of_change(call).await;
+                text("there is a new tool".to_owned())
+            }
+            "late" if self.has_grown() => text("better late than never".to_owned()),
+            other => Err(ErrorData::invalid_params(format!("there is no tool `{other}`"), None)),
+        }
+    }
+
+    async fn work_slowly(&self, call: &Call) -> Result<CallToolResult, ErrorData> {
+        let steps = call.whole("steps").max(1);
+        let step =
+            Duration::from_secs_f64(call.number("seconds").max(0.0)).div_f64(to_float(steps));
+        let token = call.context.meta.get_progress_token();
+        for done in 1..=steps {
+            tokio::select! {
+                () = sleep(step) => {}
+                () = call.context.ct.cancelled() => {
+                    self.write_down("cancelled", call.facts());
+                    break;
+                }
+            }
+            if let Some(token) = token.clone() {
+                let progress = ProgressNotificationParam::new(token, to_float(done))
+                    .with_total(to_float(steps))
+                    .with_message(format!("step {done}"));
+                let _ = call.context.peer.notify_progress(progress).await;
+            }
+        }
+        Ok(CallToolResult::success(vec![ContentBlock::text(format!("{steps} steps"))]))
+    }
+
+    /// The older generation is told of changes without having asked, the newer one only if it
+    /// has.
+    async fn tell_of_change(&self, call: &Call) {
+        if call.context.protocol_version() < Some(ProtocolVersion::V_2026_07_28) {
+            let _ = call.context.peer.notify_tool_list_changed().await;
+            return;
+        }
+        let subscribers: Vec<SubscriptionSink> =
+            self.subscribers.lock().expect("nobody panicked").clone();
+        for subscriber in subscribers {
+            let _ = subscriber.notify_tool_list_changed().await;
+        }
+    }
+
+    fn has_grown(&self) -> bool {
+        self.grown.load(Ordering::Acquire)
+    }
+}
+
+impl ServerHandler for McpProps {
+    fn get_info(&self) -> ServerConfig {
+        let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
+        ServerConfig::new(tools.build())
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        let all = ProtocolVersion::KNOWN_VERSIONS;
+        if self.generation != Generation::Older {
+            return Cow::Borrowed(all);
+        }
+        all.iter().filter(|version| version.has_initialize()).cloned().collect()
+    }
+
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        if self.generation == Generation::Mute {
+            self.write_down("probed", JsonObject::new());
+            return pending().await;
+        }
+        let versions = self.supported_protocol_versions().into_owned();
+        Ok(DiscoverResult::from_server_info(versions, self.get_info()))
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        // Two pages, so that nobody gets by with the first.
+        let mut tools = all_tools();
+        if self.has_grown() {
+            tools.push(tool("late", "Comes late.", json!({})));
+        }
+        let second = tools.split_off(5);
+        if request.is_some_and(|request| request.cursor.is_some()) {
+            return Ok(ListToolsResult::with_all_items(second));
+        }
+        self.write_down("listed", JsonObject::new());
+        let mut first = ListToolsResult::with_all_items(tools);
+        first.next_cursor = Some("more".to_owned());
+        Ok(first)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let call = Call { name: request.name.into_owned(), arguments, context };
+        self.write_down("began", call.facts());
+        let result = self.act(&call).await;
+        self.write_down("ended", call.facts());
+        result.map(CallToolResponse::from)
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.subscribers.lock().expect("nobody panicked").push(context.sink().clone());
+        context.cancelled().await;
+        Ok(())
+    }
+}
+
+/// One call, with what came along.
+struct Call {
+    name: String,
+    arguments: JsonObject,
+    context: RequestContext<RoleServer>,
+}
+
+impl Call {
+    fn text(&self, name: &str) -> String {
+        self.arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    fn number(&self, name: &str) -> f64 {
+        self.arguments.get(name).and_then(Value::as_f64).unwrap_or_default()
+    }
+
+    fn whole(&self, name: &str) -> usize {
+        let number = self.arguments.get(name).and_then(Value::as_u64).unwrap_or_default();
+        usize::try_from(number).unwrap_or_default()
+    }
+
+    /// What is written down about it.
+    fn facts(&self) -> JsonObject {
+        let key = self.context.meta.get("turnwire/idempotency-key").cloned();
+        JsonObject::from_iter([
+            ("tool".to_owned(), json!(self.name)),
+            ("arguments".to_owned(), Value::Object(self.arguments.clone())),
+            ("key".to_owned(), key.unwrap_or_default()),
+        ])
+    }
+}
+
+fn to_float(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+#[expect(clippy::disallowed_methods, reason = "falling over is what it is for")]
+fn fall_over() -> ! {
+    std::process::exit(7)
+}
+
+fn all_tools() -> Vec<Tool> {
+    let number = json!({ "type": "number" });
+    let text = json!({ "type": "string" });
+    let whole = json!({ "type": "integer" });
+    vec![
+        tool("echo", "Says it again.", json!({ "text": text }))
+            .annotate(ToolAnnotations::new().read_only(true)),
+        tool("add", "Adds two numbers.", json!({ "a": number, "b": number })),
+        tool("fail", "Fails, and says so.", json!({ "message": text })),
+        tool("rpc_error", "Fails without a result.", json!({})),
+        tool("slow", "Takes its time.", json!({ "seconds": number, "steps": whole })),
+        tool("hang", "Never comes back.", json!({})),
+        tool("wait_for_cancel", "Waits until it is stopped.", json!({})),
+        tool("crash", "Takes the server down.", json!({})),
+        tool("big", "Returns a lot.", json!({ "bytes": whole })),
+        tool("image", "Draws.", json!({})),
+        tool("structured", "Tells the weather, as data.", json!({})),
+        tool("environment", "Names what is in its environment.", json!({})),
+        tool("grow", "Brings a new tool.", json!({}))
+            .annotate(ToolAnnotations::new().read_only(false)),
+    ]
+}
+
+fn tool(name: &'static str, description: &'static str, properties: Value) -> Tool {
+    let schema = json!({ "type": "object", "properties": properties });
+    let schema = schema.as_object().cloned().unwrap_or_default();
+    Tool::new(name, description, schema)
+}
