@@ -1,0 +1,148 @@
+//! What every handler works with.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use turnwire_contract::{Library, Limits, RunRequest, ServerUse, ToolKind, ToolSpec};
+use turnwire_engine::Runs;
+
+use crate::{
+    door::{Caller, Door, DoorOptions},
+    metrics::Metrics,
+    vector_stores::Batches,
+};
+
+/// What the operator says about the server, beside what the engine is made of.
+#[derive(Debug, Clone)]
+pub struct AppOptions {
+    /// The model that is asked when a request names none.
+    pub default_model: String,
+    /// What the model is told on `/chat` and `/ws/chat`.
+    pub instructions: Option<String>,
+    /// How far a run may go.
+    pub limits: Limits,
+    /// For how many messages of a chat the model is shown the results of tools whole.
+    pub whole_results_for: u32,
+    /// How far a run in the background may go.
+    pub background_time: Duration,
+    /// How many bytes of a JSON body are read.
+    pub body_limit: usize,
+    /// How many bytes an uploaded file may have.
+    pub upload_limit: usize,
+    /// Who may come in.
+    pub door: DoorOptions,
+}
+
+impl Default for AppOptions {
+    fn default() -> Self {
+        Self {
+            default_model: "default".to_owned(),
+            instructions: None,
+            limits: Limits::default(),
+            whole_results_for: 3,
+            background_time: Duration::from_hours(24),
+            body_limit: 4 * 1024 * 1024,
+            upload_limit: 64 * 1024 * 1024,
+            door: DoorOptions::default(),
+        }
+    }
+}
+
+/// What every handler works with. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+struct Parts {
+    runs: Runs,
+    library: Arc<dyn Library>,
+    options: AppOptions,
+    door: Door,
+    batches: Batches,
+    metrics: Metrics,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// An app around the engine `runs`, with the files of `library`.
+    pub fn new(runs: Runs, library: Arc<dyn Library>, options: AppOptions) -> Self {
+        let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+        let door = Door::new(&options.door);
+        let (batches, metrics) = (Batches::default(), Metrics::default());
+        let parts = Parts { runs, library, options, door, batches, metrics, tasks, closing };
+        Self(Arc::new(parts))
+    }
+
+    /// The engine.
+    pub fn runs(&self) -> &Runs {
+        &self.0.runs
+    }
+
+    /// The files.
+    pub fn library(&self) -> &Arc<dyn Library> {
+        &self.0.library
+    }
+
+    /// What the operator said.
+    pub fn options(&self) -> &AppOptions {
+        &self.0.options
+    }
+
+    /// Who may come in.
+    pub fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The batches of files that were attached lately.
+    pub(crate) fn batches(&self) -> &Batches {
+        &self.0.batches
+    }
+
+    /// Where work goes that outlives its request.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+
+    /// Falls when the server is to close.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.0.closing
+    }
+
+    /// What is kept of the built-in tool of this kind, if the settings have it.
+    pub(crate) fn built_in(&self, kind: ToolKind) -> Option<Arc<ToolSpec>> {
+        self.runs().tools().specs().into_iter().find(|spec| spec.kind == kind)
+    }
+
+    /// A request of `caller` as the settings have it, with every tool they name.
+    pub(crate) fn chat_request(&self, caller: &Caller) -> RunRequest {
+        let options = self.options();
+        let mut request = RunRequest::new(options.default_model.as_str(), Vec::new());
+        request.tenant = caller.tenant().clone();
+        request.instructions.clone_from(&options.instructions);
+        request.limits = options.limits.clone();
+        request.limits.whole_results_for = Some(options.whole_results_for);
+        let tools = self.runs().tools().specs();
+        // Files are searched in the collections that a request names, and a chat names none.
+        request.tools =
+            tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect();
+        let servers = self.runs().servers().labels(caller.tenant());
+        request.servers = servers.into_iter().map(ServerUse::all_of).collect();
+        request
+    }
+
+    /// Tells everybody that the server is to close.
+    pub fn close(&self) {
+        self.0.closing.cancel();
+    }
+}

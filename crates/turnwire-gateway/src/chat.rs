@@ -1,0 +1,233 @@
+//! `POST /chat` and `POST /chat/stream`: a message in, an answer out, with or without the way
+//! there.
+//!
+//! Both work on the same conversations as every other surface; `session_id` is the id of one.
+//! A run does not depend on who reads it: a client that hangs up finds its answer in the
+//! conversation, and one that comes back with `Last-Event-ID` reads on where it was.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response as HttpResponse,
+};
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::watch;
+use turnwire_contract::{ConversationId, EventStream, Item, RunId, RunRequest, Seq};
+use turnwire_surfaces::{
+    Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithPlaces,
+};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    app::App,
+    approvals::decline_all,
+    body::JsonBody,
+    door::Caller,
+    query::Asked,
+    refusal::{ErrorBody, Refusal},
+    sse::{SseFrame, event_stream},
+    streaming::{follow_while_it_runs, told_frames},
+};
+
+/// The longest id a client may give a session.
+const MAX_SESSION_ID: usize = 128;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(chat)).routes(routes!(chat_stream, resume))
+}
+
+/// What is said.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+struct ChatMessage {
+    /// The message.
+    #[schema(min_length = 1)]
+    message: String,
+    /// The conversation it belongs to; a new one if not set.
+    #[serde(default)]
+    session_id: Option<String>,
+    /// The file the person is looking at, for the model to know.
+    #[serde(default)]
+    active_file: Option<String>,
+    /// `/chat/stream`: whether to send what the model says while it says it.
+    #[serde(default)]
+    tokens: bool,
+    /// `/chat/stream`: whether to send the questions about calls that a person must allow. If
+    /// not, such calls are denied, and the model is told.
+    #[serde(default)]
+    approvals: bool,
+}
+
+impl ChatMessage {
+    fn read(body: Value) -> Result<Self, Refusal> {
+        let message: Self = serde_json::from_value(body).map_err(|error| {
+            Refusal::bad_request("invalid_value", format!("The body makes no sense: {error}."))
+        })?;
+        if message.message.is_empty() {
+            let text = "`message` must not be empty.";
+            return Err(Refusal::bad_request("invalid_value", text).about("message"));
+        }
+        let is_plain = |c: char| c.is_ascii_graphic();
+        if let Some(id) = &message.session_id
+            && !((1..=MAX_SESSION_ID).contains(&id.len()) && id.chars().all(is_plain))
+        {
+            let text = "`session_id` must be 1 to 128 visible ASCII characters.";
+            return Err(Refusal::bad_request("invalid_value", text).about("session_id"));
+        }
+        Ok(message)
+    }
+
+    /// The run that answers it, and the conversation it is in.
+    fn into_run(self, app: &App, caller: &Caller) -> (RunRequest, ConversationId) {
+        let session = self.session_id.map(ConversationId::new);
+        let session = session.unwrap_or_else(|| app.runs().new_conversation_id());
+        let mut run = app.chat_request(caller);
+        if let Some(file) = self.active_file {
+            let hint = format!("The person is looking at the file `{file}`.");
+            let instructions = run.instructions.into_iter().chain([hint]);
+            run.instructions = Some(instructions.collect::<Vec<_>>().join("\n\n"));
+        }
+        run.conversation_id = Some(session.clone());
+        run.input = vec![Item::user(self.message)];
+        (run, session)
+    }
+}
+
+#[utoipa::path(
+    post,
+    path = "/chat",
+    tag = "chat",
+    request_body = ChatMessage,
+    responses(
+        (status = 200, description = "The answer", body = ChatAnswer),
+        (status = 409, description = "The session is busy with another message", body = ErrorBody),
+        (status = 502, description = "There is no answer", body = ErrorBody),
+    )
+)]
+async fn chat(
+    State(app): State<App>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Json<ChatAnswer>, Refusal> {
+    let (run, session) = ChatMessage::read(body)?.into_run(&app, &caller);
+    let handle = app.runs().start(run).await?;
+    decline_all(&app, &caller, handle.id());
+    let journal = handle.journal().await?;
+    let answer = Answer::of(journal.iter().map(AsRef::as_ref));
+    let answer = ChatAnswer::of(&answer, session);
+    answer.map(Json).map_err(|why| Refusal::new(StatusCode::BAD_GATEWAY, "no_answer", why))
+}
+
+#[utoipa::path(
+    post,
+    path = "/chat/stream",
+    tag = "chat",
+    request_body = ChatMessage,
+    params(("Last-Event-ID" = Option<String>, Header, description = "Reads on after this frame; \
+        of the body, only `tokens` and `approvals` are looked at")),
+    responses((status = 200, description = "What happens, as it happens", content(
+        (ChatStreamFrame = "text/event-stream"),
+    )))
+)]
+async fn chat_stream(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Result<JsonBody, Refusal>,
+) -> Result<HttpResponse, Refusal> {
+    if let Some(place) = place_in(&headers)? {
+        let body = body.map_or_else(|_| Value::Null, |JsonBody(body)| body);
+        let wants = |what: &str| body.get(what).and_then(Value::as_bool) == Some(true);
+        let options = ChatStreamOptions { tokens: wants("tokens"), approvals: wants("approvals") };
+        return read_on(&app, &caller, place, options).await;
+    }
+    let message = ChatMessage::read(body?.0)?;
+    let options = ChatStreamOptions { tokens: message.tokens, approvals: message.approvals };
+    let (run, _) = message.into_run(&app, &caller);
+    let (seen, watcher) = watch::channel(Seq::START);
+    let handle = app.runs().start_watched(run, Some(watcher)).await?;
+    if !options.approvals {
+        decline_all(&app, &caller, handle.id());
+    }
+    let (run_id, events) = (handle.id().clone(), handle.events().await?);
+    Ok(stream_of(run_id, events, Cursor::START, options, Some(seen)))
+}
+
+/// How a stream is read on by a client that cannot set headers.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ResumeWish {
+    /// The `id` of the last frame that was seen.
+    after: Option<String>,
+    /// Whether to send what the model says while it says it.
+    #[serde(default)]
+    tokens: bool,
+    /// Whether to send the questions about calls that a person must allow.
+    #[serde(default)]
+    approvals: bool,
+}
+
+#[utoipa::path(
+    get,
+    path = "/chat/stream",
+    tag = "chat",
+    params(ResumeWish),
+    responses((status = 200, description = "The rest of a stream", content(
+        (ChatStreamFrame = "text/event-stream"),
+    )))
+)]
+async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(wish): Asked<ResumeWish>,
+    headers: HeaderMap,
+) -> Result<HttpResponse, Refusal> {
+    let place = match place_in(&headers)? {
+        Some(place) => place,
+        None => read_place(wish.after.as_deref().unwrap_or_default())?,
+    };
+    let options = ChatStreamOptions { tokens: wish.tokens, approvals: wish.approvals };
+    read_on(&app, &caller, place, options).await
+}
+
+/// Where a client was: in which run, and after which frame.
+fn place_in(headers: &HeaderMap) -> Result<Option<(RunId, Cursor)>, Refusal> {
+    let header = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+    header.map(read_place).transpose()
+}
+
+fn read_place(text: &str) -> Result<(RunId, Cursor), Refusal> {
+    let place = text.rsplit_once(':').and_then(|(run, cursor)| Some((run, cursor.parse().ok()?)));
+    place.map(|(run, cursor)| (RunId::new(run), cursor)).ok_or_else(|| {
+        let message = "`Last-Event-ID` must be the id of a frame, such as `run_…:12.0`.";
+        Refusal::bad_request("invalid_cursor", message).about("Last-Event-ID")
+    })
+}
+
+async fn read_on(
+    app: &App,
+    caller: &Caller,
+    (run_id, after): (RunId, Cursor),
+    options: ChatStreamOptions,
+) -> Result<HttpResponse, Refusal> {
+    let events = follow_while_it_runs(app.runs(), caller.tenant(), &run_id, Seq::START).await?;
+    Ok(stream_of(run_id, events, after, options, None))
+}
+
+fn stream_of(
+    run_id: RunId,
+    events: EventStream,
+    after: Cursor,
+    options: ChatStreamOptions,
+    seen: Option<watch::Sender<Seq>>,
+) -> HttpResponse {
+    let frames = told_frames(WithPlaces::new(ChatStream::new(options)), events, seen);
+    event_stream(frames.filter_map(move |(_, placed)| {
+        let id = Some(format!("{run_id}:{}", placed.cursor));
+        let frame = SseFrame { event: None, id, data: placed.frame.data() };
+        futures::future::ready(placed.cursor.is_after(after).then(|| frame.bytes()))
+    }))
+}

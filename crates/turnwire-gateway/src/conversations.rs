@@ -1,0 +1,318 @@
+//! `/v1/conversations`: conversations kept by hand.
+//!
+//! A conversation is the same thing on every surface: what is begun on `/chat` or over a
+//! WebSocket can be listed here, and what is opened here can be used there.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, ItemId, StoreError};
+use turnwire_surfaces::responses::{InputItem, wire_items};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    app::App,
+    body::JsonBody,
+    door::Caller,
+    files::Removed,
+    page::{Order, Page, PageWish},
+    query::Asked,
+    refusal::Refusal,
+    responses::{
+        look_up,
+        request::{self, InputBody, read_metadata},
+    },
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(open))
+        .routes(routes!(retrieve, annotate, delete))
+        .routes(routes!(add_items, list_items))
+        .routes(routes!(item, remove_item))
+        .routes(routes!(messages))
+}
+
+/// A conversation.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Conversation {
+    id: String,
+    object: &'static str,
+    created_at: i64,
+    metadata: BTreeMap<String, String>,
+}
+
+impl From<ConversationRecord> for Conversation {
+    fn from(ConversationRecord { id, created_at, metadata }: ConversationRecord) -> Self {
+        let created_at = created_at.as_micros() / 1_000_000;
+        Self { id: id.to_string(), object: "conversation", created_at, metadata }
+    }
+}
+
+/// What a client sends to open or annotate a conversation.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
+struct ConversationBody {
+    /// What has been said already.
+    #[schema(value_type = Option<Vec<Object>>)]
+    items: Option<Vec<Value>>,
+    /// At most 16 notes.
+    metadata: Option<BTreeMap<String, String>>,
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/conversations",
+    tag = "conversations",
+    request_body = ConversationBody,
+    responses((status = 200, description = "The conversation", body = Conversation))
+)]
+async fn open(
+    State(app): State<App>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Conversation>, Refusal> {
+    let body = object(body)?;
+    let metadata = read_metadata(&body)?;
+    let entries = read_entries(&app, &caller, &body, &[]).await?;
+    let (id, created_at) = (app.runs().new_conversation_id(), app.runs().now());
+    let record = ConversationRecord { id: id.clone(), created_at, metadata };
+    let store = app.runs().store();
+    store.open_conversation(caller.tenant(), record.clone()).await?;
+    if !entries.is_empty() {
+        store.add_entries(caller.tenant(), &id, entries).await?;
+    }
+    Ok(Json(record.into()))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/conversations/{conversation_id}",
+    tag = "conversations",
+    params(("conversation_id" = String, Path)),
+    responses((status = 200, description = "The conversation", body = Conversation))
+)]
+async fn retrieve(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Conversation>, Refusal> {
+    Ok(Json(find(&app, &caller, &id).await?.into()))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/conversations/{conversation_id}",
+    tag = "conversations",
+    params(("conversation_id" = String, Path)),
+    request_body = ConversationBody,
+    responses((status = 200, description = "The conversation", body = Conversation))
+)]
+async fn annotate(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Conversation>, Refusal> {
+    let record = find(&app, &caller, &id).await?;
+    let metadata = read_metadata(&object(body)?)?;
+    let store = app.runs().store();
+    store.annotate_conversation(caller.tenant(), &record.id, metadata).await?;
+    Ok(Json(find(&app, &caller, &id).await?.into()))
+}
+
+#[utoipa::path(
+    delete,
+    path = "/v1/conversations/{conversation_id}",
+    tag = "conversations",
+    params(("conversation_id" = String, Path)),
+    responses((status = 200, description = "It is gone", body = Removed))
+)]
+async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Removed>, Refusal> {
+    let record = find(&app, &caller, &id).await?;
+    app.runs().store().forget_conversation(caller.tenant(), &record.id).await?;
+    Ok(Json(Removed::new(id, "conversation.deleted")))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/conversations/{conversation_id}/items",
+    tag = "conversations",
+    params(("conversation_id" = String, Path)),
+    request_body = ConversationBody,
+    responses((status = 200, description = "What was added", body = Page<InputItem>))
+)]
+async fn add_items(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Page<InputItem>>, Refusal> {
+    let record = find(&app, &caller, &id).await?;
+    let known = app.runs().history(caller.tenant(), &record.id).await?;
+    let entries = read_entries(&app, &caller, &object(body)?, &known).await?;
+    let items = wire_items(&entries);
+    app.runs().store().add_entries(caller.tenant(), &record.id, entries).await?;
+    let wish = PageWish { limit: Some(100), ..PageWish::default() };
+    Ok(Json(Page::of(items, &wish, Order::Asc, |item| item.id().to_string())?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/conversations/{conversation_id}/items",
+    tag = "conversations",
+    params(("conversation_id" = String, Path), PageWish),
+    responses((status = 200, description = "What was said", body = Page<InputItem>))
+)]
+async fn list_items(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(wish): Asked<PageWish>,
+) -> Result<Json<Page<InputItem>>, Refusal> {
+    page_of_items(&app, &caller, &id, &wish, Order::Desc).await
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/conversations/{conversation_id}/messages",
+    tag = "conversations",
+    params(("conversation_id" = String, Path), PageWish),
+    responses((status = 200, description = "What was said, oldest first", body = Page<InputItem>))
+)]
+async fn messages(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(wish): Asked<PageWish>,
+) -> Result<Json<Page<InputItem>>, Refusal> {
+    page_of_items(&app, &caller, &id, &wish, Order::Asc).await
+}
+
+async fn page_of_items(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    wish: &PageWish,
+    order: Order,
+) -> Result<Json<Page<InputItem>>, Refusal> {
+    let record = find(app, caller, id).await?;
+    let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
+    Ok(Json(Page::of(items, wish, order, |item| item.id().to_string())?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/conversations/{conversation_id}/items/{item_id}",
+    tag = "conversations",
+    params(("conversation_id" = String, Path), ("item_id" = String, Path)),
+    responses((status = 200, description = "The item", body = InputItem))
+)]
+async fn item(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, item_id)): Path<(String, String)>,
+) -> Result<Json<InputItem>, Refusal> {
+    let record = find(&app, &caller, &id).await?;
+    let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
+    let found = items.into_iter().find(|item| item.id().as_str() == item_id);
+    found.map(Json).ok_or_else(|| Refusal::not_found("Item", &item_id))
+}
+
+#[utoipa::path(
+    delete,
+    path = "/v1/conversations/{conversation_id}/items/{item_id}",
+    tag = "conversations",
+    params(("conversation_id" = String, Path), ("item_id" = String, Path)),
+    responses((status = 200, description = "The conversation without it", body = Conversation))
+)]
+async fn remove_item(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, item_id)): Path<(String, String)>,
+) -> Result<Json<Conversation>, Refusal> {
+    let record = find(&app, &caller, &id).await?;
+    let entries = app.runs().history(caller.tenant(), &record.id).await?;
+    let Some(entry) = entries.iter().find(|entry| entry.id.as_str() == item_id) else {
+        return Err(Refusal::not_found("Item", &item_id));
+    };
+    for id in with_its_result(entry, &entries) {
+        app.runs().store().remove_entry(caller.tenant(), &record.id, &id).await?;
+    }
+    Ok(Json(record.into()))
+}
+
+/// A call goes with what came of it: for a hosted tool the two are one item to a client, and no
+/// model takes one without the other.
+fn with_its_result(entry: &Entry, entries: &[Entry]) -> Vec<ItemId> {
+    let mut ids = vec![entry.id.clone()];
+    if let Item::Call { call_id, .. } = &*entry.item {
+        let is_result = |entry: &&Entry| matches!(&*entry.item, Item::CallResult { call_id: of, .. } if of == call_id);
+        ids.extend(entries.iter().find(is_result).map(|result| result.id.clone()));
+    }
+    ids
+}
+
+/// A conversation of the caller.
+pub(crate) async fn find(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+) -> Result<ConversationRecord, Refusal> {
+    let found = app.runs().store().conversation(caller.tenant(), &ConversationId::new(id)).await;
+    found.map_err(|error| match error {
+        StoreError::NotFound(_) => Refusal::not_found("Conversation", id),
+        other => other.into(),
+    })
+}
+
+async fn read_entries(
+    app: &App,
+    caller: &Caller,
+    body: &Map<String, Value>,
+    known: &[Entry],
+) -> Result<Vec<Entry>, Refusal> {
+    let items = match body.get("items") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(items)) => items.clone(),
+        Some(_) => {
+            let message = "`items` must be a list.";
+            return Err(Refusal::bad_request("invalid_type", message).about("items"));
+        }
+    };
+    let body = InputBody::Items(items);
+    let looked_up = look_up(app, caller, &body, known).await?;
+    let InputBody::Items(items) = &body else { return Ok(Vec::new()) };
+    let input = request::read_items(items, "items", &looked_up)?;
+    let history: Vec<&Item> = known.iter().map(|entry| &*entry.item).collect();
+    request::check_calls(&history, &input.items)?;
+    let named = |item: Item| {
+        let prefix = match &item {
+            Item::Message { .. } => "msg",
+            Item::Reasoning { .. } => "rs",
+            Item::Call { .. } => "fc",
+            Item::CallResult { .. } => "fco",
+        };
+        Entry::new(app.runs().new_id(prefix), item)
+    };
+    Ok(input.items.into_iter().map(named).collect())
+}
+
+fn object(body: Value) -> Result<Map<String, Value>, Refusal> {
+    match body {
+        Value::Object(body) => Ok(body),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(Refusal::bad_request("invalid_type", "The body must be a JSON object."))
+        }
+    }
+}

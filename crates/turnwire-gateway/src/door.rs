@@ -1,0 +1,234 @@
+//! Who is this, and may they come in.
+//!
+//! Two questions, asked in two places. **Where does the request come from**: a layer around
+//! everything looks at `Host` and `Origin`, so that a web page in somebody's browser cannot
+//! reach a server on that person's machine. **Who is it**: the [`Caller`] of a request, which
+//! every handler asks for by taking it as an argument. There is no other way to a
+//! [`TenantId`], so a route that forgets to ask does not compile.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{FromRequestParts, Request},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use sha2::{Digest, Sha256};
+use turnwire_contract::TenantId;
+
+use crate::{app::App, refusal::Refusal};
+
+/// How a browser, which cannot set headers on a WebSocket, sends its key.
+const KEY_PROTOCOL: &str = "turnwire-key.";
+/// How the official JavaScript client does it.
+const OPENAI_KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
+/// What the operator says about the door.
+#[derive(Clone, Default)]
+pub struct DoorOptions {
+    /// The keys that open it; none: everybody who reaches it comes in.
+    pub api_keys: Vec<String>,
+    /// Names by which clients may call this server, beside the loopback ones.
+    pub hosts: Vec<String>,
+    /// Web pages that may call it, such as `https://chat.example.com`, beside its own.
+    pub origins: Vec<String>,
+}
+
+impl std::fmt::Debug for DoorOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DoorOptions")
+            .field("n_api_keys", &self.api_keys.len())
+            .field("hosts", &self.hosts)
+            .field("origins", &self.origins)
+            .finish()
+    }
+}
+
+/// The door of one server.
+#[derive(Debug, Clone)]
+pub struct Door(Arc<Rules>);
+
+#[derive(Debug)]
+struct Rules {
+    /// Whose key it is, by the hash of the key: keys themselves are not kept.
+    keys: BTreeMap<[u8; 32], TenantId>,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Door {
+    /// A door with these rules.
+    pub fn new(options: &DoorOptions) -> Self {
+        let keys = options.api_keys.iter().map(|key| (hash(key), TenantId::default())).collect();
+        let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
+        let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
+        Self(Arc::new(Rules { keys, hosts, origins }))
+    }
+
+    /// Whether it may open to an address: anybody can reach an address that is not loopback, so
+    /// there must be a key.
+    pub fn may_open_at(&self, address: SocketAddr) -> bool {
+        address.ip().is_loopback() || !self.0.keys.is_empty()
+    }
+
+    /// Whose request this is.
+    fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, Refusal> {
+        if self.0.keys.is_empty() {
+            return Ok(TenantId::default());
+        }
+        let key = key_in(headers).ok_or_else(|| {
+            let message = "No API key was given. Send it as `Authorization: Bearer KEY`.";
+            Refusal::new(StatusCode::UNAUTHORIZED, "missing_api_key", message)
+        })?;
+        self.0.keys.get(&hash(key)).cloned().ok_or_else(|| {
+            let message = "The API key is not valid. Check it against the server's settings.";
+            Refusal::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+        })
+    }
+
+    /// Refuses requests that a foreign web page makes, or that reach us under a name that is
+    /// not ours (A9).
+    fn check_origin(&self, request: &Request) -> Result<(), Refusal> {
+        let forbidden = |code, message: &str| Refusal::new(StatusCode::FORBIDDEN, code, message);
+        let host = host_of(request);
+        if !host.as_ref().is_some_and(|host| self.knows_host(host)) {
+            return Err(forbidden(
+                "unknown_host",
+                "This server is not known by that name. Add it to `hosts` in the settings.",
+            ));
+        }
+        let mut origins = request.headers().get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default().to_lowercase();
+        let its_own = host.is_some_and(|host| same_place(&origin, &host));
+        if origins.next().is_none() && (its_own || self.0.origins.contains(&origin)) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "foreign_origin",
+            "Web pages of that origin may not call this server. Add it to `origins` in the \
+             settings.",
+        ))
+    }
+
+    /// With a key, the name does not matter: whoever has no key gets nothing under any name.
+    fn knows_host(&self, host: &Authority) -> bool {
+        let name = host.host().to_lowercase();
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = name == "localhost"
+            || name.ends_with(".localhost")
+            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_known = self.0.hosts.iter().any(|known| known == name || known == host.as_str());
+        is_loopback || is_known || (self.0.hosts.is_empty() && !self.0.keys.is_empty())
+    }
+}
+
+/// What a browser must be told so that it lets a page that may call us read the answer.
+fn allow_reading(origin: HeaderValue, response: &mut Response) {
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+}
+
+/// The layer around everything: looks at where a request comes from.
+pub(crate) async fn guard(door: Door, request: Request, next: Next) -> Response {
+    if let Err(refusal) = door.check_origin(&request) {
+        return refusal.into_response();
+    }
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response =
+        if is_preflight(&request) { preflight(&request) } else { next.run(request).await };
+    if let Some(origin) = origin {
+        allow_reading(origin, &mut response);
+    }
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}
+
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight(request: &Request) -> Response {
+    let wanted = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    if let Some(wanted) = wanted {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+    }
+    response
+}
+
+/// Who makes a request. Only the door makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    tenant: TenantId,
+}
+
+impl Caller {
+    /// Whose data they see.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        app.door().tenant(&parts.headers).map(|tenant| Self { tenant })
+    }
+}
+
+fn key_in(headers: &HeaderMap) -> Option<&str> {
+    if let Some(header) = headers.get(header::AUTHORIZATION) {
+        let (scheme, key) = header.to_str().ok()?.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then_some(key.trim());
+    }
+    let protocols = headers.get(header::SEC_WEBSOCKET_PROTOCOL)?.to_str().ok()?;
+    let mut protocols = protocols.split(',').map(str::trim);
+    protocols.find_map(|protocol| {
+        protocol.strip_prefix(KEY_PROTOCOL).or_else(|| protocol.strip_prefix(OPENAI_KEY_PROTOCOL))
+    })
+}
+
+/// The name the client used: from the request line if it is there (HTTP/2 and proxies), else
+/// from `Host`. Two different names are none.
+fn host_of(request: &Request) -> Option<Authority> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let in_header = hosts.next().and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let in_line = request.uri().authority().cloned();
+    if hosts.next().is_some() || in_header.as_ref().is_some_and(has_user) {
+        return None;
+    }
+    match (in_line, in_header) {
+        (Some(line), Some(header)) if line != header => None,
+        (line, header) => line.or(header),
+    }
+}
+
+fn has_user(authority: &Authority) -> bool {
+    authority.as_str().contains('@')
+}
+
+/// Whether a page of `origin` was served under the name `host`.
+fn same_place(origin: &str, host: &Authority) -> bool {
+    let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    place.is_some_and(|place| place == host.as_str().to_lowercase())
+}
+
+fn hash(key: &str) -> [u8; 32] {
+    Sha256::digest(key.as_bytes()).into()
+}

@@ -1,0 +1,149 @@
+//! A file on its way in.
+//!
+//! Official clients send a form of several parts. It is read part by part and never further
+//! than the limit, whatever its headers claim.
+
+use axum::{
+    extract::{
+        DefaultBodyLimit, FromRequest, Multipart, Request,
+        multipart::{Field, MultipartError},
+    },
+    http::{HeaderMap, StatusCode, header},
+};
+use utoipa::ToSchema;
+
+use crate::{app::App, refusal::Refusal, responses::request::ClientError};
+
+/// How many bytes a form may have beside the file: the other fields, and the lines in between.
+pub(crate) const FORM_BYTES: usize = 64 * 1024;
+
+/// How many bytes a field may have that is not the file.
+const FIELD_BYTES: usize = 1024;
+
+/// How many characters of a name are kept.
+const NAME_LENGTH: usize = 255;
+
+/// What a file is called that has no name.
+const NO_NAME: &str = "upload";
+
+/// A file that has been handed in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Upload {
+    /// Its name, without the folders of whoever sent it.
+    pub(super) name: String,
+    pub(super) purpose: String,
+    pub(super) content: Vec<u8>,
+}
+
+/// What a client sends to hand in a file. `expires_after` is accepted, too, and has no effect:
+/// files stay until they are deleted, and say so with `expires_at`.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
+pub(super) struct UploadBody {
+    /// The file.
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+    /// What it is for, such as `assistants` or `user_data`.
+    purpose: String,
+}
+
+impl FromRequest<App> for Upload {
+    type Rejection = Refusal;
+
+    async fn from_request(mut request: Request, app: &App) -> Result<Self, Refusal> {
+        let limit = app.options().upload_limit;
+        let most = limit.saturating_add(FORM_BYTES);
+        if announced(request.headers()).is_some_and(|announced| announced > most) {
+            return Err(too_large(limit));
+        }
+        DefaultBodyLimit::max(most).apply(&mut request);
+        let form = Multipart::from_request(request, app).await;
+        let form = form.map_err(|error| {
+            tracing::debug!(%error, "A form was not read.");
+            let message = "The body must be `multipart/form-data` with a `file` and a `purpose`.";
+            Refusal::bad_request("invalid_form", message)
+        })?;
+        read(form, limit).await
+    }
+}
+
+/// How many bytes the body has, if its sender says so.
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+async fn read(mut form: Multipart, limit: usize) -> Result<Upload, Refusal> {
+    let (mut file, mut purpose) = (None, None);
+    while let Some(field) = form.next_field().await.map_err(|error| not_read(error, limit))? {
+        match field.name() {
+            Some("file") => {
+                let name = clean(field.file_name().unwrap_or_default());
+                let content = bytes_of(field, limit, limit).await?;
+                let content = content.ok_or_else(|| too_large(limit))?;
+                if file.replace((name, content)).is_some() {
+                    return Err(ClientError::invalid("file", "Only one `file` at a time.").into());
+                }
+            }
+            Some("purpose") => {
+                let bytes = bytes_of(field, FIELD_BYTES, limit).await?;
+                purpose = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+                if purpose.as_ref().is_none_or(String::is_empty) {
+                    let message =
+                        format!("`purpose` must be a word of at most {FIELD_BYTES} bytes.");
+                    return Err(ClientError::invalid("purpose", message).into());
+                }
+            }
+            // The next call reads on behind it.
+            _ => {}
+        }
+    }
+    let (name, content) = file.ok_or_else(|| ClientError::missing("file"))?;
+    let purpose = purpose.ok_or_else(|| ClientError::missing("purpose"))?;
+    Ok(Upload { name, purpose, content })
+}
+
+/// The bytes of a field; nothing if there are more than `most`.
+async fn bytes_of(
+    mut field: Field<'_>,
+    most: usize,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = field.chunk().await.map_err(|error| not_read(error, limit))? {
+        if chunk.len() > most - bytes.len() {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Some(bytes))
+}
+
+fn not_read(error: MultipartError, limit: usize) -> Refusal {
+    if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        return too_large(limit);
+    }
+    tracing::debug!(%error, "A form was not read.");
+    Refusal::bad_request("invalid_form", "The form makes no sense, or broke off.")
+}
+
+fn too_large(limit: usize) -> Refusal {
+    let message = format!("The file is bigger than {limit} bytes, which is the limit.");
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "file_too_large", message).about("file")
+}
+
+/// The last part of a name that may be a path of any system, without what a terminal or a log
+/// would act on. If it is too long, its end is kept, for it says what kind of file it is.
+fn clean(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let tame: Vec<char> = last.chars().filter(|c| !c.is_control()).collect();
+    let end = tame.get(tame.len().saturating_sub(NAME_LENGTH)..).unwrap_or_default();
+    let cleaned: String = end.iter().collect();
+    match cleaned.trim() {
+        "" | "." | ".." => NO_NAME.to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "upload_tests.rs"]
+mod tests;

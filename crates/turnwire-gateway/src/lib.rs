@@ -1,0 +1,71 @@
+//! Runs over HTTP.
+//!
+//! The gateway moves frames: a request becomes a [`RunRequest`](turnwire_contract::RunRequest),
+//! the engine runs it, and the frames of a projection in `turnwire-surfaces` go out as they
+//! come. Nothing is decided here that another surface would have to know.
+//!
+//! Reading order:
+//!
+//! * [`server`] listens and closes; [`app`] is what every handler works with;
+//! * [`door`] answers "who is this" and turns away who should not be here;
+//! * [`refusal`] is every answer that is not a success, in OpenAI's shape, and [`json`] the
+//!   limits of a body;
+//! * `seat` is the place of a connection, which its socket takes along;
+//! * [`sse`] writes event streams; [`streaming`] turns a journal into frames and frames into a
+//!   stream that can be resumed;
+//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs`,
+//!   `files`, `models`, and [`openapi`], which describes them all.
+
+pub mod app;
+mod approvals;
+mod body;
+mod chat;
+mod conversations;
+pub mod door;
+mod files;
+mod health;
+pub mod json;
+mod metrics;
+mod models;
+pub mod openapi;
+pub mod page;
+mod query;
+pub mod refusal;
+pub mod responses;
+mod retry;
+mod runs;
+mod seat;
+pub mod server;
+pub mod sse;
+pub mod streaming;
+mod vector_stores;
+mod ws_chat;
+
+use axum::Router;
+use utoipa_axum::router::OpenApiRouter;
+
+pub use app::{App, AppOptions};
+pub use door::{Caller, Door, DoorOptions};
+pub use refusal::Refusal;
+pub use server::{HttpLimits, Server, ServerError};
+
+/// Every route of every surface.
+fn all_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .merge(responses::routes())
+        .merge(conversations::routes())
+        .merge(files::routes())
+        .merge(vector_stores::routes())
+        .merge(models::routes())
+        .merge(chat::routes())
+        .merge(ws_chat::routes())
+        .merge(runs::routes())
+        .merge(health::routes())
+        .merge(metrics::routes())
+}
+
+/// Every route, with the document that describes them.
+fn routes() -> Router<App> {
+    let (routes, document) = openapi::described(all_routes());
+    routes.merge(openapi::route(document))
+}

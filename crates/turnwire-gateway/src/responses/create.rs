@@ -1,0 +1,228 @@
+//! `POST /v1/responses`: as a stream, as one answer, or in the background.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response as HttpResponse},
+};
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use tokio::{sync::watch, task::JoinHandle};
+use tracing::error;
+use turnwire_contract::{EventStream, LogError, Recorded, RunId, RunRequest, Seq, TenantId};
+use turnwire_engine::{RunHandle, Runs};
+use turnwire_surfaces::{
+    Projection,
+    responses::{Profile, Response, ResponseEvent, Responses},
+};
+use utoipa::IntoParams;
+
+use super::{
+    prepare::{look_back, prepare},
+    request,
+};
+use crate::{
+    app::App,
+    body::JsonBody,
+    door::Caller,
+    query::Asked,
+    refusal::Refusal,
+    sse::{SseFrame, event_stream},
+    streaming::{CancelWhenDropped, frames, told_frames},
+};
+
+/// How a client asks for events beyond the official ones.
+const PROFILE_HEADER: &str = "turnwire-profile";
+
+/// The profile in the address.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ProfileWish {
+    /// `strict` or `extended`.
+    pub(super) profile: Option<String>,
+}
+
+/// The profile that a request asks for, by header or in its address (R1).
+pub(super) fn profile(headers: &HeaderMap, wish: &ProfileWish) -> Result<Profile, Refusal> {
+    let header = headers.get(PROFILE_HEADER).and_then(|value| value.to_str().ok());
+    match header.or(wish.profile.as_deref()) {
+        None | Some("strict") => Ok(Profile::Strict),
+        Some("extended") => Ok(Profile::Extended),
+        Some(other) => {
+            let message = format!("There is no profile '{other}'; there are strict and extended.");
+            Err(Refusal::bad_request("invalid_value", message).about("profile"))
+        }
+    }
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/responses",
+    tag = "responses",
+    params(ProfileWish),
+    request_body = request::CreateResponse,
+    responses(
+        (status = 200, description = "The response; with `stream: true` its events", content(
+            (Response = "application/json"),
+            (ResponseEvent = "text/event-stream"),
+        )),
+        (status = 400, description = "The request makes no sense", body = crate::refusal::ErrorBody),
+    )
+)]
+pub(super) async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(wish): Asked<ProfileWish>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Result<HttpResponse, Refusal> {
+    let profile = profile(&headers, &wish)?;
+    let request = request::read(body)?;
+    let before = look_back(&app, &caller, &request).await?;
+    let (streams, stores) = (request.stream == Some(true), request.stores());
+    let in_background = request.background == Some(true);
+    let goes_with_client = request.cancels_on_disconnect() && !in_background;
+    let run = prepare(&app, &caller, request, before).await?;
+    let (seen, watcher) = watch::channel(Seq::START);
+    let manner = Manner { watcher: streams.then_some(watcher), stores, goes_with_client };
+    let (handle, guard) = begin(&app, caller.tenant(), run, manner).await?;
+    let events = handle.events().await?;
+    if streams {
+        let frames =
+            wire_frames(told_frames(Responses::new(profile), events, Some(seen)), None, guard);
+        return Ok(event_stream(frames));
+    }
+    if in_background {
+        return Ok(Json(as_it_begins(events).await?).into_response());
+    }
+    let response = to_its_end(events).await;
+    if let Some(mut guard) = guard {
+        guard.let_go();
+    }
+    Ok(Json(response?).into_response())
+}
+
+/// How a response is made, beside what it is.
+struct Manner {
+    /// Told how far the first reader is.
+    watcher: Option<watch::Receiver<Seq>>,
+    stores: bool,
+    goes_with_client: bool,
+}
+
+/// Starts the run of a response, in a task of its own: a client that hangs up meanwhile must
+/// not leave a run behind that nobody stops and nobody forgets. What the task gives back is
+/// dropped when nobody waits for it, and the guard with it.
+async fn begin(
+    app: &App,
+    tenant: &TenantId,
+    run: RunRequest,
+    manner: Manner,
+) -> Result<(RunHandle, Option<CancelWhenDropped>), Refusal> {
+    let (app, tenant) = (app.clone(), tenant.clone());
+    let tasks = app.tasks().clone();
+    let begun = tasks.spawn(async move {
+        let handle = app.runs().start_watched(run, manner.watcher).await?;
+        if !manner.stores {
+            forget_when_over(&app, &tenant, &handle);
+        }
+        let guard = manner
+            .goes_with_client
+            .then(|| CancelWhenDropped::new(app.runs().clone(), tenant, handle.id().clone()));
+        Ok((handle, guard))
+    });
+    outcome_of(begun).await
+}
+
+/// What came of a task.
+pub(super) async fn outcome_of<T>(task: JoinHandle<Result<T, Refusal>>) -> Result<T, Refusal> {
+    task.await.unwrap_or_else(|error| {
+        error!(%error, "A task fell over.");
+        let message = "Something went wrong in the server; its log says what.";
+        Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
+    })
+}
+
+/// A response that is not stored is forgotten as soon as it is over.
+fn forget_when_over(app: &App, tenant: &TenantId, handle: &RunHandle) {
+    let (runs, tenant, handle) = (app.runs().clone(), tenant.clone(), handle.clone());
+    app.tasks().spawn(async move {
+        handle.outcome().await;
+        forget(&runs, &tenant, handle.id()).await;
+    });
+}
+
+pub(super) async fn forget(runs: &Runs, tenant: &TenantId, run_id: &RunId) {
+    if let Err(error) = runs.forget(tenant, run_id).await {
+        error!(%error, %run_id, "A run that should be forgotten was not.");
+    }
+}
+
+/// The response when its run has begun: what a client in a hurry gets.
+async fn as_it_begins(mut events: EventStream) -> Result<Response, Refusal> {
+    let mut projection = Responses::new(Profile::Strict);
+    while let Some(recorded) = events.next().await {
+        let recorded = recorded?;
+        projection.project(&recorded);
+        if matches!(recorded.event, turnwire_contract::Event::RunQueued { .. }) {
+            return Ok(projection.response());
+        }
+    }
+    Err(LogError::Unavailable("the journal ended before it began".to_owned()).into())
+}
+
+/// The response when its run is over.
+pub(super) async fn to_its_end(mut events: EventStream) -> Result<Response, Refusal> {
+    let mut projection = Responses::new(Profile::Strict);
+    while let Some(recorded) = events.next().await {
+        projection.project(&*recorded?);
+    }
+    Ok(projection.response())
+}
+
+/// The events of a response as a stream, from the one after `after` on.
+pub(super) fn stream_of(profile: Profile, events: EventStream, after: Option<u64>) -> HttpResponse {
+    event_stream(wire_frames(frames(Responses::new(profile), events), after, None))
+}
+
+fn wire_frames(
+    frames: impl Stream<Item = (Arc<Recorded>, ResponseEvent)> + Send,
+    after: Option<u64>,
+    mut guard: Option<CancelWhenDropped>,
+) -> impl Stream<Item = Bytes> + Send {
+    let is_new = move |frame: &ResponseEvent| after.is_none_or(|n| frame.sequence_number() > n);
+    frames.flat_map(move |(_, frame)| {
+        let ends = is_terminal(&frame);
+        if ends && let Some(guard) = &mut guard {
+            guard.let_go();
+        }
+        let frame = is_new(&frame).then(|| wire_frame(&frame));
+        let done = ends.then(|| SseFrame::data("[DONE]".to_owned()).bytes());
+        stream::iter(frame.into_iter().chain(done))
+    })
+}
+
+fn wire_frame(frame: &ResponseEvent) -> Bytes {
+    SseFrame { event: Some(frame.event_type()), id: None, data: json_of(frame) }.bytes()
+}
+
+/// The frame as JSON. Our own types always have one.
+pub(super) fn json_of(frame: &impl serde::Serialize) -> String {
+    serde_json::to_string(frame).unwrap_or_else(|error| {
+        error!(%error, "A frame could not be written.");
+        "{}".to_owned()
+    })
+}
+
+/// Whether nothing follows.
+pub(super) fn is_terminal(frame: &ResponseEvent) -> bool {
+    matches!(
+        frame,
+        ResponseEvent::Completed(_) | ResponseEvent::Failed(_) | ResponseEvent::Incomplete(_)
+    )
+}

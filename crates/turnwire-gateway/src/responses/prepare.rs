@@ -1,0 +1,296 @@
+//! From a body to a run that can begin: everything that has to be looked up for it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use turnwire_contract::{
+    AskBefore, CallId, CollectionId, ConversationId, Entry, FileId, Item, ItemId, RunId,
+    RunRequest, ServerUse, StoreError, ToolKind, ToolSpec,
+};
+use turnwire_surfaces::responses::{echo, ids};
+
+use super::request::{
+    self, CreateResponse, FoundFile, Input, InputBody, LookedUp, McpWish, Settled, ToolWish,
+};
+use crate::{app::App, door::Caller, refusal::Refusal};
+
+/// How many items and files the input may name.
+const MOST_REFERENCES: usize = 1_000;
+/// How many bytes they may have together, each mention counted.
+const MOST_LOOKED_UP: usize = 64 * 1024 * 1024;
+
+/// What came before a request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Before {
+    pub(super) conversation_id: Option<ConversationId>,
+    /// The run that is continued, if it is stored.
+    pub(super) continues: Option<RunId>,
+    /// All that the model had seen and said.
+    pub(super) entries: Vec<Entry>,
+    /// Whether the entries are in no store, and have to come with the run.
+    pub(super) comes_along: bool,
+}
+
+/// Looks up what a request continues.
+pub(super) async fn look_back(
+    app: &App,
+    caller: &Caller,
+    request: &CreateResponse,
+) -> Result<Before, Refusal> {
+    if let Some(id) = &request.conversation {
+        let conversation_id = ConversationId::new(id.as_str());
+        let found = app.runs().store().conversation(caller.tenant(), &conversation_id).await;
+        found.map_err(|error| match error {
+            StoreError::NotFound(_) => Refusal::not_found("Conversation", id).about("conversation"),
+            other => other.into(),
+        })?;
+        let entries = app.runs().history(caller.tenant(), &conversation_id).await?;
+        let conversation_id = Some(conversation_id);
+        return Ok(Before { conversation_id, entries, ..Before::default() });
+    }
+    if let Some(id) = &request.previous_response_id {
+        let run_id = ids::run_id(id).ok_or_else(|| previous_not_found(id))?;
+        let entries = app.runs().context(caller.tenant(), &run_id).await;
+        let entries = entries.map_err(|error| match error {
+            StoreError::NotFound(_) => previous_not_found(id),
+            other => Refusal::from(other).about("previous_response_id"),
+        })?;
+        return Ok(Before { continues: Some(run_id), entries, ..Before::default() });
+    }
+    Ok(Before::default())
+}
+
+pub(super) fn previous_not_found(id: &str) -> Refusal {
+    let message = format!("Previous response with id '{id}' not found.");
+    Refusal::bad_request("previous_response_not_found", message).about("previous_response_id")
+}
+
+/// Makes a run of a request.
+pub(super) async fn prepare(
+    app: &App,
+    caller: &Caller,
+    request: CreateResponse,
+    before: Before,
+) -> Result<RunRequest, Refusal> {
+    let mut input = read_input(app, caller, request.input.as_ref(), &before.entries).await?;
+    let history: Vec<&Item> = before.entries.iter().map(|entry| &*entry.item).collect();
+    request::check_calls(&history, &input.items)?;
+    let asked = asked_about(&input, &before.entries);
+    let call_of = |id: &str| asked.get(id).cloned();
+    let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
+
+    let wishes = request::read_tools(&request.tools.0)?;
+    let (tool_choice, wishes) = request::read_choice(request.tool_choice.as_ref(), wishes, &[])?;
+    let (tools, servers) = find_tools(app, caller, wishes).await?;
+
+    let mut limits = app.options().limits.clone();
+    if request.background == Some(true) {
+        limits.wall_clock = app.options().background_time;
+    }
+    let model = request.model.clone().unwrap_or_else(|| app.options().default_model.clone());
+    let settled = Settled {
+        tenant: caller.tenant().clone(),
+        model,
+        conversation_id: before.conversation_id,
+        continues: before.continues,
+        input: input.items,
+        first_calls,
+        tools,
+        servers,
+        tool_choice,
+        limits,
+    };
+    let mut run = request::into_run(request, settled);
+    if before.comes_along {
+        run.before = before.entries;
+    }
+    if !asked.is_empty() {
+        let asked = asked.into_iter().map(|(id, call)| (call.to_string(), json!(id))).collect();
+        run.echo.insert(echo::APPROVAL_REQUESTS.to_owned(), Value::Object(asked));
+    }
+    Ok(run)
+}
+
+async fn read_input(
+    app: &App,
+    caller: &Caller,
+    input: Option<&InputBody>,
+    entries: &[Entry],
+) -> Result<Input, Refusal> {
+    let Some(body) = input else { return Ok(Input::default()) };
+    let looked_up = look_up(app, caller, body, entries).await?;
+    Ok(request::read_input(body, &looked_up)?)
+}
+
+/// Looks up the items and files that the input only names.
+pub(crate) async fn look_up(
+    app: &App,
+    caller: &Caller,
+    body: &InputBody,
+    entries: &[Entry],
+) -> Result<LookedUp, Refusal> {
+    let mut references = request::references(body);
+    if references.items.len() + references.files.len() > MOST_REFERENCES {
+        return Err(too_much(&format!("may name at most {MOST_REFERENCES} items and files")));
+    }
+    let mut looked_up = LookedUp::default();
+    // Each mention is a copy in the input, so each one counts.
+    let mut room = MOST_LOOKED_UP;
+    let mentions = |names: &mut Vec<String>| {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        names.drain(..).for_each(|name| *counts.entry(name).or_default() += 1);
+        counts
+    };
+    if !references.items.is_empty() {
+        // What came before the request, and whatever else of the caller's is stored.
+        let mentions = mentions(&mut references.items);
+        let names = mentions.keys().flat_map(|id| names_of(id)).collect::<Vec<_>>();
+        let mut known = app.runs().store().entries_named(caller.tenant(), &names).await?;
+        known.extend(entries.iter().cloned());
+        for (id, n_mentions) in mentions {
+            let items = items_named(&id, &known);
+            if !items.is_empty() {
+                take_room(&mut room, items.iter().map(weight).sum::<usize>(), n_mentions)?;
+                looked_up.items.insert(id, items);
+            }
+        }
+    }
+    for (id, n_mentions) in mentions(&mut references.files) {
+        let file_id = FileId::new(id.as_str());
+        // What is not there is told when the input is read, with its place in it.
+        let Ok(file) = app.library().file(caller.tenant(), &file_id).await else { continue };
+        let size = usize::try_from(file.bytes).unwrap_or(usize::MAX);
+        take_room(&mut room, size.saturating_mul(4) / 3, n_mentions)?;
+        let Ok(content) = app.library().content(caller.tenant(), &file_id).await else { continue };
+        let media_type = media_type_of(&file.name);
+        let url = format!("data:{media_type};base64,{}", STANDARD.encode(&content));
+        looked_up.files.insert(id, FoundFile { name: file.name, url });
+    }
+    Ok(looked_up)
+}
+
+/// Takes as much of the room as `n_copies` of something of this size need.
+fn take_room(room: &mut usize, size: usize, n_copies: usize) -> Result<(), Refusal> {
+    let left = room.checked_sub(size.saturating_mul(n_copies));
+    *room = left.ok_or_else(|| too_much("names more than 64 MiB of files and items"))?;
+    Ok(())
+}
+
+fn too_much(what: &str) -> Refusal {
+    let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+    Refusal::new(status, "input_too_large", format!("The input {what}.")).about("input")
+}
+
+/// How many bytes an item has, more or less.
+fn weight(item: &Item) -> usize {
+    serde_json::to_string(item).map_or(0, |text| text.len())
+}
+
+/// The entries that an item may be made of: a call of a hosted tool is shown with its result.
+fn names_of(id: &str) -> [ItemId; 2] {
+    [ItemId::new(id), ids::result_id(&ItemId::new(id))]
+}
+
+/// The item that a client knows by this name, with its result if the two are shown as one.
+fn items_named(id: &str, entries: &[Entry]) -> Vec<Item> {
+    let find = |name: &ItemId| entries.iter().find(|entry| entry.id == *name);
+    let [name, result] = names_of(id);
+    let Some(entry) = find(&name) else { return Vec::new() };
+    let is_hosted = matches!(&*entry.item, Item::Call { kind, .. }
+        if !matches!(kind, ToolKind::Client | ToolKind::Function));
+    let result = find(&result).filter(|_| is_hosted);
+    [Some(entry), result].into_iter().flatten().map(|entry| Item::clone(&entry.item)).collect()
+}
+
+/// The media type of a file, by the end of its name.
+fn media_type_of(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+    match ending.as_str() {
+        "pdf" => "application/pdf",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "json" => "application/json",
+        "md" => "text/markdown",
+        "html" | "htm" => "text/html",
+        "csv" => "text/csv",
+        _ => "text/plain",
+    }
+}
+
+/// Which call each answered approval request was about.
+fn asked_about(input: &Input, entries: &[Entry]) -> BTreeMap<String, CallId> {
+    let call_of = |id: &str| {
+        let item_id = ids::asked_about(id)?;
+        let entry = entries.iter().find(|entry| entry.id == item_id)?;
+        match &*entry.item {
+            Item::Call { call_id, .. } => Some(call_id.clone()),
+            Item::Message { .. } | Item::Reasoning { .. } | Item::CallResult { .. } => None,
+        }
+    };
+    let answers = input.answers.iter().map(|answer| &answer.approval_request_id);
+    answers.filter_map(|id| Some((id.clone(), call_of(id)?))).collect()
+}
+
+/// Finds the tools that are wished for. A search that this server does not have is left out:
+/// clients ask for it by habit, and a model that has none does without.
+async fn find_tools(
+    app: &App,
+    caller: &Caller,
+    wishes: Vec<ToolWish>,
+) -> Result<(Vec<Arc<ToolSpec>>, Vec<ServerUse>), Refusal> {
+    let (mut tools, mut servers) = (Vec::new(), Vec::new());
+    for wish in wishes {
+        match wish {
+            ToolWish::Function(spec) => tools.push(Arc::new(spec)),
+            ToolWish::WebSearch { settings } => {
+                let spec = app.built_in(ToolKind::WebSearch);
+                tools.extend(spec.map(|spec| with_settings(&spec, settings)));
+            }
+            ToolWish::FileSearch { settings } => {
+                check_collections(app, caller, &settings).await?;
+                let spec = app.built_in(ToolKind::FileSearch);
+                tools.extend(spec.map(|spec| with_settings(&spec, settings)));
+            }
+            ToolWish::Mcp(wish) => servers.push(find_server(app, caller, wish)?),
+        }
+    }
+    Ok((tools, servers))
+}
+
+fn with_settings(spec: &ToolSpec, settings: Value) -> Arc<ToolSpec> {
+    Arc::new(ToolSpec { settings, ..spec.clone() })
+}
+
+async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<(), Refusal> {
+    let named = settings.get("vector_store_ids").and_then(Value::as_array);
+    for id in named.into_iter().flatten().filter_map(Value::as_str) {
+        let found = app.library().collection(caller.tenant(), &CollectionId::new(id)).await;
+        found.map_err(|_| Refusal::not_found("Vector store", id).about("tools"))?;
+    }
+    Ok(())
+}
+
+/// Servers are the operator's: a request may name one of them, and may not bring its own.
+fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, Refusal> {
+    let McpWish { label, allowed, ask_before, param, has_headers, .. } = wish;
+    if !app.runs().servers().labels(caller.tenant()).contains(&label) {
+        let message = format!(
+            "There is no MCP server '{label}' in the settings of this server. Servers are \
+             configured by its operator; a request names one by its `server_label`."
+        );
+        let param = format!("{param}.server_label");
+        return Err(Refusal::bad_request("mcp_server_not_found", message).about(param));
+    }
+    if has_headers {
+        let message = format!(
+            "Headers and tokens for the MCP server '{label}' are set by the operator of this \
+             server; leave out `headers` and `authorization`."
+        );
+        return Err(Refusal::bad_request("unsupported_parameter", message).about(param));
+    }
+    let ask_before = ask_before.unwrap_or(AskBefore::Nothing);
+    Ok(ServerUse { label, allowed, ask_before })
+}

@@ -1,0 +1,84 @@
+//! What is wrong with a request, so that whoever sent it can repair it.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::json::NotRead;
+
+/// A request that cannot be carried out as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ClientError {
+    /// One or two sentences for people.
+    pub message: String,
+    /// Where, such as `input[2].content[0].image_url`.
+    pub param: Option<String>,
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// The HTTP status: 400, or 404 for what is not there.
+    pub status: u16,
+}
+
+impl ClientError {
+    /// An error at `param`.
+    pub fn new(code: &'static str, param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { message: message.into(), param: Some(param.into()), code, status: 400 }
+    }
+
+    /// The value is of the right type, but not one that will do.
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new("invalid_value", param, message)
+    }
+
+    /// A value of another type.
+    pub(super) fn wrong_type(param: impl Into<String>, expected: &str, got: &Value) -> Self {
+        let param = param.into();
+        let message = format!("`{param}` must be {expected}, not {}.", type_of(got));
+        Self::new("invalid_type", param, message)
+    }
+
+    /// Nothing where something must be.
+    pub fn missing(param: impl Into<String>) -> Self {
+        let param = param.into();
+        let message = format!("`{param}` is missing.");
+        Self::new("missing_required_parameter", param, message)
+    }
+
+    /// Something named that is not there.
+    pub fn not_found(
+        code: &'static str,
+        param: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { status: 404, ..Self::new(code, param, message) }
+    }
+}
+
+impl From<NotRead> for ClientError {
+    fn from(NotRead { code, message }: NotRead) -> Self {
+        Self { message, param: None, code, status: 400 }
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The client's own word, short enough and tame enough to be repeated in a message.
+pub(super) fn shown(text: &str) -> Cow<'_, str> {
+    const MOST: usize = 64;
+    let is_tame = |c: char| !c.is_control();
+    if text.chars().count() <= MOST && text.chars().all(is_tame) {
+        return Cow::Borrowed(text);
+    }
+    let begin: String = text.chars().filter(|c| is_tame(*c)).take(MOST).collect();
+    Cow::Owned(begin + "…")
+}

@@ -1,0 +1,184 @@
+//! Reads the fields of a JSON object, and says exactly where one is not as it should be.
+//!
+//! Every reader takes `null` for absent, as the official clients write it.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use super::error::{ClientError, shown};
+
+/// An object in a request, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    path: String,
+}
+
+impl<'a> Fields<'a> {
+    /// The whole body.
+    pub(super) fn of_body(map: &'a Map<String, Value>) -> Self {
+        Self { map, path: String::new() }
+    }
+
+    /// The object `value` at `path`.
+    pub(super) fn of(value: &'a Value, path: &str) -> Result<Self, ClientError> {
+        match value {
+            Value::Object(map) => Ok(Self { map, path: path.to_owned() }),
+            other => Err(ClientError::wrong_type(path, "an object", other)),
+        }
+    }
+
+    /// Where this object stands.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where its field `name` stands.
+    pub(super) fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// All fields as they are.
+    pub(super) fn all(&self) -> &'a Map<String, Value> {
+        self.map
+    }
+
+    /// Any value.
+    pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A string.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ClientError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(ClientError::wrong_type(self.path_of(name), "a string", other)),
+        }
+    }
+
+    /// A string that must be there.
+    pub(super) fn needed_text(&self, name: &str) -> Result<&'a str, ClientError> {
+        self.text(name)?.ok_or_else(|| ClientError::missing(self.path_of(name)))
+    }
+
+    /// A string that must be there and say something.
+    pub(super) fn needed_name(&self, name: &str) -> Result<&'a str, ClientError> {
+        let text = self.needed_text(name)?;
+        if text.is_empty() {
+            let message = format!("`{}` must not be empty.", self.path_of(name));
+            return Err(ClientError::invalid(self.path_of(name), message));
+        }
+        Ok(text)
+    }
+
+    /// A string of our own.
+    pub(super) fn owned_text(&self, name: &str) -> Result<Option<String>, ClientError> {
+        Ok(self.text(name)?.map(str::to_owned))
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, ClientError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(other) => Err(ClientError::wrong_type(self.path_of(name), "a boolean", other)),
+        }
+    }
+
+    /// A number in `range`.
+    pub(super) fn number(
+        &self,
+        name: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ClientError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let path = self.path_of(name);
+        let Some(number) = value.as_f64() else {
+            return Err(ClientError::wrong_type(path, "a number", value));
+        };
+        if range.contains(&number) {
+            return Ok(Some(number));
+        }
+        let (least, most) = range.into_inner();
+        let message = format!("`{path}` must be between {least} and {most}, not {number}.");
+        Err(ClientError::invalid(path, message))
+    }
+
+    /// A whole number in `range`.
+    pub(super) fn whole(
+        &self,
+        name: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, ClientError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let path = self.path_of(name);
+        if !value.is_number() {
+            return Err(ClientError::wrong_type(path, "a whole number", value));
+        }
+        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        if let Some(number) = number.filter(|number| range.contains(number)) {
+            return Ok(Some(number));
+        }
+        let (least, most) = range.into_inner();
+        let message =
+            format!("`{path}` must be a whole number between {least} and {most}, not {value}.");
+        Err(ClientError::invalid(path, message))
+    }
+
+    /// An object.
+    pub(super) fn object(&self, name: &str) -> Result<Option<Self>, ClientError> {
+        self.value(name).map(|value| Self::of(value, &self.path_of(name))).transpose()
+    }
+
+    /// A list, each entry with its place.
+    pub(super) fn list(&self, name: &str) -> Result<Option<Vec<(String, &'a Value)>>, ClientError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let path = self.path_of(name);
+        match value {
+            Value::Array(list) => Ok(Some(placed(list, &path).collect())),
+            other => Err(ClientError::wrong_type(path, "a list", other)),
+        }
+    }
+
+    /// A list of strings.
+    pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, ClientError> {
+        let Some(list) = self.list(name)? else { return Ok(None) };
+        let text = |(path, value): (String, &Value)| match value {
+            Value::String(text) => Ok(text.clone()),
+            other => Err(ClientError::wrong_type(path, "a string", other)),
+        };
+        list.into_iter().map(text).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// One of the words `known`.
+    pub(super) fn word(
+        &self,
+        name: &str,
+        known: &[&'static str],
+    ) -> Result<Option<&'static str>, ClientError> {
+        self.text(name)?.map(|text| known_word(text, &self.path_of(name), known)).transpose()
+    }
+}
+
+/// The entries of a list, each with its place.
+pub(super) fn placed<'a>(
+    list: &'a [Value],
+    path: &str,
+) -> impl Iterator<Item = (String, &'a Value)> {
+    list.iter().enumerate().map(move |(n, value)| (format!("{path}[{n}]"), value))
+}
+
+/// `text`, if it is one of the words `known`.
+pub(super) fn known_word(
+    text: &str,
+    path: &str,
+    known: &[&'static str],
+) -> Result<&'static str, ClientError> {
+    known.iter().find(|word| **word == text).copied().ok_or_else(|| {
+        let words = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let message = format!("`{path}` is `{}`; it must be one of {words}.", shown(text));
+        ClientError::invalid(path, message)
+    })
+}

@@ -1,0 +1,331 @@
+//! What the client says, as items of a conversation.
+//!
+//! A client may send words, the answers to calls, or a whole history that it keeps itself: all
+//! that a response has ever shown it can come back as input. Nothing of a history is carried
+//! out a second time. An answer to an approval request that the model has already gone on from
+//! is history too.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+use turnwire_contract::{CallId, Content, Decision, Item, Role, ToolKind, ToolOutcome};
+
+use super::{
+    InputBody,
+    error::{ClientError, shown},
+    fields::{Fields, placed},
+    native_items, parts,
+    summary::open_summary,
+};
+
+/// How many items one request may bring.
+pub(super) const MAX_ITEMS: usize = 1_000;
+
+/// How many bytes the arguments of one call may have.
+pub(super) const MAX_ARGUMENTS: usize = 256 * 1024;
+
+/// The input of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Input {
+    /// What enters the conversation.
+    pub items: Vec<Item>,
+    /// What a person has decided about calls that waited.
+    pub answers: Vec<ApprovalAnswer>,
+}
+
+/// What a person has decided about a call that waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalAnswer {
+    /// The id of the `mcp_approval_request`.
+    pub approval_request_id: String,
+    /// The decision.
+    pub decision: Decision,
+    /// Where it stands in the request, such as `input[1]`.
+    pub param: String,
+}
+
+/// What the input only names, looked up beforehand; [`references`] says what.
+#[derive(Debug, Clone, Default)]
+pub struct LookedUp {
+    /// Items by id. A hosted call is two: the call and what came of it.
+    pub items: HashMap<String, Vec<Item>>,
+    /// Files by id.
+    pub files: HashMap<String, FoundFile>,
+}
+
+/// A file that was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundFile {
+    /// What it is called.
+    pub name: String,
+    /// Its content as a base64 data URL.
+    pub url: String,
+}
+
+/// What has to be looked up before the input can be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct References {
+    /// Ids of items.
+    pub items: Vec<String>,
+    /// Ids of files.
+    pub files: Vec<String>,
+}
+
+/// What `input` only names. Of a malformed input it names what it can; reading it tells.
+pub fn references(input: &InputBody) -> References {
+    let mut references = References::default();
+    let InputBody::Items(items) = input else { return references };
+    for item in items {
+        let id = item.get("id").and_then(Value::as_str);
+        if kind_of(item) == Some("item_reference") {
+            references.items.extend(id.map(str::to_owned));
+        }
+        let parts = ["content", "output"].iter().filter_map(|name| item.get(name)?.as_array());
+        let files = parts.flatten().filter_map(|part| part.get("file_id")?.as_str());
+        references.files.extend(files.map(str::to_owned));
+    }
+    references
+}
+
+/// Reads the field `input` of a request.
+pub fn read_input(input: &InputBody, looked_up: &LookedUp) -> Result<Input, ClientError> {
+    match input {
+        InputBody::Text(text) => Ok(Input { items: vec![Item::user(text)], answers: Vec::new() }),
+        InputBody::Items(items) => read_items(items, "input", looked_up),
+    }
+}
+
+/// Reads a list of items that stands in the field `path`.
+pub fn read_items(list: &[Value], path: &str, looked_up: &LookedUp) -> Result<Input, ClientError> {
+    if list.len() > MAX_ITEMS {
+        let message = format!("`{path}` may have at most {MAX_ITEMS} items, not {}.", list.len());
+        return Err(ClientError::new("too_many_items", path, message));
+    }
+    let mut reader = Reader::new(list, looked_up);
+    for (n, (path, value)) in placed(list, path).enumerate() {
+        reader.read(n, &Fields::of(value, &path)?)?;
+    }
+    Ok(reader.input)
+}
+
+/// What kind of item, also where the client may leave it out.
+fn kind_of(item: &Value) -> Option<&str> {
+    match item.get("type") {
+        Some(Value::String(kind)) => Some(kind),
+        None | Some(Value::Null) if item.get("role").is_some() => Some("message"),
+        None | Some(Value::Null) if item.get("id").is_some() => Some("item_reference"),
+        _ => None,
+    }
+}
+
+fn is_made_by_model(item: &Value) -> bool {
+    match kind_of(item) {
+        Some("message") => item.get("role").and_then(Value::as_str) == Some("assistant"),
+        Some(
+            "reasoning" | "function_call" | "mcp_call" | "web_search_call" | "file_search_call",
+        ) => true,
+        _ => false,
+    }
+}
+
+struct Reader<'a> {
+    looked_up: &'a LookedUp,
+    /// Approval requests whose call has been carried out.
+    settled: HashSet<&'a str>,
+    /// The last item that the model made.
+    last_of_model: Option<usize>,
+    input: Input,
+}
+
+impl<'a> Reader<'a> {
+    fn new(list: &'a [Value], looked_up: &'a LookedUp) -> Self {
+        let calls = list.iter().filter(|item| kind_of(item) == Some("mcp_call"));
+        Self {
+            looked_up,
+            settled: calls.filter_map(|call| call.get("approval_request_id")?.as_str()).collect(),
+            last_of_model: list.iter().rposition(is_made_by_model),
+            input: Input::default(),
+        }
+    }
+
+    fn read(&mut self, n: usize, item: &Fields<'_>) -> Result<(), ClientError> {
+        let kind = match item.text("type")? {
+            Some(kind) => kind,
+            None if item.value("role").is_some() => "message",
+            None if item.value("id").is_some() => "item_reference",
+            None => return Err(ClientError::missing(item.path_of("type"))),
+        };
+        match kind {
+            "message" => self.read_message(item),
+            "function_call" => self.read_call(item),
+            "function_call_output" => self.read_output(item),
+            "reasoning" => self.read_reasoning(item),
+            "item_reference" => self.read_reference(item),
+            "compaction" => self.read_compaction(item),
+            "mcp_call" => self.extend(native_items::mcp_call(item, &call_id_of(item, n)?)?),
+            "web_search_call" => {
+                self.extend(native_items::web_search(item, &call_id_of(item, n)?)?)
+            }
+            "file_search_call" => {
+                self.extend(native_items::file_search(item, &call_id_of(item, n)?)?)
+            }
+            // The tools are asked for anew.
+            "mcp_list_tools" => Ok(()),
+            "mcp_approval_request" => self.read_approval_request(item),
+            "mcp_approval_response" => self.read_approval_answer(n, item),
+            other => {
+                let message = format!("Items of the type `{}` are not supported.", shown(other));
+                Err(ClientError::new("unsupported_item", item.path_of("type"), message))
+            }
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the way every kind of item ends")]
+    fn extend(&mut self, items: impl IntoIterator<Item = Item>) -> Result<(), ClientError> {
+        self.input.items.extend(items);
+        Ok(())
+    }
+
+    fn read_message(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        const ROLES: [&str; 4] = ["user", "assistant", "system", "developer"];
+        let role = item.word("role", &ROLES)?;
+        let role = match role.ok_or_else(|| ClientError::missing(item.path_of("role")))? {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            _ => Role::System,
+        };
+        let content = parts::read_content(item, self.looked_up)?;
+        self.extend([Item::Message { role, content }])
+    }
+
+    fn read_call(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let call = Item::Call {
+            call_id: CallId::new(item.needed_name("call_id")?),
+            name: item.needed_name("name")?.to_owned(),
+            arguments: read_arguments(item)?,
+            kind: ToolKind::Client,
+            server: None,
+        };
+        self.extend([call])
+    }
+
+    fn read_output(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let call_id = CallId::new(item.needed_name("call_id")?);
+        let (output, images) = parts::read_output(item, self.looked_up)?;
+        self.extend([Item::CallResult { call_id, output, images, failed: false }])
+    }
+
+    fn read_reasoning(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let mut text = joined_texts(item, "summary")?;
+        if text.is_empty() {
+            text = joined_texts(item, "content")?;
+        }
+        let seal = item.owned_text("encrypted_content")?;
+        let says_something = !text.is_empty() || seal.is_some();
+        self.extend(says_something.then_some(Item::Reasoning { text, seal }))
+    }
+
+    fn read_reference(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let id = item.needed_name("id")?;
+        let found = self.looked_up.items.get(id).cloned().ok_or_else(|| {
+            let message = format!("Item with id `{}` not found.", shown(id));
+            ClientError::not_found("item_not_found", item.path_of("id"), message)
+        })?;
+        self.extend(found)
+    }
+
+    fn read_compaction(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let Some(text) = open_summary(item.needed_text("encrypted_content")?) else {
+            let path = item.path_of("encrypted_content");
+            let message = format!(
+                "`{path}` was not made by this server; make a new one with `/v1/responses/compact`."
+            );
+            return Err(ClientError::new("invalid_encrypted_content", path, message));
+        };
+        self.extend([Item::Message { role: Role::System, content: vec![Content::text(text)] }])
+    }
+
+    /// The call that waits, under the id of the request for it.
+    fn read_approval_request(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let id = item.needed_name("id")?;
+        let call = Item::Call {
+            call_id: CallId::new(id),
+            name: item.needed_name("name")?.to_owned(),
+            arguments: read_arguments(item)?,
+            kind: ToolKind::Mcp,
+            server: Some(item.needed_name("server_label")?.to_owned()),
+        };
+        let is_open = !self.settled.contains(id);
+        self.extend(is_open.then_some(call))
+    }
+
+    fn read_approval_answer(&mut self, n: usize, item: &Fields<'_>) -> Result<(), ClientError> {
+        let id = item.needed_name("approval_request_id")?;
+        let approve = item.flag("approve")?;
+        let approve = approve.ok_or_else(|| ClientError::missing(item.path_of("approve")))?;
+        let reason = item.owned_text("reason")?.unwrap_or_default();
+        if self.settled.contains(id) {
+            return Ok(());
+        }
+        if self.last_of_model.is_some_and(|last| n < last) {
+            return self.extend(self.settled_without_result(id, approve, reason));
+        }
+        let decision = if approve { Decision::Approved } else { Decision::Denied { reason } };
+        let approval_request_id = id.to_owned();
+        let param = item.path().to_owned();
+        self.input.answers.push(ApprovalAnswer { approval_request_id, decision, param });
+        Ok(())
+    }
+
+    /// What came of a call that was answered long ago, as far as the history tells.
+    fn settled_without_result(&self, id: &str, approve: bool, reason: String) -> Option<Item> {
+        let is_it =
+            |item: &Item| matches!(item, Item::Call { call_id, .. } if call_id.as_str() == id);
+        self.input.items.iter().any(is_it).then(|| {
+            let message = "the outcome of this call is not known".to_owned();
+            let outcome = if approve {
+                ToolOutcome::OutcomeUnknown { message }
+            } else {
+                ToolOutcome::Denied { reason }
+            };
+            let output = format!("Error: {}", outcome.problem().unwrap_or_default());
+            Item::CallResult { call_id: CallId::new(id), output, images: Vec::new(), failed: true }
+        })
+    }
+}
+
+/// The arguments of a call, as legal JSON whatever the client wrote: a history that a model
+/// once got wrong must not be refused for ever.
+pub(super) fn read_arguments(item: &Fields<'_>) -> Result<String, ClientError> {
+    let raw = item.needed_text("arguments")?.trim();
+    if raw.len() > MAX_ARGUMENTS {
+        let path = item.path_of("arguments");
+        let message =
+            format!("`{path}` may have at most {MAX_ARGUMENTS} bytes, not {}.", raw.len());
+        return Err(ClientError::new("arguments_too_large", path, message));
+    }
+    let is_object = || serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
+    Ok(match raw {
+        "" => "{}".to_owned(),
+        _ if is_object() => raw.to_owned(),
+        _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
+    })
+}
+
+/// A hosted call goes by its item's id where it has none of its own.
+fn call_id_of(item: &Fields<'_>, n: usize) -> Result<CallId, ClientError> {
+    let id = item.text("call_id")?.or(item.text("id")?).filter(|id| !id.is_empty());
+    Ok(id.map_or_else(|| CallId::new(format!("call_of_item_{n}")), CallId::new))
+}
+
+fn joined_texts(item: &Fields<'_>, name: &str) -> Result<String, ClientError> {
+    let mut texts = Vec::new();
+    for (path, part) in item.list(name)?.into_iter().flatten() {
+        texts.push(Fields::of(part, &path)?.needed_text("text")?);
+    }
+    Ok(texts.join("\n\n"))
+}
+
+#[cfg(test)]
+#[path = "input_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+//! Puts a run together.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use turnwire_contract::{
+    Approvals, ConversationId, FirstCall, Generation, Item, Limits, RunId, RunRequest, ServerUse,
+    TenantId, ToolChoice, ToolSpec,
+};
+
+use super::{AnswerFormat, CreateResponse, echo::echo};
+
+/// What the server has settled about a request: everything that had to be looked up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settled {
+    /// Whose run it is.
+    pub tenant: TenantId,
+    /// Which of the configured models answers.
+    pub model: String,
+    /// The conversation, if the request names one.
+    pub conversation_id: Option<ConversationId>,
+    /// The run to continue, if the request names one.
+    pub continues: Option<RunId>,
+    /// What is new, from [`super::read_input`].
+    pub input: Vec<Item>,
+    /// What a person has decided, from [`super::take_first_calls`].
+    pub first_calls: Vec<FirstCall>,
+    /// The tools on offer.
+    pub tools: Vec<Arc<ToolSpec>>,
+    /// The servers on offer.
+    pub servers: Vec<ServerUse>,
+    /// From [`super::read_choice`].
+    pub tool_choice: ToolChoice,
+    /// How far the server lets the run go; the request may only ask for less.
+    pub limits: Limits,
+}
+
+/// The run that was asked for. Approvals are handed back: the run ends with the question, and
+/// the answer comes with the next one.
+pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
+    let echo = echo(&request, &settled.model);
+    let mut limits = settled.limits;
+    if let Some(most) = request.max_tool_calls {
+        limits.max_tool_calls = limits.max_tool_calls.min(most);
+    }
+    RunRequest {
+        tenant: settled.tenant,
+        model: settled.model,
+        instructions: request.instructions,
+        conversation_id: settled.conversation_id,
+        continues: settled.continues,
+        before: Vec::new(),
+        input: settled.input,
+        tools: settled.tools,
+        servers: settled.servers,
+        first_calls: settled.first_calls,
+        approvals: Approvals::HandBack,
+        tool_choice: settled.tool_choice,
+        parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
+        generation: Generation {
+            temperature: request.temperature,
+            top_p: request.top_p,
+            max_output_tokens: request.max_output_tokens,
+            reasoning_effort: request.reasoning.effort,
+            answer_schema: match request.text.format {
+                AnswerFormat::Text => None,
+                AnswerFormat::JsonObject => Some(json!({ "type": "object" })),
+                AnswerFormat::JsonSchema { schema, .. } => Some(schema),
+            },
+        },
+        limits,
+        metadata: request.metadata,
+        echo,
+    }
+}
+
+#[cfg(test)]
+#[path = "into_run_tests.rs"]
+mod tests;

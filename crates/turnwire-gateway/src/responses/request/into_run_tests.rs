@@ -1,0 +1,88 @@
+use serde_json::json;
+use turnwire_contract::{
+    Approvals, Decision, FirstCall, Generation, Item, Limits, RunRequest, ServerUse, ToolChoice,
+    ToolKind, ToolRef, ToolSpec,
+};
+
+use super::*;
+use crate::responses::request::read;
+
+#[test]
+fn everything_arrives() {
+    let body = json!({
+        "input": "hi", "instructions": "Be brief.", "parallel_tool_calls": false,
+        "max_tool_calls": 3, "max_output_tokens": 100, "temperature": 0.5, "top_p": 0.9,
+        "reasoning": { "effort": "low" }, "metadata": { "a": "b" },
+        "text": { "format": { "type": "json_schema", "name": "x", "schema": { "a": 1 } } },
+    });
+    let request = read(body).unwrap();
+    let first_call = FirstCall {
+        call_id: "mcpr_1".into(),
+        tool: ToolRef { name: "add".into(), kind: ToolKind::Mcp, server: Some("notes".into()) },
+        arguments: "{}".into(),
+        decision: Some(Decision::Approved),
+    };
+    let settled = Settled {
+        tenant: "t".into(),
+        model: "small".into(),
+        conversation_id: Some("conv_1".into()),
+        continues: Some("run_1".into()),
+        input: vec![Item::user("hi")],
+        first_calls: vec![first_call.clone()],
+        tools: vec![Arc::new(ToolSpec::new("f", ""))],
+        servers: vec![ServerUse::all_of("notes")],
+        tool_choice: ToolChoice::Required,
+        limits: Limits::default(),
+    };
+    let echo = super::echo(&request, "small");
+    let expected = RunRequest {
+        tenant: "t".into(),
+        model: "small".into(),
+        instructions: Some("Be brief.".into()),
+        conversation_id: Some("conv_1".into()),
+        continues: Some("run_1".into()),
+        before: Vec::new(),
+        input: vec![Item::user("hi")],
+        tools: vec![Arc::new(ToolSpec::new("f", ""))],
+        servers: vec![ServerUse::all_of("notes")],
+        first_calls: vec![first_call],
+        approvals: Approvals::HandBack,
+        tool_choice: ToolChoice::Required,
+        parallel_tool_calls: false,
+        generation: Generation {
+            temperature: Some(0.5),
+            top_p: Some(0.9),
+            max_output_tokens: Some(100),
+            reasoning_effort: Some("low".into()),
+            answer_schema: Some(json!({ "a": 1 })),
+        },
+        limits: Limits { max_tool_calls: 3, ..Limits::default() },
+        metadata: [("a".to_owned(), "b".to_owned())].into(),
+        echo,
+    };
+    assert_eq!(into_run(request, settled), expected);
+}
+
+#[test]
+fn what_is_not_said_is_left_open() {
+    let run = into_run(read(json!({ "input": "hi" })).unwrap(), Settled::default());
+    assert_eq!(run.generation, Generation::default());
+    assert_eq!(run.limits, Limits::default());
+    assert!(run.parallel_tool_calls);
+}
+
+/// A14: a request may ask for less than the server allows, never for more.
+#[test]
+fn a14_a_request_cannot_widen_a_limit() {
+    let limits = Limits { max_tool_calls: 5, ..Limits::default() };
+    let request = read(json!({ "input": "hi", "max_tool_calls": 100 })).unwrap();
+    let run = into_run(request, Settled { limits, ..Settled::default() });
+    assert_eq!(run.limits.max_tool_calls, 5);
+}
+
+#[test]
+fn any_object_is_a_schema_too() {
+    let body = json!({ "input": "hi", "text": { "format": { "type": "json_object" } } });
+    let run = into_run(read(body).unwrap(), Settled::default());
+    assert_eq!(run.generation.answer_schema, Some(json!({ "type": "object" })));
+}

@@ -1,0 +1,292 @@
+use serde_json::{Value, json};
+use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
+
+use super::*;
+
+fn read(tools: Value) -> Result<Vec<ToolWish>, ClientError> {
+    let Value::Array(tools) = tools else { panic!("not a list") };
+    read_tools(&tools)
+}
+
+fn refused(tool: Value) -> (String, &'static str) {
+    let error = read(json!([tool])).unwrap_err();
+    assert_eq!(error.status, 400);
+    (error.param.unwrap(), error.code)
+}
+
+fn function(name: &str) -> ToolSpec {
+    ToolSpec { kind: ToolKind::Client, ..ToolSpec::new(name, "") }
+}
+
+#[test]
+fn functions_are_for_the_client() {
+    let parameters = json!({ "type": "object", "properties": { "a": { "type": "number" } } });
+    let wishes = read(json!([
+        { "type": "function", "name": "add-2_B", "description": "Adds.", "parameters": parameters,
+          "strict": true },
+        { "type": "function", "name": "f", "parameters": null, "description": null },
+    ]));
+    let add = ToolSpec { kind: ToolKind::Client, parameters, ..ToolSpec::new("add-2_B", "Adds.") };
+    let expected = [ToolWish::Function(add), ToolWish::Function(function("f"))];
+    assert_eq!(wishes.unwrap(), expected);
+    assert_eq!(function("f").parameters, json!({ "type": "object", "properties": {} }));
+    assert_eq!(function("f").effect, Effect::Once);
+}
+
+/// S1-A1: the type of a tool decides what it is, not its name.
+#[test]
+fn s1_a1_a_function_named_web_search_stays_a_function() {
+    for name in ["web_search", "file_search", "mcp"] {
+        let wishes = read(json!([{ "type": "function", "name": name }])).unwrap();
+        assert_eq!(wishes, [ToolWish::Function(function(name))]);
+    }
+}
+
+#[test]
+fn functions_that_will_not_do() {
+    let missing = "missing_required_parameter";
+    assert_eq!(refused(json!(1)), ("tools[0]".into(), "invalid_type"));
+    assert_eq!(refused(json!({ "name": "f" })), ("tools[0].type".into(), missing));
+    assert_eq!(refused(json!({ "type": "function" })), ("tools[0].name".into(), missing));
+    for name in ["", "a b", "a.b", "é", &"x".repeat(65)] {
+        let tool = json!({ "type": "function", "name": name });
+        assert_eq!(refused(tool), ("tools[0].name".into(), "invalid_value"), "{name}");
+    }
+    assert!(read(json!([{ "type": "function", "name": "x".repeat(64) }])).is_ok());
+    let list = json!({ "type": "function", "name": "f", "parameters": [] });
+    assert_eq!(refused(list), ("tools[0].parameters".into(), "invalid_type"));
+    let strict = json!({ "type": "function", "name": "f", "strict": "yes" });
+    assert_eq!(refused(strict), ("tools[0].strict".into(), "invalid_type"));
+}
+
+/// A13: a schema at the limit, and one byte more.
+#[test]
+fn schemas_have_a_limit() {
+    let of_length = |n: usize| {
+        let schema = json!({ "a": "x".repeat(n - 8) });
+        assert_eq!(schema.to_string().len(), n);
+        json!({ "type": "function", "name": "f", "parameters": schema })
+    };
+    assert!(read(json!([of_length(MAX_SCHEMA)])).is_ok());
+    let too_long = ("tools[0].parameters".to_owned(), "schema_too_large");
+    assert_eq!(refused(of_length(MAX_SCHEMA + 1)), too_long);
+}
+
+/// A13: tools at the limit, and one more, in a namespace or not.
+#[test]
+fn tools_have_a_limit() {
+    let many = |n: usize| -> Vec<Value> {
+        (0..n).map(|n| json!({ "type": "function", "name": format!("f{n}") })).collect()
+    };
+    assert_eq!(read(json!(many(MAX_TOOLS))).unwrap().len(), 128);
+    let space = json!([{ "type": "namespace", "name": "n", "tools": many(MAX_TOOLS + 1) }]);
+    for tools in [json!(many(MAX_TOOLS + 1)), space] {
+        let error = read(tools).unwrap_err();
+        assert_eq!(error.message, "There may be at most 128 tools.");
+        assert_eq!((error.param.as_deref(), error.code), (Some("tools"), "too_many_tools"));
+    }
+}
+
+#[test]
+fn names_are_given_once() {
+    let f = json!({ "type": "function", "name": "f" });
+    let error = read(json!([f, f])).unwrap_err();
+    assert_eq!(error.message, "There are two tools with the name `f`.");
+    assert_eq!((error.param.as_deref(), error.code), (Some("tools[1]"), "duplicate_tool"));
+    let server = json!({ "type": "mcp", "server_label": "f" });
+    assert_eq!(read(json!([f, server])).unwrap().len(), 2, "a label is not a name");
+    for twice in [
+        json!([server, server]),
+        json!([{ "type": "web_search" }, { "type": "web_search_preview" }]),
+        json!([{ "type": "web_search" }, { "type": "function", "name": "web_search" }]),
+        json!([{ "type": "file_search" }, { "type": "file_search" }]),
+    ] {
+        assert_eq!(read(twice).unwrap_err().code, "duplicate_tool");
+    }
+}
+
+#[test]
+fn searches_keep_their_settings() {
+    let kinds = [
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ];
+    for kind in kinds {
+        let wishes = read(json!([{ "type": kind, "search_context_size": "low" }])).unwrap();
+        let settings = json!({ "search_context_size": "low" });
+        assert_eq!(wishes, [ToolWish::WebSearch { settings }]);
+    }
+    let tool = json!({ "type": "file_search", "vector_store_ids": ["vs_1"], "max_num_results": 5 });
+    let settings = json!({ "vector_store_ids": ["vs_1"], "max_num_results": 5 });
+    assert_eq!(read(json!([tool])).unwrap(), [ToolWish::FileSearch { settings }]);
+    let ids = json!({ "type": "file_search", "vector_store_ids": [1] });
+    assert_eq!(refused(ids), ("tools[0].vector_store_ids[0]".into(), "invalid_type"));
+    let many = json!({ "type": "file_search", "max_num_results": 51 });
+    assert_eq!(refused(many), ("tools[0].max_num_results".into(), "invalid_value"));
+}
+
+/// S1-O3: there is no code interpreter here, so it has no events; who asks for one is told.
+#[test]
+fn other_types_are_refused_by_name() {
+    for kind in [
+        "computer",
+        "computer_use_preview",
+        "code_interpreter",
+        "image_generation",
+        "local_shell",
+        "shell",
+        "custom",
+        "tool_search",
+        "apply_patch",
+        "programmatic_tool_calling",
+        "web_searching",
+    ] {
+        let error = read(json!([{ "type": kind, "name": "x" }])).unwrap_err();
+        assert_eq!(error.message, format!("Tools of the type `{kind}` are not supported."));
+        assert_eq!(
+            (error.param.as_deref(), error.code),
+            (Some("tools[0].type"), "unsupported_tool")
+        );
+    }
+    let custom =
+        json!({ "type": "namespace", "name": "n", "tools": [{ "type": "custom", "name": "x" }] });
+    assert_eq!(refused(custom), ("tools[0].tools[0].type".into(), "unsupported_tool"));
+}
+
+#[test]
+fn namespaces_are_laid_out() {
+    let f = json!({ "type": "function", "name": "f" });
+    let g = json!({ "type": "function", "name": "g" });
+    let wishes = read(json!([
+        { "type": "namespace", "name": "one", "description": "d", "tools": [f, g] },
+        { "type": "namespace", "name": "two", "tools": [g] },
+        f,
+    ]));
+    let from = |space: &str, own: &str, name: &str| {
+        let settings = json!({ "namespace": space, "name": own });
+        ToolWish::Function(ToolSpec { settings, ..function(name) })
+    };
+    let expected = [
+        ToolWish::Function(function("f")),
+        from("one", "f", "one__f"),
+        from("one", "g", "g"),
+        from("two", "g", "two__g"),
+    ];
+    assert_eq!(wishes.unwrap(), expected);
+    let nameless = json!({ "type": "namespace", "tools": [] });
+    assert_eq!(refused(nameless), ("tools[0].name".into(), "missing_required_parameter"));
+    let twice = json!([{ "type": "namespace", "name": "x".repeat(64), "tools": [f] }, f]);
+    assert_eq!(read(twice).unwrap_err().code, "duplicate_tool", "no longer name would fit");
+}
+
+fn server(fields: Value) -> McpWish {
+    let mut tool = json!({ "type": "mcp", "server_label": "notes" });
+    tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    match read(json!([tool])).unwrap().as_slice() {
+        [ToolWish::Mcp(server)] => server.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn servers_are_read() {
+    let bare = McpWish {
+        label: "notes".into(),
+        url: None,
+        description: None,
+        allowed: None,
+        ask_before: None,
+        has_headers: false,
+        param: "tools[0]".into(),
+    };
+    assert_eq!(server(json!({})), bare);
+    let whole = json!({
+        "server_url": "https://h:1/mcp?k=1", "server_description": "Notes.",
+        "allowed_tools": ["a"], "require_approval": "never", "headers": { "a": "b" },
+    });
+    let expected = McpWish {
+        url: Some("https://h:1/mcp?k=1".into()),
+        description: Some("Notes.".into()),
+        allowed: Some(vec!["a".into()]),
+        ask_before: Some(AskBefore::Nothing),
+        has_headers: true,
+        ..bare
+    };
+    assert_eq!(server(whole), expected);
+    assert!(server(json!({ "authorization": "t" })).has_headers);
+    assert!(!server(json!({ "headers": {}, "authorization": null })).has_headers);
+    let by_object = server(json!({ "allowed_tools": { "tool_names": ["a"], "read_only": false } }));
+    assert_eq!(by_object.allowed, Some(vec!["a".into()]));
+    assert_eq!(server(json!({ "allowed_tools": {} })).allowed, None);
+}
+
+#[test]
+fn servers_that_will_not_do() {
+    let refused = |fields: Value| {
+        let mut tool = json!({ "type": "mcp", "server_label": "notes" });
+        tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        refused(tool)
+    };
+    let missing = "missing_required_parameter";
+    assert_eq!(refused(json!({ "server_label": null })), ("tools[0].server_label".into(), missing));
+    for label in ["", "a\nb", &"x".repeat(65)] {
+        let told = refused(json!({ "server_label": label }));
+        assert_eq!(told, ("tools[0].server_label".into(), "invalid_value"));
+    }
+    for url in ["", "notes", "file:///x", "stdio://x", "https://", "https:///x", "https://u:p@h/"] {
+        let told = refused(json!({ "server_url": url }));
+        assert_eq!(told, ("tools[0].server_url".into(), "invalid_value"), "{url}");
+    }
+    for name in ["connector_id", "tunnel_id"] {
+        let told = refused(json!({ name: "x" }));
+        assert_eq!(told, (format!("tools[0].{name}"), "unsupported_tool"));
+    }
+    let cases = [
+        (json!({ "allowed_tools": "a" }), "allowed_tools", "invalid_type"),
+        (json!({ "allowed_tools": [1] }), "allowed_tools[0]", "invalid_type"),
+        (
+            json!({ "allowed_tools": { "read_only": true } }),
+            "allowed_tools.read_only",
+            "unsupported_value",
+        ),
+        (json!({ "require_approval": "sometimes" }), "require_approval", "invalid_value"),
+        (json!({ "require_approval": 1 }), "require_approval", "invalid_type"),
+        (json!({ "require_approval": { "never": 1 } }), "require_approval.never", "invalid_type"),
+        (json!({ "headers": "x" }), "headers", "invalid_type"),
+        (json!({ "authorization": {} }), "authorization", "invalid_type"),
+    ];
+    for (fields, field, code) in cases {
+        assert_eq!(refused(fields), (format!("tools[0].{field}"), code));
+    }
+}
+
+/// A7: where a client leaves open whether a person is asked, one is.
+#[test]
+fn a7_who_is_asked_before_a_call() {
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let cases = [
+        (json!("always"), AskBefore::Everything),
+        (json!("never"), AskBefore::Nothing),
+        (json!({}), AskBefore::Everything),
+        (json!({ "always": { "tool_names": ["a"] } }), AskBefore::Only(names(&["a"]))),
+        (json!({ "never": { "tool_names": ["a"] } }), AskBefore::AllBut(names(&["a"]))),
+        (
+            json!({ "always": { "tool_names": ["a"] }, "never": { "tool_names": ["a", "b"] } }),
+            AskBefore::AllBut(names(&["b"])),
+        ),
+        (json!({ "always": {} }), AskBefore::Everything),
+        (json!({ "never": {} }), AskBefore::Nothing),
+        (json!({ "always": { "tool_names": ["a"] }, "never": {} }), AskBefore::Only(names(&["a"]))),
+        (json!({ "always": { "read_only": false } }), AskBefore::Everything),
+        (
+            json!({ "never": { "read_only": true, "tool_names": ["a"] } }),
+            AskBefore::AllBut(names(&[])),
+        ),
+    ];
+    for (wish, expected) in cases {
+        let server = server(json!({ "require_approval": wish }));
+        assert_eq!(server.ask_before, Some(expected), "{wish}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Trying a failed call again.
+//!
+//! A call has one end, and the model was told of it; so trying again is a run of its own, which
+//! begins with the call and then lets the model go on from what came of it.
+
+use axum::http::StatusCode;
+use turnwire_contract::{CallId, FirstCall, RunId, RunRequest, RunStatus, ToolRef};
+use turnwire_surfaces::{CallState, RunSnapshot};
+
+use crate::{app::App, door::Caller, refusal::Refusal};
+
+/// The run that tries the call `call_id` of the run `run_id` again.
+pub(crate) async fn retry_of(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+    call_id: &CallId,
+) -> Result<RunRequest, Refusal> {
+    let conflict = |message: &str| Refusal::new(StatusCode::CONFLICT, "not_retryable", message);
+    let record = app.runs().find(caller.tenant(), run_id).await?;
+    let journal = app.runs().recorded(caller.tenant(), run_id).await?;
+    let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
+    let call = snapshot.as_ref().and_then(|snapshot| snapshot.call(call_id));
+    let call = call.ok_or_else(|| Refusal::not_found("Call", call_id.as_str()))?;
+    if record.status == RunStatus::Active
+        && snapshot.as_ref().is_none_or(|run| run.outcome.is_none())
+    {
+        return Err(conflict(
+            "The run is still going on; the model has been told and may try again itself.",
+        ));
+    }
+    if !matches!(
+        call.state,
+        CallState::Failed
+            | CallState::Denied
+            | CallState::Stopped
+            | CallState::TimedOut
+            | CallState::Unknown
+    ) {
+        return Err(conflict("Only a call that ended without success can be tried again."));
+    }
+    if !call.arguments_complete {
+        return Err(conflict("The arguments of that call were cut; it is never carried out."));
+    }
+    let first_call = FirstCall {
+        call_id: CallId::new(app.runs().new_id("call")),
+        tool: ToolRef { name: call.tool.clone(), kind: call.kind, server: call.server.clone() },
+        arguments: call.arguments.clone(),
+        decision: None,
+    };
+    let before = &record.request;
+    Ok(RunRequest {
+        input: Vec::new(),
+        continues: before.conversation_id.is_none().then(|| run_id.clone()),
+        first_calls: vec![first_call],
+        ..RunRequest::clone(before)
+    })
+}

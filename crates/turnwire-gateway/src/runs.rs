@@ -1,0 +1,406 @@
+//! `/v1/runs`: everything there is to know about a run, and what can be done about it.
+//!
+//! The events are those of the journal, unchanged. A viewer who comes late asks for a snapshot
+//! first and then only for what follows it.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response as HttpResponse},
+};
+use bytes::Bytes;
+use futures::{StreamExt, future::ready, stream};
+use serde::{Deserialize, Serialize};
+use turnwire_contract::{
+    CallId, Decision, Event, EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError,
+    ToolOutcome,
+};
+use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    app::App,
+    body::JsonBody,
+    door::Caller,
+    page::{Order, Page, PageWish},
+    query::Asked,
+    refusal::{ErrorBody, Refusal},
+    retry::retry_of,
+    sse::{HEARTBEAT, SseFrame, event_stream, with_heartbeat},
+    streaming::follow_while_it_runs,
+};
+
+/// How many runs a list looks at.
+const MOST_LISTED: usize = 1_000;
+const NDJSON: &str = "application/x-ndjson";
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(snapshot))
+        .routes(routes!(events))
+        .routes(routes!(cancel))
+        .routes(routes!(cancel_call))
+        .routes(routes!(retry_call))
+        .routes(routes!(approve_call))
+        .routes(routes!(result))
+}
+
+/// A run in a list.
+#[derive(Debug, Serialize, ToSchema)]
+struct RunLine {
+    run_id: String,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: turnwire_contract::Timestamp,
+    model: String,
+    conversation_id: Option<String>,
+    /// `active`, or how it ended.
+    status: &'static str,
+}
+
+impl From<RunRecord> for RunLine {
+    fn from(record: RunRecord) -> Self {
+        use turnwire_contract::RunOutcome;
+        let RunRecord { run_id, created_at, request, status } = record;
+        let status = match status {
+            RunStatus::Active => "active",
+            RunStatus::Finished { outcome } => match outcome {
+                RunOutcome::Completed => "completed",
+                RunOutcome::Incomplete { .. } => "incomplete",
+                RunOutcome::Failed { .. } => "failed",
+                RunOutcome::Cancelled => "cancelled",
+            },
+        };
+        let conversation_id = request.conversation_id.as_ref().map(ToString::to_string);
+        let model = request.model.clone();
+        Self { run_id: run_id.to_string(), created_at, model, conversation_id, status }
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/runs",
+    tag = "runs",
+    params(PageWish),
+    responses((status = 200, description = "The newest runs first", body = Page<RunLine>))
+)]
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(wish): Asked<PageWish>,
+) -> Result<Json<Page<RunLine>>, Refusal> {
+    let mut runs = app.runs().list(caller.tenant(), MOST_LISTED).await?;
+    runs.reverse();
+    let lines: Vec<RunLine> = runs.into_iter().map(Into::into).collect();
+    Ok(Json(Page::of(lines, &wish, Order::Desc, |line| line.run_id.clone())?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}",
+    tag = "runs",
+    params(("run_id" = String, Path)),
+    responses(
+        (status = 200, description = "The run as it is now", body = RunSnapshot),
+        (status = 404, description = "There is none", body = ErrorBody),
+    )
+)]
+async fn snapshot(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<RunSnapshot>, Refusal> {
+    Ok(Json(snapshot_of(&app, &caller, &id).await?))
+}
+
+async fn snapshot_of(app: &App, caller: &Caller, id: &str) -> Result<RunSnapshot, Refusal> {
+    let not_found = || Refusal::not_found("Run", id);
+    let journal = app.runs().recorded(caller.tenant(), &RunId::new(id)).await;
+    let journal = journal.map_err(|error| match error {
+        LogError::NotFound(_) => not_found(),
+        other => other.into(),
+    })?;
+    RunSnapshot::of(journal.iter().map(AsRef::as_ref)).ok_or_else(not_found)
+}
+
+/// Which events.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+struct EventsWish {
+    /// Begin after the event with this `seq`; `Last-Event-ID` does the same.
+    after: Option<String>,
+    /// Send the run as it is now first, as the event `snapshot`, and then what follows it.
+    snapshot: bool,
+    /// `false`: only what there is now.
+    follow: Option<bool>,
+    /// `sse` or `ndjson`; the `Accept` header does the same.
+    format: Option<Format>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    Sse,
+    Ndjson,
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}/events",
+    tag = "runs",
+    params(("run_id" = String, Path), EventsWish, ("Last-Event-ID" = Option<String>, Header)),
+    responses((status = 200, description = "Every event, up to the one that ends the run", content(
+        (NativeRecord = "text/event-stream"),
+        (NativeRecord = "application/x-ndjson"),
+    )))
+)]
+async fn events(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(wish): Asked<EventsWish>,
+    headers: HeaderMap,
+) -> Result<HttpResponse, Refusal> {
+    let run_id = RunId::new(id.as_str());
+    let mut after = after(&headers, &wish)?;
+    let mut first = None;
+    if wish.snapshot {
+        let snapshot = snapshot_of(&app, &caller, &id).await?;
+        after = snapshot.last_seq;
+        first = Some(snapshot);
+    }
+    let events = rest_of(&app, &caller, &run_id, after, wish.follow != Some(false)).await?;
+    // A reader that loses the journal comes back and reads on.
+    let events = events.take_while(|read| ready(read.is_ok())).filter_map(|read| ready(read.ok()));
+    if wish.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
+        let first = first.iter().map(|snapshot| line(&SnapshotLine { snapshot }));
+        let first: Vec<Bytes> = first.collect();
+        let lines = stream::iter(first).chain(events.map(|recorded| line(&*recorded)));
+        let body = with_heartbeat_of_lines(lines);
+        let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))];
+        return Ok((content_type, axum::body::Body::from_stream(body)).into_response());
+    }
+    let first = first.map(|snapshot| {
+        let id = Some(snapshot.last_seq.to_string());
+        SseFrame { event: Some("snapshot"), id, data: written(&snapshot) }.bytes()
+    });
+    let frames = events.map(|recorded| {
+        SseFrame { event: None, id: Some(recorded.seq.to_string()), data: written(&*recorded) }
+            .bytes()
+    });
+    Ok(event_stream(stream::iter(first).chain(frames)))
+}
+
+#[derive(Serialize)]
+struct SnapshotLine<'a> {
+    snapshot: &'a RunSnapshot,
+}
+
+/// A line of JSON has no comments, so silence is filled with empty lines.
+fn with_heartbeat_of_lines(
+    lines: impl futures::Stream<Item = Bytes> + Send + 'static,
+) -> impl futures::Stream<Item = Result<Bytes, std::convert::Infallible>> {
+    with_heartbeat(lines, HEARTBEAT)
+        .map(|bytes| Ok(if bytes.starts_with(b":") { Bytes::from_static(b"\n") } else { bytes }))
+}
+
+fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn line(value: &impl Serialize) -> Bytes {
+    Bytes::from(written(value) + "\n")
+}
+
+/// What a run recorded after `after`, and what it will record.
+async fn rest_of(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+    after: Seq,
+    follow: bool,
+) -> Result<EventStream, Refusal> {
+    let tenant = caller.tenant();
+    let not_found = |error| match error {
+        LogError::NotFound(_) => Refusal::not_found("Run", run_id.as_str()),
+        other => other.into(),
+    };
+    // Whether it is over is asked first: then its journal is whole.
+    let record = app.runs().find(tenant, run_id).await.map_err(|error| match error {
+        StoreError::NotFound(_) => Refusal::not_found("Run", run_id.as_str()),
+        other => other.into(),
+    })?;
+    let is_over = record.status != RunStatus::Active;
+    let stored = app.runs().recorded(tenant, run_id).await.map_err(not_found)?;
+    let head = stored.last().map_or(Seq::START, |last| last.seq);
+    if after > head {
+        let message = format!("The run has not come to {after}; its last event is {head}.");
+        return Err(Refusal::bad_request("invalid_cursor", message).about("after"));
+    }
+    let has_end = stored.last().is_some_and(|last| last.event.ends_the_run());
+    if is_over || has_end || !follow {
+        let rest = stored.into_iter().filter(move |recorded| recorded.seq > after);
+        return Ok(Box::pin(stream::iter(rest.map(Ok))));
+    }
+    follow_while_it_runs(app.runs(), tenant, run_id, after).await.map_err(not_found)
+}
+
+fn after(headers: &HeaderMap, wish: &EventsWish) -> Result<Seq, Refusal> {
+    let header = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let Some(text) = header.or(wish.after.as_deref()) else { return Ok(Seq::START) };
+    text.parse::<Cursor>().map(|cursor| cursor.seq).map_err(|error| {
+        Refusal::bad_request("invalid_cursor", format!("That is no place: {error}.")).about("after")
+    })
+}
+
+fn accepted(headers: &HeaderMap) -> Format {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains(NDJSON)) { Format::Ndjson } else { Format::Sse }
+}
+
+/// What came of a wish.
+#[derive(Debug, Serialize, ToSchema)]
+struct Done {
+    /// The run.
+    run_id: String,
+    /// Whether there was something to do.
+    done: bool,
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/cancel",
+    tag = "runs",
+    params(("run_id" = String, Path)),
+    responses((status = 200, description = "Whether it was running", body = Done))
+)]
+async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Done>, Refusal> {
+    let run_id = find(&app, &caller, &id).await?;
+    let done = app.runs().cancel(caller.tenant(), &run_id);
+    Ok(Json(Done { run_id: id, done }))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/calls/{call_id}/cancel",
+    tag = "runs",
+    params(("run_id" = String, Path), ("call_id" = String, Path)),
+    responses((status = 200, description = "Whether the call was at work", body = Done))
+)]
+async fn cancel_call(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, call_id)): Path<(String, String)>,
+) -> Result<Json<Done>, Refusal> {
+    let run_id = find(&app, &caller, &id).await?;
+    let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id));
+    Ok(Json(Done { run_id: id, done }))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/calls/{call_id}/retry",
+    tag = "runs",
+    params(("run_id" = String, Path), ("call_id" = String, Path)),
+    responses(
+        (status = 200, description = "The new run, which begins with the call", body = Done),
+        (status = 409, description = "The run goes on, or the call worked", body = ErrorBody),
+    )
+)]
+async fn retry_call(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, call_id)): Path<(String, String)>,
+) -> Result<Json<Done>, Refusal> {
+    let run_id = find(&app, &caller, &id).await?;
+    let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
+    let handle = app.runs().start(run).await?;
+    Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
+}
+
+/// A person's answer.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ApprovalAnswer {
+    /// Whether the call may be carried out.
+    approve: bool,
+    /// Why not; the model is told.
+    #[serde(default)]
+    reason: String,
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/calls/{call_id}/approve",
+    tag = "runs",
+    params(("run_id" = String, Path), ("call_id" = String, Path)),
+    request_body = ApprovalAnswer,
+    responses((status = 200, description = "Whether the call was waiting for it", body = Done))
+)]
+async fn approve_call(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, call_id)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Done>, Refusal> {
+    let answer: ApprovalAnswer = serde_json::from_value(body).map_err(|error| {
+        Refusal::bad_request("invalid_value", format!("The body makes no sense: {error}."))
+    })?;
+    let run_id = find(&app, &caller, &id).await?;
+    let decision = match answer {
+        ApprovalAnswer { approve: true, .. } => Decision::Approved,
+        ApprovalAnswer { reason, .. } => Decision::Denied { reason },
+    };
+    let call_id = CallId::new(call_id);
+    let done = app.runs().resolve(caller.tenant(), &run_id, &call_id, decision).await?;
+    Ok(Json(Done { run_id: id, done }))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}/calls/{call_id}/result",
+    tag = "runs",
+    params(("run_id" = String, Path), ("call_id" = String, Path)),
+    responses((status = 200, description = "The whole result", content_type = "text/plain"))
+)]
+async fn result(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, call_id)): Path<(String, String)>,
+) -> Result<HttpResponse, Refusal> {
+    let run_id = find(&app, &caller, &id).await?;
+    let journal = app.runs().recorded(caller.tenant(), &run_id).await?;
+    let output =
+        journal.iter().find_map(|recorded| match &recorded.event {
+            Event::ToolFinished {
+                call_id: of, outcome: ToolOutcome::Succeeded { output }, ..
+            } if of.as_str() == call_id => Some(output.clone()),
+            _ => None,
+        });
+    let output = output.ok_or_else(|| Refusal::not_found("Result of call", &call_id))?;
+    let text = match output.rest {
+        Some(rest) => app.runs().blobs().get(caller.tenant(), &rest.blob).await?,
+        None => output.text,
+    };
+    // Never shown by a browser as anything but text, whatever the tool returned.
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    Ok((StatusCode::OK, headers, text).into_response())
+}
+
+async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, Refusal> {
+    let run_id = RunId::new(id);
+    match app.runs().find(caller.tenant(), &run_id).await {
+        Ok(_) => Ok(run_id),
+        Err(StoreError::NotFound(_)) => Err(Refusal::not_found("Run", id)),
+        Err(other) => Err(other.into()),
+    }
+}

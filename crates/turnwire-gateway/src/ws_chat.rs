@@ -1,0 +1,452 @@
+//! `GET /ws/chat`: the socket of specification 002.
+//!
+//! One turn at a time; what is said meanwhile waits its turn, because a `token` does not say
+//! which turn it belongs to. The socket outlives every turn, and a turn outlives its socket:
+//! whoever comes back finds the answer in the conversation, or reads on where it was.
+
+use std::{collections::VecDeque, pin::Pin, time::Duration};
+
+use axum::{
+    extract::{
+        State,
+        ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code},
+    },
+    response::Response as HttpResponse,
+};
+use futures::{
+    Stream, StreamExt,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error};
+use turnwire_contract::{
+    CallId, ConversationId, Decision, EventStream, Item, LogError, RunId, RunRequest, Seq,
+    StoreError,
+};
+use turnwire_engine::StartError;
+use turnwire_surfaces::{
+    Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest,
+    ws_message::{ToolInfo, Tools},
+};
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    app::App,
+    approvals::decline_all,
+    door::Caller,
+    metrics::Direction,
+    query::Asked,
+    retry::retry_of,
+    seat::Seat,
+    streaming::{follow_while_it_runs, frames},
+};
+
+/// How many messages a client may send in one second.
+const MOST_PER_SECOND: u32 = 50;
+/// How many messages may wait for their turn.
+const MOST_WAITING: usize = 16;
+/// How often the client is asked whether it is there.
+const PING: Duration = Duration::from_secs(20);
+/// How long a client may take to read a message before it is given up.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a turn may be silent when the server closes, before its socket ends without it.
+const LAST_TURN: Duration = Duration::from_secs(7);
+/// How long a server may take to say which tools it has, before the others are told without.
+const TOOLS_TIME: Duration = Duration::from_secs(2);
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(connect))
+}
+
+/// What a client can ask for in the address.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+struct ConnectWish {
+    /// `1`: send the tools at once.
+    tools: Option<String>,
+}
+
+#[utoipa::path(
+    get,
+    path = "/ws/chat",
+    tag = "chat",
+    params(ConnectWish),
+    responses(
+        (status = 101, description = "A chat socket: see `WsRequest` and `WsMessage`"),
+        (status = 400, description = "Not a WebSocket"),
+    )
+)]
+async fn connect(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(wish): Asked<ConnectWish>,
+    seat: Seat,
+    upgrade: WebSocketUpgrade,
+) -> HttpResponse {
+    let tools = wish.tools.is_some_and(|wish| matches!(wish.as_str(), "1" | "true"));
+    let upgrade = upgrade.protocols(["turnwire"]);
+    seat.upgrade(&app.clone(), upgrade, async move |socket| {
+        let options = WsOptions { tools, ..WsOptions::default() };
+        let mut chat = Chat {
+            app,
+            caller,
+            socket,
+            options,
+            turn: None,
+            waiting: VecDeque::new(),
+            last_run: None,
+            asking: FuturesUnordered::new(),
+            heard: Heard::default(),
+        };
+        match chat.go_on().await {
+            Ok(()) | Err(Gone) => debug!("A chat socket was closed."),
+        }
+    })
+}
+
+/// The client is gone.
+struct Gone;
+
+/// One socket.
+struct Chat {
+    app: App,
+    caller: Caller,
+    socket: WebSocket,
+    options: WsOptions,
+    turn: Option<Turn>,
+    waiting: VecDeque<RunRequest>,
+    /// The latest run of this socket.
+    last_run: Option<RunId>,
+    /// Which tools there are, being found out.
+    asking: FuturesUnordered<BoxFuture<'static, Tools>>,
+    heard: Heard,
+}
+
+/// A turn that is being told.
+type Turn = Pin<Box<dyn Stream<Item = Placed<WsMessage>> + Send>>;
+
+/// How much was heard in the current second.
+struct Heard {
+    since: Instant,
+    n_messages: u32,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { since: Instant::now(), n_messages: 0 }
+    }
+}
+
+impl Chat {
+    async fn go_on(&mut self) -> Result<(), Gone> {
+        if self.options.tools {
+            self.ask_for_tools();
+        }
+        let closing = self.app.closing().clone();
+        let mut ping_at = Instant::now() + PING;
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = time_to_close(&closing, self.turn.is_some()) => Next::Close,
+                Some(tools) = self.asking.next() => Next::Tools(tools),
+                message = self.socket.recv() => Next::Heard(message),
+                message = next_of(&mut self.turn) => Next::Tell(message),
+                () = sleep_until(ping_at) => Next::Ping,
+            };
+            match next {
+                Next::Close => return self.close(close_code::RESTART, "the server closes").await,
+                Next::Heard(Some(Ok(Message::Text(text)))) => {
+                    self.app.metrics().ws_message(Direction::Received, text.len());
+                    if self.heard.is_too_much() {
+                        return self.close(close_code::POLICY, "too many messages").await;
+                    }
+                    self.hear(&text).await?;
+                }
+                Next::Heard(Some(Ok(Message::Binary(_)))) => {
+                    self.refuse(ErrorCode::InvalidFormat, "messages are JSON texts").await?;
+                }
+                Next::Heard(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
+                Next::Heard(Some(Ok(Message::Close(_)) | Err(_)) | None) => return Ok(()),
+                Next::Tell(Some(message)) => {
+                    let text = self.options.wire_text(&message);
+                    self.send(Message::Text(text.into())).await?;
+                }
+                Next::Tell(None) => self.next_turn().await?,
+                Next::Tools(tools) => self.tell(WsMessage::Tools(tools)).await?,
+                Next::Ping => {
+                    ping_at = Instant::now() + PING;
+                    self.send(Message::Ping(bytes::Bytes::new())).await?;
+                }
+            }
+        }
+    }
+
+    async fn hear(&mut self, text: &str) -> Result<(), Gone> {
+        let request = match WsRequest::read(text) {
+            Ok(request) => request,
+            Err(why) => return self.refuse(ErrorCode::InvalidFormat, &why).await,
+        };
+        match request {
+            WsRequest::Ping => self.tell(WsMessage::Pong).await,
+            WsRequest::Hello(options) => {
+                self.options = options;
+                if options.tools {
+                    self.ask_for_tools();
+                }
+                Ok(())
+            }
+            WsRequest::Tools => {
+                self.ask_for_tools();
+                Ok(())
+            }
+            WsRequest::Message { conversation_id, content } => {
+                self.say(conversation_id, content).await
+            }
+            WsRequest::Cancel => {
+                let run = self.last_run.as_ref();
+                let was_running =
+                    run.is_some_and(|run| self.app.runs().cancel(self.caller.tenant(), run));
+                self.done(was_running, "there is no turn to cancel").await
+            }
+            WsRequest::ToolCancel { tool_call_id } => {
+                let tenant = self.caller.tenant();
+                let run = self.last_run.as_ref();
+                let was_at_work =
+                    run.is_some_and(|run| self.app.runs().cancel_call(tenant, run, &tool_call_id));
+                self.done(was_at_work, "that call is not at work").await
+            }
+            WsRequest::ToolRetry { tool_call_id } => self.retry(&tool_call_id).await,
+            WsRequest::Approval { tool_call_id, approved, reason } => {
+                let decision =
+                    if approved { Decision::Approved } else { Decision::Denied { reason } };
+                self.resolve(&tool_call_id, decision).await
+            }
+            WsRequest::Resume { run_id, after } => self.resume(run_id, after).await,
+        }
+    }
+
+    /// Says something in a conversation of the caller.
+    async fn say(&mut self, id: ConversationId, content: String) -> Result<(), Gone> {
+        let found = self.app.runs().store().conversation(self.caller.tenant(), &id).await;
+        match found {
+            Ok(_) => {}
+            Err(StoreError::NotFound(_)) => {
+                let why = "there is no such conversation, or it is not yours";
+                return self.refuse(ErrorCode::AccessDenied, why).await;
+            }
+            Err(error) => return self.broken(&error).await,
+        }
+        let mut run = self.app.chat_request(&self.caller);
+        run.conversation_id = Some(id);
+        run.input = vec![Item::user(content)];
+        self.take_turn(run).await
+    }
+
+    /// Begins a turn, or lets it wait for the one under way.
+    async fn take_turn(&mut self, run: RunRequest) -> Result<(), Gone> {
+        if self.turn.is_none() {
+            return self.begin(run).await;
+        }
+        if self.waiting.len() >= MOST_WAITING {
+            let why = format!("{MOST_WAITING} messages wait already; wait for an answer first");
+            return self.refuse(ErrorCode::InvalidFormat, &why).await;
+        }
+        self.waiting.push_back(run);
+        Ok(())
+    }
+
+    async fn next_turn(&mut self) -> Result<(), Gone> {
+        self.turn = None;
+        if self.app.closing().is_cancelled() {
+            // What waits is not begun any more; the client is told with the end of the socket.
+            self.waiting.clear();
+        }
+        while let Some(run) = self.waiting.pop_front() {
+            self.begin(run).await?;
+            if self.turn.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin(&mut self, run: RunRequest) -> Result<(), Gone> {
+        let handle = match self.app.runs().start(run).await {
+            Ok(handle) => handle,
+            Err(StartError::Store(error @ StoreError::Busy { .. })) => {
+                return self.refuse(ErrorCode::InternalError, &error.to_string()).await;
+            }
+            Err(error @ StartError::UnknownModel(_)) => {
+                return self.refuse(ErrorCode::LlmError, &error.to_string()).await;
+            }
+            Err(error) => return self.broken(&error).await,
+        };
+        if !self.options.approvals {
+            decline_all(&self.app, &self.caller, handle.id());
+        }
+        match handle.events().await {
+            Ok(events) => self.watch(handle.id().clone(), events, Cursor::START),
+            Err(error) => return self.broken(&error).await,
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, run_id: RunId, events: EventStream, after: Cursor) {
+        self.last_run = Some(run_id);
+        let messages = frames(WsChat::new(self.options), events);
+        let messages = messages.filter_map(move |(_, message)| {
+            futures::future::ready(message.cursor.is_after(after).then_some(message))
+        });
+        self.turn = Some(Box::pin(messages));
+    }
+
+    async fn resume(&mut self, run_id: Option<RunId>, after: Cursor) -> Result<(), Gone> {
+        if self.turn.is_some() {
+            return self.refuse(ErrorCode::InvalidFormat, "a turn is under way here").await;
+        }
+        let Some(run_id) = run_id.or_else(|| self.last_run.clone()) else {
+            return self.refuse(ErrorCode::InvalidFormat, "say which run to go on with").await;
+        };
+        let (runs, tenant) = (self.app.runs(), self.caller.tenant());
+        match follow_while_it_runs(runs, tenant, &run_id, Seq::START).await {
+            Ok(events) => {
+                self.watch(run_id, events, after);
+                Ok(())
+            }
+            Err(LogError::NotFound(_)) => {
+                let why = "there is no such run, or it is not yours";
+                self.refuse(ErrorCode::AccessDenied, why).await
+            }
+            Err(error) => self.broken(&error).await,
+        }
+    }
+
+    async fn retry(&mut self, call_id: &CallId) -> Result<(), Gone> {
+        let Some(run_id) = self.last_run.clone() else {
+            return self.refuse(ErrorCode::InvalidFormat, "there is no call to try again").await;
+        };
+        match retry_of(&self.app, &self.caller, &run_id, call_id).await {
+            Ok(run) => self.take_turn(run).await,
+            Err(refusal) => self.refuse(ErrorCode::InvalidFormat, &refusal.message).await,
+        }
+    }
+
+    async fn resolve(&mut self, call_id: &CallId, decision: Decision) -> Result<(), Gone> {
+        let Some(run_id) = self.last_run.clone() else {
+            return self.done(false, "that call does not wait for an answer").await;
+        };
+        let tenant = self.caller.tenant();
+        match self.app.runs().resolve(tenant, &run_id, call_id, decision).await {
+            Ok(was_waiting) => {
+                self.done(was_waiting, "that call does not wait for an answer").await
+            }
+            Err(error) => self.broken(&error).await,
+        }
+    }
+
+    /// Finds out which tools there are, beside everything else.
+    fn ask_for_tools(&self) {
+        self.asking.push(Box::pin(all_tools(self.app.clone(), self.caller.clone())));
+    }
+
+    async fn done(&mut self, was_done: bool, otherwise: &str) -> Result<(), Gone> {
+        if was_done { Ok(()) } else { self.refuse(ErrorCode::InvalidFormat, otherwise).await }
+    }
+
+    async fn broken(&mut self, cause: &(dyn std::fmt::Display + Sync)) -> Result<(), Gone> {
+        error!(%cause, "A chat socket could not do what it was asked.");
+        self.refuse(ErrorCode::InternalError, "something went wrong; try again").await
+    }
+
+    async fn refuse(&mut self, code: ErrorCode, why: &str) -> Result<(), Gone> {
+        self.tell(WsMessage::refused(code, why)).await
+    }
+
+    async fn tell(&mut self, message: WsMessage) -> Result<(), Gone> {
+        self.send(Message::Text(turnwire_surfaces::wire_json(&message).into())).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Gone> {
+        if let Message::Text(text) = &message {
+            self.app.metrics().ws_message(Direction::Sent, text.len());
+        }
+        match timeout(PATIENCE, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+
+    async fn close(&mut self, code: u16, why: &'static str) -> Result<(), Gone> {
+        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(why) };
+        self.send(Message::Close(Some(frame))).await
+    }
+}
+
+/// What happens next on a socket.
+enum Next {
+    Heard(Option<Result<Message, axum::Error>>),
+    Tell(Option<Placed<WsMessage>>),
+    Tools(Tools),
+    Ping,
+    Close,
+}
+
+/// Waits until the server closes and there is nothing more to tell of a turn. Runs end when the
+/// server closes; one that another server works on does not, and its silence is not waited for.
+async fn time_to_close(closing: &CancellationToken, has_turn: bool) {
+    closing.cancelled().await;
+    if has_turn {
+        sleep(LAST_TURN).await;
+    }
+}
+
+/// The next message of the turn; never, if there is none.
+async fn next_of(turn: &mut Option<Turn>) -> Option<Placed<WsMessage>> {
+    match turn {
+        Some(turn) => turn.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The tools of the settings and of every server. All servers are asked at once; one that does
+/// not answer has no tools to tell of.
+async fn all_tools(app: App, caller: Caller) -> Tools {
+    let (servers, tenant) = (app.runs().servers(), caller.tenant());
+    let request = app.chat_request(&caller);
+    let of_servers = join_all(request.servers.iter().map(async |server| {
+        if let Some(known) = servers.known_tools(tenant, &server.label) {
+            return known;
+        }
+        let asked = timeout(TOOLS_TIME, servers.tools(tenant, &server.label)).await;
+        asked.ok().and_then(Result::ok).unwrap_or_default()
+    }));
+    let mut tools: Vec<ToolInfo> = request.tools.iter().map(|spec| info(spec)).collect();
+    tools.extend(of_servers.await.iter().flatten().map(|tool| info(tool.spec())));
+    Tools { tools }
+}
+
+impl Heard {
+    /// Counts a message, and says whether it was one too many.
+    fn is_too_much(&mut self) -> bool {
+        if self.since.elapsed() > Duration::from_secs(1) {
+            *self = Self::default();
+        }
+        self.n_messages += 1;
+        self.n_messages > MOST_PER_SECOND
+    }
+}
+
+fn info(spec: &turnwire_contract::ToolSpec) -> ToolInfo {
+    ToolInfo {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        parameters: spec.parameters.clone(),
+        kind: spec.kind,
+        server: spec.server.clone(),
+    }
+}

@@ -1,0 +1,441 @@
+//! Writes `docs/events.md` from the types that make the events.
+//!
+//! `UPDATE_GOLDENS=1 cargo test -p turnwire-gateway --test docs` writes the page anew; without
+//! it the page is compared. The tables come from the `OpenAPI` document, and the document from the
+//! types, so the page cannot say what the wire does not. Only the introductions are by hand.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on should fall over"
+)]
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use turnwire_surfaces::ResponseEvent;
+use turnwire_testkit::golden;
+
+/// S1-FR-012: the page has what the types have.
+#[test]
+fn the_page_of_events_is_up_to_date() {
+    golden::check(&path_of_page(), &Page::new().write());
+}
+
+/// S1-FR-012, R1: page, constants and document name the same events, in both profiles.
+#[test]
+fn s1_fr_012_page_types_and_document_name_the_same_events() {
+    let page = Page::new().write();
+    let strict = listed(&page, STRICT);
+    let extended = listed(&page, EXTENDED);
+    assert_eq!(strict, ResponseEvent::TYPES_STRICT);
+    assert_eq!(extended, ResponseEvent::TYPES_EXTENDED);
+    let document = document();
+    let described = document["components"]["schemas"]["StreamEventType"]["enum"].as_array();
+    let described: Vec<&str> =
+        described.unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(described, [strict, extended].concat());
+}
+
+/// A field that nobody explains is of no use to anybody.
+#[test]
+fn every_event_and_every_field_is_explained() {
+    let mut page = Page::new();
+    page.write();
+    assert!(page.silent.is_empty(), "without a doc comment: {:#?}", page.silent);
+}
+
+const STRICT: &str = "/v1/responses, strict";
+const EXTENDED: &str = "/v1/responses, extended";
+
+fn path_of_page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/events.md")
+}
+
+fn document() -> Value {
+    serde_json::to_value(turnwire_gateway::openapi::document()).unwrap()
+}
+
+/// The types in the first column of the section's overview.
+fn listed<'a>(page: &'a str, section: &str) -> Vec<&'a str> {
+    let section = page.split("\n## ").find(|part| part.starts_with(section)).unwrap();
+    let overview = section.split("\n### ").next().unwrap();
+    let rows = overview.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap()).collect()
+}
+
+const HEAD: &str = "\
+# Events
+
+Every event and message that goes over a wire, with its fields. This page is made from the types \
+by `crates/turnwire-gateway/tests/docs.rs`; the same tables for programs are at `/openapi.json`. \
+Codes of failures are in [errors.md](errors.md).
+
+All surfaces tell the same run, because each is computed from its journal and from nothing else. \
+Take the one that suits your client:
+
+| surface | for |
+|---|---|
+| [`/v1/responses`](#v1responses-strict) | clients of the OpenAI Responses API, unchanged |
+| [`/chat/stream`](#chatstream) | a chat that shows which tool is at work, with very little code |
+| [`/ws/chat`](#wschat-what-the-server-sends) | a chat on a WebSocket, in both directions |
+| [`/v1/runs`](#v1runs-events) | everything, as it was recorded |
+
+Two rules hold everywhere. Fields and types may be added at any time, so ignore what you do not \
+know. And nothing is lost with a connection: whoever comes back says where it was, and reads on \
+from there.
+
+A field that is not required may be missing or null.
+";
+
+struct Section {
+    title: &'static str,
+    introduction: &'static str,
+    schema: &'static str,
+    has: fn(&str) -> bool,
+}
+
+const SECTIONS: [Section; 6] = [
+    Section {
+        title: STRICT,
+        introduction: "\
+`POST /v1/responses` with `\"stream\": true` answers with server-sent events: an `event:` line with \
+the type, a `data:` line with the JSON, and `data: [DONE]` after the last one. All names here are \
+official ones, because some official clients stop at any other.
+
+* `sequence_number` runs from 0 without gaps. `GET /v1/responses/{id}?stream=true&starting_after=7` \
+reads on after number 7.
+* An item is announced by `response.output_item.added` before anything is said about it, and \
+`output_index` is its place in the output.
+* The events of MCP calls and searches also carry `name`, `call_id` and `server_label`, and under \
+`turnwire` what is new. While a tool works, its `in_progress` or `searching` comes again with fresh \
+news.
+* An MCP call ends with `completed` or `failed`, once. A search that did not work has no \
+`completed`; its item is done with the status `failed`.
+* A run that was cancelled ends with `response.incomplete`, and its response has the status \
+`cancelled`. One that failed ends with `error` and then `response.failed`.
+* A comment line (`: ping`) fills every silence of 15 seconds.
+
+The same events come over a WebSocket at the same address, one JSON text each, with `stream_id` if \
+the request had one.",
+        schema: "ResponseEvent",
+        has: |kind| ResponseEvent::TYPES_STRICT.contains(&kind),
+    },
+    Section {
+        title: EXTENDED,
+        introduction: "\
+With the header `Turnwire-Profile: extended`, or `?profile=extended` in the address, these come \
+beside all of the events above. Nothing is left out, and the numbers run over both.",
+        schema: "ResponseEvent",
+        has: |kind| ResponseEvent::TYPES_EXTENDED.contains(&kind),
+    },
+    Section {
+        title: "/chat/stream",
+        introduction: "\
+`POST /chat/stream` with `{\"message\": \"…\", \"session_id\": \"…\"}` answers with server-sent events \
+that have an `id:` and a `data:` line. `response` or `error` comes once, then `done`, and nothing \
+follows. `token` and `approval_request` come only if the request has `\"tokens\": true` or \
+`\"approvals\": true`.
+
+The `id` is a place: `GET /chat/stream` with it as `Last-Event-ID`, or as `?after=`, reads on after \
+that frame. A run goes on when its reader is gone.",
+        schema: "ChatStreamFrame",
+        has: |_| true,
+    },
+    Section {
+        title: "/ws/chat, what the server sends",
+        introduction: "\
+One JSON text per message. `token`, `complete`, `error`, `pong`, `tool_start` and `tool_complete` are \
+for everybody and never change; the others come only to those who asked for them with `hello`. \
+Every end of a tool has its `tool_start` before it, with the same `tool_call_id`. A turn is over with \
+`complete`, or with an `error` that has an `outcome`; the socket stays open unless `fatal` says \
+otherwise. With `resume` every message of a turn also has a `cursor`.",
+        schema: "WsMessage",
+        has: |_| true,
+    },
+    Section {
+        title: "/ws/chat, what the client sends",
+        introduction: "\
+One JSON text per message. What makes no sense is answered with the code `INVALID_FORMAT`, and the \
+socket stays open. Messages of one socket are answered one after the other.",
+        schema: "WsRequest",
+        has: |_| true,
+    },
+    Section {
+        title: "/v1/runs, events",
+        introduction: "\
+`GET /v1/runs/{run_id}/events` sends the journal as it is: server-sent events with the place as their \
+`id:`, or a JSON text per line with `Accept: application/x-ndjson`. Each event comes in an envelope \
+([`NativeRecord`](#shape-nativerecord)) with `run_id`, `seq`, `at` and the `event`. `Last-Event-ID` \
+or `?after=12` reads on after place 12; `?snapshot=true` begins with the run as it stands \
+([`RunSnapshot`](#shape-runsnapshot), an event named `snapshot`), to which what follows can be \
+added; `?follow=false` ends with what there is now.",
+        schema: "NativeEvent",
+        has: |_| true,
+    },
+];
+
+/// The page while it is being written.
+struct Page {
+    schemas: Value,
+    out: String,
+    /// Shapes that were named and are to be described, in the order of their naming.
+    shapes: Vec<String>,
+    /// What has no description.
+    silent: BTreeSet<String>,
+}
+
+/// One type of event.
+struct Variant {
+    name: String,
+    says: String,
+    /// The name of what it carries, where several types carry the same.
+    payload: Option<String>,
+    fields: Vec<Field>,
+}
+
+struct Field {
+    name: String,
+    schema: Value,
+    is_required: bool,
+    says: String,
+}
+
+impl Page {
+    fn new() -> Self {
+        let schemas = document()["components"]["schemas"].clone();
+        Self { schemas, out: String::new(), shapes: Vec::new(), silent: BTreeSet::new() }
+    }
+
+    fn write(&mut self) -> String {
+        HEAD.clone_into(&mut self.out);
+        for section in &SECTIONS {
+            self.write_section(section);
+        }
+        self.shape("NativeRecord");
+        self.shape("RunSnapshot");
+        self.write_shapes();
+        std::mem::take(&mut self.out)
+    }
+
+    fn write_section(&mut self, section: &Section) {
+        let _ = write!(self.out, "\n## {}\n\n{}\n\n", section.title, section.introduction);
+        let schema = self.schemas[section.schema].clone();
+        let mut variants = self.variants(section.schema, &schema);
+        variants.retain(|variant| (section.has)(&variant.name));
+        self.out.push_str("| type | says |\n|---|---|\n");
+        for Variant { name, says, .. } in &variants {
+            let _ = writeln!(self.out, "| `{name}` | {} |", cell(says));
+        }
+        // Types that carry the same are described together, where the first of them stands.
+        while !variants.is_empty() {
+            let first = variants.remove(0);
+            let mut names = vec![format!("`{}`", first.name)];
+            let is_same =
+                |other: &Variant| first.payload.is_some() && other.payload == first.payload;
+            names.extend(variants.iter().filter(|v| is_same(v)).map(|v| format!("`{}`", v.name)));
+            variants.retain(|other| !is_same(other));
+            let _ = write!(self.out, "\n### {}\n\n", names.join(", "));
+            self.write_fields(&first.fields);
+        }
+    }
+
+    /// The variants of an enum that is told apart by `type`.
+    fn variants(&mut self, owner: &str, schema: &Value) -> Vec<Variant> {
+        let variants = schema["oneOf"].as_array().unwrap_or_else(|| panic!("{owner}: no variants"));
+        variants
+            .iter()
+            .map(|variant| {
+                let mut fields = self.fields(owner, variant);
+                let tag = fields.iter().position(|field| field.name == "type").unwrap();
+                let tag = fields.remove(tag).schema;
+                let name = tag["enum"][0].as_str().unwrap().to_owned();
+                let says = self.description(&format!("{owner}: {name}"), variant);
+                let mut parts = variant["allOf"].as_array().into_iter().flatten();
+                let payload = parts.find_map(target).map(str::to_owned);
+                Variant { name, says, payload, fields }
+            })
+            .collect()
+    }
+
+    /// All fields of an object, also those of its parts.
+    fn fields(&mut self, owner: &str, schema: &Value) -> Vec<Field> {
+        if let Some(name) = target(schema) {
+            let (name, schema) = (name.to_owned(), self.schemas[name].clone());
+            return self.fields(&name, &schema);
+        }
+        let parts: Vec<Value> = schema["allOf"].as_array().cloned().unwrap_or_default();
+        let mut fields: Vec<Field> = Vec::new();
+        for part in parts {
+            fields.extend(self.fields(owner, &part));
+        }
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let is_tag = property["enum"].as_array().is_some_and(|values| values.len() == 1);
+            let place = format!("{owner}.{name}");
+            let says = if is_tag { String::new() } else { self.description(&place, property) };
+            let (name, is_required) = (name.clone(), required.contains(&name.as_str()));
+            fields.push(Field { name, schema: property.clone(), is_required, says });
+        }
+        fields
+    }
+
+    fn description(&mut self, place: &str, schema: &Value) -> String {
+        let own = schema["description"].as_str();
+        let mut parts =
+            ["oneOf", "allOf"].iter().filter_map(|key| schema[*key].as_array()).flatten();
+        let inner = parts.find_map(|part| part["description"].as_str());
+        let found = own.or(inner).unwrap_or_default();
+        if found.is_empty() {
+            self.silent.insert(place.to_owned());
+        }
+        // Links between types mean nothing on a page.
+        found.replace("[`", "`").replace("`]", "`")
+    }
+
+    fn write_fields(&mut self, fields: &[Field]) {
+        if fields.is_empty() {
+            self.out.push_str("Nothing but its type.\n");
+            return;
+        }
+        self.out.push_str("| field | type | required | says |\n|---|---|---|---|\n");
+        for field in fields {
+            let kind = self.type_of(&field.schema);
+            let required = if field.is_required { "yes" } else { "no" };
+            let says = cell(&field.says);
+            let _ = writeln!(self.out, "| `{}` | {kind} | {required} | {says} |", field.name);
+        }
+    }
+
+    /// A type in plain words.
+    fn type_of(&mut self, schema: &Value) -> String {
+        if let Some(name) = target(schema) {
+            return self.named(name);
+        }
+        if let Some(values) = schema["enum"].as_array() {
+            return words(values);
+        }
+        for key in ["oneOf", "anyOf", "allOf"] {
+            if let Some(parts) = schema[key].as_array() {
+                let parts: Vec<String> = parts.iter().map(|part| self.type_of(part)).collect();
+                return parts.join(" or ");
+            }
+        }
+        let kinds = match &schema["type"] {
+            Value::String(kind) => vec![kind.clone()],
+            Value::Array(kinds) => {
+                kinds.iter().filter_map(|kind| Some(kind.as_str()?.to_owned())).collect()
+            }
+            _ => Vec::new(),
+        };
+        let kinds: Vec<String> = kinds.iter().map(|kind| self.plain(kind, schema)).collect();
+        if kinds.is_empty() { "any JSON".to_owned() } else { kinds.join(" or ") }
+    }
+
+    fn plain(&mut self, kind: &str, schema: &Value) -> String {
+        match kind {
+            "string" if schema["format"] == "date-time" => "time (RFC 3339)".to_owned(),
+            "integer" => "whole number".to_owned(),
+            "array" => format!("list of {}", self.type_of(&schema["items"])),
+            other => other.to_owned(),
+        }
+    }
+
+    /// A reference to a shape, or its words if it is nothing but a choice of words.
+    fn named(&mut self, name: &str) -> String {
+        if let Some(section) = SECTIONS.iter().find(|section| section.schema == name) {
+            return format!("[one of the events](#{})", anchor(section.title));
+        }
+        let schema = self.schemas[name].clone();
+        if let Some(values) = schema["enum"].as_array() {
+            return words(values);
+        }
+        let choices: Vec<Value> = schema["oneOf"].as_array().cloned().unwrap_or_default();
+        if !choices.is_empty() && choices.iter().all(|choice| choice["enum"].is_array()) {
+            let values = choices.iter().filter_map(|choice| choice["enum"].as_array()).flatten();
+            return words(&values.cloned().collect::<Vec<_>>());
+        }
+        self.shape(name);
+        format!("[{name}](#shape-{})", name.to_lowercase())
+    }
+
+    fn shape(&mut self, name: &str) {
+        if !self.shapes.iter().any(|known| known == name) {
+            self.shapes.push(name.to_owned());
+        }
+    }
+
+    /// What the fields above are made of. Describing a shape may name another.
+    fn write_shapes(&mut self) {
+        self.out.push_str("\n## Shapes\n\nWhat the fields above are made of.\n");
+        let mut at = 0;
+        while let Some(name) = self.shapes.get(at).cloned() {
+            at += 1;
+            let schema = self.schemas[&name].clone();
+            let says = self.description(&name, &schema);
+            let _ = write!(self.out, "\n### Shape: {name}\n\n{}\n\n", says.replace('\n', " "));
+            if schema["oneOf"].is_array() {
+                self.write_choices(&name, &schema);
+            } else {
+                let fields = self.fields(&name, &schema);
+                self.write_fields(&fields);
+            }
+        }
+    }
+
+    /// A shape that is one of several.
+    fn write_choices(&mut self, name: &str, schema: &Value) {
+        let choices: Vec<Value> = schema["oneOf"].as_array().cloned().unwrap_or_default();
+        let mut tables = Vec::new();
+        self.out.push_str("One of:\n\n");
+        for choice in &choices {
+            let mut fields = self.fields(name, choice);
+            let tag = fields.iter().position(|field| {
+                field.schema["enum"].as_array().is_some_and(|values| values.len() == 1)
+            });
+            let Some(tag) = tag else {
+                let line = self.type_of(choice);
+                let _ = writeln!(self.out, "* {line}");
+                continue;
+            };
+            let tag = fields.remove(tag);
+            let title =
+                format!("`{}`: {}", tag.name, words(tag.schema["enum"].as_array().unwrap()));
+            let says = self.description(&format!("{name}: {title}"), choice);
+            let _ = writeln!(self.out, "* {title}. {}", cell(&says));
+            if !fields.is_empty() {
+                tables.push((title, fields));
+            }
+        }
+        for (title, fields) in tables {
+            let _ = write!(self.out, "\n{title}\n\n");
+            self.write_fields(&fields);
+        }
+    }
+}
+
+/// The shape that a schema refers to.
+fn target(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.rsplit('/').next()
+}
+
+fn words(values: &[Value]) -> String {
+    let words: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+    words.join(" or ")
+}
+
+/// Where a heading can be found.
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|c| c.is_alphanumeric() || *c == ' ');
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// A text in one cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('\n', " ").replace('|', "\\|")
+}

@@ -1,0 +1,220 @@
+//! `POST /chat` and `POST /chat/stream`.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use turnwire_contract::ModelError;
+use turnwire_models::{Scripted, Turn};
+use turnwire_testkit::{Behaviour, Prop};
+
+use crate::world::{Plan, World, data_of, types};
+
+fn multiply() -> Prop {
+    Prop::new("multiply", Behaviour::Multiplies)
+}
+
+fn ask_to_multiply() -> Turn {
+    Turn::new().text("Let me see. ").call("multiply", json!({ "a": 5, "b": 4 }))
+}
+
+async fn stream(world: &World, body: Value) -> Vec<Value> {
+    data_of(&world.text(world.request(Method::POST, "/chat/stream").json(&body)).await)
+}
+
+/// S3-T2, S3-7, S3-8, S3-17: tool call, tool result, response, done, and nothing else; the
+/// headers that keep proxies from gathering.
+#[tokio::test]
+async fn s3_t2_the_stream_of_one_tool() {
+    let world = Plan::new([ask_to_multiply(), Turn::new().text("It is 20.")])
+        .tool(multiply())
+        .start()
+        .await;
+    let request = world.request(Method::POST, "/chat/stream").json(&json!({ "message": "5 * 4?" }));
+    let response = request.send().await.unwrap();
+    let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("content-type"), "text/event-stream");
+    assert_eq!(
+        (header("cache-control"), header("x-accel-buffering")),
+        ("no-cache".into(), "no".into())
+    );
+    let text = response.text().await.unwrap();
+    assert!(
+        text.lines().all(|line| {
+            line.is_empty() || line.starts_with("data: ") || line.starts_with("id: ")
+        })
+    );
+    let frames = data_of(&text);
+    assert_eq!(types(&frames), ["tool_call", "tool_result", "response", "done"]);
+    assert_eq!(
+        (&frames[0]["tool"], &frames[0]["args"]),
+        (&json!("multiply"), &json!({ "a": 5, "b": 4 }))
+    );
+    assert_eq!((&frames[1]["tool"], &frames[1]["success"]), (&json!("multiply"), &json!(true)));
+    assert_eq!(frames[2]["content"], "It is 20.");
+    assert!(frames[3]["session_id"].as_str().unwrap().starts_with("conv_"));
+    world.close().await;
+}
+
+/// S3-17: tokens come only to those who ask.
+#[tokio::test]
+async fn s3_17_tokens_on_request() {
+    let world = Plan::new([Turn::new().text_in(["Hel", "lo."])]).start().await;
+    let frames = stream(&world, json!({ "message": "Hi", "tokens": true })).await;
+    assert_eq!(types(&frames), ["token", "token", "response", "done"]);
+    world.close().await;
+}
+
+/// S3-13: a turn that fails is an error and then done, with status 200.
+#[tokio::test]
+async fn s3_13_a_failed_turn_ends_with_done() {
+    let broken = ModelError::Rejected { message: "no".to_owned() };
+    let world = Plan::new([Turn::fails(broken)]).start().await;
+    let frames = stream(&world, json!({ "message": "Hi" })).await;
+    assert_eq!(types(&frames), ["error", "done"]);
+    assert!(!frames[0]["error"].as_str().unwrap().is_empty());
+    world.close().await;
+}
+
+/// S3-9, S3-10: a session begun by one endpoint goes on in the other, and `/chat` answers as it
+/// always did.
+#[tokio::test]
+async fn s3_9_sessions_are_shared() {
+    let turns = ["One.", "Two.", "Three."].map(|text| Turn::new().text(text));
+    let world = Plan::new(turns).start().await;
+    let (status, first) = world.post("/chat", json!({ "message": "1" })).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(first["response"], "One.");
+    assert_eq!(first.as_object().unwrap().keys().collect::<Vec<_>>(), ["response", "session_id"]);
+    let session = first["session_id"].clone();
+    let frames = stream(&world, json!({ "message": "2", "session_id": session })).await;
+    assert_eq!(frames.last().unwrap()["session_id"], session);
+    let third = json!({ "message": "3", "session_id": session, "active_file": "notes.md" });
+    assert_eq!(world.post("/chat", third).await.1["response"], "Three.");
+    let prompts = world.model.prompts();
+    assert_eq!(prompts[2].items.len(), 5);
+    assert!(prompts[2].instructions.as_ref().unwrap().contains("notes.md"));
+    // The same conversation on the other surfaces.
+    let path = format!("/v1/conversations/{}/items", session.as_str().unwrap());
+    assert_eq!(world.get(&path).await.1["data"].as_array().unwrap().len(), 6);
+    world.close().await;
+}
+
+/// S3-14, C10: a client that hangs up finds the turn in its session; the tool worked once.
+#[tokio::test]
+async fn s3_14_a_turn_survives_its_client() {
+    let slow = Prop::new("work", Behaviour::Takes(Duration::from_millis(200), "worked".into()));
+    let turns = [
+        Turn::new().call("work", json!({})),
+        Turn::new().text("Worked."),
+        Turn::new().text("As I said."),
+    ];
+    let world = Plan::new(turns).tool(slow.clone()).start().await;
+    let body = json!({ "message": "Work.", "session_id": "mine" });
+    let mut response =
+        world.request(Method::POST, "/chat/stream").json(&body).send().await.unwrap();
+    let first = response.chunk().await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&first).contains("tool_call"));
+    drop(response);
+    let next = json!({ "message": "And?", "session_id": "mine" });
+    let answer = loop {
+        let (status, answer) = world.post("/chat", next.clone()).await;
+        // Busy until the turn is over.
+        if status != StatusCode::CONFLICT {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(answer["response"], "As I said.");
+    assert_eq!(slow.n_calls(), 1);
+    assert_eq!(world.model.prompts()[2].items.len(), 5, "the whole turn is in the history");
+    world.close().await;
+}
+
+/// S3-11: a reader that does not read slows nobody down.
+#[tokio::test]
+async fn s3_11_a_slow_reader_does_not_slow_the_turn() {
+    let long = "word ".repeat(40_000);
+    let model =
+        Scripted::new([Turn::new().text_in(long.split_inclusive(' ')), Turn::new().text("Next.")]);
+    let world = Plan::with_model(model).start().await;
+    let body = json!({ "message": "Talk.", "session_id": "s", "tokens": true });
+    let idle = world.request(Method::POST, "/chat/stream").json(&body).send().await.unwrap();
+    let next = json!({ "message": "Next?", "session_id": "s" });
+    let mut status = StatusCode::CONFLICT;
+    while status == StatusCode::CONFLICT {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        status = world.post("/chat", next.clone()).await.0;
+    }
+    assert_eq!(status, StatusCode::OK);
+    // And whoever reads at last still gets everything.
+    let frames = data_of(&idle.text().await.unwrap());
+    assert_eq!(frames.iter().filter(|frame| frame["type"] == "token").count(), 40_000);
+    world.close().await;
+}
+
+/// S3-12: old results are shortened for the model, and no call is parted from its result.
+#[tokio::test]
+async fn s3_12_old_results_are_shortened() {
+    let big = Prop::new("read", Behaviour::Returns("x".repeat(5_000)));
+    let turns =
+        (0..5).flat_map(|_| [Turn::new().call("read", json!({})), Turn::new().text("Read.")]);
+    let world = Plan::new(turns).tool(big).start().await;
+    for _ in 0..5 {
+        let body = json!({ "message": "Read it.", "session_id": "s" });
+        assert_eq!(world.post("/chat", body).await.0, StatusCode::OK);
+    }
+    let last = world.model.prompts().pop().unwrap();
+    let results: Vec<usize> = last
+        .items
+        .iter()
+        .filter_map(|item| match &**item {
+            turnwire_contract::Item::CallResult { output, .. } => Some(output.len()),
+            _ => None,
+        })
+        .collect();
+    let wrong = turnwire_testkit::invariants::history_violations(&last);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(results.len(), 5);
+    assert!(results[0] < 500 && results[1] < 500, "{results:?}");
+    assert!(results[2..].iter().all(|length| *length == 5_000), "{results:?}");
+    world.close().await;
+}
+
+/// R11: `Last-Event-ID` reads on at any frame.
+#[tokio::test]
+async fn r11_a_chat_stream_is_resumed_at_any_frame() {
+    let world = Plan::new([ask_to_multiply(), Turn::new().text_in(["It ", "is 20."])])
+        .tool(multiply())
+        .start()
+        .await;
+    let body = json!({ "message": "5 * 4?", "tokens": true });
+    let text = world.text(world.request(Method::POST, "/chat/stream").json(&body)).await;
+    let frames: Vec<&str> = text.split_inclusive("\n\n").collect();
+    for n in 0..frames.len() {
+        let id = frames[n].lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+        let again = world
+            .request(Method::POST, "/chat/stream")
+            .header("Last-Event-ID", id)
+            .json(&json!({ "tokens": true }));
+        assert_eq!(world.text(again).await, frames[n + 1..].concat(), "after {id}");
+        let by_get = world.request(Method::GET, &format!("/chat/stream?tokens=true&after={id}"));
+        assert_eq!(world.text(by_get).await, frames[n + 1..].concat());
+    }
+    world.close().await;
+}
+
+#[tokio::test]
+async fn what_is_not_a_message_is_refused() {
+    let world = Plan::new([]).start().await;
+    for body in [json!({}), json!({ "message": "" }), json!({ "message": 1 }), json!([])] {
+        for path in ["/chat", "/chat/stream"] {
+            let (status, error) = world.post(path, body.clone()).await;
+            assert_eq!(
+                (status, &error["error"]["code"]),
+                (StatusCode::BAD_REQUEST, &json!("invalid_value"))
+            );
+        }
+    }
+    world.close().await;
+}

@@ -1,0 +1,204 @@
+//! A store that is slow and a journal that breaks, where a test wants them to.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use tokio::sync::watch;
+use turnwire_contract::{
+    ConversationId, ConversationRecord, Entry, EventLog, EventStream, ItemId, LogError, NewRun,
+    Recorded, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId,
+};
+use turnwire_engine::{MemoryEventLog, MemoryRunStore};
+
+/// A door that the test opens and shuts. Clones are the same door.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    is_open: watch::Sender<bool>,
+    n_come: watch::Sender<u32>,
+    n_done: watch::Sender<u32>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        let count = || watch::Sender::new(0);
+        Self { is_open: watch::Sender::new(true), n_come: count(), n_done: count() }
+    }
+}
+
+impl Gate {
+    pub(crate) fn set_open(&self, is_open: bool) {
+        self.is_open.send_replace(is_open);
+    }
+
+    /// Waits until `n` have come to the gate.
+    pub(crate) async fn n_have_come(&self, n: u32) {
+        reach(&self.n_come, n).await;
+    }
+
+    /// Waits until what is behind the gate was done `n` times.
+    pub(crate) async fn n_are_done(&self, n: u32) {
+        reach(&self.n_done, n).await;
+    }
+
+    async fn pass(&self) {
+        self.n_come.send_modify(|n| *n += 1);
+        self.is_open.subscribe().wait_for(|is_open| *is_open).await.unwrap();
+    }
+}
+
+async fn reach(count: &watch::Sender<u32>, n: u32) {
+    let mut count = count.subscribe();
+    let reached = count.wait_for(|count| *count >= n);
+    tokio::time::timeout(Duration::from_secs(10), reached)
+        .await
+        .expect("it comes to that")
+        .unwrap();
+}
+
+/// A store whose doors can be shut.
+#[derive(Clone, Default)]
+pub(crate) struct SlowStore {
+    pub(crate) inner: Arc<MemoryRunStore>,
+    pub(crate) creating: Gate,
+    pub(crate) forgetting: Gate,
+    /// Whether listing runs falls over.
+    pub(crate) falls_over: bool,
+}
+
+#[async_trait]
+impl RunStore for SlowStore {
+    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
+        self.creating.pass().await;
+        self.inner.create(run).await
+    }
+    async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+        self.inner.find(tenant, run_id).await
+    }
+    async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
+        assert!(!self.falls_over, "as the test wants it");
+        self.inner.list(tenant, most).await
+    }
+    async fn finish(
+        &self,
+        run_id: &RunId,
+        outcome: RunOutcome,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.inner.finish(run_id, outcome, entries).await
+    }
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.inner.context(tenant, run_id).await
+    }
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.inner.entries_named(tenant, names).await
+    }
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+        self.forgetting.pass().await;
+        let done = self.inner.forget(tenant, run_id).await;
+        self.forgetting.n_done.send_modify(|n| *n += 1);
+        done
+    }
+    async fn open_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+    ) -> Result<(), StoreError> {
+        self.inner.open_conversation(tenant, conversation).await
+    }
+    async fn conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<ConversationRecord, StoreError> {
+        self.inner.conversation(tenant, id).await
+    }
+    async fn annotate_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        self.inner.annotate_conversation(tenant, id, metadata).await
+    }
+    async fn forget_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<(), StoreError> {
+        self.inner.forget_conversation(tenant, id).await
+    }
+    async fn history(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.inner.history(tenant, id).await
+    }
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.inner.add_entries(tenant, id, entries).await
+    }
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        entry: &ItemId,
+    ) -> Result<(), StoreError> {
+        self.inner.remove_entry(tenant, id, entry).await
+    }
+    async fn restore(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.inner.restore(tenant, conversation, entries).await
+    }
+}
+
+/// A journal that breaks for its readers, after so many events. Clones are the same journal.
+#[derive(Clone)]
+pub(crate) struct BreakingLog {
+    pub(crate) inner: Arc<MemoryEventLog>,
+    readable: usize,
+}
+
+impl BreakingLog {
+    pub(crate) fn after(readable: usize) -> Self {
+        Self { inner: Arc::default(), readable }
+    }
+}
+
+fn broken() -> LogError {
+    LogError::Unavailable("as the test wants it".to_owned())
+}
+
+#[async_trait]
+impl EventLog for BreakingLog {
+    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+        self.inner.append(batch).await
+    }
+    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
+        let events = self.inner.read(run_id, after).await?;
+        Ok(Box::pin(events.take(self.readable).chain(stream::iter([Err(broken())]))))
+    }
+    async fn read_stored(
+        &self,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<Vec<Arc<Recorded>>, LogError> {
+        self.inner.read_stored(run_id, after).await
+    }
+    async fn forget(&self, run_id: &RunId) -> Result<(), LogError> {
+        self.inner.forget(run_id).await
+    }
+}

@@ -1,0 +1,273 @@
+//! What the wire says of a tool is true: it is told before the tool begins, and as soon as it
+//! has ended.
+//!
+//! The tool and its client are in one process here, so the tool itself can look: at the moment
+//! it begins, the client's socket must have received that it is in progress, and at the moment
+//! it ends nothing about its end.
+
+use std::{
+    collections::HashMap,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use turnwire_contract::{
+    Effect, TenantId, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolServers,
+    ToolSpec,
+};
+use turnwire_models::{Scripted, Turn};
+
+use crate::world::Plan;
+
+/// How late an end may be on the wire.
+const LATEST: Duration = Duration::from_millis(50);
+
+/// The client's end of a stream: everything that has arrived, with the moment it was looked at.
+#[derive(Default)]
+struct Wire {
+    socket: Option<TcpStream>,
+    text: String,
+    events: Vec<(Instant, Value)>,
+    is_over: bool,
+}
+
+impl Wire {
+    fn open(address: SocketAddr, body: &Value) -> Self {
+        let body = body.to_string();
+        let mut socket = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "POST /v1/responses HTTP/1.1\r\nhost: {address}\r\ncontent-type: \
+             application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self { socket: Some(socket), ..Self::default() }
+    }
+
+    /// Takes what has arrived by now.
+    fn look(&mut self) {
+        let mut bytes = vec![0; 65_536];
+        loop {
+            let Some(socket) = &mut self.socket else { return };
+            match socket.read(&mut bytes) {
+                Ok(0) => {
+                    self.is_over = true;
+                    return;
+                }
+                Ok(n) => self.take(std::str::from_utf8(&bytes[..n]).unwrap()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Every frame is one chunk of the body, so its data is one line.
+    fn take(&mut self, text: &str) {
+        let now = Instant::now();
+        self.text.push_str(text);
+        while let Some((line, rest)) = self.text.split_once('\n') {
+            let data = line.strip_prefix("data: ").filter(|data| *data != "[DONE]");
+            let event = data.map(|data| (now, serde_json::from_str(data).unwrap()));
+            self.events.extend(event);
+            self.text = rest.to_owned();
+        }
+    }
+
+    /// When each event of this kind about the call arrived.
+    fn about(&self, call_id: &str, kind: &str) -> Vec<Instant> {
+        let is_it = |event: &Value| event["type"] == kind && event["call_id"] == call_id;
+        self.events.iter().filter(|(_, event)| is_it(event)).map(|(at, _)| *at).collect()
+    }
+
+    fn ends(&self, call_id: &str) -> Vec<Instant> {
+        let ends = ["response.mcp_call.completed", "response.mcp_call.failed"];
+        ends.iter().flat_map(|kind| self.about(call_id, kind)).collect()
+    }
+}
+
+/// What the tool saw of itself on the wire, by call.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    told_before_it_began: bool,
+    ended_at: Option<Instant>,
+    told_before_it_ended: bool,
+}
+
+/// A tool that works for as long as it is told, and looks at the wire as it begins and ends.
+struct Clockwork {
+    spec: ToolSpec,
+    wire: Arc<Mutex<Wire>>,
+    log: Arc<Mutex<HashMap<String, Seen>>>,
+}
+
+#[async_trait]
+impl Tool for Clockwork {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let call_id = context.call_id.to_string();
+        let told_before_it_began = {
+            let mut wire = self.wire.lock().unwrap();
+            wire.look();
+            !wire.about(&call_id, "response.mcp_call.in_progress").is_empty()
+        };
+        let ms = request.arguments["ms"].as_u64().unwrap();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let told_before_it_ended = {
+            let mut wire = self.wire.lock().unwrap();
+            wire.look();
+            !wire.ends(&call_id).is_empty()
+        };
+        let ended_at = Some(Instant::now());
+        let seen = Seen { told_before_it_began, ended_at, told_before_it_ended };
+        self.log.lock().unwrap().insert(call_id, seen);
+        let fails = request.arguments["fails"].as_bool().unwrap();
+        if fails { Err(ToolError::failed("as told")) } else { Ok(ToolOutput::text("done")) }
+    }
+}
+
+/// A server with that tool, always known.
+struct Watchmaker(Arc<Clockwork>);
+
+#[async_trait]
+impl ToolServers for Watchmaker {
+    fn labels(&self, _: &TenantId) -> Vec<String> {
+        vec!["m".to_owned()]
+    }
+    fn known_tools(&self, _: &TenantId, _: &str) -> Option<Vec<Arc<dyn Tool>>> {
+        Some(vec![self.0.clone()])
+    }
+    async fn tools(&self, _: &TenantId, _: &str) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        Ok(vec![self.0.clone()])
+    }
+}
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// One run with `n_tools` tools side by side.
+fn turns_of(n_tools: u64, dice: &mut Dice) -> [Turn; 2] {
+    let calls = (0..n_tools).fold(Turn::new(), |turn, _| {
+        let (ms, fails) = (dice.roll(20), dice.roll(4) == 0);
+        turn.call("clockwork", json!({ "ms": ms, "fails": fails }))
+    });
+    [calls, Turn::new().text("Done.")]
+}
+
+/// Notices when the machine stops for a moment, which is not our lateness: a thread that sleeps
+/// for a millisecond at a time, and remembers its longest night.
+struct Sleeper {
+    longest: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Sleeper {
+    fn new() -> Self {
+        let sleeper = Self { longest: Arc::default(), is_over: Arc::default() };
+        let (longest, is_over) = (sleeper.longest.clone(), sleeper.is_over.clone());
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let lay_down = Instant::now();
+                std::thread::sleep(Duration::from_millis(1));
+                let micros = u64::try_from(lay_down.elapsed().as_micros()).unwrap();
+                longest.fetch_max(micros, Ordering::Relaxed);
+            }
+        });
+        sleeper
+    }
+
+    /// The longest night since the last time somebody asked.
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Compares one run with what its tools saw; gives back how late the latest end was told.
+fn check(wire: &Wire, log: &HashMap<String, Seen>) -> Duration {
+    for (n, (_, event)) in wire.events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], n, "S1-FR-008: {event:#}");
+    }
+    let mut latest = Duration::ZERO;
+    for (call_id, seen) in log {
+        let starts = wire.about(call_id, "response.mcp_call.in_progress");
+        let ends = wire.ends(call_id);
+        assert!(seen.told_before_it_began, "S1-US1-AS1: {call_id} began before it was told");
+        assert!(!seen.told_before_it_ended, "{call_id} was told to have ended before it had");
+        let [end] = ends.as_slice() else { panic!("S1-FR-007: {} ends", ends.len()) };
+        assert!(starts.iter().all(|start| start <= end), "S1-SC-004: {call_id}");
+        latest = latest.max(end.saturating_duration_since(seen.ended_at.unwrap()));
+    }
+    latest
+}
+
+/// S1-US1-AS1, S1-US1-AS2, S1-US1-AS3, S1-FR-001, S1-FR-006, S1-FR-007, S1-FR-008, S1-SC-004,
+/// S1-A2, S1-T: a thousand runs with one to eight tools side by side. Every `in_progress` has
+/// arrived before the tool begins, every end comes after it has ended and soon, whatever its
+/// siblings do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_fr_006_a_thousand_runs_are_told_truthfully() {
+    const N_RUNS: u64 = 1_000;
+    let mut dice = Dice(0x5eed);
+    let (wire, log) = (Arc::<Mutex<Wire>>::default(), Arc::<Mutex<HashMap<_, _>>>::default());
+    let spec = ToolSpec {
+        kind: ToolKind::Mcp,
+        server: Some("m".to_owned()),
+        effect: Effect::Once,
+        parallel: true,
+        ..ToolSpec::new("clockwork", "Works for a while.")
+    };
+    let clockwork = Arc::new(Clockwork { spec, wire: wire.clone(), log: log.clone() });
+    let n_tools: Vec<u64> = (0..N_RUNS).map(|_| 1 + dice.roll(8)).collect();
+    let turns: Vec<Turn> = n_tools.iter().flat_map(|n| turns_of(*n, &mut dice)).collect();
+    let model = Scripted::new(turns);
+    let world = Plan::with_model(model).tool_servers(Watchmaker(clockwork)).start().await;
+    let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
+    let body = json!({ "input": "?", "tools": tools, "stream": true });
+    let (sleeper, mut late) = (Sleeper::new(), Vec::new());
+    // One run after the other, so that each gets its own two turns of the script.
+    for n_tools in n_tools {
+        sleeper.longest();
+        *wire.lock().unwrap() = Wire::open(world.address, &body);
+        while !wire.lock().unwrap().is_over {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            wire.lock().unwrap().look();
+        }
+        let mut log = log.lock().unwrap();
+        assert_eq!(log.len() as u64, n_tools);
+        let (lateness, stalled) = (check(&wire.lock().unwrap(), &log), sleeper.longest());
+        late.extend((lateness > LATEST + stalled).then_some((lateness, stalled)));
+        log.clear();
+    }
+    // A shared machine can stop one core and not the other, which the sleeper does not see.
+    assert!(late.len() <= 5, "told late, while the machine stalled for: {late:?}");
+    world.close().await;
+}

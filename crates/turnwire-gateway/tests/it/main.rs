@@ -1,0 +1,25 @@
+//! The gateway from outside: a real server on a real socket, a scripted model behind it.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should fall over"
+)]
+
+mod approvals;
+mod chat;
+mod closing;
+mod disconnect;
+mod door;
+mod faults;
+mod files;
+mod lifecycle;
+mod native;
+mod openapi;
+mod reading;
+mod responses;
+mod responses_socket;
+mod stored;
+mod world;
+mod ws_chat;

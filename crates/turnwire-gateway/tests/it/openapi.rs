@@ -1,0 +1,126 @@
+//! The document that describes everything.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use turnwire_surfaces::ResponseEvent;
+
+use crate::world::Plan;
+
+async fn document() -> Value {
+    let world = Plan::new([]).start().await;
+    let (_, document) = world.get("/openapi.json").await;
+    world.close().await;
+    document
+}
+
+/// Every `const` or single-valued `enum` of a `type` property in `schema`.
+fn type_names(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(kind) = map.get("properties").and_then(|properties| properties.get("type"))
+            {
+                let names = kind["enum"].as_array().into_iter().flatten().chain([&kind["const"]]);
+                found.extend(names.filter_map(Value::as_str).map(str::to_owned));
+            }
+            map.values().for_each(|value| type_names(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| type_names(value, found)),
+        _ => {}
+    }
+}
+
+/// S1-FR-012, S1-FR-013, S1-SC-003: the types that can be sent, the enum and the schemas are the
+/// same, and there are at least thirty.
+#[tokio::test]
+async fn s1_fr_012_the_document_lists_what_can_be_sent() {
+    let document = document().await;
+    let schemas = &document["components"]["schemas"];
+    let listed: BTreeSet<String> = schemas["StreamEventType"]["enum"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
+    let sent: BTreeSet<String> = ResponseEvent::TYPES_STRICT
+        .iter()
+        .chain(ResponseEvent::TYPES_EXTENDED)
+        .map(|name| (*name).to_owned())
+        .collect();
+    assert_eq!(listed, sent);
+    assert!(ResponseEvent::TYPES_STRICT.len() >= 30);
+    let mut described = BTreeSet::new();
+    type_names(&schemas["ResponseEvent"], &mut described);
+    let described: BTreeSet<String> =
+        described.into_iter().filter(|name| sent.contains(name)).collect();
+    assert_eq!(described, sent);
+    for nine in [
+        "response.mcp_call.in_progress",
+        "response.mcp_call.completed",
+        "response.mcp_call.failed",
+        "response.file_search_call.in_progress",
+        "response.file_search_call.searching",
+        "response.file_search_call.completed",
+        "response.web_search_call.in_progress",
+        "response.web_search_call.searching",
+        "response.web_search_call.completed",
+    ] {
+        assert!(listed.contains(nine), "{nine}");
+    }
+}
+
+/// Every path of the design is there.
+#[tokio::test]
+async fn every_path_is_described() {
+    let document = document().await;
+    let paths: BTreeSet<&str> =
+        document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    for path in [
+        "/v1/responses",
+        "/v1/responses/{response_id}",
+        "/v1/responses/{response_id}/cancel",
+        "/v1/responses/{response_id}/input_items",
+        "/v1/responses/input_tokens",
+        "/v1/responses/compact",
+        "/v1/conversations",
+        "/v1/conversations/{conversation_id}/items",
+        "/v1/files",
+        "/v1/vector_stores",
+        "/v1/models",
+        "/chat",
+        "/chat/stream",
+        "/ws/chat",
+        "/v1/runs",
+        "/v1/runs/{run_id}",
+        "/v1/runs/{run_id}/events",
+        "/v1/runs/{run_id}/cancel",
+        "/v1/runs/{run_id}/calls/{call_id}/cancel",
+        "/v1/runs/{run_id}/calls/{call_id}/retry",
+        "/v1/runs/{run_id}/calls/{call_id}/approve",
+        "/healthz",
+        "/readyz",
+    ] {
+        assert!(paths.contains(path), "{path} is not in the document");
+    }
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+}
+
+/// A2: the document says how one says who one is, and what is answered otherwise, on every
+/// route where it matters.
+#[tokio::test]
+async fn a2_the_document_describes_the_door() {
+    let document = document().await;
+    let scheme = &document["components"]["securitySchemes"]["api_key"];
+    assert_eq!((&scheme["type"], &scheme["scheme"]), (&"http".into(), &"bearer".into()));
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let is_open = matches!(path.as_str(), "/healthz" | "/readyz");
+        for (method, operation) in operations.as_object().unwrap() {
+            assert_eq!(operation["security"].is_array(), !is_open, "{method} {path}");
+            let refused = &operation["responses"]["401"]["content"]["application/json"]["schema"];
+            assert_eq!(refused["$ref"] == "#/components/schemas/ErrorBody", !is_open, "{path}");
+        }
+    }
+    let read = &document["paths"]["/v1/responses/{response_id}"]["get"]["responses"]["200"];
+    let kinds: Vec<&String> = read["content"].as_object().unwrap().keys().collect();
+    assert_eq!(kinds, ["application/json", "text/event-stream"]);
+}

@@ -1,0 +1,281 @@
+//! A server to talk to, and the means to do so.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::{SinkExt, StreamExt};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, task::JoinHandle};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{Message, client::IntoClientRequest},
+};
+use turnwire_contract::{EventLog, RunStore, Tool, ToolServers};
+use turnwire_engine::{EngineParts, Runs, Toolbox};
+use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
+use turnwire_models::{Scripted, Turn};
+use turnwire_testkit::{Prop, PropServers};
+use turnwire_tools::MemoryLibrary;
+
+/// A server with everything a test wants behind it.
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) app: App,
+    pub(crate) model: Scripted,
+    http: reqwest::Client,
+    server: JoinHandle<()>,
+}
+
+/// What a server is made of.
+pub(crate) struct Plan {
+    model: Scripted,
+    tools: Vec<Arc<dyn Tool>>,
+    servers: PropServers,
+    other_servers: Option<Arc<dyn ToolServers>>,
+    store: Option<Arc<dyn RunStore>>,
+    log: Option<Arc<dyn EventLog>>,
+    pub(crate) options: AppOptions,
+    pub(crate) limits: HttpLimits,
+}
+
+impl Plan {
+    pub(crate) fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::with_model(Scripted::new(turns))
+    }
+
+    pub(crate) fn with_model(model: Scripted) -> Self {
+        let (options, limits) = (AppOptions::default(), HttpLimits::default());
+        let servers = PropServers::default();
+        Self {
+            model,
+            tools: Vec::new(),
+            servers,
+            other_servers: None,
+            store: None,
+            log: None,
+            options,
+            limits,
+        }
+    }
+
+    pub(crate) fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    pub(crate) fn server(mut self, label: &str, tools: impl IntoIterator<Item = Prop>) -> Self {
+        self.servers = self.servers.with(label, tools);
+        self
+    }
+
+    pub(crate) fn servers(mut self, servers: PropServers) -> Self {
+        self.servers = servers;
+        self
+    }
+
+    pub(crate) fn tool_servers(mut self, servers: impl ToolServers + 'static) -> Self {
+        self.other_servers = Some(Arc::new(servers));
+        self
+    }
+
+    pub(crate) fn store(mut self, store: impl RunStore + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    pub(crate) fn log(mut self, log: impl EventLog + 'static) -> Self {
+        self.log = Some(Arc::new(log));
+        self
+    }
+
+    pub(crate) fn limits(mut self, change: impl FnOnce(&mut HttpLimits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    pub(crate) fn options(mut self, change: impl FnOnce(&mut AppOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    pub(crate) async fn start(self) -> World {
+        let mut tools = Toolbox::default();
+        self.tools.into_iter().for_each(|tool| tools.add(tool).unwrap());
+        let library = Arc::new(MemoryLibrary::default());
+        tools.add(Arc::new(turnwire_tools::FileSearch::new(library.clone()))).unwrap();
+        let model: Arc<dyn turnwire_contract::Model> = Arc::new(self.model.clone());
+        let models = BTreeMap::from([("default".to_owned(), model)]);
+        let usual = EngineParts::default();
+        let runs = Runs::new(EngineParts {
+            store: self.store.unwrap_or(usual.store),
+            log: self.log.unwrap_or(usual.log),
+            tools,
+            models,
+            servers: self.other_servers.unwrap_or_else(|| Arc::new(self.servers)),
+            heartbeat: Duration::from_secs(1),
+            ..EngineParts::default()
+        });
+        let app = App::new(runs, library, self.options);
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let server = Server::bind(loopback, app.clone(), self.limits).await.unwrap();
+        let address = server.address().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
+        let server = tokio::spawn(server.run());
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        World { address, app, model: self.model, http, server }
+    }
+}
+
+impl World {
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, self.url(path))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        answer(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> (StatusCode, Value) {
+        answer(self.request(Method::DELETE, path)).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        answer(self.request(Method::POST, path).json(&body)).await
+    }
+
+    /// A response that must be made.
+    pub(crate) async fn respond(&self, body: Value) -> Value {
+        let (status, response) = self.post("/v1/responses", body).await;
+        assert_eq!(status, StatusCode::OK, "{response:#}");
+        response
+    }
+
+    /// The events of a streamed response, up to `[DONE]`.
+    pub(crate) async fn stream(&self, mut body: Value) -> Vec<Value> {
+        body["stream"] = json!(true);
+        let text = self.text(self.request(Method::POST, "/v1/responses").json(&body)).await;
+        events_of(&text)
+    }
+
+    pub(crate) async fn text(&self, request: reqwest::RequestBuilder) -> String {
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+        text
+    }
+
+    pub(crate) async fn socket(&self, path: &str) -> Socket {
+        let url = format!("ws://{}{path}", self.address);
+        Socket(connect_async(url.into_client_request().unwrap()).await.unwrap().0)
+    }
+
+    /// Closes the server and waits for it.
+    pub(crate) async fn close(self) {
+        self.app.close();
+        self.server.await.unwrap();
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
+    let response = request.send().await.unwrap();
+    let status = response.status();
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// The events of a stream of `/v1/responses`: `event:` equals `type`, and `[DONE]` is last.
+pub(crate) fn events_of(text: &str) -> Vec<Value> {
+    let mut events = Vec::new();
+    let mut done = false;
+    for frame in text.split("\n\n").filter(|frame| !frame.trim().is_empty()) {
+        assert!(!done, "something follows [DONE]: {frame}");
+        let lines: Vec<&str> = frame.lines().filter(|line| !line.starts_with(':')).collect();
+        if lines == ["data: [DONE]"] {
+            done = true;
+            continue;
+        }
+        let [name, data] = lines.as_slice() else { panic!("an odd frame: {frame}") };
+        let event: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(name.strip_prefix("event: "), event["type"].as_str());
+        events.push(event);
+    }
+    assert!(done, "the stream has no [DONE]");
+    events
+}
+
+/// The `data:` lines of any stream.
+pub(crate) fn data_of(text: &str) -> Vec<Value> {
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+pub(crate) fn types(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+/// Those of `events` that have this type.
+pub(crate) fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// A WebSocket.
+pub(crate) struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl Socket {
+    pub(crate) async fn send(&mut self, message: Value) {
+        self.send_text(&message.to_string()).await;
+    }
+
+    pub(crate) async fn send_text(&mut self, text: &str) {
+        self.0.send(Message::text(text)).await.unwrap();
+    }
+
+    /// The next message, or nothing if the socket was closed.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(20), self.0.next());
+            match next.await.expect("the server says something") {
+                Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(other)) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// All messages up to the end of the socket, and the code it ends with.
+    pub(crate) async fn read_to_end(&mut self) -> (Vec<Value>, Option<u16>) {
+        let mut messages = Vec::new();
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(20), self.0.next());
+            match next.await.expect("the server says something") {
+                Some(Ok(Message::Text(text))) => {
+                    messages.push(serde_json::from_str(&text).unwrap());
+                }
+                Some(Ok(Message::Close(frame))) => {
+                    return (messages, frame.map(|frame| frame.code.into()));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return (messages, None),
+            }
+        }
+    }
+
+    /// All messages up to and including the first that `is_last`.
+    pub(crate) async fn until(&mut self, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut messages = Vec::new();
+        while let Some(message) = self.next().await {
+            let last = is_last(&message);
+            messages.push(message);
+            if last {
+                return messages;
+            }
+        }
+        panic!("the socket was closed after {messages:#?}")
+    }
+}
