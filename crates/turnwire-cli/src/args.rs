@@ -1,11 +1,14 @@
 //! The command line, as it was typed. What it means is decided in `settings` and `terminal`.
 
 use std::{
+    net::SocketAddr,
     num::{NonZeroU32, NonZeroU64},
     path::PathBuf,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::settings::listen_address;
 
 /// Agent runs whose every step is visible.
 #[derive(Debug, Parser)]
@@ -19,6 +22,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Ask one question: the answer on stdout, the work on stderr
     Run(RunArguments),
+    /// Serve runs over HTTP: the Responses API, chat, WebSocket
+    Serve(ServeArguments),
 }
 
 /// What follows the options in `turnwire run --help`.
@@ -66,6 +71,49 @@ pub(crate) struct RunArguments {
     /// Print one line for each change, without a spinner
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Whether to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorWish,
+}
+
+/// What follows the options in `turnwire serve --help`.
+const SERVE_HELP: &str = "\
+Examples:
+  turnwire serve --demo                              a scripted model that needs no key
+  OPENAI_BASE_URL=http://localhost:11434/v1 turnwire serve --model qwen3:8b
+  TURNWIRE_API_KEYS=$(openssl rand -hex 32) turnwire serve --listen 0.0.0.0:7878
+
+Then point any OpenAI SDK at it: OPENAI_BASE_URL=http://127.0.0.1:7878/v1
+
+Settings: turnwire.toml, then the environment (TURNWIRE_LISTEN, TURNWIRE_API_KEYS, TURNWIRE_MODEL,
+OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_API_KEY, NO_COLOR, TURNWIRE_LOG), then these options.
+
+Ctrl-C or SIGTERM closes: no new requests, runs are stopped, streams get their last event, tool
+servers are ended. A second one ends it at once.
+
+Exit codes: 0 closed when told to, 1 cannot listen or failed, 2 wrong usage or settings, 130 ended
+at once by Ctrl-C, 143 ended at once by SIGTERM.";
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = SERVE_HELP)]
+pub(crate) struct ServeArguments {
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7878]
+    #[arg(short, long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The settings file [default: turnwire.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The model for requests that name none: one from the settings, or a name the default
+    /// provider knows
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Serve the scripted model, which can multiply and needs no key, and no other
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) demo: bool,
+    /// Print one line of JSON to stdout once it listens, {"listening":"…"}, and only warnings to
+    /// stderr
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Whether to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorWish,

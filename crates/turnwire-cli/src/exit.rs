@@ -9,15 +9,15 @@ use crate::terminal::{Colour, Paint, tell};
 /// The outcome, as a script reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The model has answered.
+    /// The model has answered; a server was told to close, and has.
     Done,
-    /// The run failed or ran into a limit.
+    /// The run failed or ran into a limit; a server cannot listen.
     Failed,
     /// The command line or the settings are wrong.
     Usage,
-    /// Ctrl-C.
+    /// Ctrl-C; for a server, the second one.
     Interrupted,
-    /// `SIGTERM`.
+    /// `SIGTERM`; for a server, the second one.
     Terminated,
 }
 

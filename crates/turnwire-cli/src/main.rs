@@ -3,11 +3,12 @@
 //! Everything that can be decided without a terminal, a file or an environment is decided in
 //! the other crates; this one reads what the person wants, puts the parts together and shows
 //! what happens. Reading order: [`args`] is the command line, [`settings`] what follows from it
-//! together with the file and the environment, [`wiring`] the agent that is made of that,
-//! [`commands`] what is done with it, and [`terminal`] how it looks.
+//! together with the file and the environment, [`wiring`] the agent or the gateway that is made of
+//! that, [`commands`] what is done with it, and [`terminal`] how it looks.
 
 mod args;
 mod commands;
+mod demo;
 mod environment;
 mod exit;
 mod settings;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let environment = Environment::of_this_process();
     match arguments.command {
         Command::Run(arguments) => commands::run::run(&arguments, &environment),
+        Command::Serve(arguments) => commands::serve::serve(&arguments, &environment),
     }
     .into()
 }

@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     environment::Environment,
     exit::Problem,
-    terminal::{Look, View},
+    terminal::{Look, Paint, View},
 };
 
 /// Where the wish comes from: ours first, then what all Rust programs read.
@@ -22,22 +22,33 @@ pub(crate) fn is_wanted(environment: &Environment) -> bool {
     FILTERS.iter().any(|name| environment.is_set(name))
 }
 
-/// Begins to log. Says whether there is a log.
-pub(crate) fn start(environment: &Environment, look: Look) -> Result<bool, Problem> {
+/// Begins to log what is wanted, or else what is `usual`. Says whether there is a log.
+fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool, Problem> {
     let wish = FILTERS.iter().find_map(|name| Some((*name, environment.get(name)?)));
-    let filter = match wish {
-        Some((name, wish)) => EnvFilter::try_new(wish).map_err(|error| {
+    let filter = match (wish, usual) {
+        (Some((name, wish)), _) => EnvFilter::try_new(wish).map_err(|error| {
             Problem::usage(format!("{name}: {error}"))
                 .hint(format!("try {name}=warn or {name}=turnwire_engine=debug"))
         })?,
-        None if look.stderr_is_terminal || look.view != View::Plain => return Ok(false),
-        None => EnvFilter::new("warn"),
+        (None, Some(usual)) => EnvFilter::new(usual),
+        (None, None) => return Ok(false),
     };
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(look.paint.is_on())
+        .with_ansi(paint.is_on())
         .try_init();
     log.map_err(|error| Problem::failure(format!("there is no log: {error}")))?;
     Ok(true)
+}
+
+/// Begins to log for a command that shows a run. Says whether there is a log.
+pub(crate) fn start(environment: &Environment, look: Look) -> Result<bool, Problem> {
+    let is_silent = look.stderr_is_terminal || look.view != View::Plain;
+    begin(environment, (!is_silent).then_some("warn"), look.paint)
+}
+
+/// Begins to log for a command that stays: nothing is drawn that a warning could break into.
+pub(crate) fn start_to_stay(environment: &Environment, paint: Paint) -> Result<(), Problem> {
+    begin(environment, Some("warn"), paint).map(drop)
 }

@@ -1,108 +1,132 @@
-//! The whole composition: the only file that names models and tools.
+//! The whole composition: the only file that names models, tools and stores.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::Number;
-use turnwire::{Agent, AgentBuilder, Effect, Error, Model, ToolContext};
+use turnwire::{Agent, Error, Model};
+use turnwire_contract::ToolServers;
+use turnwire_engine::{
+    EngineParts, MemoryBlobStore, MemoryEventLog, MemoryRunStore, Runs, Toolbox, ToolboxError,
+};
+use turnwire_gateway::{App, AppOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    OpenAiResponses, OpenAiResponsesOptions, Scripted, SetupError,
+    OpenAiResponses, OpenAiResponsesOptions,
 };
-use turnwire_tools::FunctionTool;
+use turnwire_tools::{FileSearch, McpServers, MemoryLibrary, WebSearch, WebSearchOptions};
 
 use crate::{
+    demo,
     exit::Problem,
-    settings::{Demo, Kind, ModelSettings, Provider, Settings},
+    settings::{Kind, ModelSettings, Provider, RunSettings, ServeSettings},
 };
 
-/// The agent that the settings describe.
-pub(crate) fn agent(settings: &Settings) -> Result<Agent, Problem> {
-    let mut agent =
-        Agent::builder().model_name(settings.model_name.as_str()).limits(settings.limits.clone());
+/// How many finished runs a gateway remembers: its clients come back for them.
+pub(crate) const FINISHED_RUNS_KEPT: usize = 10_000;
+/// How many big results it remembers.
+const BIG_RESULTS_KEPT: usize = 1_000;
+
+/// The agent that the settings describe, and the tool servers that have to be ended with it.
+/// Nothing is started yet.
+pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), Problem> {
+    let tool_servers = Arc::new(McpServers::new(settings.tool_servers.clone()));
+    let mut agent = Agent::builder()
+        .model_name(settings.model_name.as_str())
+        .limits(settings.limits.clone())
+        .tool_servers(tool_servers.clone())
+        .shared_model(model(&settings.model)?);
     if let Some(instructions) = &settings.instructions {
         agent = agent.instructions(instructions.as_str());
     }
-    let agent = match &settings.model {
-        ModelSettings::Scripted(demo) => with_demo(agent, *demo),
-        ModelSettings::Provider(provider) => {
-            let model = model_of(provider).map_err(|error| {
-                Problem::usage(format!("the model cannot be used: {error}"))
-                    .hint("check its address and its key in the settings")
-            })?;
-            agent.shared_model(model)
-        }
-    };
-    agent.build().map_err(|error: Error| Problem::failure(error.to_string()))
+    if let ModelSettings::Scripted(demo) = &settings.model {
+        agent = agent.tool(demo::multiply(demo.tool_time));
+    }
+    if let Some(options) = &settings.web_search {
+        agent = agent.tool(web_search(options)?);
+    }
+    let agent = agent.build().map_err(|error: Error| Problem::failure(error.to_string()))?;
+    Ok((agent, tool_servers))
 }
 
-fn model_of(provider: &Provider) -> Result<Arc<dyn Model>, SetupError> {
-    let Provider { kind, base_url, api_key, model } = provider.clone();
-    Ok(match kind {
-        Kind::ChatCompletions => Arc::new(ChatCompletions::new(ChatCompletionsOptions {
-            api_key,
-            model,
-            ..ChatCompletionsOptions::new(base_url)
-        })?),
-        Kind::OpenAiResponses => Arc::new(OpenAiResponses::new(OpenAiResponsesOptions {
-            base_url,
-            api_key,
-            model,
-            ..OpenAiResponsesOptions::default()
-        })?),
-        Kind::AnthropicMessages => Arc::new(AnthropicMessages::new(AnthropicMessagesOptions {
-            base_url,
-            api_key,
-            model,
-            ..AnthropicMessagesOptions::default()
-        })?),
+/// A gateway, ready to listen.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) app: App,
+    /// The tool servers, which have to be ended with it.
+    pub(crate) tool_servers: Arc<McpServers>,
+}
+
+/// The gateway that the settings describe. Nothing is started yet.
+pub(crate) fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
+    let library = Arc::new(MemoryLibrary::new());
+    let mut tools = Toolbox::default();
+    let unusable = |error: ToolboxError| Problem::failure(error.to_string());
+    tools.add(Arc::new(FileSearch::new(library.clone()))).map_err(unusable)?;
+    if let Some(options) = &settings.web_search {
+        tools.add(Arc::new(web_search(options)?)).map_err(unusable)?;
+    }
+    let named = settings.models.named.iter();
+    let models = named.map(|(name, settings)| Ok((name.clone(), model(settings)?)));
+    let tool_servers = Arc::new(McpServers::new(settings.tool_servers.clone()));
+    let servers: Arc<dyn ToolServers> = match &settings.models.any {
+        ModelSettings::Scripted(demo) => {
+            Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time))
+        }
+        ModelSettings::Provider(_) => tool_servers.clone(),
+    };
+    let runs = Runs::new(EngineParts {
+        log: Arc::new(MemoryEventLog::keeping(FINISHED_RUNS_KEPT)),
+        store: Arc::new(MemoryRunStore::keeping(FINISHED_RUNS_KEPT)),
+        blobs: Arc::new(MemoryBlobStore::keeping(BIG_RESULTS_KEPT)),
+        models: models.collect::<Result<_, Problem>>()?,
+        any_model: Some(model(&settings.models.any)?),
+        tools,
+        servers,
+        ..EngineParts::default()
+    });
+    let options = AppOptions {
+        default_model: settings.models.default_name.clone(),
+        instructions: settings.instructions.clone(),
+        limits: settings.limits.clone(),
+        door: settings.door.clone(),
+        ..AppOptions::default()
+    };
+    Ok(Gateway { app: App::new(runs, library, options), tool_servers })
+}
+
+fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
+    let Provider { kind, base_url, api_key, model } = match settings {
+        ModelSettings::Scripted(demo) => return Ok(Arc::new(demo::model(*demo))),
+        ModelSettings::Provider(provider) => provider.clone(),
+    };
+    let model: Result<Arc<dyn Model>, _> = match kind {
+        Kind::ChatCompletions => {
+            let usual = ChatCompletionsOptions::new(base_url);
+            ChatCompletions::new(ChatCompletionsOptions { api_key, model, ..usual })
+                .map(|model| Arc::new(model) as _)
+        }
+        Kind::OpenAiResponses => {
+            let usual = OpenAiResponsesOptions::default();
+            OpenAiResponses::new(OpenAiResponsesOptions { base_url, api_key, model, ..usual })
+                .map(|model| Arc::new(model) as _)
+        }
+        Kind::AnthropicMessages => {
+            let usual = AnthropicMessagesOptions::default();
+            AnthropicMessages::new(AnthropicMessagesOptions { base_url, api_key, model, ..usual })
+                .map(|model| Arc::new(model) as _)
+        }
+    };
+    model.map_err(|error| {
+        Problem::usage(format!("the model cannot be used: {error}"))
+            .hint("check its address and its key in the settings")
     })
 }
 
-/// The model that needs no key, and the one thing it can do.
-fn with_demo(agent: AgentBuilder, demo: Demo) -> AgentBuilder {
-    agent.model(Scripted::demo().paced(demo.pace)).tool(multiply(demo.tool_time))
+fn web_search(options: &WebSearchOptions) -> Result<WebSearch, Problem> {
+    WebSearch::new(options.clone()).map_err(|error| {
+        Problem::usage(format!("the web cannot be searched: {error}"))
+            .hint("check [web_search] in the settings")
+    })
 }
-
-/// The arguments of `multiply`.
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Factors {
-    /// The first factor.
-    a: Number,
-    /// The second factor.
-    b: Number,
-}
-
-/// Multiplies, and takes its time where somebody watches.
-fn multiply(tool_time: Duration) -> FunctionTool<Factors> {
-    let work = move |factors: Factors, context: ToolContext| async move {
-        tokio::select! {
-            // Whoever stops the run need not wait for the demo.
-            () = context.cancelled() => Err(STOPPED),
-            () = tokio::time::sleep(tool_time) => product(&factors),
-        }
-    };
-    FunctionTool::with_context("multiply", "Multiplies two numbers.", work)
-        .effect(Effect::Pure)
-        .parallel()
-        // Its slowness is set by hand, and must not look like a hang.
-        .timeout(tool_time + Duration::from_mins(1))
-        .label(|factors| format!("{} × {}", factors.a, factors.b))
-}
-
-/// Exact for whole numbers, as good as a float can be for others.
-fn product(Factors { a, b }: &Factors) -> Result<String, &'static str> {
-    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
-        return Ok((i128::from(a) * i128::from(b)).to_string());
-    }
-    let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) else { return Err(TOO_BIG) };
-    let product = a * b;
-    if product.is_finite() { Ok(product.to_string()) } else { Err(TOO_BIG) }
-}
-
-const STOPPED: &str = "stopped before the product was known";
-const TOO_BIG: &str = "the product is too big; use smaller numbers";
 
 #[cfg(test)]
 #[path = "wiring_tests.rs"]

@@ -1,28 +1,102 @@
-//! The demo tool multiplies like a person would write it.
+//! What the settings become.
 
-use serde_json::json;
+use turnwire_contract::{TenantId, ToolServers};
+use turnwire_tools::McpServerOptions;
 
 use super::*;
+use crate::{
+    args::ServeArguments,
+    settings::{Demo, ServedModels},
+};
 
-fn check(factors: serde_json::Value, expected: Result<&str, &'static str>) {
-    let factors: Factors = serde_json::from_value(factors).unwrap();
-    assert_eq!(product(&factors), expected.map(str::to_owned), "{factors:?}");
+fn provider(base_url: &str) -> ModelSettings {
+    let (kind, base_url) = (Kind::ChatCompletions, base_url.to_owned());
+    ModelSettings::Provider(Provider { kind, base_url, api_key: None, model: None })
+}
+
+fn demo_settings() -> ServeSettings {
+    let arguments = ServeArguments { demo: true, ..ServeArguments::default() };
+    ServeSettings::read(&arguments, &[("", ""); 0].into_iter().collect()).unwrap()
+}
+
+fn tools_of(gateway: &Gateway) -> Vec<String> {
+    gateway.app.runs().tools().specs().iter().map(|spec| spec.name.clone()).collect()
 }
 
 #[test]
-fn whole_numbers_stay_whole() {
-    check(json!({ "a": 5, "b": 4 }), Ok("20"));
-    check(json!({ "a": 5.0, "b": 4 }), Ok("20"));
-    check(json!({ "a": -5, "b": 4 }), Ok("-20"));
-    check(json!({ "a": i64::MAX, "b": i64::MIN }), Ok("-85070591730234615856620279821087277056"));
+fn the_demo_brings_its_tool_to_the_gateway() {
+    let gateway = gateway(&demo_settings()).unwrap();
+    assert_eq!(tools_of(&gateway), ["file_search"]);
+    let runs = gateway.app.runs();
+    let tenant = TenantId::default();
+    assert_eq!(runs.servers().labels(&tenant), ["demo"]);
+    let known = runs.servers().known_tools(&tenant, "demo").unwrap();
+    let reference = known[0].spec().reference();
+    assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
+    assert_eq!(runs.model_names().collect::<Vec<_>>(), ["scripted"]);
+    assert!(runs.knows_model("gpt-5"), "it answers to any name");
+    assert_eq!(gateway.app.options().default_model, "scripted");
 }
 
 #[test]
-fn fractions_are_multiplied_too() {
-    check(json!({ "a": 0.5, "b": 3 }), Ok("1.5"));
+fn every_model_of_the_settings_is_served() {
+    let mut settings = demo_settings();
+    settings.models = ServedModels {
+        named: [("big", "http://big"), ("small", "http://small")]
+            .map(|(name, url)| (name.to_owned(), provider(url)))
+            .into(),
+        any: provider("http://small"),
+        default_name: "small".to_owned(),
+    };
+    settings.instructions = Some("Be brief.".to_owned());
+    settings.limits.max_turns = 7;
+    let gateway = gateway(&settings).unwrap();
+    assert_eq!(tools_of(&gateway), ["file_search"], "only the demo multiplies");
+    assert_eq!(gateway.app.runs().model_names().collect::<Vec<_>>(), ["big", "small"]);
+    assert!(gateway.app.runs().knows_model("llama"));
+    let options = gateway.app.options();
+    assert_eq!(options.default_model, "small");
+    assert_eq!(options.instructions.as_deref(), Some("Be brief."));
+    assert_eq!(options.limits.max_turns, 7);
 }
 
 #[test]
-fn a_product_that_is_no_number_is_a_failure() {
-    check(json!({ "a": 1e300, "b": 1e300 }), Err(TOO_BIG));
+fn the_search_and_the_servers_of_the_settings_are_there() {
+    let mut settings = demo_settings();
+    settings.web_search = Some(WebSearchOptions::new("http://localhost:8888"));
+    let docs = McpServerOptions::http("http://localhost:1/mcp");
+    settings.tool_servers = [("docs".to_owned(), docs)].into();
+    let gateway = gateway(&settings).unwrap();
+    assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
+    let tenant = TenantId::default();
+    assert_eq!(gateway.app.runs().servers().labels(&tenant), ["demo", "docs"]);
+    assert!(gateway.tool_servers.known_tools(&tenant, "docs").is_none(), "nothing is started yet");
+}
+
+/// A9: nothing but loopback without a key.
+#[test]
+fn the_door_has_the_keys_of_the_settings() {
+    let anywhere = "0.0.0.0:0".parse().unwrap();
+    let mut settings = demo_settings();
+    assert!(!gateway(&settings).unwrap().app.door().may_open_at(anywhere));
+    settings.door.api_keys = vec!["key".to_owned()];
+    assert!(gateway(&settings).unwrap().app.door().may_open_at(anywhere));
+}
+
+#[test]
+fn an_agent_has_the_tools_of_the_settings() {
+    let settings = RunSettings {
+        model: ModelSettings::Scripted(Demo::default()),
+        model_name: "scripted".to_owned(),
+        instructions: None,
+        tool_servers: [("docs".to_owned(), McpServerOptions::http("http://d"))].into(),
+        web_search: Some(WebSearchOptions::new("http://localhost:8888")),
+        limits: turnwire::Limits::default(),
+        unused_sections: Vec::new(),
+    };
+    let (agent, _) = agent(&settings).unwrap();
+    let tools = agent.runs().tools().specs();
+    let names: Vec<&str> = tools.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["multiply", "web_search"]);
+    assert_eq!(agent.runs().servers().labels(&TenantId::default()), ["docs"]);
 }

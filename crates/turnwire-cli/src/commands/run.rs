@@ -10,6 +10,7 @@ use std::{
     path::Path,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -17,23 +18,32 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},
 };
-use turnwire::{Agent, Error, EventStream, Failure, IncompleteReason, Recorded, Run, RunOutcome};
+use turnwire::{
+    Agent, Decision, Error, Event, EventStream, Failure, IncompleteReason, Recorded, Run,
+    RunOutcome,
+};
 use turnwire_surfaces::{Answer, words};
+use turnwire_tools::McpServers;
 
 use crate::{
     args::RunArguments,
     environment::Environment,
     exit::{Exit, Problem},
-    settings::{ModelSettings, Settings},
+    settings::{ModelSettings, RunSettings},
     signals::{Signal, Signals},
     telemetry,
-    terminal::{Colour, Look, News, Screen, Streams, TICK, View, tell},
+    terminal::{Look, News, Screen, Streams, TICK, View, warn},
     wiring,
 };
 
 /// How far the terminal may be behind. When it is, the run is read on later and loses nothing:
 /// the journal keeps it.
 const MAX_WAITING_NEWS: usize = 64;
+/// How long what still goes on at the very end may take: long enough to end the processes of
+/// tool servers, too short to be noticed.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+/// What the model is told when a person would have to be asked.
+const NOBODY_TO_ASK: &str = "a person has to allow this, and there is nobody to ask";
 /// Where the causes are, for whoever wants to know more than what failed.
 const SEE_LOG: &str = "TURNWIRE_LOG=warn shows the cause";
 
@@ -52,7 +62,7 @@ fn answer(
     look: Look,
 ) -> Result<Exit, Problem> {
     let has_log = telemetry::start(environment, look)?;
-    let settings = Settings::read(arguments, environment, look.stderr_is_terminal)?;
+    let settings = RunSettings::read(arguments, environment, look.stderr_is_terminal)?;
     if let Some(path) = &arguments.output {
         check_writable(path)?;
     }
@@ -60,12 +70,12 @@ fn answer(
     if look.view != View::Quiet {
         warn_of_unused(&settings, look);
     }
-    let agent = wiring::agent(&settings)?;
+    let (agent, tool_servers) = wiring::agent(&settings)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
-    let ending = runtime.block_on(Box::pin(ask(agent, question, look)));
-    // Nothing that still goes on in there may hold up the end.
-    runtime.shutdown_background();
+    let ending = runtime.block_on(Box::pin(ask(agent, tool_servers, question, look)));
+    // Nothing that still goes on in there may hold up the end for long.
+    runtime.shutdown_timeout(LAST_MOMENT);
     match ending? {
         Ending::Left(signal) => Ok(signal.into()),
         Ending::NobodyReads => Ok(Exit::Done),
@@ -99,7 +109,12 @@ enum Ending {
     NobodyReads,
 }
 
-async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Problem> {
+async fn ask(
+    agent: Agent,
+    tool_servers: Arc<McpServers>,
+    question: String,
+    look: Look,
+) -> Result<Ending, Problem> {
     let listening = Signals::listen();
     let mut signals = listening
         .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
@@ -124,7 +139,14 @@ async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Probl
             }
             _ = ticks.tick() => display.tell(News::Tick),
             shown = display.show_next(&mut events) => match shown {
-                Shown::Event(recorded) => answer.note(recorded?.as_ref()),
+                Shown::Event(recorded) => {
+                    let recorded = recorded?;
+                    answer.note(recorded.as_ref());
+                    if let Event::ApprovalRequested { call_id } = &recorded.event {
+                        let decision = Decision::Denied { reason: NOBODY_TO_ASK.to_owned() };
+                        run.resolve(call_id, decision).await.map_err(broken)?;
+                    }
+                }
                 Shown::TheEnd => break,
                 Shown::NoDisplay => return display_lost(&run, display, signals).await,
             }
@@ -134,7 +156,7 @@ async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Probl
         biased;
         // The run is over: there is nothing left to stop but us.
         signal = signals.next() => return Ok(Ending::Left(signal)),
-        closed = put_away(&agent, display) => if let Err(error) = closed {
+        closed = put_away(&agent, &tool_servers, display) => if let Err(error) = closed {
             return unwritten(&error);
         },
     }
@@ -144,9 +166,11 @@ async fn ask(agent: Agent, question: String, look: Look) -> Result<Ending, Probl
     Ok(Ending::Over { answer: answer.text().to_owned(), outcome, stopped_by })
 }
 
-/// Lets everybody finish: the terminal with what it has, the engine with its log.
-async fn put_away(agent: &Agent, display: Display) -> io::Result<()> {
+/// Lets everybody finish: the terminal with what it has, the engine with its log, and then the
+/// tool servers, which nobody needs any more.
+async fn put_away(agent: &Agent, tool_servers: &McpServers, display: Display) -> io::Result<()> {
     let (closed, ()) = tokio::join!(display.close(), agent.shut_down());
+    tool_servers.shut_down().await;
     closed
 }
 
@@ -254,10 +278,9 @@ fn question(argument: &str) -> Result<String, Problem> {
     Ok(question)
 }
 
-fn warn_of_unused(settings: &Settings, look: Look) {
+fn warn_of_unused(settings: &RunSettings, look: Look) {
     for section in &settings.unused_sections {
-        let warning = look.paint.bold(Colour::Yellow, "warning:");
-        tell(&format!("{warning} this version of turnwire run does not use [{section}]"));
+        warn(look.paint, &format!("this version of turnwire run does not use [{section}]"));
     }
 }
 
@@ -286,7 +309,7 @@ fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> 
     })
 }
 
-fn after_limit(reason: IncompleteReason, settings: &Settings) -> String {
+fn after_limit(reason: IncompleteReason, settings: &RunSettings) -> String {
     let limits = &settings.limits;
     match reason {
         IncompleteReason::MaxTurns => {
@@ -307,7 +330,7 @@ fn after_limit(reason: IncompleteReason, settings: &Settings) -> String {
     }
 }
 
-fn after_failure(failure: &Failure, settings: &Settings) -> Problem {
+fn after_failure(failure: &Failure, settings: &RunSettings) -> Problem {
     let problem = Problem::failure(failure.message.as_str());
     let server = match &settings.model {
         ModelSettings::Scripted(_) => "the demo",

@@ -3,11 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use super::Paint;
-use crate::{
-    args::{ColorWish, RunArguments},
-    environment::Environment,
-    telemetry,
-};
+use crate::{args::RunArguments, environment::Environment, telemetry};
 
 /// How a run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +48,8 @@ impl Look {
         streams: Streams,
     ) -> Self {
         let Streams { stderr_is_terminal, shared } = streams;
-        let is_dumb = environment.get("TERM").is_none_or(|term| term == "dumb");
         let can_redraw = stderr_is_terminal
-            && !is_dumb
+            && !Paint::is_dumb(environment)
             && !environment.is_set("NO_COLOR")
             && environment.get("TURNWIRE_A11Y") != Some("1")
             // A log and a block that is redrawn would write over each other.
@@ -66,13 +61,7 @@ impl Look {
             _ if can_redraw => View::Live,
             _ => View::Plain,
         };
-        let is_forced = environment.get("CLICOLOR_FORCE").is_some_and(|force| force != "0");
-        let paint = Paint::new(match arguments.color {
-            ColorWish::Always => true,
-            ColorWish::Never => false,
-            ColorWish::Auto if environment.is_set("NO_COLOR") => false,
-            ColorWish::Auto => is_forced || stderr_is_terminal && !is_dumb,
-        });
+        let paint = Paint::choose(arguments.color, environment, stderr_is_terminal);
         Self { view, paint, stderr_is_terminal, shared }
     }
 }

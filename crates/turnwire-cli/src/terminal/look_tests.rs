@@ -1,6 +1,7 @@
 //! Who gets what to see.
 
 use super::*;
+use crate::args::ColorWish;
 
 const ON_A_TERMINAL: Streams = Streams { stderr_is_terminal: true, shared: true };
 const PIPED: Streams = Streams { stderr_is_terminal: false, shared: false };

@@ -13,6 +13,8 @@ mod screen;
 
 use std::io::{self, Write};
 
+use turnwire_surfaces::clean;
+
 pub(crate) use self::{
     look::{Look, Streams, View},
     paint::{Colour, Paint},
@@ -25,4 +27,9 @@ pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(10
 /// Writes a line to standard error. If nobody reads it, nobody misses it.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes a warning to standard error.
+pub(crate) fn warn(paint: Paint, warning: &str) {
+    tell(&format!("{} {}", paint.bold(Colour::Yellow, "warning:"), clean(warning)));
 }

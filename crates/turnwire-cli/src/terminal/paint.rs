@@ -2,6 +2,8 @@
 
 use clap::builder::styling::{AnsiColor, Style};
 
+use crate::{args::ColorWish, environment::Environment};
+
 /// What the colours mean is up to whoever uses them; these are the ones that can be read on a
 /// dark and on a light ground.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +19,20 @@ pub(crate) enum Colour {
 pub(crate) struct Paint(bool);
 
 impl Paint {
-    pub(crate) fn new(is_on: bool) -> Self {
-        Self(is_on)
+    /// What was wished for, or else what the environment and the terminal say.
+    pub(crate) fn choose(wish: ColorWish, environment: &Environment, on_terminal: bool) -> Self {
+        let is_forced = environment.get("CLICOLOR_FORCE").is_some_and(|force| force != "0");
+        Self(match wish {
+            ColorWish::Always => true,
+            ColorWish::Never => false,
+            ColorWish::Auto if environment.is_set("NO_COLOR") => false,
+            ColorWish::Auto => is_forced || on_terminal && !Self::is_dumb(environment),
+        })
+    }
+
+    /// Whether the terminal can do nothing but show lines.
+    pub(super) fn is_dumb(environment: &Environment) -> bool {
+        environment.get("TERM").is_none_or(|term| term == "dumb")
     }
 
     pub(crate) fn is_on(self) -> bool {

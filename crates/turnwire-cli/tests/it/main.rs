@@ -10,6 +10,9 @@
 
 mod exit_codes;
 mod pipes;
+mod serve;
 mod settings;
 mod terminal;
+mod tool_servers;
+mod toy;
 mod world;

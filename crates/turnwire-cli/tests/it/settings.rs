@@ -24,10 +24,10 @@ fn a_file_that_was_named_must_be_there() {
 
 #[test]
 fn a_section_that_is_not_used_is_a_warning() {
-    let file = "[mcp_servers.docs]\nurl = \"https://docs.example.com/mcp\"\n";
+    let file = "[store]\nurl = \"sqlite://turnwire.db\"\n";
     let world = World::new().with_file("turnwire.toml", file);
     let done = world.run(&["run", "--model", "scripted", "multiply 5 and 4"]);
-    let warning = "warning: this version of turnwire run does not use [mcp_servers]\n";
+    let warning = "warning: this version of turnwire run does not use [store]\n";
     assert!(done.stderr.starts_with(warning), "{}", done.stderr);
     assert_eq!(done.code, Some(0));
 }

@@ -16,11 +16,11 @@ use tempfile::TempDir;
 use turnwire_contract::Recorded;
 
 /// How long anything may take on a busy machine before the test gives up.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const TURNWIRE: &str = env!("CARGO_BIN_EXE_turnwire");
 
-/// `turnwire run …` in an empty folder with an empty environment.
+/// `turnwire …` in an empty folder with an empty environment.
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     variables: Vec<(String, String)>,
@@ -138,6 +138,18 @@ impl Watched {
         self.wait_until(text, |seen| String::from_utf8_lossy(seen).contains(text));
     }
 
+    /// Waits for `text`, and returns the rest of its line.
+    pub(crate) fn rest_of_line(&mut self, text: &str) -> String {
+        let mut rest = None;
+        self.wait_until(text, |seen| {
+            let seen = String::from_utf8_lossy(seen);
+            let line = seen.split_once(text).and_then(|(_, rest)| rest.split_once('\n'));
+            rest = line.map(|(line, _)| line.to_owned());
+            rest.is_some()
+        });
+        rest.unwrap()
+    }
+
     /// Everything up to the end of the stream.
     pub(crate) fn all_bytes(&mut self) -> Vec<u8> {
         let deadline = Instant::now() + PATIENCE;
@@ -222,6 +234,16 @@ impl Question {
 
     pub(crate) fn say(&mut self, text: &str) {
         self.send(&json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }));
+    }
+
+    pub(crate) fn call(mut self, name: &str) {
+        let function = json!({ "name": name, "arguments": "{}" });
+        let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
+        let delta = json!({ "tool_calls": [call] });
+        self.send(&json!({ "choices": [{ "index": 0, "delta": delta }] }));
+        let last = json!({ "index": 0, "delta": {}, "finish_reason": "tool_calls" });
+        self.send(&json!({ "choices": [last] }));
+        write!(self.connection, "data: [DONE]\n\n").unwrap();
     }
 
     pub(crate) fn end(mut self) {

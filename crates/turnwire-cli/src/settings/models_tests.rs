@@ -1,19 +1,7 @@
-//! Who wins, and what is said about mistakes.
-
-use std::num::{NonZeroU32, NonZeroU64};
+//! Which model is meant, and what is said when none is.
 
 use super::*;
-
-/// The settings that follow from a file, variables and `--model`.
-fn settings(
-    file: &str,
-    variables: &[(&str, &str)],
-    model: Option<&str>,
-) -> Result<Settings, Problem> {
-    let arguments = RunArguments { model: model.map(str::to_owned), ..RunArguments::default() };
-    let file = SettingsFile { path: DEFAULT_FILE.into(), text: file.to_owned() };
-    Settings::of(&arguments, &variables.iter().copied().collect(), Some(&file), false)
-}
+use crate::settings::testing::{check_run_problem as check_problem, run_settings as settings};
 
 /// Where the model is, what it speaks, its key, the name it is asked for.
 fn provider(
@@ -27,12 +15,6 @@ fn provider(
         panic!("not a provider: {:?}", settings.model);
     };
     (kind, base_url, api_key, name)
-}
-
-fn check_problem(file: &str, variables: &[(&str, &str)], model: Option<&str>, expected: &[&str]) {
-    let problem = settings(file, variables, model).unwrap_err();
-    assert_eq!(problem.to_string().lines().collect::<Vec<_>>(), expected);
-    assert_eq!(problem.exit, crate::exit::Exit::Usage);
 }
 
 const LOCAL: &str = r#"
@@ -91,22 +73,6 @@ fn the_flag_wins_over_the_environment() {
 }
 
 #[test]
-fn limits_and_instructions_come_from_the_flags() {
-    let arguments = RunArguments {
-        model: Some("scripted".into()),
-        instructions: Some("Be brief.".into()),
-        max_turns: NonZeroU32::new(3),
-        timeout: NonZeroU64::new(5),
-        ..RunArguments::default()
-    };
-    let settings = Settings::of(&arguments, &Environment::default(), None, true).unwrap();
-    assert_eq!(settings.instructions.as_deref(), Some("Be brief."));
-    let expected = Limits { max_turns: 3, wall_clock: Duration::from_secs(5), ..Limits::default() };
-    assert_eq!(settings.limits, expected);
-    assert_eq!(settings.model, ModelSettings::Scripted(WATCHED_DEMO), "somebody watches");
-}
-
-#[test]
 fn a_named_model_keeps_its_own_address() {
     let variables = [("OPENAI_BASE_URL", "http://variable/v1")];
     assert_eq!(provider(TWO, &variables, Some("small")).1, "http://small/v1");
@@ -144,57 +110,6 @@ fn the_environment_alone_is_enough() {
         provider("", &[("ANTHROPIC_API_KEY", "k")], Some("claude")),
         (Kind::AnthropicMessages, ANTHROPIC_URL.into(), Some("k".into()), "claude".into())
     );
-}
-
-#[test]
-fn all_mistakes_are_told_at_once() {
-    check_problem(
-        r#"
-modles = {}
-server = 1
-[models.a]
-kind = "chatcompletions"
-bas_url = "http://a/v1"
-model = 3
-[models.b]
-base_url = "localhost:1234"
-[models.c]
-kind = 4
-[models.scripted]
-kind = "chat_completions"
-[models]
-d = "no table"
-[entirely.else]
-"#,
-        &[("TURNWIRE_DEMO_PACE_MS", "fast")],
-        None,
-        &[
-            "11 mistakes in turnwire.toml and the environment",
-            "  entirely: there is no such setting; there are `models`, `server`, `mcp_servers`, \
-             `web_search`, `store`, `fanout`",
-            "  modles: there is no such setting; did you mean `models`?",
-            "  models.a.bas_url: there is no such setting; did you mean `base_url`?",
-            "  models.a.model: invalid type: integer `3`, expected a string",
-            "  models.a.kind: there is no kind `chatcompletions`; did you mean \
-             `chat_completions`?",
-            "  models.b.kind: missing; there are `chat_completions`, `openai_responses`, \
-             `anthropic_messages`",
-            "  models.b.base_url: `localhost:1234` is not an address; it should look like \
-             http://localhost:11434/v1",
-            "  models.c.kind: invalid type: integer `4`, expected a string",
-            "  models.d: not a table; write [models.d] above its settings",
-            "  models.scripted: this name is taken by the demo; give it another name",
-            "  TURNWIRE_DEMO_PACE_MS: `fast` is not a number of milliseconds",
-            "hint: repair it, or name another settings file with --config FILE",
-        ],
-    );
-}
-
-#[test]
-fn a_file_that_is_not_toml_is_quoted() {
-    let problem = settings("[models", &[], None).unwrap_err().to_string();
-    assert!(problem.starts_with("turnwire.toml is not TOML\n"), "{problem}");
-    assert!(problem.contains("line 1"), "{problem}");
 }
 
 #[test]
@@ -283,30 +198,6 @@ fn no_model_at_all_names_three_ways() {
 }
 
 #[test]
-fn sections_of_other_commands_are_noted_and_not_looked_into() {
-    let file =
-        "[mcp_servers.docs]\nurl = 3\n[server]\nlisten = \"x\"\n[store]\n[fanout]\n[web_search]";
-    let settings = settings(file, &[], Some("scripted")).unwrap();
-    let expected = ["server", "mcp_servers", "web_search", "store", "fanout"];
-    assert_eq!(settings.unused_sections, expected);
-}
-
-#[test]
-fn the_known_keys_are_the_keys_that_are_read() {
-    fn check<T: RawTable>() {
-        for key in T::KEYS {
-            let alone = Table::from_iter([((*key).to_owned(), Value::Boolean(true))]);
-            let error = alone.try_into::<T>().err();
-            let is_known = error.is_none_or(|error| !error.message().contains("unknown field"));
-            assert!(is_known, "{key}");
-        }
-        let unknown = Table::from_iter([("no_such_key".to_owned(), Value::Boolean(true))]);
-        let message = unknown.try_into::<T>().err().unwrap().message().to_owned();
-        for key in T::KEYS {
-            assert!(message.contains(&format!("`{key}`")), "{message}");
-        }
-        assert_eq!(message.matches('`').count(), 2 * (T::KEYS.len() + 1), "{message}");
-    }
-    check::<RawSettings>();
-    check::<RawModel>();
+fn the_keys_of_a_model_are_known() {
+    crate::settings::testing::check_keys::<RawModel>();
 }

@@ -1,0 +1,93 @@
+//! What a person is told when the gateway listens.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use turnwire_surfaces::clean;
+
+use crate::{
+    demo,
+    settings::{DEFAULT_MODEL, ModelSettings, ServeSettings, ServedModels},
+    terminal::Paint,
+    wiring::FINISHED_RUNS_KEPT,
+};
+
+/// The lines, in the order in which one needs them.
+pub(super) fn lines(
+    address: SocketAddr,
+    settings: &ServeSettings,
+    tools: &[&str],
+    paint: Paint,
+) -> Vec<String> {
+    let place = reachable(address);
+    let version = env!("CARGO_PKG_VERSION");
+    let heading = format!("turnwire {version} listens on http://{address}");
+    let row = |name: &str, what: String| format!("  {name:<13}{}", clean(&what));
+    let mut lines = vec![
+        paint.strong(&heading),
+        row("Responses", format!("http://{place}/v1/responses")),
+        row("Chat", format!("http://{place}/chat and http://{place}/chat/stream")),
+        row("WebSocket", format!("ws://{place}/ws/chat")),
+        row("Runs", format!("http://{place}/v1/runs")),
+        row("OpenAPI", format!("http://{place}/openapi.json")),
+        row("Models", models(&settings.models)),
+        row("Tools", tools.join(", ")),
+    ];
+    let demo = matches!(settings.models.any, ModelSettings::Scripted(_));
+    let demo = demo.then(|| format!("{} (multiply)", demo::LABEL));
+    let connecting = settings.tool_servers.keys().map(|label| format!("{label} (connecting)"));
+    let servers: Vec<String> = demo.into_iter().chain(connecting).collect();
+    if !servers.is_empty() {
+        lines.push(row("Tool servers", servers.join(", ")));
+    }
+    lines.push(row("Keys", keys(settings.door.api_keys.len())));
+    let kept = format!("in memory: the last {FINISHED_RUNS_KEPT} runs, until this process ends");
+    lines.push(row("Kept", kept));
+    let key = if settings.door.api_keys.is_empty() { "none" } else { "…" };
+    lines.push(format!(
+        "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://{place}/v1 OPENAI_API_KEY={key}"
+    ));
+    lines
+}
+
+/// Where a client on this machine finds what listens everywhere.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn models(models: &ServedModels) -> String {
+    let ServedModels { named, any, default_name } = models;
+    let others = named.keys().filter(|name| *name != default_name).map(String::as_str);
+    let default = format!("{default_name} (default)");
+    let names: Vec<&str> = [default.as_str()].into_iter().chain(others).collect();
+    let names = names.join(", ");
+    match any {
+        ModelSettings::Scripted(_) => format!("{names}; it answers to any other name, too"),
+        ModelSettings::Provider(provider) if default_name == DEFAULT_MODEL && named.is_empty() => {
+            let url = &provider.base_url;
+            format!(
+                "every name goes to {url}; requests without one ask for `{DEFAULT_MODEL}`, \
+                     unless --model names another"
+            )
+        }
+        ModelSettings::Provider(provider) => {
+            format!("{names}; any other name goes to {}", provider.base_url)
+        }
+    }
+}
+
+fn keys(n_keys: usize) -> String {
+    match n_keys {
+        0 => "none: every program on this machine may use it".to_owned(),
+        1 => "1: send it as `Authorization: Bearer KEY`".to_owned(),
+        n_keys => format!("{n_keys}: send one as `Authorization: Bearer KEY`"),
+    }
+}
+
+#[cfg(test)]
+#[path = "greeting_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+//! What a person reads first.
+
+use turnwire_tools::McpServerOptions;
+
+use super::*;
+use crate::{
+    args::{ColorWish, ServeArguments},
+    environment::Environment,
+};
+
+fn settings(variables: &[(&str, &str)], demo: bool) -> ServeSettings {
+    let arguments = ServeArguments { demo, ..ServeArguments::default() };
+    ServeSettings::read(&arguments, &variables.iter().copied().collect()).unwrap()
+}
+
+fn greeting(address: &str, settings: &ServeSettings) -> Vec<String> {
+    let paint = Paint::choose(ColorWish::Never, &Environment::default(), false);
+    let lines = lines(address.parse().unwrap(), settings, &["file_search"], paint);
+    lines.iter().map(|line| line.replace(env!("CARGO_PKG_VERSION"), "VERSION")).collect()
+}
+
+#[test]
+fn the_demo_says_where_everything_is() {
+    let mut settings = settings(&[], true);
+    settings.tool_servers = [("docs".to_owned(), McpServerOptions::http("http://d"))].into();
+    assert_eq!(
+        greeting("127.0.0.1:7878", &settings),
+        [
+            "turnwire VERSION listens on http://127.0.0.1:7878",
+            "  Responses    http://127.0.0.1:7878/v1/responses",
+            "  Chat         http://127.0.0.1:7878/chat and http://127.0.0.1:7878/chat/stream",
+            "  WebSocket    ws://127.0.0.1:7878/ws/chat",
+            "  Runs         http://127.0.0.1:7878/v1/runs",
+            "  OpenAPI      http://127.0.0.1:7878/openapi.json",
+            "  Models       scripted (default); it answers to any other name, too",
+            "  Tools        file_search",
+            "  Tool servers demo (multiply), docs (connecting)",
+            "  Keys         none: every program on this machine may use it",
+            "  Kept         in memory: the last 10000 runs, until this process ends",
+            "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://127.0.0.1:7878/v1 OPENAI_API_KEY=none",
+        ]
+    );
+}
+
+#[test]
+fn a_server_for_everybody_says_where_this_machine_finds_it() {
+    let url = ("OPENAI_BASE_URL", "http://localhost:11434/v1");
+    let mut settings = settings(&[url, ("TURNWIRE_MODEL", "qwen3:8b")], false);
+    settings.door.api_keys = vec!["a".into(), "b".into()];
+    assert_eq!(
+        greeting("0.0.0.0:80", &settings),
+        [
+            "turnwire VERSION listens on http://0.0.0.0:80",
+            "  Responses    http://127.0.0.1:80/v1/responses",
+            "  Chat         http://127.0.0.1:80/chat and http://127.0.0.1:80/chat/stream",
+            "  WebSocket    ws://127.0.0.1:80/ws/chat",
+            "  Runs         http://127.0.0.1:80/v1/runs",
+            "  OpenAPI      http://127.0.0.1:80/openapi.json",
+            "  Models       qwen3:8b (default); any other name goes to http://localhost:11434/v1",
+            "  Tools        file_search",
+            "  Keys         2: send one as `Authorization: Bearer KEY`",
+            "  Kept         in memory: the last 10000 runs, until this process ends",
+            "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://127.0.0.1:80/v1 OPENAI_API_KEY=…",
+        ]
+    );
+}
+
+#[test]
+fn no_name_for_the_model_is_explained() {
+    let settings = settings(&[("OPENAI_BASE_URL", "http://localhost:11434/v1")], false);
+    let greeting = greeting("[::]:80", &settings).join("\n");
+    assert!(greeting.contains("requests without one ask for `default`"), "{greeting}");
+    assert!(greeting.contains("http://[::1]:80/v1/responses"), "{greeting}");
+}

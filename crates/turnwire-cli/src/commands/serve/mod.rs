@@ -1,0 +1,161 @@
+//! `turnwire serve`: the gateway, until it is told to close.
+
+mod greeting;
+mod tool_servers;
+
+use std::{
+    io::{self, ErrorKind, IsTerminal, Write},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use serde_json::json;
+use turnwire_gateway::{HttpLimits, Server, ServerError};
+
+use crate::{
+    args::ServeArguments,
+    environment::Environment,
+    exit::{Exit, Problem},
+    settings::ServeSettings,
+    signals::Signals,
+    telemetry,
+    terminal::{Paint, tell, warn},
+    wiring::{self, Gateway},
+};
+
+/// How long what still goes on at the very end may take: long enough to end the processes of
+/// tool servers, too short to be noticed.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// Runs the command, and says what went wrong if something did.
+pub(crate) fn serve(arguments: &ServeArguments, environment: &Environment) -> Exit {
+    let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
+    let closed = serve_with(arguments, environment, Voice { paint, json: arguments.json });
+    closed.unwrap_or_else(|problem| {
+        problem.show(paint);
+        problem.exit
+    })
+}
+
+/// How the command speaks: with people, or with a script.
+#[derive(Debug, Clone, Copy)]
+struct Voice {
+    paint: Paint,
+    json: bool,
+}
+
+impl Voice {
+    /// Says something that only people want to know.
+    fn say(self, line: &str) {
+        if !self.json {
+            tell(line);
+        }
+    }
+
+    fn warn(self, warning: &str) {
+        warn(self.paint, warning);
+    }
+}
+
+fn serve_with(
+    arguments: &ServeArguments,
+    environment: &Environment,
+    voice: Voice,
+) -> Result<Exit, Problem> {
+    telemetry::start_to_stay(environment, voice.paint)?;
+    let settings = ServeSettings::read(arguments, environment)?;
+    for warning in &settings.warnings {
+        voice.warn(warning);
+    }
+    let gateway = wiring::gateway(&settings)?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+    let ending = runtime.block_on(Box::pin(until_closed(gateway, &settings, voice)));
+    runtime.shutdown_timeout(LAST_MOMENT);
+    ending
+}
+
+async fn until_closed(
+    gateway: Gateway,
+    settings: &ServeSettings,
+    voice: Voice,
+) -> Result<Exit, Problem> {
+    let Gateway { app, tool_servers } = gateway;
+    let mut signals = Signals::listen()
+        .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
+    let server = Server::bind(settings.listen, app.clone(), HttpLimits::default()).await;
+    let server = server.map_err(not_listening)?;
+    let address = server.address().map_err(|error| {
+        Problem::failure(format!("the address that was taken is not known: {error}"))
+    })?;
+    begin(address, settings, &app, voice);
+    let mut serving = Box::pin(server.run());
+    // Told beside the serving: nobody has to wait for a slow tool server.
+    let mut connecting = Box::pin(tool_servers::connect(&tool_servers, settings, voice));
+    let mut connected = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = signals.next() => break,
+            () = &mut serving => return Err(Problem::failure("the server has stopped by itself")),
+            () = &mut connecting, if !connected => connected = true,
+        }
+    }
+    voice.say("closing: runs are stopped, open streams end; again to end at once");
+    app.close();
+    let closing = async {
+        serving.await;
+        tool_servers.shut_down().await;
+    };
+    tokio::select! {
+        biased;
+        signal = signals.next() => Ok(signal.into()),
+        () = closing => {
+            voice.say("closed");
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Says that it listens: a script reads where, a person what can be done with it.
+fn begin(address: SocketAddr, settings: &ServeSettings, app: &turnwire_gateway::App, voice: Voice) {
+    if voice.json {
+        let mut stdout = io::stdout().lock();
+        // If nobody reads it, nobody misses it.
+        let _ = writeln!(stdout, "{}", json!({ "listening": address.to_string() }));
+        let _ = stdout.flush();
+    }
+    let tools = app.runs().tools().specs();
+    let tools: Vec<&str> = tools.iter().map(|spec| spec.name.as_str()).collect();
+    for line in greeting::lines(address, settings, &tools, voice.paint) {
+        voice.say(&line);
+    }
+}
+
+fn not_listening(error: ServerError) -> Problem {
+    match error {
+        ServerError::NeedsKey(address) => Problem::usage(error.to_string())
+            .hint(format!(
+                "give it one: TURNWIRE_API_KEYS=$(openssl rand -hex 32) turnwire serve --listen \
+                 {address}"
+            ))
+            .hint(
+                "or name a variable that has one with api_keys_env under [server] in the settings",
+            )
+            .hint(format!(
+                "or let only this machine in: turnwire serve --listen 127.0.0.1:{}",
+                address.port()
+            )),
+        ServerError::Listen { ref cause, .. } => {
+            let hint = match cause.kind() {
+                ErrorKind::AddrInUse => {
+                    "another program listens there, perhaps another turnwire; --listen \
+                     127.0.0.1:0 takes a free port"
+                }
+                ErrorKind::PermissionDenied => "ports below 1024 need special rights; take another",
+                _ => "choose an address of this machine with --listen",
+            };
+            Problem::failure(error.to_string()).hint(hint)
+        }
+    }
+}

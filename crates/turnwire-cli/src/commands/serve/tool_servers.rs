@@ -1,0 +1,64 @@
+//! Connects to the tool servers, and says what came of it.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use turnwire_contract::{AskBefore, TenantId, ToolServers};
+use turnwire_surfaces::clean;
+use turnwire_tools::{McpServerOptions, McpServers};
+
+use super::Voice;
+use crate::settings::{ServeSettings, did_you_mean};
+
+/// Connects to all of them at once, so that the first run need not wait, and tells of each as
+/// soon as it is known. One that is not there is tried again when a run wants it.
+pub(super) async fn connect(servers: &Arc<McpServers>, settings: &ServeSettings, voice: Voice) {
+    let tenant = TenantId::default();
+    let connecting = settings.tool_servers.iter().map(|(label, options)| {
+        let tenant = &tenant;
+        async move { (label, options, servers.tools(tenant, label).await) }
+    });
+    let mut connecting: FuturesUnordered<_> = connecting.collect();
+    while let Some((label, options, tools)) = connecting.next().await {
+        match tools {
+            Ok(tools) => {
+                let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+                voice.say(&format!("tool server {label}: {}", counted(names.len())));
+                for warning in unknown_tools(label, options, &names) {
+                    voice.warn(&warning);
+                }
+            }
+            Err(error) => {
+                voice.warn(&format!("{error}; it is tried again when a run needs it"));
+            }
+        }
+    }
+}
+
+fn counted(n_tools: usize) -> String {
+    if n_tools == 1 { "1 tool".to_owned() } else { format!("{n_tools} tools") }
+}
+
+/// What the settings say about tools that the server does not have: most likely a slip, and
+/// one that would leave a tool without the approval that was meant for it.
+fn unknown_tools(label: &str, options: &McpServerOptions, names: &[&str]) -> Vec<String> {
+    let asked = match &options.require_approval {
+        AskBefore::Only(tools) | AskBefore::AllBut(tools) => tools.as_slice(),
+        AskBefore::Nothing | AskBefore::Everything => &[],
+    };
+    let enabled = options.enabled_tools.iter().flatten();
+    let mentioned = (enabled.map(|tool| ("enabled_tools", tool)))
+        .chain(asked.iter().map(|tool| ("require_approval", tool)))
+        .chain(options.effects.keys().map(|tool| ("tools", tool)));
+    let unknown = mentioned.filter(|(_, tool)| !names.contains(&tool.as_str()));
+    let warning = |(key, tool): (&str, &String)| {
+        let advice = did_you_mean(tool, names);
+        clean(&format!("mcp_servers.{label}.{key}: the server has no tool `{tool}`; {advice}"))
+            .into_owned()
+    };
+    unknown.map(warning).collect()
+}
+
+#[cfg(test)]
+#[path = "tool_servers_tests.rs"]
+mod tests;

@@ -1,0 +1,183 @@
+//! `turnwire.toml`: found, read as it is written, and checked section by section.
+//!
+//! The whole file is checked whichever command reads it. Only what the environment has to say
+//! about a section is left to the commands that use it: a key that `serve` needs must not stop
+//! `run`.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use toml::{Table, Value};
+use turnwire::Limits;
+use turnwire_tools::WebSearchOptions;
+
+use super::{
+    limits::limits,
+    models::{NamedModel, named_models},
+    server::ServerSection,
+    tool_servers::{NamedServer, named_servers},
+    web_search::web_search,
+    words::did_you_mean,
+};
+use crate::exit::Problem;
+
+/// The file that is read when none is named.
+pub(super) const DEFAULT_FILE: &str = "turnwire.toml";
+/// How to go on after a mistake.
+const REPAIR: &str = "repair it, or name another settings file with --config FILE";
+
+/// The file as it is on the disk.
+#[derive(Debug)]
+pub(super) struct SettingsFile {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+impl SettingsFile {
+    /// A file that was named must be there; the usual one need not.
+    pub(super) fn find(named: Option<&Path>) -> Result<Option<Self>, Problem> {
+        let path = named.unwrap_or(Path::new(DEFAULT_FILE)).to_owned();
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(Self { path, text })),
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                Err(Problem::usage(format!("{} cannot be read: {error}", path.display()))
+                    .hint("name a settings file that can be read with --config FILE"))
+            }
+        }
+    }
+
+    fn table(&self) -> Result<Table, Problem> {
+        self.text.parse().map_err(|error: toml::de::Error| {
+            let mut problem = Problem::usage(format!("{} is not TOML", self.path.display()));
+            problem.details = error.to_string().lines().map(str::to_owned).collect();
+            problem.hint(REPAIR)
+        })
+    }
+}
+
+/// What the file says, checked.
+#[derive(Default)]
+pub(super) struct Sections {
+    pub(super) models: BTreeMap<String, NamedModel>,
+    pub(super) server: ServerSection,
+    pub(super) tool_servers: BTreeMap<String, NamedServer>,
+    pub(super) web_search: Option<WebSearchOptions>,
+    pub(super) limits: Limits,
+    /// Sections that no command uses yet.
+    pub(super) unused: Vec<&'static str>,
+}
+
+impl Sections {
+    pub(super) fn read(
+        file: Option<&SettingsFile>,
+        mistakes: &mut Vec<String>,
+    ) -> Result<Self, Problem> {
+        let Some(file) = file else { return Ok(Self::default()) };
+        let RawSettings {
+            models,
+            server,
+            mcp_servers,
+            web_search: search,
+            limits: most,
+            store,
+            fanout,
+        } = read_table("", file.table()?, mistakes);
+        let mut section = |name: &str, value| table_of(name, value, mistakes);
+        let models = section("models", models);
+        let server = section("server", server);
+        let servers = section("mcp_servers", mcp_servers);
+        let search = section("web_search", search);
+        let most = section("limits", most);
+        let unused = [("store", store), ("fanout", fanout)].into_iter();
+        Ok(Self {
+            models: named_models(models.unwrap_or_default(), mistakes),
+            server: ServerSection::read(server.unwrap_or_default(), mistakes),
+            tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
+            web_search: search.and_then(|table| web_search(table, mistakes)),
+            limits: limits(most.unwrap_or_default(), mistakes),
+            unused: unused.filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect(),
+        })
+    }
+}
+
+/// The file as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSettings {
+    models: Option<Value>,
+    server: Option<Value>,
+    mcp_servers: Option<Value>,
+    web_search: Option<Value>,
+    limits: Option<Value>,
+    store: Option<Value>,
+    fanout: Option<Value>,
+}
+
+/// A table of the file.
+pub(super) trait RawTable: DeserializeOwned + Default {
+    const KEYS: &'static [&'static str];
+}
+
+impl RawTable for RawSettings {
+    const KEYS: &'static [&'static str] =
+        &["models", "server", "mcp_servers", "web_search", "limits", "store", "fanout"];
+}
+
+/// Reads a table key by key, so that one mistake does not hide the next.
+pub(super) fn read_table<T: RawTable>(path: &str, table: Table, mistakes: &mut Vec<String>) -> T {
+    let mut good = Table::new();
+    for (key, value) in table {
+        let alone = Table::from_iter([(key.clone(), value.clone())]);
+        match alone.try_into::<T>() {
+            Ok(_) => {
+                good.insert(key, value);
+            }
+            Err(_) if !T::KEYS.contains(&key.as_str()) => {
+                let advice = did_you_mean(&key, T::KEYS);
+                mistakes.push(format!("{path}{key}: there is no such setting; {advice}"));
+            }
+            Err(error) => mistakes.push(format!("{path}{key}: {}", error.message().trim())),
+        }
+    }
+    good.try_into().unwrap_or_default()
+}
+
+/// The table that a value should be.
+pub(super) fn table_of(
+    path: &str,
+    value: Option<Value>,
+    mistakes: &mut Vec<String>,
+) -> Option<Table> {
+    if let Value::Table(table) = value? {
+        return Some(table);
+    }
+    mistakes.push(format!("{path}: not a table; write [{path}] above its settings"));
+    None
+}
+
+/// One problem that tells every mistake, and where they are.
+pub(super) fn all_of(
+    mut in_file: Vec<String>,
+    in_environment: Vec<String>,
+    file: Option<&SettingsFile>,
+) -> Problem {
+    let file = file.map(|file| file.path.display().to_string()).filter(|_| !in_file.is_empty());
+    let environment = (!in_environment.is_empty()).then(|| "the environment".to_owned());
+    let places: Vec<String> = file.into_iter().chain(environment).collect();
+    in_file.extend(in_environment);
+    let count = match in_file.len() {
+        1 => "a mistake".to_owned(),
+        n_mistakes => format!("{n_mistakes} mistakes"),
+    };
+    let message = format!("{count} in {}", places.join(" and "));
+    Problem { details: in_file, ..Problem::usage(message).hint(REPAIR) }
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

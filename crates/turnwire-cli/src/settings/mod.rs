@@ -1,0 +1,61 @@
+//! What the person wants: defaults, then `turnwire.toml`, then the environment, then the flags.
+//!
+//! Two steps: the file is read as it is written and checked, section by section (`file`),
+//! then put together with the rest for the command that asks (`run`, `serve`). Nothing past
+//! this folder sees the raw form. A wrong setting stops the start, and all of them are told at
+//! once.
+//!
+//! ```toml
+//! [server]
+//! listen = "127.0.0.1:7878"
+//! api_keys_env = "TEAM_KEYS"             # the variable that has the keys, with commas between
+//! hosts = ["chat.example.com"]           # names of this server, beside the loopback ones
+//! origins = ["https://app.example.com"]  # web pages that may call it, beside its own
+//! instructions = "Be brief."             # for /chat and /ws/chat
+//!
+//! [models.default]                       # any number of named models
+//! kind = "chat_completions"              # or "openai_responses", "anthropic_messages"
+//! base_url = "http://localhost:11434/v1"
+//! model = "qwen3:8b"                     # the name sent to the server; left out, our own
+//! api_key_env = "OPENAI_API_KEY"         # the variable that has the key
+//!
+//! [mcp_servers.everything]               # a program: only from this file, never from a request
+//! command = "npx"
+//! args = ["-y", "@modelcontextprotocol/server-everything"]
+//! env = { TOKEN = "${EVERYTHING_TOKEN}" }
+//!
+//! [mcp_servers.docs]                     # an address
+//! url = "https://docs.example.com/mcp"
+//! bearer_token_env_var = "DOCS_TOKEN"
+//! enabled_tools = ["search", "publish"]
+//! require_approval = ["publish"]         # or "never", "always"
+//! tools.search = { effect = "pure" }     # or "idempotent", "once"
+//!
+//! [web_search]
+//! provider = "searxng"
+//! base_url = "http://localhost:8888"
+//!
+//! [limits]
+//! max_turns = 32
+//! wall_clock_sec = 1800
+//! ```
+
+mod file;
+mod limits;
+mod models;
+mod run;
+mod serve;
+mod server;
+#[cfg(test)]
+mod testing;
+mod tool_servers;
+mod web_search;
+mod words;
+
+pub(crate) use self::{
+    models::{DEFAULT_MODEL, Demo, Kind, ModelSettings, Provider, ServedModels},
+    run::RunSettings,
+    serve::ServeSettings,
+    server::listen_address,
+    words::did_you_mean,
+};

@@ -1,0 +1,346 @@
+//! `[models.*]` and the variables that every provider's users know: who answers.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use turnwire_models::Secret;
+
+use super::{
+    file::{RawTable, read_table, table_of},
+    words::{did_you_mean, is_http_url, not_a_url, not_set, one_of},
+};
+use crate::{environment::Environment, exit::Problem};
+
+/// The model that is used when none is named.
+pub(crate) const DEFAULT_MODEL: &str = "default";
+/// The model that needs no settings.
+pub(super) const SCRIPTED: &str = "scripted";
+pub(super) const OPENAI_URL: &str = "https://api.openai.com/v1";
+pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+/// What the address of a model looks like.
+const EXAMPLE_URL: &str = "http://localhost:11434/v1";
+/// How the demo behaves where somebody watches.
+pub(super) const WATCHED_DEMO: Demo =
+    Demo { pace: Duration::from_millis(60), tool_time: Duration::from_millis(1200) };
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ModelSettings {
+    Scripted(Demo),
+    Provider(Provider),
+}
+
+/// How fast the demo is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Demo {
+    /// Between two words.
+    pub(crate) pace: Duration,
+    /// For one use of its tool.
+    pub(crate) tool_time: Duration,
+}
+
+/// Where a model is, and how to speak to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Provider {
+    pub(crate) kind: Kind,
+    pub(crate) base_url: String,
+    pub(crate) api_key: Option<Secret>,
+    /// The name sent to the server, if it is not the one that was asked for.
+    pub(crate) model: Option<String>,
+}
+
+/// What the server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    ChatCompletions,
+    OpenAiResponses,
+    AnthropicMessages,
+}
+
+impl Kind {
+    const NAMES: [(&str, Self); 3] = [
+        ("chat_completions", Self::ChatCompletions),
+        ("openai_responses", Self::OpenAiResponses),
+        ("anthropic_messages", Self::AnthropicMessages),
+    ];
+
+    fn speaks_openai(self) -> bool {
+        matches!(self, Self::ChatCompletions | Self::OpenAiResponses)
+    }
+}
+
+/// The models that a server answers with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServedModels {
+    /// Those with a name of their own.
+    pub(crate) named: BTreeMap<String, ModelSettings>,
+    /// The one that is asked under every other name.
+    pub(crate) any: ModelSettings,
+    /// The name that is asked for when a request has none.
+    pub(crate) default_name: String,
+}
+
+impl ServedModels {
+    /// Nothing but the demo, whatever it is called.
+    pub(super) fn scripted(demo: Demo) -> Self {
+        let any = ModelSettings::Scripted(demo);
+        let named = BTreeMap::from([(SCRIPTED.to_owned(), any.clone())]);
+        Self { named, any, default_name: SCRIPTED.to_owned() }
+    }
+
+    /// Every model of the file, and the default provider for all other names.
+    pub(super) fn of(
+        models: &BTreeMap<String, NamedModel>,
+        environment: &Environment,
+        wish: Option<&str>,
+    ) -> Result<Self, Problem> {
+        let (default, default_name) = choose(models, environment, wish, Occasion::Serve)?;
+        let any = ModelSettings::Provider(Provider { model: None, ..default });
+        let named = models.iter().map(|(name, model)| {
+            let provider = provider(name, model, environment)?;
+            Ok((name.clone(), ModelSettings::Provider(provider)))
+        });
+        Ok(Self { named: named.collect::<Result<_, Problem>>()?, any, default_name })
+    }
+}
+
+/// What the environment lacks of what all the models need.
+pub(super) fn missing_for_all(
+    models: &BTreeMap<String, NamedModel>,
+    environment: &Environment,
+) -> Result<Vec<String>, Problem> {
+    // One mistake, however many models it concerns.
+    openai_base_url(environment)?;
+    let providers = models.iter().map(|(name, model)| provider(name, model, environment));
+    Ok(providers.filter_map(|provider| Some(provider.err()?.message)).collect())
+}
+
+/// A model as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawModel {
+    kind: Option<String>,
+    base_url: Option<String>,
+    model: Option<String>,
+    api_key_env: Option<String>,
+}
+
+impl RawTable for RawModel {
+    const KEYS: &'static [&'static str] = &["kind", "base_url", "model", "api_key_env"];
+}
+
+/// A model of the file, checked.
+#[derive(Debug)]
+pub(super) struct NamedModel {
+    kind: Kind,
+    base_url: Option<String>,
+    model: Option<String>,
+    api_key_env: Option<String>,
+}
+
+pub(super) fn named_models(
+    models: Table,
+    mistakes: &mut Vec<String>,
+) -> BTreeMap<String, NamedModel> {
+    let mut named = BTreeMap::new();
+    for (name, value) in models {
+        let path = format!("models.{name}");
+        match value {
+            Value::Table(_) if name == SCRIPTED => mistakes
+                .push(format!("{path}: this name is taken by the demo; give it another name")),
+            value => {
+                let table = table_of(&path, Some(value), mistakes);
+                if let Some(model) = table.and_then(|table| named_model(&path, table, mistakes)) {
+                    named.insert(name, model);
+                }
+            }
+        }
+    }
+    named
+}
+
+fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedModel> {
+    let has_kind = table.contains_key("kind");
+    let raw: RawModel = read_table(&format!("{path}."), table, mistakes);
+    let RawModel { kind, base_url, model, api_key_env } = raw;
+    let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
+    let known = kind.as_deref().and_then(|kind| Kind::NAMES.iter().find(|(name, _)| *name == kind));
+    match (&kind, known) {
+        (_, Some(_)) => {}
+        (Some(kind), None) => mistakes.push(format!(
+            "{path}.kind: there is no kind `{kind}`; {}",
+            did_you_mean(kind, &kinds)
+        )),
+        // A kind that could not be read has been told already.
+        (None, None) if has_kind => {}
+        (None, None) => mistakes.push(format!("{path}.kind: missing; {}", one_of(&kinds))),
+    }
+    if let Some(base_url) = base_url.as_deref().filter(|base_url| !is_http_url(base_url)) {
+        mistakes.push(format!("{path}.base_url: {}", not_a_url(base_url, EXAMPLE_URL)));
+    }
+    let kind = known?.1;
+    Some(NamedModel { kind, base_url, model, api_key_env })
+}
+
+/// For what a model is chosen, which decides what helps somebody who has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    Run,
+    Serve,
+}
+
+/// The model that is meant, with the name under which it is asked for.
+///
+/// `OPENAI_BASE_URL` wins over the file for the default model, as the environment does; a model
+/// that was named for a purpose keeps its own address.
+pub(super) fn choose(
+    models: &BTreeMap<String, NamedModel>,
+    environment: &Environment,
+    wish: Option<&str>,
+    occasion: Occasion,
+) -> Result<(Provider, String), Problem> {
+    let named = wish.and_then(|wish| models.get_key_value(wish));
+    if let Some((name, model)) = named {
+        return Ok((provider(name, model, environment)?, name.clone()));
+    }
+    let name = wish.unwrap_or(DEFAULT_MODEL).to_owned();
+    let default = match (models.get_key_value(DEFAULT_MODEL), models.len()) {
+        (Some(default), _) => Some(default),
+        (None, 1) if !environment.is_set("OPENAI_BASE_URL") => models.iter().next(),
+        (None, _) => None,
+    };
+    if let Some((its_name, model)) = default {
+        let provider = provider(its_name, model, environment)?;
+        // A name that we do not know is the server's.
+        return Ok(match wish {
+            Some(_) => (Provider { model: None, ..provider }, name),
+            None => (provider, its_name.clone()),
+        });
+    }
+    let is_named = wish.is_some();
+    match provider_of_environment(environment)? {
+        Some(provider) if is_named || environment.is_set("OPENAI_BASE_URL") => Ok((provider, name)),
+        _ if !models.is_empty() => Err(which_model(wish, models)),
+        Some(_) => Err(no_model_name()),
+        None => Err(no_model(occasion)),
+    }
+}
+
+fn provider(
+    name: &str,
+    model: &NamedModel,
+    environment: &Environment,
+) -> Result<Provider, Problem> {
+    let NamedModel { kind, base_url, model, api_key_env } = model;
+    let path = |key: &str| format!("models.{name}.{key}");
+    let from_environment = openai_base_url(environment)?.filter(|_| kind.speaks_openai());
+    let is_default = name == DEFAULT_MODEL;
+    let (base_url, is_ours) = match (base_url, from_environment, kind) {
+        (_, Some(url), _) if is_default => (url, true),
+        (Some(url), ..) => (url.clone(), false),
+        (None, Some(url), _) => (url, true),
+        (None, None, Kind::OpenAiResponses) => (OPENAI_URL.to_owned(), true),
+        (None, None, Kind::AnthropicMessages) => (ANTHROPIC_URL.to_owned(), true),
+        (None, None, Kind::ChatCompletions) => {
+            return Err(Problem::usage(format!("{}: missing", path("base_url")))
+                .hint(format!("give the address of the server, such as {EXAMPLE_URL}")));
+        }
+    };
+    let usual = if kind.speaks_openai() { "OPENAI_API_KEY" } else { "ANTHROPIC_API_KEY" };
+    let api_key = match api_key_env {
+        Some(variable) => Some(environment.get(variable).ok_or_else(|| {
+            Problem::usage(format!("{}: {}", path("api_key_env"), not_set(variable)))
+                .hint("set it, or take the line out of the settings if the server needs no key")
+        })?),
+        // The usual key goes to the usual place, and not to whatever address the file has.
+        None if is_ours => environment.get(usual),
+        None => None,
+    };
+    let (kind, api_key, model) = (*kind, api_key.map(Secret::from), model.clone());
+    Ok(Provider { kind, base_url, api_key, model })
+}
+
+/// What the variables of the two providers say that everybody knows.
+fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>, Problem> {
+    let key = |name| environment.get(name).map(Secret::from);
+    let provider =
+        |kind, base_url: String, api_key| Provider { kind, base_url, api_key, model: None };
+    let openai_key = key("OPENAI_API_KEY");
+    if let Some(base_url) = openai_base_url(environment)? {
+        return Ok(Some(provider(Kind::ChatCompletions, base_url, openai_key)));
+    }
+    if openai_key.is_some() {
+        return Ok(Some(provider(Kind::ChatCompletions, OPENAI_URL.to_owned(), openai_key)));
+    }
+    let anthropic_key = key("ANTHROPIC_API_KEY");
+    Ok(anthropic_key
+        .map(|key| provider(Kind::AnthropicMessages, ANTHROPIC_URL.to_owned(), Some(key))))
+}
+
+fn openai_base_url(environment: &Environment) -> Result<Option<String>, Problem> {
+    match environment.get("OPENAI_BASE_URL") {
+        Some(url) if is_http_url(url) => Ok(Some(url.to_owned())),
+        Some(url) => {
+            Err(Problem::usage(format!("OPENAI_BASE_URL: {}", not_a_url(url, EXAMPLE_URL))))
+        }
+        None => Ok(None),
+    }
+}
+
+/// How fast the demo is, beginning with what is `usual`.
+pub(super) fn demo(usual: Demo, environment: &Environment, mistakes: &mut Vec<String>) -> Demo {
+    let mut millis = |name: &str, usual: Duration| {
+        let Some(text) = environment.get(name) else { return usual };
+        let Ok(millis) = text.parse() else {
+            mistakes.push(format!("{name}: `{text}` is not a number of milliseconds"));
+            return usual;
+        };
+        Duration::from_millis(millis)
+    };
+    Demo {
+        pace: millis("TURNWIRE_DEMO_PACE_MS", usual.pace),
+        tool_time: millis("TURNWIRE_DEMO_TOOL_MS", usual.tool_time),
+    }
+}
+
+fn no_model(occasion: Occasion) -> Problem {
+    let (demo, command) = match occasion {
+        Occasion::Run => (
+            "turnwire run --model scripted \"multiply 5 and 4\"",
+            "turnwire run --model qwen3:8b \"…\"",
+        ),
+        Occasion::Serve => ("turnwire serve --demo", "turnwire serve --model qwen3:8b"),
+    };
+    Problem::usage("no model is configured")
+        .hint(format!("to try it without one: {demo}"))
+        .hint(format!(
+            "to name a server: OPENAI_BASE_URL={EXAMPLE_URL} {command}, or set OPENAI_API_KEY or \
+             ANTHROPIC_API_KEY"
+        ))
+        .hint(format!(
+            "to keep it, write into turnwire.toml:\n\n    [models.default]\n    kind = \
+             \"chat_completions\"\n    base_url = \"{EXAMPLE_URL}\"\n    model = \"qwen3:8b\"\n"
+        ))
+}
+
+fn no_model_name() -> Problem {
+    Problem::usage("there is a key, but no model is named")
+        .hint("name one with --model NAME or TURNWIRE_MODEL=NAME")
+}
+
+fn which_model(wish: Option<&str>, models: &BTreeMap<String, NamedModel>) -> Problem {
+    let names: Vec<&str> = models.keys().map(String::as_str).collect();
+    match wish {
+        Some(wish) => Problem::usage(format!("there is no model `{wish}` in the settings"))
+            .hint(did_you_mean(wish, &names))
+            .hint("a name for the server to know needs a [models.default] in the settings"),
+        None => Problem::usage("the settings have several models, and none is the default")
+            .hint(format!("choose one with --model: {}", one_of(&names)))
+            .hint("or call one of them [models.default]"),
+    }
+}
+
+#[cfg(test)]
+#[path = "models_tests.rs"]
+mod tests;

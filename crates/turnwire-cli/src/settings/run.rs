@@ -1,0 +1,95 @@
+//! What `turnwire run` is made of.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use turnwire::Limits;
+use turnwire_tools::{McpServerOptions, WebSearchOptions};
+
+use super::{
+    file::{Sections, SettingsFile, all_of},
+    models::{Demo, ModelSettings, Occasion, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
+    tool_servers::with_environment,
+};
+use crate::{args::RunArguments, environment::Environment, exit::Problem};
+
+/// What a run is made of, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunSettings {
+    pub(crate) model: ModelSettings,
+    /// The name under which the model is asked for.
+    pub(crate) model_name: String,
+    pub(crate) instructions: Option<String>,
+    pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
+    pub(crate) web_search: Option<WebSearchOptions>,
+    pub(crate) limits: Limits,
+    /// Sections of the file that `run` does not use, though one might think it does.
+    pub(crate) unused_sections: Vec<&'static str>,
+}
+
+impl RunSettings {
+    /// Reads everything that has a say.
+    pub(crate) fn read(
+        arguments: &RunArguments,
+        environment: &Environment,
+        is_watched: bool,
+    ) -> Result<Self, Problem> {
+        let file = SettingsFile::find(arguments.config.as_deref())?;
+        Self::of(arguments, environment, file.as_ref(), is_watched)
+    }
+
+    pub(super) fn of(
+        arguments: &RunArguments,
+        environment: &Environment,
+        file: Option<&SettingsFile>,
+        is_watched: bool,
+    ) -> Result<Self, Problem> {
+        let mut mistakes = Vec::new();
+        let sections = Sections::read(file, &mut mistakes)?;
+        let tool_servers = with_environment(&sections.tool_servers, environment, &mut mistakes);
+        let mut in_environment = Vec::new();
+        let usual = if is_watched { WATCHED_DEMO } else { Demo::default() };
+        let demo = demo(usual, environment, &mut in_environment);
+        if !(mistakes.is_empty() && in_environment.is_empty()) {
+            return Err(all_of(mistakes, in_environment, file));
+        }
+        let wish = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
+        let (model, model_name) = match wish {
+            Some(SCRIPTED) => (ModelSettings::Scripted(demo), SCRIPTED.to_owned()),
+            wish => {
+                let chosen = choose(&sections.models, environment, wish, Occasion::Run)?;
+                (ModelSettings::Provider(chosen.0), chosen.1)
+            }
+        };
+        Ok(Self {
+            model,
+            model_name,
+            instructions: arguments.instructions.clone(),
+            tool_servers,
+            web_search: sections.web_search,
+            limits: narrowed(sections.limits, arguments),
+            unused_sections: sections.unused,
+        })
+    }
+
+    /// The name that the server is asked for.
+    pub(crate) fn upstream_name(&self) -> &str {
+        match &self.model {
+            ModelSettings::Provider(Provider { model: Some(model), .. }) => model,
+            ModelSettings::Provider(_) | ModelSettings::Scripted(_) => &self.model_name,
+        }
+    }
+}
+
+fn narrowed(mut limits: Limits, arguments: &RunArguments) -> Limits {
+    if let Some(max_turns) = arguments.max_turns {
+        limits.max_turns = max_turns.get();
+    }
+    if let Some(timeout) = arguments.timeout {
+        limits.wall_clock = Duration::from_secs(timeout.get());
+    }
+    limits
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! What `turnwire serve` is made of.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use turnwire::Limits;
+use turnwire_gateway::DoorOptions;
+use turnwire_tools::{McpServerOptions, WebSearchOptions};
+
+use super::{
+    file::{Sections, SettingsFile, all_of},
+    models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
+    server::{DEFAULT_LISTEN, listen_of},
+    tool_servers::with_environment,
+};
+use crate::{args::ServeArguments, environment::Environment, exit::Problem};
+
+/// What a gateway is made of, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct ServeSettings {
+    pub(crate) listen: SocketAddr,
+    /// Who may come in.
+    pub(crate) door: DoorOptions,
+    /// What the model is told on `/chat` and `/ws/chat`.
+    pub(crate) instructions: Option<String>,
+    pub(crate) models: ServedModels,
+    pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
+    pub(crate) web_search: Option<WebSearchOptions>,
+    pub(crate) limits: Limits,
+    /// What works, and is not what one would want.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl ServeSettings {
+    /// Reads everything that has a say.
+    pub(crate) fn read(
+        arguments: &ServeArguments,
+        environment: &Environment,
+    ) -> Result<Self, Problem> {
+        let file = SettingsFile::find(arguments.config.as_deref())?;
+        Self::of(arguments, environment, file.as_ref())
+    }
+
+    pub(super) fn of(
+        arguments: &ServeArguments,
+        environment: &Environment,
+        file: Option<&SettingsFile>,
+    ) -> Result<Self, Problem> {
+        let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
+        let sections = Sections::read(file, &mut in_file)?;
+        // People watch a server through their clients.
+        let demo = demo(WATCHED_DEMO, environment, &mut in_environment);
+        let listen = listen_of(environment, &mut in_environment);
+        let api_keys = sections.server.keys(environment, &mut in_file, &mut in_environment);
+        let tool_servers = with_environment(&sections.tool_servers, environment, &mut in_file);
+        let wish = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
+        let is_demo = arguments.demo || wish == Some(SCRIPTED);
+        if !is_demo {
+            in_file.extend(missing_for_all(&sections.models, environment)?);
+        }
+        if !(in_file.is_empty() && in_environment.is_empty()) {
+            return Err(all_of(in_file, in_environment, file));
+        }
+        let models = if is_demo {
+            ServedModels::scripted(demo)
+        } else {
+            ServedModels::of(&sections.models, environment, wish)?
+        };
+        let warnings = warnings(&sections);
+        let server = sections.server;
+        Ok(Self {
+            listen: arguments.listen.or(listen).or(server.listen).unwrap_or(DEFAULT_LISTEN),
+            door: DoorOptions { api_keys, hosts: server.hosts, origins: server.origins },
+            instructions: server.instructions,
+            models,
+            tool_servers,
+            web_search: sections.web_search,
+            limits: sections.limits,
+            warnings,
+        })
+    }
+}
+
+fn warnings(sections: &Sections) -> Vec<String> {
+    let unused = sections.unused.iter().map(|section| {
+        format!(
+            "this version of turnwire serve does not use [{section}]: everything is kept in memory"
+        )
+    });
+    let has_keys = !sections.server.api_keys.is_empty();
+    let keys = has_keys.then(|| {
+        "server.api_keys: a file is a poor place for keys; put them into a variable and name it \
+         with api_keys_env"
+            .to_owned()
+    });
+    unused.chain(keys).collect()
+}
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -1,0 +1,193 @@
+//! What `serve` takes from the file, the environment and the flags.
+
+use std::time::Duration;
+
+use super::*;
+use crate::settings::{
+    ModelSettings,
+    models::Demo,
+    testing::{check_problem, demo_settings, file},
+};
+
+const SERVER: &str = "[server]\nlisten = \"127.0.0.1:1\"\n";
+
+const THREE: &str = r#"
+[models.default]
+kind = "chat_completions"
+base_url = "http://default/v1"
+model = "tiny"
+[models.small]
+kind = "chat_completions"
+base_url = "http://small/v1"
+[models.big]
+kind = "openai_responses"
+api_key_env = "BIG_KEY"
+model = "biggest"
+"#;
+
+fn settings(
+    text: &str,
+    variables: &[(&str, &str)],
+    model: Option<&str>,
+) -> Result<ServeSettings, Problem> {
+    let arguments = ServeArguments { model: model.map(str::to_owned), ..Default::default() };
+    ServeSettings::of(&arguments, &variables.iter().copied().collect(), Some(&file(text)))
+}
+
+/// The default name, the other named models, and where every other name goes.
+fn models(
+    text: &str,
+    variables: &[(&str, &str)],
+    model: Option<&str>,
+) -> (String, Vec<String>, (String, Option<String>)) {
+    let ServedModels { named, any, default_name } =
+        settings(text, variables, model).unwrap().models;
+    let ModelSettings::Provider(any) = any else { panic!("not a provider: {any:?}") };
+    (default_name, named.into_keys().collect(), (any.base_url, any.model))
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_default() {
+    let listen = |text, variables: &[(&str, &str)], flag: Option<&str>| {
+        let listen = flag.map(|flag| flag.parse().unwrap());
+        let arguments = ServeArguments { listen, demo: true, ..ServeArguments::default() };
+        let environment = variables.iter().copied().collect();
+        ServeSettings::of(&arguments, &environment, Some(&file(text))).unwrap().listen.to_string()
+    };
+    let variables = [("TURNWIRE_LISTEN", "127.0.0.1:2")];
+    assert_eq!(listen("", &[], None), "127.0.0.1:7878");
+    assert_eq!(listen(SERVER, &[], None), "127.0.0.1:1");
+    assert_eq!(listen(SERVER, &variables, None), "127.0.0.1:2");
+    assert_eq!(listen(SERVER, &variables, Some("127.0.0.1:3")), "127.0.0.1:3");
+}
+
+#[test]
+fn all_models_are_served_and_other_names_go_to_the_default_one() {
+    let everywhere = || vec!["big".to_owned(), "default".into(), "small".into()];
+    let variables = [("BIG_KEY", "k")];
+    let at = |url: &str| (url.to_owned(), None);
+    assert_eq!(
+        models(THREE, &variables, None),
+        ("default".into(), everywhere(), at("http://default/v1"))
+    );
+    assert_eq!(
+        models(THREE, &variables, Some("small")),
+        ("small".into(), everywhere(), at("http://small/v1"))
+    );
+    assert_eq!(
+        models(THREE, &variables, Some("llama")),
+        ("llama".into(), everywhere(), at("http://default/v1")),
+        "a name for the default provider"
+    );
+    let variables = [("BIG_KEY", "k"), ("TURNWIRE_MODEL", "small")];
+    assert_eq!(models(THREE, &variables, None).0, "small");
+}
+
+#[test]
+fn the_environment_alone_is_enough() {
+    let variables = [("OPENAI_BASE_URL", "http://variable/v1")];
+    assert_eq!(
+        models("", &variables, None),
+        ("default".into(), vec![], ("http://variable/v1".into(), None))
+    );
+}
+
+#[test]
+fn whatever_a_model_lacks_is_told_for_all_of_them() {
+    let text = format!("{THREE}[models.lost]\nkind = \"chat_completions\"\n");
+    check_problem(
+        &settings(&text, &[("TURNWIRE_LISTEN", "here")], None).unwrap_err(),
+        &[
+            "3 mistakes in turnwire.toml and the environment",
+            "  models.big.api_key_env: the environment variable `BIG_KEY` is not set",
+            "  models.lost.base_url: missing",
+            "  TURNWIRE_LISTEN: `here`: not an address to listen on; it should look like \
+             127.0.0.1:7878",
+            "hint: repair it, or name another settings file with --config FILE",
+        ],
+    );
+}
+
+/// The demo needs no settings, and is not stopped by models that it does not serve.
+#[test]
+fn the_demo_is_the_only_model_it_serves() {
+    let watched = Demo { pace: Duration::from_millis(60), tool_time: Duration::from_millis(1200) };
+    let expected = ServedModels::scripted(watched);
+    assert_eq!(demo_settings("", &[]).unwrap().models, expected);
+    assert_eq!(demo_settings(THREE, &[]).unwrap().models, expected);
+    assert_eq!(settings(THREE, &[], Some("scripted")).unwrap().models, expected);
+    let (pace, tool_time) = (Duration::from_millis(1), Duration::from_millis(2));
+    let variables = [("TURNWIRE_DEMO_PACE_MS", "1"), ("TURNWIRE_DEMO_TOOL_MS", "2")];
+    assert_eq!(
+        demo_settings("", &variables).unwrap().models,
+        ServedModels::scripted(Demo { pace, tool_time })
+    );
+}
+
+#[test]
+fn no_model_at_all_mentions_the_demo() {
+    let problem = settings("", &[], None).unwrap_err();
+    assert_eq!(problem.message, "no model is configured");
+    for way in ["turnwire serve --demo", "OPENAI_BASE_URL", "[models.default]"] {
+        assert!(problem.hints.iter().any(|hint| hint.contains(way)), "{way}");
+    }
+}
+
+#[test]
+fn what_is_not_kept_and_keys_in_the_file_are_warned_of() {
+    let text = "[server]\napi_keys = [\"secret\"]\n[store]\nurl = \"x\"\n[fanout]\n";
+    let settings = demo_settings(text, &[]).unwrap();
+    assert_eq!(
+        settings.warnings,
+        [
+            "this version of turnwire serve does not use [store]: everything is kept in memory",
+            "this version of turnwire serve does not use [fanout]: everything is kept in memory",
+            "server.api_keys: a file is a poor place for keys; put them into a variable and name \
+             it with api_keys_env",
+        ]
+    );
+    assert!(demo_settings(SERVER, &[]).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn tools_limits_and_instructions_come_from_the_file() {
+    let text = r#"
+[server]
+instructions = "Be brief."
+[limits]
+max_turns = 7
+[web_search]
+provider = "searxng"
+base_url = "http://s:8888"
+[mcp_servers.docs]
+url = "http://d/mcp"
+"#;
+    let settings = demo_settings(text, &[]).unwrap();
+    assert_eq!(settings.instructions.as_deref(), Some("Be brief."));
+    assert_eq!(settings.limits, Limits { max_turns: 7, ..Limits::default() });
+    assert_eq!(settings.web_search, Some(WebSearchOptions::new("http://s:8888")));
+    let docs = McpServerOptions::http("http://d/mcp");
+    assert_eq!(settings.tool_servers, BTreeMap::from([("docs".to_owned(), docs)]));
+}
+
+/// Every line of the example that people copy is right, also where it is only suggested.
+#[test]
+fn the_example_is_without_mistakes() {
+    let example = include_str!("../../../../examples/turnwire.toml");
+    let variables =
+        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TEAM_KEYS", "GITHUB_TOKEN", "DOCS_TOKEN", "TEAM"];
+    let variables = variables.map(|name| (name, "something"));
+    settings(example, &[], None).unwrap();
+    let is_setting = |line: &str| line.starts_with('[') || line.contains(" = ");
+    let all = example.lines().map(|line| match line.strip_prefix("# ") {
+        Some(rest) if is_setting(rest) => rest,
+        Some(_) => "",
+        None => line,
+    });
+    let all: Vec<&str> = all.collect();
+    let served = settings(&all.join("\n"), &variables, None).unwrap();
+    assert_eq!(served.models.named.len(), 3);
+    assert_eq!(served.tool_servers.len(), 3);
+    assert_eq!(served.door.api_keys, ["something"]);
+    assert!(served.web_search.is_some());
+}

@@ -1,0 +1,334 @@
+//! `[mcp_servers.*]`: programs that are started and addresses that are asked for their tools.
+//!
+//! This file is the only way a command gets into Turnwire: no request, no store and no
+//! variable can name one (A8).
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use turnwire_contract::{AskBefore, Effect};
+use turnwire_tools::{McpServerOptions, McpTransport, Secret};
+
+use super::{
+    file::{RawTable, read_table, table_of},
+    words::{did_you_mean, is_http_url, not_a_url, not_set},
+};
+use crate::environment::Environment;
+
+/// The longest name of a server.
+const MAX_LABEL: usize = 64;
+/// What the address of a server looks like.
+const EXAMPLE_URL: &str = "https://docs.example.com/mcp";
+const EFFECTS: [(&str, Effect); 3] =
+    [("pure", Effect::Pure), ("idempotent", Effect::Idempotent), ("once", Effect::Once)];
+
+/// A server as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawToolServer {
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    /// These two may hold keys: a complaint must not quote them.
+    env: Option<Value>,
+    headers: Option<Value>,
+    cwd: Option<PathBuf>,
+    url: Option<String>,
+    bearer_token_env_var: Option<String>,
+    startup_timeout_sec: Option<f64>,
+    tool_timeout_sec: Option<f64>,
+    enabled_tools: Option<Vec<String>>,
+    require_approval: Option<Value>,
+    tools: Option<Value>,
+}
+
+impl RawTable for RawToolServer {
+    const KEYS: &'static [&'static str] = &[
+        "command",
+        "args",
+        "env",
+        "headers",
+        "cwd",
+        "url",
+        "bearer_token_env_var",
+        "startup_timeout_sec",
+        "tool_timeout_sec",
+        "enabled_tools",
+        "require_approval",
+        "tools",
+    ];
+}
+
+/// What is said about one tool of a server.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTool {
+    effect: Option<String>,
+}
+
+impl RawTable for RawTool {
+    const KEYS: &'static [&'static str] = &["effect"];
+}
+
+/// A server of the file, checked; what the environment has to say is still missing.
+pub(super) struct NamedServer {
+    options: McpServerOptions,
+    bearer_token_env_var: Option<String>,
+}
+
+pub(super) fn named_servers(
+    servers: Table,
+    mistakes: &mut Vec<String>,
+) -> BTreeMap<String, NamedServer> {
+    let mut named = BTreeMap::new();
+    for (label, value) in servers {
+        let path = format!("mcp_servers.{label}");
+        if !is_label(&label) {
+            mistakes.push(format!(
+                "{path}: a server's name has 1 to {MAX_LABEL} letters, digits, `_` and `-`"
+            ));
+        }
+        let table = table_of(&path, Some(value), mistakes);
+        if let Some(server) = table.and_then(|table| named_server(&path, table, mistakes)) {
+            named.insert(label, server);
+        }
+    }
+    named
+}
+
+fn is_label(label: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_LABEL).contains(&label.len()) && label.bytes().all(fits)
+}
+
+fn named_server(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedServer> {
+    let had = |key: &str| table.contains_key(key);
+    let has_transport = had("command") || had("url");
+    let mut raw: RawToolServer = read_table(&format!("{path}."), table, mistakes);
+    let startup = seconds(path, "startup_timeout_sec", raw.startup_timeout_sec, mistakes);
+    let tool_timeout = seconds(path, "tool_timeout_sec", raw.tool_timeout_sec, mistakes);
+    let require_approval = ask_before(path, raw.require_approval.take(), mistakes);
+    let effects = effects(path, raw.tools.take(), mistakes);
+    let enabled_tools = raw.enabled_tools.take();
+    let bearer_token_env_var = raw.bearer_token_env_var.clone();
+    let transport = transport(path, raw, has_transport, mistakes)?;
+    let mut options = McpServerOptions::new(transport);
+    options.startup_timeout = startup.unwrap_or(options.startup_timeout);
+    let options =
+        McpServerOptions { tool_timeout, enabled_tools, effects, require_approval, ..options };
+    Some(NamedServer { options, bearer_token_env_var })
+}
+
+/// Either a program or an address, with what belongs to it and nothing else.
+fn transport(
+    path: &str,
+    raw: RawToolServer,
+    was_written: bool,
+    mistakes: &mut Vec<String>,
+) -> Option<McpTransport> {
+    let is_set = |key: &'static str, is_set: bool| is_set.then_some(key);
+    let of_program = [
+        is_set("args", raw.args.is_some()),
+        is_set("env", raw.env.is_some()),
+        is_set("cwd", raw.cwd.is_some()),
+    ];
+    let of_address = [
+        is_set("headers", raw.headers.is_some()),
+        is_set("bearer_token_env_var", raw.bearer_token_env_var.is_some()),
+    ];
+    let mut misplaced = |keys: &[Option<&str>], wanted: &str| {
+        for key in keys.iter().flatten() {
+            mistakes.push(format!("{path}.{key}: only a server with `{wanted}` has it"));
+        }
+    };
+    match (raw.command, raw.url) {
+        (Some(_), Some(_)) => {
+            mistakes.push(format!("{path}: has `command` and `url`; keep one of them"));
+            None
+        }
+        (Some(command), None) => {
+            misplaced(&of_address, "url");
+            if command.trim().is_empty() {
+                mistakes.push(format!("{path}.command: empty"));
+            }
+            let env = texts(path, "env", raw.env, is_variable, mistakes);
+            Some(McpTransport::Stdio {
+                command,
+                args: raw.args.unwrap_or_default(),
+                env,
+                cwd: raw.cwd,
+            })
+        }
+        (None, Some(url)) => {
+            misplaced(&of_program, "command");
+            if !is_http_url(&url) {
+                mistakes.push(format!("{path}.url: {}", not_a_url(&url, EXAMPLE_URL)));
+            }
+            let headers = texts(path, "headers", raw.headers, is_header, mistakes);
+            let is_authorization = |name: &String| name.eq_ignore_ascii_case("authorization");
+            if raw.bearer_token_env_var.is_some() && headers.keys().any(is_authorization) {
+                mistakes.push(format!(
+                    "{path}: has `bearer_token_env_var` and a header `Authorization`; keep one \
+                     of them"
+                ));
+            }
+            Some(McpTransport::Http { url, bearer_token: None, headers })
+        }
+        // One that could not be read has been told already.
+        (None, None) if was_written => None,
+        (None, None) => {
+            mistakes.push(format!("{path}: `command` or `url` is missing"));
+            None
+        }
+    }
+}
+
+/// A table of texts that may be secret.
+fn texts(
+    path: &str,
+    key: &str,
+    value: Option<Value>,
+    is_name: fn(&str) -> bool,
+    mistakes: &mut Vec<String>,
+) -> BTreeMap<String, String> {
+    let path = format!("{path}.{key}");
+    let mut texts = BTreeMap::new();
+    for (name, value) in table_of(&path, value, mistakes).unwrap_or_default() {
+        match value {
+            Value::String(_) if !is_name(&name) => {
+                mistakes.push(format!("{path}.{name}: this cannot be a name here"));
+            }
+            Value::String(text) => {
+                texts.insert(name, text);
+            }
+            _ => mistakes.push(format!("{path}.{name}: not a text; put it in quotes")),
+        }
+    }
+    texts
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+fn is_header(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !name.is_empty() && name.chars().all(fits)
+}
+
+fn seconds(
+    path: &str,
+    key: &str,
+    seconds: Option<f64>,
+    mistakes: &mut Vec<String>,
+) -> Option<Duration> {
+    let seconds = seconds?;
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero());
+    if duration.is_none() {
+        mistakes.push(format!("{path}.{key}: `{seconds}` is not a time; give some seconds"));
+    }
+    duration
+}
+
+fn ask_before(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> AskBefore {
+    const WORDS: [&str; 2] = ["never", "always"];
+    let path = format!("{path}.require_approval");
+    match value {
+        None => AskBefore::Nothing,
+        Some(Value::String(word)) => match word.as_str() {
+            "never" => AskBefore::Nothing,
+            "always" => AskBefore::Everything,
+            _ => {
+                let advice = did_you_mean(&word, &WORDS);
+                mistakes.push(format!("{path}: there is no `{word}`; {advice}"));
+                AskBefore::Everything
+            }
+        },
+        Some(value) => {
+            let names = value.try_into().map(AskBefore::Only);
+            names.unwrap_or_else(|_: toml::de::Error| {
+                let words = "neither \"never\" nor \"always\" nor a list of names of tools";
+                mistakes.push(format!("{path}: {words}"));
+                AskBefore::Everything
+            })
+        }
+    }
+}
+
+fn effects(
+    path: &str,
+    value: Option<Value>,
+    mistakes: &mut Vec<String>,
+) -> BTreeMap<String, Effect> {
+    let path = format!("{path}.tools");
+    let mut effects = BTreeMap::new();
+    for (tool, value) in table_of(&path, value, mistakes).unwrap_or_default() {
+        let path = format!("{path}.{tool}");
+        let Some(table) = table_of(&path, Some(value), mistakes) else { continue };
+        let raw: RawTool = read_table(&format!("{path}."), table, mistakes);
+        let Some(word) = raw.effect else { continue };
+        if let Some((_, effect)) = EFFECTS.iter().find(|(name, _)| *name == word) {
+            effects.insert(tool, *effect);
+        } else {
+            let advice = did_you_mean(&word, &EFFECTS.map(|(name, _)| name));
+            mistakes.push(format!("{path}.effect: there is no effect `{word}`; {advice}"));
+        }
+    }
+    effects
+}
+
+/// The servers with what the environment has for them.
+pub(super) fn with_environment(
+    servers: &BTreeMap<String, NamedServer>,
+    environment: &Environment,
+    mistakes: &mut Vec<String>,
+) -> BTreeMap<String, McpServerOptions> {
+    let mut ready = BTreeMap::new();
+    for (label, server) in servers {
+        let path = format!("mcp_servers.{label}");
+        let mut options = server.options.clone();
+        let (key, texts) = match &mut options.transport {
+            McpTransport::Stdio { env, .. } => ("env", env),
+            McpTransport::Http { headers, .. } => ("headers", headers),
+        };
+        for (name, text) in texts {
+            match filled(text, environment) {
+                Ok(whole) => *text = whole,
+                Err(why) => mistakes.push(format!("{path}.{key}.{name}: {why}")),
+            }
+        }
+        if let (Some(variable), McpTransport::Http { bearer_token, .. }) =
+            (&server.bearer_token_env_var, &mut options.transport)
+        {
+            *bearer_token = environment.get(variable).map(Secret::from);
+            if bearer_token.is_none() {
+                mistakes.push(format!("{path}.bearer_token_env_var: {}", not_set(variable)));
+            }
+        }
+        ready.insert(label.clone(), options);
+    }
+    ready
+}
+
+/// `text` with the value of the variable in place of each `${NAME}`.
+fn filled(text: &str, environment: &Environment) -> Result<String, String> {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, after)) = after.split_once('}') else {
+            return Err("there is a `${` without its `}`".to_owned());
+        };
+        whole.push_str(before);
+        whole.push_str(environment.get(name).ok_or_else(|| not_set(name))?);
+        rest = after;
+    }
+    whole.push_str(rest);
+    if whole.contains(['\n', '\r', '\0']) {
+        return Err("the value must be on one line".to_owned());
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+#[path = "tool_servers_tests.rs"]
+mod tests;

@@ -1,0 +1,32 @@
+//! What is said about mistakes, in the same words wherever they are.
+
+/// How alike a word and a known word must be for the one to be meant by the other.
+const ALIKE: f64 = 0.8;
+
+/// The known word that was probably meant, or all of them.
+pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
+    let likeness = |known: &str| strsim::jaro_winkler(word, known);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest {
+        Some(nearest) if likeness(nearest) >= ALIKE => format!("did you mean `{nearest}`?"),
+        _ => one_of(known),
+    }
+}
+
+pub(super) fn one_of(known: &[&str]) -> String {
+    let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    format!("there are {}", quoted.join(", "))
+}
+
+pub(super) fn is_http_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(' '))
+}
+
+pub(super) fn not_a_url(text: &str, example: &str) -> String {
+    format!("`{text}` is not an address; it should look like {example}")
+}
+
+pub(super) fn not_set(variable: &str) -> String {
+    format!("the environment variable `{variable}` is not set")
+}
