@@ -1,0 +1,36 @@
+// The Vercel AI SDK against the gateway: one streamed run in which the SDK carries out a tool.
+
+import { createOpenAI } from "@ai-sdk/openai";
+import { isStepCount, streamText, tool } from "ai";
+import { z } from "zod";
+
+import { BASE_URL, equal, main, MODEL, SCENARIOS, script, test } from "./harness.mjs";
+
+const openai = createOpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: "test" });
+
+test("a tool run with streamText", async () => {
+  const cities = [];
+  const errors = [];
+  const get_weather = tool({
+    description: "Tells the weather of a city.",
+    inputSchema: z.object({ city: z.string() }),
+    execute: async ({ city }) => {
+      cities.push(city);
+      return "sunny";
+    },
+  });
+  const result = streamText({
+    model: openai.responses(MODEL),
+    prompt: script(SCENARIOS.weather),
+    tools: { get_weather },
+    stopWhen: isStepCount(4),
+    onError: ({ error }) => errors.push(error),
+  });
+  const texts = [];
+  for await (const delta of result.textStream) texts.push(delta);
+  equal(errors, [], "errors");
+  equal(cities, ["Oslo"]);
+  equal(texts.join(""), "Let me look. In Oslo it is sunny.");
+});
+
+await main("node22 ai-sdk");

@@ -1,0 +1,84 @@
+"""Finds the tests of a module, runs them one by one and counts.
+
+A test is a function named `test_…`. It fails by raising. One that takes `stream` is run twice:
+with raw events (`create(stream=True)`) and with the helper (`responses.stream()`).
+"""
+
+import inspect
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+BASE_URL = os.environ.get("TURNWIRE_URL", "http://127.0.0.1:7878").rstrip("/")
+SCENARIOS = json.loads((Path(__file__).parent.parent / "scenarios.json").read_text(encoding="utf-8"))
+MODEL = SCENARIOS["model"]
+ONLY = os.environ.get("ONLY", "")
+
+
+def script(turns):
+    """The question that makes the scripted model play `turns`."""
+    return json.dumps(turns if isinstance(turns, dict) else {"turns": turns})
+
+
+def tools_of(scenario):
+    return [SCENARIOS[name] for name in scenario.get("tools", [])]
+
+
+def wait_until(look, is_it, seconds=20):
+    """Looks again and again until what is seen is it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if is_it(seen):
+            return seen
+        assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
+        time.sleep(0.05)
+
+
+def cases_of(module, variants):
+    for name, function in list(vars(module).items()):
+        if not name.startswith("test_") or not callable(function):
+            continue
+        takes = inspect.signature(function).parameters
+        for row in getattr(function, "rows", [None]):
+            for variant in variants if "stream" in takes else [None]:
+                arguments = {}
+                label = name.removeprefix("test_").replace("_", " ")
+                if row is not None:
+                    arguments["scenario"] = row
+                    label = f"{label}: {row['name']}"
+                if variant is not None:
+                    arguments["stream"] = variant
+                    label = f"{label} ({variant.__name__})"
+                yield label, function, arguments
+
+
+def rows(scenarios):
+    """Runs the test once for each scenario."""
+
+    def mark(function):
+        function.rows = scenarios
+        return function
+
+    return mark
+
+
+def main(suite, module, variants=()):
+    passed = failed = 0
+    for label, function, arguments in cases_of(module, variants):
+        if ONLY and ONLY not in label:
+            continue
+        try:
+            function(**arguments)
+        except Exception:  # noqa: BLE001: one failure must not hide the others
+            failed += 1
+            print(f"FAILED {suite}: {label}", flush=True)
+            traceback.print_exc()
+        else:
+            passed += 1
+            print(f"ok     {suite}: {label}", flush=True)
+    print(f"{suite}: {passed} passed, {failed} failed", flush=True)
+    sys.exit(1 if failed or not (passed or ONLY) else 0)

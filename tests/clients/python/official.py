@@ -1,0 +1,386 @@
+"""The official Python client against the gateway, with raw events and with its helper.
+
+Whatever the client gathered must be, field by field, what the gateway stores.
+"""
+
+import sys
+import uuid
+
+import openai
+from openai import OpenAI
+
+from fold import Fold, plain, refusal_of, same, text_of
+from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of, wait_until
+
+client = OpenAI(base_url=f"{BASE_URL}/v1", api_key="test", max_retries=0, timeout=60)
+
+
+def dumped(model):
+    return model.to_dict(mode="json")
+
+
+def raw(on_event=None, **body):
+    """Gathers with our own fold; returns the response and the fold."""
+    fold = Fold()
+    with client.responses.create(stream=True, **body) as events:
+        for event in events:
+            fold.add(dumped(event))
+            if on_event:
+                on_event(event)
+    return fold.response(), fold
+
+
+def helper(on_event=None, **body):
+    """Gathers with `responses.stream()`; returns its response and what came by."""
+    fold, last = Fold(), None
+    with client.responses.stream(**body) as events:
+        for event in events:
+            if event.type in ("response.created", "response.output_item.added", "response.output_item.done") or event.type.startswith(
+                ("response.mcp_call.", "response.web_search_call.", "response.file_search_call.")
+            ):
+                fold.add(plain(dumped(event)))
+            if on_event:
+                on_event(event)
+            last = event
+        if last.type == "response.completed":
+            return dumped(events.get_final_response()), fold
+    # The helper has no final response for one that was cut; its last event has.
+    assert last.type == "response.incomplete", last.type
+    return dumped(last.response), fold
+
+
+def stored(response_id):
+    return dumped(client.responses.retrieve(response_id))
+
+
+def is_stored(response):
+    same(response, stored(response["id"]))
+
+
+@rows(SCENARIOS["streams"])
+def test_stream(scenario, stream):
+    response, fold = stream(model=MODEL, input=script(scenario["script"]), tools=tools_of(scenario))
+    assert response["status"] == scenario["status"], response["status"]
+    assert [item["type"] for item in response["output"]] == scenario["output"], response["output"]
+    if "reason" in scenario:
+        assert response["incomplete_details"]["reason"] == scenario["reason"]
+    if "text" in scenario:
+        assert text_of(response) == scenario["text"], text_of(response)
+    if "refusal" in scenario:
+        assert refusal_of(response) == scenario["refusal"], refusal_of(response)
+    for kind, statuses in scenario.get("statuses", {}).items():
+        assert [item["status"] for item in response["output"] if item["type"] == kind] == statuses
+    if "ends" in scenario:
+        ends = [end for end in fold.ends if ".mcp_list_tools." not in end[0]]
+        assert [kind for kind, _ in ends] == scenario["ends"], ends
+    if "end_order" in scenario:
+        assert [index for _, index in ends] == scenario["end_order"], ends
+        n_started = next(place for place, kind in enumerate(fold.types) if kind == "response.mcp_call.completed")
+        started = {kind for kind in fold.types[:n_started] if kind == "response.mcp_call.in_progress"}
+        assert started, "no tool had started before the first end"
+    is_stored(response)
+
+
+@rows(SCENARIOS["streams"])
+def test_plain_answer(scenario):
+    """Without a stream the answer is the same object."""
+    response = dumped(client.responses.create(model=MODEL, input=script(scenario["script"]), tools=tools_of(scenario)))
+    assert response["status"] == scenario["status"]
+    assert [item["type"] for item in response["output"]] == scenario["output"]
+    is_stored(response)
+
+
+def test_function_call(stream):
+    tools = [SCENARIOS["weather_tool"]]
+    first, _ = stream(model=MODEL, input=script(SCENARIOS["weather"]), tools=tools)
+    assert [item["type"] for item in first["output"]] == ["message", "function_call"], first["output"]
+    call = first["output"][1]
+    assert (call["name"], call["arguments"], call["status"]) == ("get_weather", '{"city":"Oslo"}', "completed")
+    is_stored(first)
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+    second, _ = stream(model=MODEL, previous_response_id=first["id"], input=[output], tools=tools)
+    assert text_of(second) == "In Oslo it is sunny."
+    assert second["previous_response_id"] == first["id"]
+    is_stored(second)
+
+
+def test_two_function_calls_in_one_answer(stream):
+    tools = [SCENARIOS["weather_tool"]]
+    first, _ = stream(model=MODEL, input=script(SCENARIOS["two_weathers"]), tools=tools)
+    calls = [item for item in first["output"] if item["type"] == "function_call"]
+    assert len(calls) == 2 and calls[0]["call_id"] != calls[1]["call_id"]
+    outputs = [
+        {"type": "function_call_output", "call_id": call["call_id"], "output": weather}
+        for call, weather in zip(calls, ["snow", "sun"])
+    ]
+    second, _ = stream(model=MODEL, previous_response_id=first["id"], input=outputs, tools=tools)
+    assert text_of(second) == "Oslo and Rome: snow, sun.", text_of(second)
+    is_stored(second)
+
+
+def test_function_call_with_the_history_sent_along(stream):
+    """Clients that store nothing send everything back."""
+    tools, question = [SCENARIOS["weather_tool"]], script(SCENARIOS["weather"])
+    first, _ = stream(model=MODEL, input=question, tools=tools, store=False)
+    history = [{"role": "user", "content": question}, *plain(first["output"])]
+    history.append({"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "windy"})
+    second, _ = stream(model=MODEL, input=history, tools=tools, store=False)
+    assert text_of(second) == "In Oslo it is windy."
+    try:
+        client.responses.retrieve(second["id"])
+    except openai.NotFoundError:
+        return
+    raise AssertionError("a response that was not to be stored is there")
+
+
+def test_cancel(stream):
+    """A second client call cancels a background run while the first one watches."""
+    seen = {}
+
+    def look(event):
+        if event.type == "response.created":
+            seen["id"] = event.response.id
+        if event.type == "response.output_text.delta" and "cancelled" not in seen:
+            seen["cancelled"] = dumped(client.responses.cancel(seen["id"]))
+
+    response, _ = stream(on_event=look, model=MODEL, input=script(SCENARIOS["endless_text"]), background=True)
+    assert response["status"] == "cancelled", response["status"]
+    is_stored(response)
+    # Again: the same object.
+    same(dumped(client.responses.cancel(seen["id"])), response)
+
+
+def test_cancel_without_a_stream():
+    response = client.responses.create(model=MODEL, input=script(SCENARIOS["endless_text"]), background=True)
+    assert response.status in ("queued", "in_progress"), response.status
+    client.responses.cancel(response.id)
+    ended = wait_until(lambda: client.responses.retrieve(response.id).status, lambda status: status not in ("queued", "in_progress"))
+    assert ended == "cancelled", ended
+
+
+def test_cancel_of_a_finished_run_is_refused():
+    response = client.responses.create(model=MODEL, input="Good day", background=True)
+    wait_until(lambda: client.responses.retrieve(response.id).status, lambda status: status == "completed")
+    try:
+        client.responses.cancel(response.id)
+    except openai.BadRequestError as error:
+        assert "Cannot cancel a completed response" in str(error), error
+        return
+    raise AssertionError("it was not refused")
+
+
+def test_error_in_mid_stream(stream):
+    seen = {}
+
+    def look(event):
+        if event.type == "response.created":
+            seen["id"] = event.response.id
+
+    try:
+        stream(on_event=look, model=MODEL, input=script(SCENARIOS["broken"]))
+    except openai.APIError as error:
+        assert error.message, error
+    else:
+        raise AssertionError("the client raised nothing")
+    response = stored(seen["id"])
+    assert response["status"] == "failed", response["status"]
+    assert response["error"]["code"] and response["error"]["message"], response["error"]
+
+
+def test_background():
+    response = client.responses.create(model=MODEL, input=script(SCENARIOS["slow_text"]), background=True)
+    assert response.status in ("queued", "in_progress"), response.status
+    assert response.background is True
+    ended = wait_until(lambda: client.responses.retrieve(response.id), lambda now: now.status not in ("queued", "in_progress"))
+    assert ended.status == "completed"
+    assert ended.output_text == "one two three four five six seven eight nine ten."
+
+
+def test_background_and_stream(stream):
+    response, _ = stream(model=MODEL, input=script(SCENARIOS["slow_text"]), background=True)
+    assert response["status"] == "completed" and response["background"] is True
+    is_stored(response)
+
+
+def test_resume():
+    """The first part and what comes after it are the whole; the helper agrees."""
+    first, last = [], None
+    with client.responses.create(stream=True, model=MODEL, input=script(SCENARIOS["slow_text"]), background=True) as events:
+        for event in events:
+            first.append(dumped(event))
+            last = event
+            if event.type == "response.output_text.delta":
+                break
+    response_id = first[0]["response"]["id"]
+    with client.responses.retrieve(response_id, stream=True, starting_after=last.sequence_number) as events:
+        rest = [dumped(event) for event in events]
+    assert rest[0]["sequence_number"] == last.sequence_number + 1
+    with client.responses.retrieve(response_id, stream=True) as events:
+        whole = [dumped(event) for event in events]
+    assert first + rest == whole
+    fold = Fold()
+    for event in whole:
+        fold.add(event)
+    is_stored(fold.response())
+    for n in range(len(whole) - 1):
+        with client.responses.retrieve(response_id, stream=True, starting_after=whole[n]["sequence_number"]) as events:
+            assert [dumped(event) for event in events] == whole[n + 1 :], n
+    with client.responses.stream(response_id=response_id, starting_after=last.sequence_number) as events:
+        resumed = [event.sequence_number for event in events]
+        same(dumped(events.get_final_response()), fold.response())
+    assert resumed == [event["sequence_number"] for event in rest]
+
+
+def test_conversation(stream):
+    conversation = client.conversations.create(metadata={"topic": "numbers"})
+    try:
+        first, _ = stream(model=MODEL, conversation=conversation.id, input="The number is seven.")
+        assert text_of(first) == "You said: The number is seven."
+        is_stored(first)
+        second, _ = stream(model=MODEL, conversation=conversation.id, input=script([{"text": "I know."}]))
+        assert text_of(second) == "I know."
+        items = list(client.conversations.items.list(conversation.id, order="asc"))
+        assert [item.role for item in items] == ["user", "assistant", "user", "assistant"], items
+        assert items[0].content[0].text == "The number is seven."
+        assert items[3].content[0].text == "I know."
+        found = client.conversations.items.retrieve(items[1].id, conversation_id=conversation.id)
+        assert found.id == items[1].id
+        assert client.conversations.retrieve(conversation.id).metadata == {"topic": "numbers"}
+        changed = client.conversations.update(conversation.id, metadata={"topic": "seven"})
+        assert changed.metadata == {"topic": "seven"}
+    finally:
+        deleted = client.conversations.delete(conversation.id)
+    assert deleted.deleted is True
+    try:
+        client.conversations.retrieve(conversation.id)
+    except openai.NotFoundError:
+        return
+    raise AssertionError("the conversation is still there")
+
+
+def test_items_added_by_hand():
+    conversation = client.conversations.create(items=[{"type": "message", "role": "user", "content": "First."}])
+    added = client.conversations.items.create(
+        conversation.id, items=[{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Second."}]}]
+    )
+    client.conversations.items.delete(added.data[0].id, conversation_id=conversation.id)
+    items = client.conversations.items.list(conversation.id)
+    assert [item.content[0].text for item in items] == ["First."]
+    client.conversations.delete(conversation.id)
+
+
+def test_input_items():
+    messages = [{"role": "user", "content": f"Message {n}."} for n in range(5)]
+    response = client.responses.create(model=MODEL, input=messages)
+    newest_first = list(client.responses.input_items.list(response.id, limit=2))
+    assert [item.content[0].text for item in newest_first] == [f"Message {n}." for n in (4, 3, 2, 1, 0)]
+    oldest = client.responses.input_items.list(response.id, order="asc", limit=1)
+    assert oldest.data[0].content[0].text == "Message 0." and oldest.has_more
+
+
+def test_input_tokens():
+    few = client.responses.input_tokens.count(model=MODEL, input="Good day")
+    many = client.responses.input_tokens.count(model=MODEL, input="Good day " * 100)
+    assert few.object == "response.input_tokens"
+    assert 0 < few.input_tokens < many.input_tokens
+
+
+def test_compact():
+    compacted = client.responses.compact(model=MODEL, input=[{"role": "user", "content": "The number is seven."}])
+    assert compacted.object == "response.compaction"
+    assert "compaction" in [item.type for item in compacted.output], compacted.output
+    again = [*plain(dumped(compacted))["output"], {"role": "user", "content": script([{"text": "Go on."}])}]
+    response = client.responses.create(model=MODEL, input=again)
+    assert response.output_text == "Go on."
+
+
+def test_delete():
+    response = client.responses.create(model=MODEL, input="Good day")
+    client.responses.delete(response.id)
+    try:
+        client.responses.retrieve(response.id)
+    except openai.NotFoundError:
+        return
+    raise AssertionError("the response is still there")
+
+
+def test_models():
+    models = list(client.models.list())
+    assert MODEL in [model.id for model in models], models
+    assert client.models.retrieve(MODEL).id == MODEL
+
+
+def test_files_and_file_search(stream):
+    secret = uuid.uuid4().hex
+    file = client.files.create(file=("notes.txt", f"The secret word is {secret}.".encode()), purpose="assistants")
+    assert client.files.content(file.id).text == f"The secret word is {secret}."
+    assert file.id in [found.id for found in client.files.list()]
+    store = client.vector_stores.create(name="notes")
+    added = client.vector_stores.files.create_and_poll(file.id, vector_store_id=store.id)
+    assert added.status == "completed", added
+    found = client.vector_stores.search(store.id, query="secret word")
+    assert secret in found.data[0].content[0].text
+    tool = {"type": "file_search", "vector_store_ids": [store.id]}
+    response, _ = stream(model=MODEL, input=script(SCENARIOS["file_search"]), tools=[tool], include=["file_search_call.results"])
+    assert [item["type"] for item in response["output"]] == ["file_search_call", "message"], response["output"]
+    searched = response["output"][0]
+    assert searched["status"] == "completed" and searched["queries"] == ["secret word"], searched
+    assert searched["results"][0]["file_id"] == file.id and secret in searched["results"][0]["text"], searched
+    assert secret in text_of(response), text_of(response)
+    same(response, dumped(client.responses.retrieve(response["id"], include=["file_search_call.results"])))
+    client.vector_stores.delete(store.id)
+    client.files.delete(file.id)
+    try:
+        client.files.retrieve(file.id)
+    except openai.NotFoundError:
+        return
+    raise AssertionError("the file is still there")
+
+
+def test_upload_into_a_vector_store():
+    store = client.vector_stores.create(name="uploads")
+    added = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("a.md", b"# Ferns\n\nFerns grow in shade."))
+    assert added.status == "completed", added
+    assert client.vector_stores.retrieve(store.id).file_counts.completed == 1
+    found = client.vector_stores.search(store.id, query="ferns")
+    assert "shade" in found.data[0].content[0].text
+    client.vector_stores.delete(store.id)
+
+
+def test_a_bad_request_is_told_as_one():
+    for body in ({"model": MODEL, "input": [{"type": "no_such_item"}]}, {"model": MODEL, "input": "x", "previous_response_id": "resp_none"}):
+        try:
+            client.responses.create(**body)
+        except openai.APIStatusError as error:
+            assert error.status_code in (400, 404), error.status_code
+            assert error.body["message"] and error.body["type"], error.body
+        else:
+            raise AssertionError(f"{body} was taken")
+
+
+def test_websocket_mode():
+    """`responses.connect()`: two answers one after the other, then one that goes on from the first."""
+    tools = [SCENARIOS["weather_tool"]]
+    with client.responses.connect() as socket:
+
+        def ask(**body):
+            fold = Fold()
+            socket.response.create(model=MODEL, **body)
+            while fold.last is None:
+                event = dumped(socket.recv())
+                assert event["type"] != "error", event
+                fold.add(event)
+            return fold.response()
+
+        first = ask(input=script(SCENARIOS["weather"]), tools=tools)
+        second = ask(input="Good day")
+        assert text_of(second) == "You said: Good day"
+        output = {"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "mild"}
+        third = ask(previous_response_id=first["id"], input=[output], tools=tools)
+        assert text_of(third) == "In Oslo it is mild."
+        for response in (first, second, third):
+            is_stored(response)
+
+
+if __name__ == "__main__":
+    main("python openai", sys.modules[__name__], [raw, helper])
