@@ -284,21 +284,21 @@ fn s1_us2_as1_s1_fr_004_s1_a3_a_web_search() {
     check(
         stories::web_search(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"in_progress"}}
-        3 response.web_search_call.in_progress {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{}}
-        4 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1}}
-        5 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"progress":1.0,"total":2.0,"message":"half"}}
-        6 response.web_search_call.completed {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"duration_ms":42}}
-        7 response.output_item.done {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"completed","action":{"type":"search","query":"bonn","queries":["bonn"],"sources":[{"type":"url","url":"https://a.example"}]}}}
-        8 response.output_item.added {"output_index":1,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        9 response.content_part.added {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        10 response.output_text.delta {"item_id":"msg_1","output_index":1,"content_index":0,"delta":"A."}
-        11 response.output_text.done {"item_id":"msg_1","output_index":1,"content_index":0,"text":"A."}
-        12 response.content_part.done {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"A.","annotations":[],"logprobs":[]}}
-        13 response.output_item.done {"output_index":1,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"A.","annotations":[],"logprobs":[]}]}}
-        14 response.completed "completed" ["ws_a","msg_1"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"in_progress"}}
+            3 response.web_search_call.in_progress {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{}}
+            4 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"message":"bonn"}}
+            5 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"progress":1.0,"total":2.0,"message":"half"}}
+            6 response.web_search_call.completed {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"duration_ms":42}}
+            7 response.output_item.done {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"completed","action":{"type":"search","query":"bonn","queries":["bonn"],"sources":[{"type":"url","url":"https://a.example"}]}}}
+            8 response.output_item.added {"output_index":1,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            9 response.content_part.added {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            10 response.output_text.delta {"item_id":"msg_1","output_index":1,"content_index":0,"delta":"A."}
+            11 response.output_text.done {"item_id":"msg_1","output_index":1,"content_index":0,"text":"A."}
+            12 response.content_part.done {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"A.","annotations":[],"logprobs":[]}}
+            13 response.output_item.done {"output_index":1,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"A.","annotations":[],"logprobs":[]}]}}
+            14 response.completed "completed" ["ws_a","msg_1"]"#]],
     );
 }
 
@@ -308,16 +308,16 @@ fn s1_us1_as3_r6_a_web_search_that_fails() {
     check(
         stories::web_search_failed(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"in_progress"}}
-        3 response.web_search_call.in_progress {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{}}
-        4 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1}}
-        5 response.output_item.done {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"failed","action":{"type":"search","query":"bonn","queries":["bonn"]},"turnwire":{"failure":{"code":"timed_out","message":"timed out after 5 s"}}}}
-        6 response.output_item.added {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"in_progress"}}
-        7 response.web_search_call.in_progress {"item_id":"ws_b","output_index":1,"name":"web_search","call_id":"b","turnwire":{}}
-        8 response.output_item.done {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"failed","action":{"type":"search","query":"","queries":[]},"turnwire":{"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"}}}}
-        9 response.completed "completed" ["ws_a","ws_b"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"in_progress"}}
+            3 response.web_search_call.in_progress {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{}}
+            4 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"message":"bonn"}}
+            5 response.output_item.done {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"failed","action":{"type":"search","query":"bonn","queries":["bonn"]},"turnwire":{"failure":{"code":"timed_out","message":"timed out after 5 s"}}}}
+            6 response.output_item.added {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"in_progress"}}
+            7 response.web_search_call.in_progress {"item_id":"ws_b","output_index":1,"name":"web_search","call_id":"b","turnwire":{}}
+            8 response.output_item.done {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"failed","action":{"type":"search","query":"","queries":[]},"turnwire":{"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"}}}}
+            9 response.completed "completed" ["ws_a","ws_b"]"#]],
     );
 }
 
@@ -327,20 +327,20 @@ fn s1_us2_as2_s1_fr_003_a_file_search() {
     check(
         stories::file_search(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"file_search_call","id":"fs_a","status":"in_progress","queries":[],"results":null}}
-        3 response.file_search_call.in_progress {"item_id":"fs_a","output_index":0,"name":"file_search","call_id":"a","turnwire":{}}
-        4 response.file_search_call.searching {"item_id":"fs_a","output_index":0,"name":"file_search","call_id":"a","turnwire":{"attempt":1}}
-        5 response.file_search_call.completed {"item_id":"fs_a","output_index":0,"name":"file_search","call_id":"a","turnwire":{"attempt":1,"duration_ms":42}}
-        6 response.output_item.done {"output_index":0,"item":{"type":"file_search_call","id":"fs_a","status":"completed","queries":["tax"],"results":[{"file_id":"file_1","filename":"a.md","score":0.5,"text":"Taxes.","attributes":{}}]}}
-        7 response.output_item.added {"output_index":1,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        8 response.content_part.added {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        9 response.output_text.delta {"item_id":"msg_1","output_index":1,"content_index":0,"delta":"Taxes."}
-        10 response.output_text.done {"item_id":"msg_1","output_index":1,"content_index":0,"text":"Taxes."}
-        11 response.content_part.done {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"Taxes.","annotations":[],"logprobs":[]}}
-        12 response.output_item.done {"output_index":1,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Taxes.","annotations":[],"logprobs":[]}]}}
-        13 response.completed "completed" ["fs_a","msg_1"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"file_search_call","id":"fs_a","status":"in_progress","queries":[],"results":null}}
+            3 response.file_search_call.in_progress {"item_id":"fs_a","output_index":0,"name":"file_search","call_id":"a","turnwire":{}}
+            4 response.file_search_call.searching {"item_id":"fs_a","output_index":0,"name":"file_search","call_id":"a","turnwire":{"attempt":1,"message":"tax"}}
+            5 response.file_search_call.completed {"item_id":"fs_a","output_index":0,"name":"file_search","call_id":"a","turnwire":{"attempt":1,"duration_ms":42}}
+            6 response.output_item.done {"output_index":0,"item":{"type":"file_search_call","id":"fs_a","status":"completed","queries":["tax"],"results":[{"file_id":"file_1","filename":"a.md","score":0.5,"text":"Taxes.","attributes":{}}]}}
+            7 response.output_item.added {"output_index":1,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            8 response.content_part.added {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            9 response.output_text.delta {"item_id":"msg_1","output_index":1,"content_index":0,"delta":"Taxes."}
+            10 response.output_text.done {"item_id":"msg_1","output_index":1,"content_index":0,"text":"Taxes."}
+            11 response.content_part.done {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"Taxes.","annotations":[],"logprobs":[]}}
+            12 response.output_item.done {"output_index":1,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Taxes.","annotations":[],"logprobs":[]}]}}
+            13 response.completed "completed" ["fs_a","msg_1"]"#]],
     );
 }
 
@@ -350,35 +350,35 @@ fn s1_e1_three_calls_side_by_side() {
     check(
         stories::side_by_side(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
-        3 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
-        4 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_b","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
-        5 response.mcp_call.in_progress {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{}}
-        6 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":0,"delta":"{"}
-        7 response.mcp_call_arguments.delta {"item_id":"mcp_b","output_index":1,"delta":"{}"}
-        8 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":0,"delta":"}"}
-        9 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":0,"name":"ask","arguments":"{}"}
-        10 response.mcp_call_arguments.done {"item_id":"mcp_b","output_index":1,"name":"ask","arguments":"{}"}
-        11 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
-        12 response.mcp_call.in_progress {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{"attempt":1}}
-        13 response.output_item.added {"output_index":2,"item":{"type":"web_search_call","id":"ws_c","status":"in_progress"}}
-        14 response.web_search_call.in_progress {"item_id":"ws_c","output_index":2,"name":"web_search","call_id":"c","turnwire":{}}
-        15 response.web_search_call.searching {"item_id":"ws_c","output_index":2,"name":"web_search","call_id":"c","turnwire":{"attempt":1}}
-        16 response.web_search_call.completed {"item_id":"ws_c","output_index":2,"name":"web_search","call_id":"c","turnwire":{"attempt":1,"duration_ms":42}}
-        17 response.output_item.done {"output_index":2,"item":{"type":"web_search_call","id":"ws_c","status":"completed","action":{"type":"search","query":"x","queries":["x"]}}}
-        18 response.mcp_call.failed {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42,"failure":{"code":"tool_failed","message":"no"}}}
-        19 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_b","status":"failed","approval_request_id":null,"arguments":"{}","error":{"type":"mcp_tool_execution_error","content":[{"type":"text","text":"no"}]},"name":"ask","output":null,"server_label":"docs","turnwire":{"failure":{"code":"tool_failed","message":"no"}}}}
-        20 response.mcp_call.completed {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
-        21 response.output_item.done {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"A","server_label":"docs"}}
-        22 response.output_item.added {"output_index":3,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        23 response.content_part.added {"item_id":"msg_1","output_index":3,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        24 response.output_text.delta {"item_id":"msg_1","output_index":3,"content_index":0,"delta":"Done."}
-        25 response.output_text.done {"item_id":"msg_1","output_index":3,"content_index":0,"text":"Done."}
-        26 response.content_part.done {"item_id":"msg_1","output_index":3,"content_index":0,"part":{"type":"output_text","text":"Done.","annotations":[],"logprobs":[]}}
-        27 response.output_item.done {"output_index":3,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Done.","annotations":[],"logprobs":[]}]}}
-        28 response.completed "completed" ["mcp_a","mcp_b","ws_c","msg_1"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
+            3 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
+            4 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_b","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
+            5 response.mcp_call.in_progress {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{}}
+            6 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":0,"delta":"{"}
+            7 response.mcp_call_arguments.delta {"item_id":"mcp_b","output_index":1,"delta":"{}"}
+            8 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":0,"delta":"}"}
+            9 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":0,"name":"ask","arguments":"{}"}
+            10 response.mcp_call_arguments.done {"item_id":"mcp_b","output_index":1,"name":"ask","arguments":"{}"}
+            11 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
+            12 response.mcp_call.in_progress {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{"attempt":1}}
+            13 response.output_item.added {"output_index":2,"item":{"type":"web_search_call","id":"ws_c","status":"in_progress"}}
+            14 response.web_search_call.in_progress {"item_id":"ws_c","output_index":2,"name":"web_search","call_id":"c","turnwire":{}}
+            15 response.web_search_call.searching {"item_id":"ws_c","output_index":2,"name":"web_search","call_id":"c","turnwire":{"attempt":1,"message":"x"}}
+            16 response.web_search_call.completed {"item_id":"ws_c","output_index":2,"name":"web_search","call_id":"c","turnwire":{"attempt":1,"duration_ms":42}}
+            17 response.output_item.done {"output_index":2,"item":{"type":"web_search_call","id":"ws_c","status":"completed","action":{"type":"search","query":"x","queries":["x"]}}}
+            18 response.mcp_call.failed {"item_id":"mcp_b","output_index":1,"name":"ask","call_id":"b","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42,"failure":{"code":"tool_failed","message":"no"}}}
+            19 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_b","status":"failed","approval_request_id":null,"arguments":"{}","error":{"type":"mcp_tool_execution_error","content":[{"type":"text","text":"no"}]},"name":"ask","output":null,"server_label":"docs","turnwire":{"failure":{"code":"tool_failed","message":"no"}}}}
+            20 response.mcp_call.completed {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
+            21 response.output_item.done {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"A","server_label":"docs"}}
+            22 response.output_item.added {"output_index":3,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            23 response.content_part.added {"item_id":"msg_1","output_index":3,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            24 response.output_text.delta {"item_id":"msg_1","output_index":3,"content_index":0,"delta":"Done."}
+            25 response.output_text.done {"item_id":"msg_1","output_index":3,"content_index":0,"text":"Done."}
+            26 response.content_part.done {"item_id":"msg_1","output_index":3,"content_index":0,"part":{"type":"output_text","text":"Done.","annotations":[],"logprobs":[]}}
+            27 response.output_item.done {"output_index":3,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Done.","annotations":[],"logprobs":[]}]}}
+            28 response.completed "completed" ["mcp_a","mcp_b","ws_c","msg_1"]"#]],
     );
 }
 
@@ -483,22 +483,22 @@ fn an_allowed_call_names_its_question() {
     check(
         stories::answered(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":"mcpr_a","arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
-        3 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
-        4 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":0,"delta":"{\"q\":1}"}
-        5 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":0,"name":"ask","arguments":"{\"q\":1}"}
-        6 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
-        7 response.mcp_call.completed {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
-        8 response.output_item.done {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":"mcpr_a","arguments":"{\"q\":1}","error":null,"name":"ask","output":"yes","server_label":"docs"}}
-        9 response.output_item.added {"output_index":1,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        10 response.content_part.added {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        11 response.output_text.delta {"item_id":"msg_1","output_index":1,"content_index":0,"delta":"Yes."}
-        12 response.output_text.done {"item_id":"msg_1","output_index":1,"content_index":0,"text":"Yes."}
-        13 response.content_part.done {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}}
-        14 response.output_item.done {"output_index":1,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}]}}
-        15 response.completed "completed" ["mcp_a","msg_1"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":"mcpr_a","arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
+            3 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
+            4 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":0,"delta":"{\"q\":1}"}
+            5 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":0,"name":"ask","arguments":"{\"q\":1}"}
+            6 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"message":"q=1"}}
+            7 response.mcp_call.completed {"item_id":"mcp_a","output_index":0,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
+            8 response.output_item.done {"output_index":0,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":"mcpr_a","arguments":"{\"q\":1}","error":null,"name":"ask","output":"yes","server_label":"docs"}}
+            9 response.output_item.added {"output_index":1,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            10 response.content_part.added {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            11 response.output_text.delta {"item_id":"msg_1","output_index":1,"content_index":0,"delta":"Yes."}
+            12 response.output_text.done {"item_id":"msg_1","output_index":1,"content_index":0,"text":"Yes."}
+            13 response.content_part.done {"item_id":"msg_1","output_index":1,"content_index":0,"part":{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}}
+            14 response.output_item.done {"output_index":1,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}]}}
+            15 response.completed "completed" ["mcp_a","msg_1"]"#]],
     );
 }
 
@@ -617,34 +617,34 @@ fn r1_the_extended_profile_tells_of_functions() {
     check_extended(
         stories::server_function(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 turnwire:turn_started {"turn":1}
-        3 response.output_item.added {"output_index":0,"item":{"type":"function_call","id":"fc_a","status":"in_progress","arguments":"","call_id":"a","name":"multiply"}}
-        4 response.function_call_arguments.delta {"item_id":"fc_a","output_index":0,"delta":"{\"a\":5}"}
-        5 response.function_call_arguments.done {"item_id":"fc_a","output_index":0,"name":"multiply","arguments":"{\"a\":5}"}
-        6 response.output_item.done {"output_index":0,"item":{"type":"function_call","id":"fc_a","status":"completed","arguments":"{\"a\":5}","call_id":"a","name":"multiply"}}
-        7 response.output_item.added {"output_index":1,"item":{"type":"function_call","id":"fc_b","status":"in_progress","arguments":"","call_id":"b","name":"nothing"}}
-        8 response.function_call_arguments.delta {"item_id":"fc_b","output_index":1,"delta":"{}"}
-        9 response.function_call_arguments.done {"item_id":"fc_b","output_index":1,"name":"nothing","arguments":"{}"}
-        10 response.output_item.done {"output_index":1,"item":{"type":"function_call","id":"fc_b","status":"completed","arguments":"{}","call_id":"b","name":"nothing"}}
-        11 turnwire:tool_started {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","attempt":1,"label":""}
-        12 turnwire:tool_progress {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","progress":1.0,"total":2.0,"message":"half"}
-        13 turnwire:tool_output_added {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","delta":"2"}
-        14 response.output_item.added {"output_index":2,"item":{"type":"function_call_output","id":"fco_a","status":"completed","call_id":"a","output":"20"}}
-        15 response.output_item.done {"output_index":2,"item":{"type":"function_call_output","id":"fco_a","status":"completed","call_id":"a","output":"20"}}
-        16 turnwire:tool_finished {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","success":true,"failure":null,"duration_ms":42}
-        17 response.output_item.added {"output_index":3,"item":{"type":"function_call_output","id":"fco_b","status":"completed","call_id":"b","output":"Error: there is no `nothing`","turnwire":{"failure":{"code":"not_found","message":"there is no `nothing`"}}}}
-        18 response.output_item.done {"output_index":3,"item":{"type":"function_call_output","id":"fco_b","status":"completed","call_id":"b","output":"Error: there is no `nothing`","turnwire":{"failure":{"code":"not_found","message":"there is no `nothing`"}}}}
-        19 turnwire:tool_finished {"call_id":"b","item_id":"fc_b","output_index":1,"name":"nothing","success":false,"failure":{"code":"not_found","message":"there is no `nothing`"},"duration_ms":0}
-        20 turnwire:turn_started {"turn":2}
-        21 response.output_item.added {"output_index":4,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        22 response.content_part.added {"item_id":"msg_1","output_index":4,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        23 response.output_text.delta {"item_id":"msg_1","output_index":4,"content_index":0,"delta":"20"}
-        24 response.output_text.done {"item_id":"msg_1","output_index":4,"content_index":0,"text":"20"}
-        25 response.content_part.done {"item_id":"msg_1","output_index":4,"content_index":0,"part":{"type":"output_text","text":"20","annotations":[],"logprobs":[]}}
-        26 response.output_item.done {"output_index":4,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"20","annotations":[],"logprobs":[]}]}}
-        27 response.completed "completed" ["fc_a","fc_b","fco_a","fco_b","msg_1"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 turnwire:turn_started {"turn":1}
+            3 response.output_item.added {"output_index":0,"item":{"type":"function_call","id":"fc_a","status":"in_progress","arguments":"","call_id":"a","name":"multiply"}}
+            4 response.function_call_arguments.delta {"item_id":"fc_a","output_index":0,"delta":"{\"a\":5}"}
+            5 response.function_call_arguments.done {"item_id":"fc_a","output_index":0,"name":"multiply","arguments":"{\"a\":5}"}
+            6 response.output_item.done {"output_index":0,"item":{"type":"function_call","id":"fc_a","status":"completed","arguments":"{\"a\":5}","call_id":"a","name":"multiply"}}
+            7 response.output_item.added {"output_index":1,"item":{"type":"function_call","id":"fc_b","status":"in_progress","arguments":"","call_id":"b","name":"nothing"}}
+            8 response.function_call_arguments.delta {"item_id":"fc_b","output_index":1,"delta":"{}"}
+            9 response.function_call_arguments.done {"item_id":"fc_b","output_index":1,"name":"nothing","arguments":"{}"}
+            10 response.output_item.done {"output_index":1,"item":{"type":"function_call","id":"fc_b","status":"completed","arguments":"{}","call_id":"b","name":"nothing"}}
+            11 turnwire:tool_started {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","attempt":1,"label":"a=5"}
+            12 turnwire:tool_progress {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","progress":1.0,"total":2.0,"message":"half"}
+            13 turnwire:tool_output_added {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","delta":"2"}
+            14 response.output_item.added {"output_index":2,"item":{"type":"function_call_output","id":"fco_a","status":"completed","call_id":"a","output":"20"}}
+            15 response.output_item.done {"output_index":2,"item":{"type":"function_call_output","id":"fco_a","status":"completed","call_id":"a","output":"20"}}
+            16 turnwire:tool_finished {"call_id":"a","item_id":"fc_a","output_index":0,"name":"multiply","success":true,"failure":null,"duration_ms":42}
+            17 response.output_item.added {"output_index":3,"item":{"type":"function_call_output","id":"fco_b","status":"completed","call_id":"b","output":"Error: there is no `nothing`","turnwire":{"failure":{"code":"not_found","message":"there is no `nothing`"}}}}
+            18 response.output_item.done {"output_index":3,"item":{"type":"function_call_output","id":"fco_b","status":"completed","call_id":"b","output":"Error: there is no `nothing`","turnwire":{"failure":{"code":"not_found","message":"there is no `nothing`"}}}}
+            19 turnwire:tool_finished {"call_id":"b","item_id":"fc_b","output_index":1,"name":"nothing","success":false,"failure":{"code":"not_found","message":"there is no `nothing`"},"duration_ms":0}
+            20 turnwire:turn_started {"turn":2}
+            21 response.output_item.added {"output_index":4,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            22 response.content_part.added {"item_id":"msg_1","output_index":4,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            23 response.output_text.delta {"item_id":"msg_1","output_index":4,"content_index":0,"delta":"20"}
+            24 response.output_text.done {"item_id":"msg_1","output_index":4,"content_index":0,"text":"20"}
+            25 response.content_part.done {"item_id":"msg_1","output_index":4,"content_index":0,"part":{"type":"output_text","text":"20","annotations":[],"logprobs":[]}}
+            26 response.output_item.done {"output_index":4,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"20","annotations":[],"logprobs":[]}]}}
+            27 response.completed "completed" ["fc_a","fc_b","fco_a","fco_b","msg_1"]"#]],
     );
 }
 
@@ -684,22 +684,22 @@ fn r1_the_extended_profile_tells_of_a_failed_search() {
     check_extended(
         stories::web_search_failed(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 turnwire:turn_started {"turn":1}
-        3 response.output_item.added {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"in_progress"}}
-        4 response.web_search_call.in_progress {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{}}
-        5 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1}}
-        6 turnwire:tool_started {"call_id":"a","item_id":"ws_a","output_index":0,"name":"web_search","attempt":1,"label":""}
-        7 response.web_search_call.failed {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"duration_ms":42,"failure":{"code":"timed_out","message":"timed out after 5 s"}}}
-        8 response.output_item.done {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"failed","action":{"type":"search","query":"bonn","queries":["bonn"]},"turnwire":{"failure":{"code":"timed_out","message":"timed out after 5 s"}}}}
-        9 turnwire:tool_finished {"call_id":"a","item_id":"ws_a","output_index":0,"name":"web_search","success":false,"failure":{"code":"timed_out","message":"timed out after 5 s"},"duration_ms":42}
-        10 response.output_item.added {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"in_progress"}}
-        11 response.web_search_call.in_progress {"item_id":"ws_b","output_index":1,"name":"web_search","call_id":"b","turnwire":{}}
-        12 response.web_search_call.failed {"item_id":"ws_b","output_index":1,"name":"web_search","call_id":"b","turnwire":{"duration_ms":0,"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"}}}
-        13 response.output_item.done {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"failed","action":{"type":"search","query":"","queries":[]},"turnwire":{"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"}}}}
-        14 turnwire:tool_finished {"call_id":"b","item_id":"ws_b","output_index":1,"name":"web_search","success":false,"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"},"duration_ms":0}
-        15 response.completed "completed" ["ws_a","ws_b"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 turnwire:turn_started {"turn":1}
+            3 response.output_item.added {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"in_progress"}}
+            4 response.web_search_call.in_progress {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{}}
+            5 response.web_search_call.searching {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"message":"bonn"}}
+            6 turnwire:tool_started {"call_id":"a","item_id":"ws_a","output_index":0,"name":"web_search","attempt":1,"label":"bonn"}
+            7 response.web_search_call.failed {"item_id":"ws_a","output_index":0,"name":"web_search","call_id":"a","turnwire":{"attempt":1,"duration_ms":42,"failure":{"code":"timed_out","message":"timed out after 5 s"}}}
+            8 response.output_item.done {"output_index":0,"item":{"type":"web_search_call","id":"ws_a","status":"failed","action":{"type":"search","query":"bonn","queries":["bonn"]},"turnwire":{"failure":{"code":"timed_out","message":"timed out after 5 s"}}}}
+            9 turnwire:tool_finished {"call_id":"a","item_id":"ws_a","output_index":0,"name":"web_search","success":false,"failure":{"code":"timed_out","message":"timed out after 5 s"},"duration_ms":42}
+            10 response.output_item.added {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"in_progress"}}
+            11 response.web_search_call.in_progress {"item_id":"ws_b","output_index":1,"name":"web_search","call_id":"b","turnwire":{}}
+            12 response.web_search_call.failed {"item_id":"ws_b","output_index":1,"name":"web_search","call_id":"b","turnwire":{"duration_ms":0,"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"}}}
+            13 response.output_item.done {"output_index":1,"item":{"type":"web_search_call","id":"ws_b","status":"failed","action":{"type":"search","query":"","queries":[]},"turnwire":{"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"}}}}
+            14 turnwire:tool_finished {"call_id":"b","item_id":"ws_b","output_index":1,"name":"web_search","success":false,"failure":{"code":"invalid_arguments","message":"invalid arguments: not JSON"},"duration_ms":0}
+            15 response.completed "completed" ["ws_a","ws_b"]"#]],
     );
 }
 

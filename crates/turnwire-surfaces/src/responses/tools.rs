@@ -33,6 +33,7 @@ use super::{
     },
     projection::{Responses, Stage},
 };
+use crate::{partial_json::PartialJson, preview};
 
 /// The server of tools that live on none, where an item must name one.
 const NO_SERVER: &str = "turnwire";
@@ -52,6 +53,8 @@ pub(super) struct ShownCall {
     asked_at: Option<usize>,
     /// The arguments, as long as there is no item to have them.
     pub(super) arguments: String,
+    /// The arguments in a few words, once they are written.
+    label: String,
     /// Whether any of the arguments have been sent.
     is_streamed: bool,
     /// Whether all of the arguments are there, and whole.
@@ -60,6 +63,13 @@ pub(super) struct ShownCall {
     is_written_told: bool,
     attempt: Option<u32>,
     pub(super) is_over: bool,
+}
+
+/// The arguments in a few words, as every surface words them.
+fn label_of(arguments: &str) -> String {
+    let mut partial = PartialJson::default();
+    partial.push(arguments);
+    preview::label(&[], &partial)
 }
 
 impl Responses {
@@ -124,6 +134,7 @@ impl Responses {
             place: None,
             asked_at: None,
             arguments: String::new(),
+            label: String::new(),
             is_streamed: false,
             written: None,
             is_written_told: false,
@@ -355,6 +366,7 @@ impl Stage {
             return;
         }
         call.written = Some(how);
+        call.label = label_of(arguments);
         if call.place.is_none() || !call.has_arguments_in_item() {
             arguments.clone_into(&mut call.arguments);
             return;
@@ -430,10 +442,11 @@ impl Stage {
     fn start(&mut self, call: &mut ShownCall, attempt: u32, label: &str) {
         call.attempt = Some(attempt);
         self.show(call);
-        let message = Some(label.to_owned()).filter(|label| !label.is_empty());
+        // What the tool calls it itself comes first.
+        let label = if label.is_empty() { call.label.clone() } else { label.to_owned() };
+        let message = Some(label.clone()).filter(|label| !label.is_empty());
         self.repeat(call, Note { message, ..call.note(self) });
         let facts = self.facts(call);
-        let label = label.to_owned();
         self.send_own(|sequence_number| {
             ResponseEvent::ToolStarted(Box::new(StartNews {
                 sequence_number,
