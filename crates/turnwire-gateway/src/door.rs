@@ -3,8 +3,8 @@
 //! Two questions, asked in two places. **Where does the request come from**: a layer around
 //! everything looks at `Host` and `Origin`, so that a web page in somebody's browser cannot
 //! reach a server on that person's machine. **Who is it**: the [`Caller`] of a request, which
-//! every handler asks for by taking it as an argument. There is no other way to a
-//! [`TenantId`], so a route that forgets to ask does not compile.
+//! every handler asks for by taking it as an argument. Handlers take their [`TenantId`] from it
+//! and from nowhere else, and only the door makes one.
 
 use std::{
     collections::BTreeMap,

@@ -28,7 +28,7 @@ use crate::{
     query::Asked,
     refusal::{ErrorBody, Refusal},
     retry::retry_of,
-    sse::{HEARTBEAT, SseFrame, event_stream, with_heartbeat},
+    sse::{HEARTBEAT, SseFrame, event_stream, json_of, with_heartbeat},
     streaming::follow_while_it_runs,
 };
 
@@ -185,10 +185,10 @@ async fn events(
     }
     let first = first.map(|snapshot| {
         let id = Some(snapshot.last_seq.to_string());
-        SseFrame { event: Some("snapshot"), id, data: written(&snapshot) }.bytes()
+        SseFrame { event: Some("snapshot"), id, data: json_of(&snapshot) }.bytes()
     });
     let frames = events.map(|recorded| {
-        SseFrame { event: None, id: Some(recorded.seq.to_string()), data: written(&*recorded) }
+        SseFrame { event: None, id: Some(recorded.seq.to_string()), data: json_of(&*recorded) }
             .bytes()
     });
     Ok(event_stream(stream::iter(first).chain(frames)))
@@ -207,12 +207,8 @@ fn with_heartbeat_of_lines(
         .map(|bytes| Ok(if bytes.starts_with(b":") { Bytes::from_static(b"\n") } else { bytes }))
 }
 
-fn written(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
 fn line(value: &impl Serialize) -> Bytes {
-    Bytes::from(written(value) + "\n")
+    Bytes::from(json_of(value) + "\n")
 }
 
 /// What a run recorded after `after`, and what it will record.

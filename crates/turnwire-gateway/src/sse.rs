@@ -14,7 +14,9 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
+use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
+use tracing::error;
 
 /// The longest silence on a stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -55,6 +57,14 @@ impl SseFrame {
         text.push('\n');
         Bytes::from(text)
     }
+}
+
+/// A frame as JSON. Our own types always have one.
+pub(crate) fn json_of(frame: &impl Serialize) -> String {
+    serde_json::to_string(frame).unwrap_or_else(|error| {
+        error!(%error, "A frame could not be written.");
+        "{}".to_owned()
+    })
 }
 
 /// An answer that streams `frames`, with a heartbeat whenever there is nothing to say.

@@ -27,10 +27,7 @@ use turnwire_contract::{
     StoreError,
 };
 use turnwire_engine::StartError;
-use turnwire_surfaces::{
-    Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest,
-    ws_message::{ToolInfo, Tools},
-};
+use turnwire_surfaces::{Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -123,7 +120,7 @@ struct Chat {
     /// The latest run of this socket.
     last_run: Option<RunId>,
     /// Which tools there are, being found out.
-    asking: FuturesUnordered<BoxFuture<'static, Tools>>,
+    asking: FuturesUnordered<BoxFuture<'static, WsMessage>>,
     heard: Heard,
 }
 
@@ -177,7 +174,7 @@ impl Chat {
                     self.send(Message::Text(text.into())).await?;
                 }
                 Next::Tell(None) => self.next_turn().await?,
-                Next::Tools(tools) => self.tell(WsMessage::Tools(tools)).await?,
+                Next::Tools(tools) => self.tell(tools).await?,
                 Next::Ping => {
                     ping_at = Instant::now() + PING;
                     self.send(Message::Ping(bytes::Bytes::new())).await?;
@@ -391,7 +388,7 @@ impl Chat {
 enum Next {
     Heard(Option<Result<Message, axum::Error>>),
     Tell(Option<Placed<WsMessage>>),
-    Tools(Tools),
+    Tools(WsMessage),
     Ping,
     Close,
 }
@@ -415,7 +412,7 @@ async fn next_of(turn: &mut Option<Turn>) -> Option<Placed<WsMessage>> {
 
 /// The tools of the settings and of every server. All servers are asked at once; one that does
 /// not answer has no tools to tell of.
-async fn all_tools(app: App, caller: Caller) -> Tools {
+async fn all_tools(app: App, caller: Caller) -> WsMessage {
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
     let request = app.chat_request(&caller);
     let of_servers = join_all(request.servers.iter().map(async |server| {
@@ -425,9 +422,9 @@ async fn all_tools(app: App, caller: Caller) -> Tools {
         let asked = timeout(TOOLS_TIME, servers.tools(tenant, &server.label)).await;
         asked.ok().and_then(Result::ok).unwrap_or_default()
     }));
-    let mut tools: Vec<ToolInfo> = request.tools.iter().map(|spec| info(spec)).collect();
-    tools.extend(of_servers.await.iter().flatten().map(|tool| info(tool.spec())));
-    Tools { tools }
+    let of_servers = of_servers.await;
+    let of_servers = of_servers.iter().flatten().map(|tool| tool.spec());
+    WsMessage::tools(request.tools.iter().map(AsRef::as_ref).chain(of_servers))
 }
 
 impl Heard {
@@ -438,15 +435,5 @@ impl Heard {
         }
         self.n_messages += 1;
         self.n_messages > MOST_PER_SECOND
-    }
-}
-
-fn info(spec: &turnwire_contract::ToolSpec) -> ToolInfo {
-    ToolInfo {
-        name: spec.name.clone(),
-        description: spec.description.clone(),
-        parameters: spec.parameters.clone(),
-        kind: spec.kind,
-        server: spec.server.clone(),
     }
 }

@@ -23,8 +23,7 @@ use crate::{
     native_event::{
         AnnotationShape, DecisionShape, FailureShape, RunOutcomeShape, ToolKindShape, UsageShape,
     },
-    preview::{WIRE_BYTES, result_summary},
-    ws_chat::result_ref,
+    preview::{WIRE_BYTES, result_ref, result_summary},
 };
 
 /// A run as it stands.

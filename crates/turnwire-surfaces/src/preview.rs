@@ -91,6 +91,11 @@ pub fn wire_text(text: &str, max_bytes: usize) -> WireText<'_> {
     WireText { text: beginning, truncated: !rest.is_empty() }
 }
 
+/// Where the whole result of a call is read that was too big for a wire (R17).
+pub fn result_ref(run_id: &str, call_id: &str) -> String {
+    format!("/v1/runs/{run_id}/calls/{call_id}/result")
+}
+
 /// The first `max` characters, and whether there are more. Costs what it returns.
 pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
     let end = text.char_indices().nth(max).map_or(text.len(), |(at, _)| at);

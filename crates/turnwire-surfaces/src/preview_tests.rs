@@ -200,3 +200,9 @@ fn first_characters_are_counted_not_measured() {
     assert_eq!(first_chars("x", 0), ("", true));
     assert_eq!(first_chars("", 0), ("", false));
 }
+
+#[test]
+fn a_big_result_is_read_at_its_call() {
+    let reference = super::result_ref("run_1", "call_1");
+    assert_eq!(reference, "/v1/runs/run_1/calls/call_1/result");
+}

@@ -33,7 +33,7 @@ use crate::{
     calls::{Call, CallBook, CallNews},
     clean::{Cleaner, clean},
     cursor::{Cursor, Placed},
-    preview::{WIRE_BYTES, result_summary, wire_text},
+    preview::{WIRE_BYTES, result_ref, result_summary, wire_text},
     wire_json::{escaped, wire_json},
     words,
     ws_message::{
@@ -217,11 +217,6 @@ impl WsChat {
         let run_id = self.run_id.as_ref().map(RunId::as_str).unwrap_or_default();
         result_ref(run_id, call.call_id.as_str())
     }
-}
-
-/// Where the whole result of a call is.
-pub fn result_ref(run_id: &str, call_id: &str) -> String {
-    format!("/v1/runs/{run_id}/calls/{call_id}/result")
 }
 
 impl Projection for WsChat {

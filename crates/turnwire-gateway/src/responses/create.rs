@@ -31,7 +31,7 @@ use crate::{
     door::Caller,
     query::Asked,
     refusal::Refusal,
-    sse::{SseFrame, event_stream},
+    sse::{SseFrame, event_stream, json_of},
     streaming::{CancelWhenDropped, frames, told_frames},
 };
 
@@ -209,14 +209,6 @@ fn wire_frames(
 
 fn wire_frame(frame: &ResponseEvent) -> Bytes {
     SseFrame { event: Some(frame.event_type()), id: None, data: json_of(frame) }.bytes()
-}
-
-/// The frame as JSON. Our own types always have one.
-pub(super) fn json_of(frame: &impl serde::Serialize) -> String {
-    serde_json::to_string(frame).unwrap_or_else(|error| {
-        error!(%error, "A frame could not be written.");
-        "{}".to_owned()
-    })
 }
 
 /// Whether nothing follows.

@@ -43,7 +43,7 @@ use turnwire_surfaces::{
 };
 
 use super::{
-    create::{ProfileWish, forget, is_terminal, json_of, profile},
+    create::{ProfileWish, forget, is_terminal, profile},
     prepare::{Before, look_back, prepare, previous_not_found},
     request::{self, CreateResponse},
     stored::{self, not_by_get},
@@ -55,6 +55,7 @@ use crate::{
     query::Asked,
     refusal::Refusal,
     seat::Seat,
+    sse::json_of,
     streaming::{CancelWhenDropped, frames},
 };
 

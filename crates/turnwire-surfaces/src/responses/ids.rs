@@ -3,7 +3,7 @@
 //! Names are translated letter by letter and nothing is looked up: `run_X` is `resp_X`, and
 //! the question about the call behind the item `mcp_X` is `mcpr_X`.
 
-use turnwire_contract::{CallId, ItemId, RunId};
+use turnwire_contract::{ItemId, RunId};
 
 const RUN: &str = "run_";
 const RESPONSE: &str = "resp_";
@@ -42,11 +42,6 @@ pub fn asked_about(approval_request_id: &str) -> Option<ItemId> {
 pub fn result_id(call: &ItemId) -> ItemId {
     let call = call.as_str();
     ItemId::new(format!("fco_{}", call.split_once('_').map_or(call, |(_, rest)| rest)))
-}
-
-/// Where the whole result of a call is read that was too big for the wire (R17).
-pub fn result_ref(run_id: &RunId, call_id: &CallId) -> String {
-    format!("/v1/runs/{run_id}/calls/{call_id}/result")
 }
 
 #[cfg(test)]

@@ -24,6 +24,4 @@ fn a_question_names_its_call_and_back() {
 #[test]
 fn a_result_is_named_as_in_the_conversation() {
     assert_eq!(result_id(&ItemId::from("fc_a_b")).as_str(), "fco_a_b");
-    let (run, call) = (RunId::new("run_1"), CallId::new("call_1"));
-    assert_eq!(result_ref(&run, &call), "/v1/runs/run_1/calls/call_1/result");
 }

@@ -3,14 +3,11 @@
 use serde_json::{Map, Value};
 use turnwire_contract::{CallId, Failure, Image, RunId, ToolOutcome, ToolOutput};
 
-use super::{
-    ids,
-    item::{
-        ErrorText, FailureNote, FileSearchResult, FunctionOutput, ImageDetail, InputContent,
-        ItemNote, McpError, WebSearchAction, WebSource,
-    },
+use super::item::{
+    ErrorText, FailureNote, FileSearchResult, FunctionOutput, ImageDetail, InputContent, ItemNote,
+    McpError, WebSearchAction, WebSource,
 };
-use crate::preview::{WIRE_BYTES, wire_text};
+use crate::preview::{WIRE_BYTES, result_ref, wire_text};
 
 /// The code of a failure by the tool's own word.
 const TOOL_SAYS_NO: &str = "tool_failed";
@@ -135,7 +132,7 @@ fn cut(output: &ToolOutput, whose: Whose<'_>) -> (String, ItemNote) {
     if text.truncated || output.rest.is_some() {
         note.truncated = true;
         note.result_bytes = Some(output.total_bytes());
-        note.result_ref = Some(ids::result_ref(whose.run_id, whose.call_id));
+        note.result_ref = Some(result_ref(whose.run_id.as_str(), whose.call_id.as_str()));
     }
     (text.text.to_owned(), note)
 }
@@ -195,7 +192,7 @@ pub(super) fn file_results(
             attributes: result.get("attributes").cloned().unwrap_or_else(|| Map::new().into()),
         });
     }
-    let result_ref = cut.then(|| ids::result_ref(whose.run_id, whose.call_id));
+    let result_ref = cut.then(|| result_ref(whose.run_id.as_str(), whose.call_id.as_str()));
     (results, ItemNote { truncated: cut, result_ref, ..ItemNote::default() })
 }
 
