@@ -5,7 +5,8 @@
 //! from nothing else. So there are four rules:
 //!
 //! * **Events are facts.** They are named in the past tense and are never changed or removed
-//!   once recorded. New fields come with a default; none is renamed or re-typed.
+//!   once recorded. New fields come with a default; none is renamed or re-typed. A kind that
+//!   is not known here was recorded by a newer version, and is passed on unread.
 //! * **Events are ours.** No name or shape in this file is borrowed from a provider or a wire
 //!   format; those belong to `turnwire-models` and `turnwire-surfaces`.
 //! * **Every start has one end**, and the end says how it ended. Two starts, though: a call is
@@ -16,6 +17,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     Annotation, CallId, Completeness, Decision, DiscoveryOutcome, Failure, ItemId, RunId,
@@ -267,6 +269,11 @@ pub enum Event {
         /// What all turns cost together.
         usage: Usage,
     },
+
+    /// Something that a newer version recorded: kept, passed on as it is, and not understood.
+    /// During an upgrade, old and new workers share their runs.
+    #[serde(untagged)]
+    Unknown(Map<String, Value>),
 }
 
 impl Event {
@@ -287,6 +294,7 @@ impl Event {
             | Self::ToolFinished { call_id, .. } => Some(call_id),
             Self::RunQueued { .. }
             | Self::RunStarted
+            | Self::Unknown(_)
             | Self::RunTakenOver { .. }
             | Self::TurnStarted { .. }
             | Self::TurnRetried { .. }
@@ -308,5 +316,25 @@ impl Event {
     /// Whether nothing can follow.
     pub fn ends_the_run(&self) -> bool {
         matches!(self, Self::RunFinished { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C24: an event of a newer version is kept as it is, and tells nothing.
+    #[test]
+    fn an_event_of_a_newer_version_passes_through() {
+        let text = r#"{"type":"tool_priced","call_id":"call_1","cost":{"cents":3}}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        assert!(matches!(event, Event::Unknown(_)), "{event:?}");
+        assert_eq!(event.call_id(), None);
+        assert!(!event.ends_the_run());
+        assert_eq!(serde_json::to_string(&event).unwrap(), text);
+        // A new field on an event that is known does not make it unknown.
+        let text = r#"{"type":"turn_started","turn":2,"mood":"good"}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        assert_eq!(event, Event::TurnStarted { turn: 2 });
     }
 }

@@ -14,6 +14,7 @@ pub mod item;
 pub mod outcome;
 pub mod ports;
 pub mod run;
+pub mod seeded;
 pub mod time;
 pub mod tool;
 
@@ -22,11 +23,12 @@ pub use ids::{BlobId, CallId, CollectionId, ConversationId, FileId, ItemId, RunI
 pub use item::{Annotation, Completeness, Content, Entry, Item, Role};
 pub use outcome::{Decision, DiscoveryOutcome, Failure, IncompleteReason, RunOutcome, ToolOutcome};
 pub use ports::{
-    Attachment, BlobError, BlobStore, CallLink, CollectionRecord, Comparison, ConversationRecord,
-    EventLog, EventStream, FileRecord, Filter, FilterMistake, Finish, Library, LibraryError,
-    LogError, Model, ModelError, ModelPart, ModelStream, NewRun, NoToolServers, Passage, Prompt,
-    Query, RunRecord, RunStatus, RunStore, StoreError, Tool, ToolContext, ToolError, ToolNote,
-    ToolRequest, ToolServers,
+    Abandoned, Alone, Attachment, BlobError, BlobStore, CallLink, CollectionRecord, Comparison,
+    ConversationRecord, Created, Ending, EventLog, EventStream, FileRecord, Filter, FilterMistake,
+    Finish, Lease, LeftWish, Library, LibraryError, LogError, Model, ModelError, ModelPart,
+    ModelStream, NewRun, NoToolServers, Passage, Prompt, Query, RequestKey, RunRecord, RunStatus,
+    RunStore, StoreError, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Wish,
+    Workers,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Generation, Limits, RunRequest, ServerUse, ToolChoice, Usage,

@@ -168,6 +168,8 @@ pub enum Approvals {
     Wait,
     /// It ends, and the answer comes with the next run, as one of its first calls.
     HandBack,
+    /// Nobody can be asked: the calls are declined, the model is told, and the run goes on.
+    Decline,
 }
 
 /// A call that is carried out before the model is asked: one that the run before had to ask a
@@ -237,6 +239,8 @@ pub struct Limits {
     pub max_parallel_calls: u32,
     /// How many turns in a row may bring the very same calls with the very same results.
     pub max_repeats: u32,
+    /// How many workers may die over the run without having brought it on.
+    pub max_recoveries: u32,
     /// How long the run may take in the hands of one worker.
     pub wall_clock: Duration,
     /// How long a tool may stay silent, if its own spec does not say. Progress starts it anew.
@@ -268,6 +272,7 @@ impl Default for Limits {
             max_tool_calls: 128,
             max_parallel_calls: 16,
             max_repeats: 3,
+            max_recoveries: 10,
             wall_clock: Duration::from_mins(30),
             call_silence: Duration::from_mins(1),
             call_total: Duration::from_mins(10),

@@ -47,7 +47,7 @@ async fn record_and_project<P: Projection>(at_once: usize, mut projection: P) {
     let run = live_run(Arc::clone(&log));
     let mut events = deltas();
     run.record_all(events.by_ref().take(1).collect()).await.unwrap();
-    let mut reader = log.read(run.id(), Seq::START).await.unwrap();
+    let mut reader = log.read(run.tenant(), run.id(), Seq::START).await.unwrap();
     let record = async {
         loop {
             let batch: Vec<Event> = events.by_ref().take(at_once).collect();

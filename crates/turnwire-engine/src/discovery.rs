@@ -52,6 +52,7 @@ async fn ask(
             biased;
             // The loop looks for the stop next, and closes the question.
             () = run.stopped() => return Ok(()),
+            () = run.left() => return Ok(()),
             answer = workplace.servers.tools(&tenant, label) => answer,
         }
     };

@@ -6,7 +6,7 @@
 use turnwire_contract::{Failure, ModelError, RunOutcome};
 
 /// Every code the engine gives.
-pub const CODES: [&str; 12] = [
+pub const CODES: [&str; 14] = [
     "model_unavailable",
     "model_rejected",
     "model_broke_off",
@@ -19,6 +19,8 @@ pub const CODES: [&str; 12] = [
     "run_stopped",
     "engine_stopped",
     "engine_failed",
+    "model_gone",
+    "max_recoveries",
 ];
 
 /// What a model's error is called in public.
@@ -73,6 +75,16 @@ pub(crate) fn output_lost() -> Failure {
 
 pub(crate) fn engine_stopped() -> Failure {
     Failure::new("engine_stopped", "the server was stopped before the run was over")
+}
+
+/// The worker that took over has no model of that name.
+pub(crate) fn model_gone(name: &str) -> Failure {
+    Failure::new("model_gone", format!("the run's model `{name}` is not there any more"))
+}
+
+/// Too many workers have died over the run.
+pub(crate) fn max_recoveries() -> Failure {
+    Failure::new("max_recoveries", "the run was taken up too often without getting on")
 }
 
 pub(crate) fn engine_failed() -> Failure {

@@ -2,7 +2,10 @@
 //!
 //! Reading order:
 //!
-//! * [`runs`] is what others may ask: start, cancel, approve, follow.
+//! * [`runs`] is what others may ask: start, look, follow; `asking` is what may be asked of a
+//!   run wherever it is: cancel, approve.
+//! * `takeover` goes on with a run that another worker left; `caretaker` finds such runs, and
+//!   leaves ours to others; `standing` says how the engine is.
 //! * `run_loop` is the whole run on one page; it carries out and decides nothing.
 //! * [`run_state`] is what the events mean and what comes next: a pure fold.
 //! * [`live_run`] is the one door to the journal.
@@ -15,6 +18,8 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod ambient;
+mod asking;
+mod caretaker;
 mod compaction;
 mod deadline;
 mod discovery;
@@ -26,7 +31,9 @@ mod retry;
 mod run_loop;
 pub mod run_state;
 pub mod runs;
+mod standing;
 mod sync;
+mod takeover;
 mod told_to_model;
 mod tool_call;
 pub mod toolbox;
@@ -35,5 +42,5 @@ pub use ambient::Ambient;
 pub use live_run::LiveRun;
 pub use memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore};
 pub use run_state::{RunState, Step};
-pub use runs::{EngineParts, ForgetError, RunHandle, Runs, StartError};
+pub use runs::{EngineParts, ForgetError, RunHandle, Runs, Start, StartError};
 pub use toolbox::{Toolbox, ToolboxError};

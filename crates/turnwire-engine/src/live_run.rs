@@ -21,11 +21,12 @@ use std::{
 
 use tokio::{
     sync::{Notify, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    CallId, Decision, Event, EventLog, IncompleteReason, LogError, Recorded, RunId, RunOutcome, Seq,
+    CallId, Decision, Ending, Event, EventLog, IncompleteReason, LogError, Recorded, RunId,
+    RunOutcome, RunRequest, Seq, TenantId,
 };
 
 use crate::{
@@ -41,6 +42,7 @@ const WATCHER_GRACE: Duration = Duration::from_millis(250);
 /// A run that this process works on.
 pub struct LiveRun {
     id: RunId,
+    tenant: TenantId,
     log: Arc<dyn EventLog>,
     ambient: Arc<Ambient>,
     waiting: Mutex<Waiting>,
@@ -49,11 +51,17 @@ pub struct LiveRun {
     committed: tokio::sync::Mutex<Seq>,
     state: Mutex<RunState>,
     stop: CancellationToken,
+    /// Told to leave the run to another worker, where that can be done well.
+    leave: CancellationToken,
+    /// Until when this worker may rely on the run being its own; always, if there is none.
+    trust: Option<watch::Receiver<Instant>>,
     stopped_by: OnceLock<Stop>,
     calls_at_work: Mutex<HashMap<CallId, CancellationToken>>,
     /// Serializes the answers of people: each looks at the state before it is recorded.
     resolving: tokio::sync::Mutex<()>,
     resolved: Notify,
+    /// Whether what the run leaves behind was stored with its end.
+    ending_is_stored: AtomicBool,
     put_away: CancellationToken,
     watcher: Option<Watcher>,
 }
@@ -65,6 +73,8 @@ struct Waiting {
     /// Whether the event that ends the run has a place; nothing gets one after it.
     is_over: bool,
     events: Vec<Arc<Recorded>>,
+    /// What the run leaves behind, once its end is among the events.
+    ending: Option<Ending>,
 }
 
 /// Somebody in this process who wants to know of a tool's start before the tool does anything.
@@ -107,16 +117,25 @@ impl LiveRun {
     ) -> Self {
         Self {
             id,
+            tenant: state.request().tenant.clone(),
             log,
             ambient,
-            waiting: Mutex::new(Waiting { last: head, is_over: false, events: Vec::new() }),
+            waiting: Mutex::new(Waiting {
+                last: head,
+                is_over: false,
+                events: Vec::new(),
+                ending: None,
+            }),
             committed: tokio::sync::Mutex::new(head),
             state: Mutex::new(state),
             stop: CancellationToken::new(),
+            leave: CancellationToken::new(),
+            trust: None,
             stopped_by: OnceLock::new(),
             calls_at_work: Mutex::default(),
             resolving: tokio::sync::Mutex::default(),
             resolved: Notify::new(),
+            ending_is_stored: AtomicBool::new(false),
             put_away: CancellationToken::new(),
             watcher: None,
         }
@@ -134,9 +153,31 @@ impl LiveRun {
         self
     }
 
+    /// The same run, which is also left when `everything` is.
+    pub(crate) fn left_with(mut self, everything: &CancellationToken) -> Self {
+        self.leave = everything.clone();
+        self
+    }
+
+    /// The same run, which acts only while `trust` says that it is ours.
+    pub(crate) fn trusting(mut self, trust: Option<watch::Receiver<Instant>>) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// The last place that was given.
+    pub(crate) fn head(&self) -> Seq {
+        lock(&self.waiting).last
+    }
+
     /// Which run.
     pub fn id(&self) -> &RunId {
         &self.id
+    }
+
+    /// Whose run it is.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
     }
 
     /// A new id of the given kind.
@@ -147,6 +188,13 @@ impl LiveRun {
     /// What the durable events mean.
     pub fn state(&self) -> MutexGuard<'_, RunState> {
         lock(&self.state)
+    }
+
+    /// What a journal begins with.
+    pub(crate) fn beginning(&self, request: Arc<RunRequest>) -> Vec<Event> {
+        let mut events = vec![Event::RunQueued { request }, Event::RunStarted];
+        events.extend(self.state().opening_events(|prefix| self.new_id(prefix)));
+        events
     }
 
     /// Stores `event` and takes note of it. Returns its place once it is durable.
@@ -160,18 +208,48 @@ impl LiveRun {
     /// The engine never drops a recording: it only gives up models and tools, and what others
     /// ask of it is done in tasks of its own.
     pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, LogError> {
-        let place = self.give_places(events)?;
+        let place = self.give_places(events, None)?;
+        self.commit_up_to(place).await
+    }
+
+    /// Stores the events that end the run, and what it leaves behind, in one go.
+    pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, LogError> {
+        let (closing, entries) = {
+            let state = self.state();
+            let closing = state.closing_events(outcome.clone());
+            let mut closed = state.clone();
+            for event in &closing {
+                closed.apply(event);
+            }
+            (closing, closed.added().to_vec())
+        };
+        let place = self.give_places(closing, Some(Ending { outcome, entries }))?;
+        self.commit_up_to(place).await
+    }
+
+    /// Waits until everything up to `place` is durable.
+    async fn commit_up_to(&self, place: Seq) -> Result<Seq, LogError> {
         let mut committed = self.committed.lock().await;
         if *committed >= place {
             // A neighbour wrote ours along with its own.
             return Ok(place);
         }
-        let batch = mem::take(&mut lock(&self.waiting).events);
+        let (batch, ending) = {
+            let mut waiting = lock(&self.waiting);
+            (mem::take(&mut waiting.events), waiting.ending.take())
+        };
         let Some(last) = batch.last().map(|recorded| recorded.seq) else {
             // A neighbour took ours along and failed; the run is lost for us too.
             return Err(LogError::Conflict { run_id: self.id.clone(), place });
         };
-        self.log.append(batch.clone()).await?;
+        match ending {
+            None => self.log.append(&self.tenant, batch.clone()).await?,
+            Some(ending) => {
+                if self.log.append_end(&self.tenant, batch.clone(), ending).await? {
+                    self.ending_is_stored.store(true, Ordering::Release);
+                }
+            }
+        }
         let mut state = self.state();
         for recorded in &batch {
             state.apply(&recorded.event);
@@ -181,7 +259,7 @@ impl LiveRun {
         Ok(place)
     }
 
-    fn give_places(&self, events: Vec<Event>) -> Result<Seq, LogError> {
+    fn give_places(&self, events: Vec<Event>, ending: Option<Ending>) -> Result<Seq, LogError> {
         let at = self.ambient.now();
         let mut waiting = lock(&self.waiting);
         for event in events {
@@ -193,6 +271,7 @@ impl LiveRun {
             waiting.last = seq;
             waiting.events.push(Arc::new(Recorded { run_id: self.id.clone(), seq, at, event }));
         }
+        waiting.ending = waiting.ending.take().or(ending);
         Ok(waiting.last)
     }
 }
@@ -220,6 +299,40 @@ impl LiveRun {
     /// Waits until the run is to stop.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
+    }
+
+    /// Whether the run is to be left to another worker.
+    pub(crate) fn is_to_be_left(&self) -> bool {
+        self.leave.is_cancelled()
+    }
+
+    /// Waits until the run is to be left to another worker.
+    pub(crate) async fn left(&self) {
+        self.leave.cancelled().await;
+    }
+
+    /// Lets go of the run at once: nothing more of it is recorded here, and whatever works for
+    /// it is stopped.
+    pub(crate) fn let_go(&self) {
+        lock(&self.waiting).is_over = true;
+        self.stop.cancel();
+    }
+
+    /// Waits while this worker cannot be sure that the run is still its own: its store has not
+    /// heard of it for too long, and another worker may have taken over.
+    pub(crate) async fn surely_ours(&self) {
+        let Some(mut trust) = self.trust.clone() else { return };
+        tokio::select! {
+            biased;
+            () = self.stopped() => {}
+            // The sender lives as long as the engine.
+            _ = trust.wait_for(|until| *until > Instant::now()) => {}
+        }
+    }
+
+    /// Whether what the run leaves behind was stored with its end.
+    pub(crate) fn ending_is_stored(&self) -> bool {
+        self.ending_is_stored.load(Ordering::Acquire)
     }
 
     /// Says that the run is over and everything about it is stored.
@@ -279,12 +392,13 @@ impl LiveRun {
         Ok(true)
     }
 
-    /// Waits until a person has answered or the run is to stop.
+    /// Waits until a person has answered, or the run is to stop or to be left.
     pub(crate) async fn woken(&self) {
         tokio::select! {
             // Either order is right: the loop looks at the state and at the stop next.
             () = self.resolved.notified() => {}
             () = self.stopped() => {}
+            () = self.left() => {}
         }
     }
 

@@ -16,15 +16,18 @@ use async_trait::async_trait;
 use futures::stream;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Entry, EventLog, EventStream,
-    ItemId, LogError, NewRun, Recorded, RunId, RunOutcome, RunRecord, RunStatus, RunStore, Seq,
-    StoreError, TenantId, Timestamp,
+    BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Entry, EventLog,
+    EventStream, ItemId, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord,
+    RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp,
 };
 
 use crate::sync::lock;
 
 /// How many finished runs are kept unless told otherwise.
 const FINISHED_RUNS_KEPT: usize = 1_000;
+
+/// For how long a request's key stands for the run it made: a day.
+const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// Runs are spread over this many locks, so that no two busy runs are likely to meet.
 const N_SHARDS: usize = 64;
@@ -38,10 +41,18 @@ pub struct MemoryEventLog {
 }
 
 /// The events of one run, and a bell for those who wait for more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Journal {
+    tenant: TenantId,
     events: Mutex<Vec<Arc<Recorded>>>,
     grown: Notify,
+}
+
+impl Journal {
+    fn of(tenant: &TenantId) -> Arc<Self> {
+        let (events, grown) = (Mutex::default(), Notify::new());
+        Arc::new(Self { tenant: tenant.clone(), events, grown })
+    }
 }
 
 impl MemoryEventLog {
@@ -58,18 +69,25 @@ impl MemoryEventLog {
         self.shards.get(usize::try_from(place).unwrap_or_default())
     }
 
-    fn journal(&self, run_id: &RunId) -> Option<Arc<Journal>> {
-        lock(self.shard(run_id)?).get(run_id).cloned()
+    fn journal(&self, tenant: &TenantId, run_id: &RunId) -> Result<Arc<Journal>, LogError> {
+        let journal = self.shard(run_id).and_then(|shard| lock(shard).get(run_id).cloned());
+        let theirs = journal.filter(|journal| journal.tenant == *tenant);
+        theirs.ok_or_else(|| LogError::NotFound(run_id.clone()))
     }
 
     /// The journal of a run, made if `first` says that this is its first event.
-    fn journal_to_append(&self, run_id: &RunId, first: Seq) -> Result<Arc<Journal>, LogError> {
-        let missing = || LogError::NotFound(run_id.clone());
-        if first == Seq(1) {
-            let mut shard = lock(self.shard(run_id).ok_or_else(missing)?);
-            return Ok(shard.entry(run_id.clone()).or_default().clone());
+    fn journal_to_append(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        first: Seq,
+    ) -> Result<Arc<Journal>, LogError> {
+        if first == Seq(1)
+            && let Some(shard) = self.shard(run_id)
+        {
+            lock(shard).entry(run_id.clone()).or_insert_with(|| Journal::of(tenant));
         }
-        self.journal(run_id).ok_or_else(missing)
+        self.journal(tenant, run_id)
     }
 
     /// Forgets the oldest finished run once there are too many.
@@ -95,12 +113,12 @@ impl Default for MemoryEventLog {
 
 #[async_trait]
 impl EventLog for MemoryEventLog {
-    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
         let run_id = first.run_id.clone();
         let ends = last.event.ends_the_run();
         let n_ends = batch.iter().filter(|recorded| recorded.event.ends_the_run()).count();
-        let journal = self.journal_to_append(&run_id, first.seq)?;
+        let journal = self.journal_to_append(tenant, &run_id, first.seq)?;
         {
             let mut events = lock(&journal.events);
             let expected = Seq(events.len() as u64 + 1);
@@ -117,8 +135,13 @@ impl EventLog for MemoryEventLog {
         Ok(())
     }
 
-    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
-        let journal = self.journal(run_id).ok_or_else(|| LogError::NotFound(run_id.clone()))?;
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        let journal = self.journal(tenant, run_id)?;
         let reader = Reader { journal, after, ready: VecDeque::new() };
         Ok(Box::pin(stream::unfold(Some(reader), |reader| async move {
             let mut reader = reader?;
@@ -130,15 +153,19 @@ impl EventLog for MemoryEventLog {
 
     async fn read_stored(
         &self,
+        tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
     ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        let journal = self.journal(run_id).ok_or_else(|| LogError::NotFound(run_id.clone()))?;
+        let journal = self.journal(tenant, run_id)?;
         let seen = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(lock(&journal.events).iter().skip(seen).cloned().collect())
     }
 
-    async fn forget(&self, run_id: &RunId) -> Result<(), LogError> {
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
+        if self.journal(tenant, run_id).is_err() {
+            return Ok(());
+        }
         if let Some(shard) = self.shard(run_id) {
             lock(shard).remove(run_id);
         }
@@ -195,6 +222,16 @@ struct Kept {
     /// Those that are finished, the one finished last at the end.
     finished: VecDeque<RunId>,
     conversations: HashMap<(TenantId, ConversationId), Conversation>,
+    /// The runs that requests with a key have made, by tenant, endpoint and key.
+    keys: HashMap<(TenantId, String, String), Made>,
+}
+
+/// What a request with a key has made.
+#[derive(Debug)]
+struct Made {
+    fingerprint: String,
+    run_id: RunId,
+    at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -233,6 +270,25 @@ impl Kept {
                 Err(StoreError::Unfinished(run_id.clone()))
             }
             run => Ok(run),
+        }
+    }
+
+    /// The run that the same request has made before, if it was within a day.
+    fn made_by(
+        &mut self,
+        tenant: &TenantId,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<RunId>, StoreError> {
+        let oldest = now.as_micros() - KEYS_HOLD_FOR_MICROS;
+        self.keys.retain(|_, made| made.at.as_micros() > oldest);
+        let full = (tenant.clone(), key.endpoint.clone(), key.key.clone());
+        let made = self.keys.get(&full).filter(|made| self.runs.contains_key(&made.run_id));
+        match made {
+            Some(made) if made.fingerprint != key.fingerprint => {
+                Err(StoreError::KeyReused(key.key.clone()))
+            }
+            made => Ok(made.map(|made| made.run_id.clone())),
         }
     }
 
@@ -275,9 +331,14 @@ impl Default for MemoryRunStore {
 
 #[async_trait]
 impl RunStore for MemoryRunStore {
-    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
-        let NewRun { run_id, created_at, request } = run;
+    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
+        let NewRun { run_id, created_at, request, key } = run;
         let mut kept = lock(&self.kept);
+        if let Some(key) = &key
+            && let Some(before) = kept.made_by(&request.tenant, key, created_at)?
+        {
+            return Ok(Created::Before(before));
+        }
         let context = match (&request.conversation_id, &request.continues) {
             (Some(id), _) => {
                 let key = (request.tenant.clone(), id.clone());
@@ -293,8 +354,22 @@ impl RunStore for MemoryRunStore {
         kept.n_runs += 1;
         let (number, status) = (kept.n_runs, RunStatus::Active);
         let record = RunRecord { run_id: run_id.clone(), created_at, request, status };
+        if let Some(key) = key {
+            let RequestKey { endpoint, key, fingerprint } = key;
+            let made = Made { fingerprint, run_id: run_id.clone(), at: created_at };
+            kept.keys.insert((record.request.tenant.clone(), endpoint, key), made);
+        }
         kept.runs.insert(run_id, Run { number, record, context });
-        Ok(())
+        Ok(Created::New)
+    }
+
+    async fn made_by(
+        &self,
+        tenant: &TenantId,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<RunId>, StoreError> {
+        lock(&self.kept).made_by(tenant, key, now)
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
@@ -471,8 +546,16 @@ impl RunStore for MemoryRunStore {
 /// Big results in memory: the last few, 64 unless told otherwise.
 #[derive(Debug)]
 pub struct MemoryBlobStore {
-    blobs: Mutex<VecDeque<(TenantId, BlobId, String)>>,
+    blobs: Mutex<VecDeque<Blob>>,
     most: usize,
+}
+
+#[derive(Debug)]
+struct Blob {
+    tenant: TenantId,
+    run_id: RunId,
+    id: BlobId,
+    text: String,
 }
 
 impl MemoryBlobStore {
@@ -490,9 +573,16 @@ impl Default for MemoryBlobStore {
 
 #[async_trait]
 impl BlobStore for MemoryBlobStore {
-    async fn put(&self, tenant: &TenantId, id: &BlobId, text: String) -> Result<(), BlobError> {
+    async fn put(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        id: &BlobId,
+        text: String,
+    ) -> Result<(), BlobError> {
+        let (tenant, run_id, id) = (tenant.clone(), run_id.clone(), id.clone());
         let mut blobs = lock(&self.blobs);
-        blobs.push_back((tenant.clone(), id.clone(), text));
+        blobs.push_back(Blob { tenant, run_id, id, text });
         if blobs.len() > self.most {
             blobs.pop_front();
         }
@@ -501,7 +591,12 @@ impl BlobStore for MemoryBlobStore {
 
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError> {
         let blobs = lock(&self.blobs);
-        let found = blobs.iter().find(|(owner, name, _)| owner == tenant && name == id);
-        found.map(|(_, _, text)| text.clone()).ok_or_else(|| BlobError::NotFound(id.clone()))
+        let found = blobs.iter().find(|blob| blob.tenant == *tenant && blob.id == *id);
+        found.map(|blob| blob.text.clone()).ok_or_else(|| BlobError::NotFound(id.clone()))
+    }
+
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
+        lock(&self.blobs).retain(|blob| blob.tenant != *tenant || blob.run_id != *run_id);
+        Ok(())
     }
 }

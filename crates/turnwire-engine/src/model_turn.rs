@@ -50,6 +50,7 @@ pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carrie
         tokio::select! {
             biased;
             () = run.stopped() => return Ok(Carried::On),
+            () = run.left() => return Ok(Carried::On),
             () = sleep(delay) => {}
         }
     }
@@ -181,6 +182,8 @@ impl<'a> Listener<'a> {
             // A stop wins over a part that arrives in the same moment.
             biased;
             () = self.run.stopped() => Waited::Stopped,
+            // Somebody else asks again, sooner than a long answer would be over.
+            () = self.run.left() => Waited::Stopped,
             got = timeout_at(until, model) => got.map_or(Waited::TooLong, Waited::Got),
         }
     }

@@ -47,12 +47,20 @@ pub(crate) enum Carried {
     End(RunOutcome),
 }
 
-/// Takes `run` from where it stands to its end.
+/// How this worker's part of a run ended.
+pub(crate) enum Driven {
+    /// With the run.
+    Ended(RunOutcome),
+    /// It leaves the run to another worker.
+    Left,
+}
+
+/// Takes `run` from where it stands to its end, or leaves it where another worker can go on.
 ///
 /// Returns an error only when the journal is lost; a failed tool or a cancelled run is a
 /// normal end and comes back as its outcome.
 #[instrument(skip_all, fields(run_id = %run.id()))]
-pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<RunOutcome, LogError> {
+pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<Driven, LogError> {
     let limit = run.state().limits().wall_clock;
     let out_of_time = async {
         sleep(limit).await;
@@ -66,15 +74,22 @@ pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<RunOut
     };
     let outcome = outcome.unwrap_or_else(|_| {
         error!("A step of the run crashed.");
-        Ok(RunOutcome::Failed { failure: failures::engine_failed() })
+        Ok(Driven::Ended(RunOutcome::Failed { failure: failures::engine_failed() }))
     })?;
-    finish(run, workplace, outcome).await
+    if let Driven::Ended(outcome) = &outcome {
+        finish(run, workplace, outcome.clone()).await?;
+    }
+    Ok(outcome)
 }
 
-async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<RunOutcome, LogError> {
+async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven, LogError> {
     loop {
+        run.surely_ours().await;
         if let Some(stop) = run.stopped_by() {
-            return Ok(stop.outcome());
+            return Ok(Driven::Ended(stop.outcome()));
+        }
+        if run.is_to_be_left() {
+            return Ok(Driven::Left);
         }
         let step = run.state().next_step();
         debug!(?step, "Next.");
@@ -82,19 +97,19 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<RunOutc
             Step::Discover(servers) => discover(run, workplace, servers).await?,
             Step::AskModel => {
                 if let Carried::End(outcome) = ask_model(run, workplace.model.as_ref()).await? {
-                    return Ok(outcome);
+                    return Ok(Driven::Ended(outcome));
                 }
             }
             Step::AskApproval(calls) => {
-                let asked = calls.into_iter().map(|call_id| Event::ApprovalRequested { call_id });
-                run.record_all(asked.collect()).await?;
+                let asked = run.state().asking_events(calls);
+                run.record_all(asked).await?;
             }
             Step::RunTools(calls) => run_tools(run, workplace, calls).await?,
             Step::SkipCalls { calls, reason } => {
                 run.record_all(skipped(calls, &reason)).await?;
             }
             Step::Wait => run.woken().await,
-            Step::Finish(outcome) => return Ok(outcome),
+            Step::Finish(outcome) => return Ok(Driven::Ended(outcome)),
         }
     }
 }
@@ -118,23 +133,20 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
 
 /// Ends the run: first its journal, which also proves that the run is still ours, then its
 /// conversation.
-async fn finish(
-    run: &LiveRun,
-    workplace: &Workplace,
-    outcome: RunOutcome,
-) -> Result<RunOutcome, LogError> {
+async fn finish(run: &LiveRun, workplace: &Workplace, outcome: RunOutcome) -> Result<(), LogError> {
     // Everything open is closed in the batch that ends the run: there is no state in between.
-    let closing = run.state().closing_events(outcome.clone());
-    run.record_all(closing).await?;
-    put_away(run, workplace.store.as_ref(), outcome.clone()).await;
-    Ok(outcome)
+    run.record_end(outcome.clone()).await?;
+    put_away(run, workplace.store.as_ref(), outcome).await;
+    Ok(())
 }
 
-/// Stores what a finished run adds to its conversation.
+/// Stores what a finished run adds to its conversation, if that was not done with its end.
 pub(crate) async fn put_away(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
-    let entries = run.state().added().to_vec();
-    if let Err(error) = store.finish(run.id(), outcome, entries).await {
-        error!(%error, "The conversation could not be stored.");
+    if !run.ending_is_stored() {
+        let entries = run.state().added().to_vec();
+        if let Err(error) = store.finish(run.id(), outcome, entries).await {
+            error!(%error, "The conversation could not be stored.");
+        }
     }
     run.note_put_away();
 }

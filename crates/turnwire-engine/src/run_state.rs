@@ -22,6 +22,9 @@ use turnwire_contract::{
 
 use crate::{compaction::compacted, failures, told_to_model::told_to_model};
 
+/// What the model is told of a call that nobody could be asked about.
+const NOBODY_TO_ASK: &str = "nobody can be asked on this connection";
+
 /// What has to happen next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
@@ -77,6 +80,9 @@ pub struct RunState {
     last_round: Option<u64>,
     n_same_rounds: u32,
     n_workers: u32,
+    /// How many workers have brought the run on, and whether the present one has.
+    n_fruitful_workers: u32,
+    is_fruitful: bool,
     usage: Usage,
     outcome: Option<RunOutcome>,
 }
@@ -147,6 +153,8 @@ impl RunState {
             last_round: None,
             n_same_rounds: 0,
             n_workers: 0,
+            n_fruitful_workers: 0,
+            is_fruitful: false,
             usage: Usage::default(),
             outcome: None,
         }
@@ -175,6 +183,12 @@ impl RunState {
     /// What this run adds to its conversation.
     pub fn added(&self) -> &[Entry] {
         &self.added
+    }
+
+    /// How many workers may have died over the run before it is given up: those under whom a
+    /// turn or a tool was finished do not count against it.
+    pub fn most_deaths(&self) -> u32 {
+        self.n_fruitful_workers.saturating_add(self.limits().max_recoveries)
     }
 
     /// A call of the latest turn.
@@ -396,6 +410,24 @@ impl Call {
     }
 }
 
+/// === Asking people ===
+impl RunState {
+    /// What is recorded when calls need a person's permission: the question, and at once the
+    /// answer if nobody can be asked.
+    pub fn asking_events(&self, calls: Vec<CallId>) -> Vec<Event> {
+        let declines = self.request.approvals == Approvals::Decline;
+        let answer = |call_id| Event::ApprovalResolved {
+            call_id,
+            decision: Decision::Denied { reason: NOBODY_TO_ASK.to_owned() },
+        };
+        let asked = |call_id: CallId| {
+            let answer = declines.then(|| answer(call_id.clone()));
+            [Event::ApprovalRequested { call_id }].into_iter().chain(answer)
+        };
+        calls.into_iter().flat_map(asked).collect()
+    }
+}
+
 /// === Closing what is open ===
 impl RunState {
     /// What closes the open message and reasoning, if there are any.
@@ -537,6 +569,7 @@ impl RunState {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::RunQueued { .. }
+            | Event::Unknown(_)
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. }
             | Event::ToolPhase { .. }
@@ -548,10 +581,16 @@ impl RunState {
                 self.discovering.push((server.clone(), item_id.clone()));
             }
             Event::ToolsDiscovered { server, outcome, .. } => self.discover(server, outcome),
-            Event::RunTakenOver { attempt } => self.n_workers = *attempt,
+            Event::RunTakenOver { attempt } => {
+                self.n_workers = *attempt;
+                self.is_fruitful = false;
+            }
             Event::TurnStarted { turn } => self.open_turn(*turn),
             Event::TurnAbandoned { .. } => self.withdraw_turn(),
-            Event::TurnFinished { finish, usage, .. } => self.close_turn(*finish, *usage),
+            Event::TurnFinished { finish, usage, .. } => {
+                self.note_progress();
+                self.close_turn(*finish, *usage);
+            }
             Event::MessageStarted { item_id } => {
                 let (text, refusal) = (String::new(), String::new());
                 self.message = Some(OpenMessage { item_id: item_id.clone(), text, refusal });
@@ -613,7 +652,12 @@ impl RunState {
                     call.attempts = *attempt;
                 }
             }
-            Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
+            Event::ToolFinished { call_id, outcome, .. } => {
+                if matches!(outcome, ToolOutcome::Succeeded { .. }) {
+                    self.note_progress();
+                }
+                self.finish_call(call_id, outcome);
+            }
             Event::RunFinished { outcome, .. } => {
                 self.added.append(&mut self.held_input);
                 self.outcome = Some(outcome.clone());
@@ -623,6 +667,11 @@ impl RunState {
 
     fn call_mut(&mut self, call_id: &CallId) -> Option<&mut Call> {
         self.calls.iter_mut().rev().find(|call| call.call_id == *call_id)
+    }
+
+    fn note_progress(&mut self) {
+        self.n_fruitful_workers += u32::from(!self.is_fruitful);
+        self.is_fruitful = true;
     }
 
     fn open_turn(&mut self, turn: u32) {

@@ -16,21 +16,23 @@ use futures::{FutureExt, TryStreamExt, future::Shared};
 use tokio::{
     sync::{oneshot, watch},
     task::JoinError,
+    time::{Instant, sleep},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
-    BlobStore, CallId, ConversationId, Decision, Entry, Event, EventLog, EventStream, LogError,
-    Model, NewRun, NoToolServers, Recorded, RunId, RunOutcome, RunRecord, RunRequest, RunStatus,
-    RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers,
+    Alone, BlobError, BlobStore, CallId, ConversationId, Created, Entry, Event, EventLog,
+    EventStream, LogError, Model, NewRun, NoToolServers, Recorded, RequestKey, RunId, RunOutcome,
+    RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers, Workers,
 };
 
 use crate::{
     ambient::Ambient,
+    caretaker::Care,
     failures,
     live_run::{LiveRun, Stop},
     memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore},
-    run_loop::{Workplace, drive, put_away},
+    run_loop::{Driven, Workplace, drive},
     run_state::RunState,
     sync::lock,
     toolbox::Toolbox,
@@ -38,6 +40,12 @@ use crate::{
 
 /// How often a silent tool is said to be still at work, unless told otherwise.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long a run may exist before its journal does.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a run that never began is called off while the store is away.
+const CALL_OFF_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked for.
+const JOURNAL_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What an engine is made of. [`EngineParts::default`] is all in memory, with no model and no
 /// tools.
@@ -57,6 +65,8 @@ pub struct EngineParts {
     pub tools: Toolbox,
     /// The servers that bring tools of their own.
     pub servers: Arc<dyn ToolServers>,
+    /// The workers that share the stores with this engine.
+    pub workers: Arc<dyn Workers>,
     /// Time and ids.
     pub ambient: Arc<Ambient>,
     /// How often a silent tool is said to be still at work.
@@ -73,6 +83,7 @@ impl Default for EngineParts {
             any_model: None,
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
+            workers: Arc::new(Alone),
             ambient: Arc::new(Ambient::system()),
             heartbeat: HEARTBEAT,
         }
@@ -90,21 +101,31 @@ impl fmt::Debug for EngineParts {
 
 /// The runs of this process. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Runs(Arc<Engine>);
+pub struct Runs(pub(crate) Arc<Engine>);
 
 #[derive(Debug)]
-struct Engine {
-    parts: EngineParts,
-    live: Mutex<HashMap<RunId, Arc<LiveRun>>>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+pub(crate) struct Engine {
+    pub(crate) parts: EngineParts,
+    pub(crate) live: Mutex<HashMap<RunId, Arc<LiveRun>>>,
+    pub(crate) tasks: TaskTracker,
+    /// Ends every run.
+    pub(crate) stop: CancellationToken,
+    /// Leaves every run to another worker.
+    pub(crate) leave: CancellationToken,
+    pub(crate) care: Care,
 }
 
 impl Runs {
     /// An engine made of `parts`.
     pub fn new(parts: EngineParts) -> Self {
-        let (live, tasks, stop) = (Mutex::default(), TaskTracker::new(), CancellationToken::new());
-        Self(Arc::new(Engine { parts, live, tasks, stop }))
+        Self(Arc::new(Engine {
+            parts,
+            live: Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            leave: CancellationToken::new(),
+            care: Care::default(),
+        }))
     }
 
     /// The tools there are.
@@ -145,47 +166,70 @@ impl Runs {
 
     /// Starts a run; returns once it is recorded.
     pub async fn start(&self, request: RunRequest) -> Result<RunHandle, StartError> {
-        self.start_watched(request, None).await
+        self.start_as(request, Start::default()).await
     }
 
-    /// Starts a run whose tools wait a moment, before they begin, for `watcher` to have seen
-    /// their start. See [`LiveRun`] for how long.
+    /// Starts a run that `watcher` watches; see [`Start::watcher`].
     pub async fn start_watched(
         &self,
         request: RunRequest,
         watcher: Option<watch::Receiver<Seq>>,
     ) -> Result<RunHandle, StartError> {
-        let runs = self.clone();
-        self.to_its_end(async move { runs.begin(request, watcher).await }).await
+        self.start_as(request, Start { watcher, key: None }).await
     }
 
-    async fn begin(
+    /// Starts a run in a manner of its own; returns once it is recorded. A request whose key
+    /// has made a run before starts none: the handle is that run's.
+    pub async fn start_as(
         &self,
         request: RunRequest,
-        watcher: Option<watch::Receiver<Seq>>,
+        start: Start,
     ) -> Result<RunHandle, StartError> {
+        let runs = self.clone();
+        self.to_its_end(async move { runs.begin(request, start).await }).await
+    }
+
+    async fn begin(&self, request: RunRequest, start: Start) -> Result<RunHandle, StartError> {
         self.refuse_if_closing()?;
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.ambient.new_id("run"));
         let request = Arc::new(request);
         let created_at = parts.ambient.now();
-        let new = NewRun { run_id: run_id.clone(), created_at, request: Arc::clone(&request) };
-        self.create(new).await?;
-        match self.record_beginning(run_id.clone(), request, watcher).await {
+        let (tenant, key) = (request.tenant.clone(), start.key);
+        let new = NewRun { run_id: run_id.clone(), created_at, request: Arc::clone(&request), key };
+        if let Created::Before(before) = self.create(new).await? {
+            return self.handle_of(tenant, before).await;
+        }
+        match self.record_beginning(run_id.clone(), request, start.watcher).await {
             Ok((run, events)) => Ok(self.work_on(run, model, events)),
+            Err(StartError::Log(LogError::Conflict { .. })) if parts.workers.outlive_us() => {
+                // This worker was so slow that another one has begun the run.
+                self.handle_of(tenant, run_id).await
+            }
             Err(error) => {
-                // A run that never began must not keep its conversation busy.
-                let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
-                parts.store.finish(&run_id, outcome, Vec::new()).await?;
+                self.call_off(run_id);
                 Err(error)
             }
         }
     }
 
+    /// Ends a run that never began: it must not keep its conversation busy.
+    fn call_off(&self, run_id: RunId) {
+        let store = Arc::clone(&self.0.parts.store);
+        self.0.care.tasks().spawn(async move {
+            let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
+            while let Err(StoreError::Unavailable(_)) =
+                store.finish(&run_id, outcome.clone(), Vec::new()).await
+            {
+                sleep(CALL_OFF_EVERY).await;
+            }
+        });
+    }
+
     /// Keeps a new run. If the conversation's last run is over and only being put away, this
     /// waits for it: whoever has seen the end may go on.
-    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
+    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         let store = &self.0.parts.store;
         let before = match store.create(run.clone()).await {
             Err(StoreError::Busy { run_id, .. } | StoreError::Unfinished(run_id)) => {
@@ -208,55 +252,15 @@ impl Runs {
         let history = self.history_of(&request).await?;
         let state = RunState::new(&run_id, Arc::clone(&request), history);
         let run = Arc::new(self.live_run(run_id, state, Seq::START).watched_by(watcher));
-        let mut beginning = vec![Event::RunQueued { request }, Event::RunStarted];
-        beginning.extend(run.state().opening_events(|prefix| run.new_id(prefix)));
+        let beginning = run.beginning(request);
         run.record_all(beginning).await?;
-        let events = self.0.parts.log.read(run.id(), Seq::START).await?;
+        let events = self.0.parts.log.read(run.tenant(), run.id(), Seq::START).await?;
         Ok((run, events))
-    }
-
-    /// Takes over a run that another worker left unfinished: reads its journal, closes what
-    /// that worker left open, and goes on.
-    pub async fn take_over(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-    ) -> Result<RunHandle, StartError> {
-        let (runs, tenant, run_id) = (self.clone(), tenant.clone(), run_id.clone());
-        self.to_its_end(async move { runs.go_on(&tenant, &run_id).await }).await
-    }
-
-    async fn go_on(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle, StartError> {
-        self.refuse_if_closing()?;
-        let parts = &self.0.parts;
-        let record = parts.store.find(tenant, run_id).await?;
-        if record.status != RunStatus::Active || lock(&self.0.live).contains_key(run_id) {
-            return Err(StartError::NotAbandoned(run_id.clone()));
-        }
-        let model = self.model(&record.request.model)?;
-        let history = self.history_of(&record.request).await?;
-        let mut state = RunState::new(run_id, record.request, history);
-        let mut head = Seq::START;
-        for recorded in parts.log.read_stored(run_id, Seq::START).await? {
-            state.apply(&recorded.event);
-            head = recorded.seq;
-        }
-        let outcome = state.outcome().cloned();
-        let owed = state.takeover_events();
-        let run = Arc::new(self.live_run(run_id.clone(), state, head));
-        if let Some(outcome) = outcome {
-            // Only the last thing was left to do.
-            put_away(&run, parts.store.as_ref(), outcome).await;
-            return Err(StartError::NotAbandoned(run_id.clone()));
-        }
-        run.record_all(owed).await?;
-        let events = parts.log.read(run.id(), Seq::START).await?;
-        Ok(self.work_on(run, model, events))
     }
 
     /// Does `work` to its end even if whoever waits for it goes away in the middle: a run must
     /// not be left half begun because a client hung up.
-    async fn to_its_end<T: Send + 'static>(
+    pub(crate) async fn to_its_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
@@ -268,17 +272,21 @@ impl Runs {
         }
     }
 
-    fn refuse_if_closing(&self) -> Result<(), StartError> {
-        if self.0.stop.is_cancelled() { Err(StartError::ShuttingDown) } else { Ok(()) }
+    pub(crate) fn refuse_if_closing(&self) -> Result<(), StartError> {
+        if self.0.stop.is_cancelled() || self.0.leave.is_cancelled() {
+            Err(StartError::ShuttingDown)
+        } else {
+            Ok(())
+        }
     }
 
-    fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
+    pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {
         let parts = &self.0.parts;
         let found = parts.models.get(name).or(parts.any_model.as_ref());
         found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
     }
 
-    async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
+    pub(crate) async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
         let store = &self.0.parts.store;
         match (&request.conversation_id, &request.continues) {
             (Some(id), _) => store.history(&request.tenant, id).await,
@@ -287,14 +295,22 @@ impl Runs {
         }
     }
 
-    fn live_run(&self, run_id: RunId, state: RunState, head: Seq) -> LiveRun {
+    pub(crate) fn live_run(&self, run_id: RunId, state: RunState, head: Seq) -> LiveRun {
         let parts = &self.0.parts;
         let (log, ambient) = (Arc::clone(&parts.log), Arc::clone(&parts.ambient));
-        LiveRun::new(run_id, log, ambient, state, head).stopped_with(&self.0.stop)
+        LiveRun::new(run_id, log, ambient, state, head)
+            .stopped_with(&self.0.stop)
+            .left_with(&self.0.leave)
+            .trusting(self.0.care.trust())
     }
 
     /// Lets the run work in a task of its own, to its end.
-    fn work_on(&self, run: Arc<LiveRun>, model: Arc<dyn Model>, events: EventStream) -> RunHandle {
+    pub(crate) fn work_on(
+        &self,
+        run: Arc<LiveRun>,
+        model: Arc<dyn Model>,
+        events: EventStream,
+    ) -> RunHandle {
         let parts = &self.0.parts;
         let workplace = Workplace {
             model,
@@ -309,25 +325,78 @@ impl Runs {
         let (done, outcome) = oneshot::channel();
         let handle = RunHandle {
             runs: self.clone(),
-            run: Arc::clone(&run),
-            outcome: outcome.shared(),
+            tenant: run.tenant().clone(),
+            run_id: run.id().clone(),
+            outcome: Some(outcome.shared()),
             first_events: Arc::new(Mutex::new(Some(events))),
         };
-        let engine = Arc::clone(&self.0);
+        let runs = self.clone();
         self.0.tasks.spawn(async move {
-            let outcome = match Box::pin(drive(&run, &workplace)).await {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    error!(run_id = %run.id(), %error, "The run lost its journal.");
-                    RunOutcome::Failed { failure: failures::journal_lost() }
+            let driven = Box::pin(drive(&run, &workplace)).await;
+            {
+                let mut live = lock(&runs.0.live);
+                // Another worker's death may have brought the run back to us meanwhile.
+                if live.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, &run)) {
+                    live.remove(run.id());
                 }
-            };
-            lock(&engine.live).remove(run.id());
+            }
             run.note_put_away();
-            info!(run_id = %run.id(), ?outcome, "Run finished.");
-            let _ = done.send(outcome);
+            let _ = done.send(runs.after(&run, driven).await);
         });
         handle
+    }
+
+    /// What came of this worker's part in a run: its outcome, or nothing if the run goes on
+    /// with another worker.
+    async fn after(&self, run: &LiveRun, driven: Result<Driven, LogError>) -> Option<RunOutcome> {
+        let (run_id, outlive_us) = (run.id(), self.0.parts.workers.outlive_us());
+        match driven {
+            Ok(Driven::Ended(outcome)) => {
+                info!(%run_id, ?outcome, "Run finished.");
+                return Some(outcome);
+            }
+            Ok(Driven::Left) => info!(%run_id, "The run is left to another worker."),
+            Err(LogError::Conflict { .. }) if outlive_us => {
+                info!(%run_id, "Another worker has the run.");
+                return None;
+            }
+            Err(error) => {
+                error!(%run_id, %error, "The run lost its journal.");
+                if !outlive_us {
+                    return Some(RunOutcome::Failed { failure: failures::journal_lost() });
+                }
+            }
+        }
+        self.release(run_id).await;
+        None
+    }
+
+    /// The handle of a run that was started before, here or elsewhere.
+    pub(crate) async fn handle_of(
+        &self,
+        tenant: TenantId,
+        run_id: RunId,
+    ) -> Result<RunHandle, StartError> {
+        let events = self.opened(&tenant, &run_id).await?;
+        let first_events = Arc::new(Mutex::new(Some(events)));
+        Ok(RunHandle { runs: self.clone(), tenant, run_id, outcome: None, first_events })
+    }
+
+    /// The events of a run that exists. Its journal may be a moment later than the run itself.
+    async fn opened(&self, tenant: &TenantId, run_id: &RunId) -> Result<EventStream, LogError> {
+        let until = Instant::now() + JOURNAL_PATIENCE;
+        loop {
+            match self.0.parts.log.read(tenant, run_id, Seq::START).await {
+                Err(LogError::NotFound(_)) if Instant::now() < until => {
+                    // Nobody will begin the journal of a run that is gone.
+                    if let Err(StoreError::NotFound(_)) = self.find(tenant, run_id).await {
+                        return Err(LogError::NotFound(run_id.clone()));
+                    }
+                    sleep(JOURNAL_LOOK_EVERY).await;
+                }
+                read => return read,
+            }
+        }
     }
 }
 
@@ -340,8 +409,7 @@ impl Runs {
         run_id: &RunId,
         after: Seq,
     ) -> Result<EventStream, LogError> {
-        self.must_be_theirs(tenant, run_id).await?;
-        self.0.parts.log.read(run_id, after).await
+        self.0.parts.log.read(tenant, run_id, after).await
     }
 
     /// Every event of a run so far.
@@ -350,16 +418,7 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
     ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.must_be_theirs(tenant, run_id).await?;
-        self.0.parts.log.read_stored(run_id, Seq::START).await
-    }
-
-    async fn must_be_theirs(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
-        match self.find(tenant, run_id).await {
-            Ok(_) => Ok(()),
-            Err(StoreError::Unavailable(why)) => Err(LogError::Unavailable(why)),
-            Err(_) => Err(LogError::NotFound(run_id.clone())),
-        }
+        self.0.parts.log.read_stored(tenant, run_id, Seq::START).await
     }
 
     /// All that a finished run had seen and said. If the run is over and only being put away,
@@ -402,7 +461,8 @@ impl Runs {
     pub async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), ForgetError> {
         self.let_settle(tenant, |run| run.id() == run_id).await;
         self.0.parts.store.forget(tenant, run_id).await?;
-        Ok(self.0.parts.log.forget(run_id).await?)
+        self.0.parts.blobs.forget(tenant, run_id).await?;
+        Ok(self.0.parts.log.forget(tenant, run_id).await?)
     }
 
     /// One run.
@@ -425,29 +485,10 @@ impl Runs {
         &self.0.parts.blobs
     }
 
-    /// Cancels a run. Says whether it was running here.
-    pub fn cancel(&self, tenant: &TenantId, run_id: &RunId) -> bool {
+    /// Cancels a run of this process. Says whether there was one.
+    pub fn cancel_here(&self, tenant: &TenantId, run_id: &RunId) -> bool {
         let run = self.live(tenant, run_id);
         run.inspect(|run| run.stop(Stop::Cancelled)).is_some()
-    }
-
-    /// Cancels one call; the run goes on. Says whether the call was at work.
-    pub fn cancel_call(&self, tenant: &TenantId, run_id: &RunId, call_id: &CallId) -> bool {
-        self.live(tenant, run_id).is_some_and(|run| run.stop_call(call_id))
-    }
-
-    /// Answers for a person whether a call may be carried out. Says whether it was waiting
-    /// for that; a second answer changes nothing.
-    pub async fn resolve(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        call_id: &CallId,
-        decision: Decision,
-    ) -> Result<bool, LogError> {
-        let Some(run) = self.live(tenant, run_id) else { return Ok(false) };
-        let call_id = call_id.clone();
-        self.to_its_end(async move { run.resolve(&call_id, decision).await }).await
     }
 
     /// Stops every run, waits until each has been ended properly, and starts no more.
@@ -455,21 +496,34 @@ impl Runs {
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        self.stop_caring().await;
     }
 
     /// A run of `tenant` that this process works on.
-    fn live(&self, tenant: &TenantId, run_id: &RunId) -> Option<Arc<LiveRun>> {
+    pub(crate) fn live(&self, tenant: &TenantId, run_id: &RunId) -> Option<Arc<LiveRun>> {
         let run = lock(&self.0.live).get(run_id).cloned();
         run.filter(|run| run.state().request().tenant == *tenant)
     }
+}
+
+/// How a run is started.
+#[derive(Debug, Clone, Default)]
+pub struct Start {
+    /// Somebody who wants to have seen a tool's start before the tool works: it waits a moment
+    /// for them. See [`LiveRun`] for how long.
+    pub watcher: Option<watch::Receiver<Seq>>,
+    /// What makes the request one of a kind.
+    pub key: Option<RequestKey>,
 }
 
 /// A run that was started here. Dropping it changes nothing.
 #[derive(Clone)]
 pub struct RunHandle {
     runs: Runs,
-    run: Arc<LiveRun>,
-    outcome: Shared<oneshot::Receiver<RunOutcome>>,
+    tenant: TenantId,
+    run_id: RunId,
+    /// What this worker's part in the run comes to, if it has one.
+    outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
     /// Opened before the run began to work, for whoever asks first: a log that forgets finished
     /// runs may have forgotten a quick one by then.
     first_events: Arc<Mutex<Option<EventStream>>>,
@@ -477,24 +531,30 @@ pub struct RunHandle {
 
 impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunHandle").field("run", &self.run).finish_non_exhaustive()
+        f.debug_struct("RunHandle").field("run_id", &self.run_id).finish_non_exhaustive()
     }
 }
 
 impl RunHandle {
     /// Which run.
     pub fn id(&self) -> &RunId {
-        self.run.id()
+        &self.run_id
     }
 
-    /// Cancels it.
+    /// Whether the run was there already: the same request has made it before.
+    pub fn was_there(&self) -> bool {
+        self.outcome.is_none()
+    }
+
+    /// Cancels it, if this process works on it; [`Runs::cancel`] reaches it everywhere.
     pub fn cancel(&self) {
-        self.run.stop(Stop::Cancelled);
+        self.runs.cancel_here(&self.tenant, &self.run_id);
     }
 
-    /// Cancels one of its calls; the run goes on. Says whether the call was at work.
+    /// Cancels one of its calls; the run goes on. Says whether the call was at work here.
     pub fn cancel_call(&self, call_id: &CallId) -> bool {
-        self.run.stop_call(call_id)
+        let run = self.runs.live(&self.tenant, &self.run_id);
+        run.is_some_and(|run| run.stop_call(call_id))
     }
 
     /// Every event, from the first to the one that ends the run.
@@ -503,13 +563,30 @@ impl RunHandle {
         if let Some(events) = first {
             return Ok(events);
         }
-        self.runs.0.parts.log.read(self.id(), Seq::START).await
+        self.runs.0.parts.log.read(&self.tenant, self.id(), Seq::START).await
     }
 
     /// Waits for the end, with everything put away: the conversation can go on.
     pub async fn outcome(&self) -> RunOutcome {
-        let lost = || RunOutcome::Failed { failure: failures::engine_stopped() };
-        self.outcome.clone().await.unwrap_or_else(|_| lost())
+        let Some(here) = self.outcome.clone() else { return self.outcome_elsewhere().await };
+        match here.await {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => self.outcome_elsewhere().await,
+            Err(_) => RunOutcome::Failed { failure: failures::engine_stopped() },
+        }
+    }
+
+    /// The outcome of a run that another worker brings to its end.
+    async fn outcome_elsewhere(&self) -> RunOutcome {
+        let lost = RunOutcome::Failed { failure: failures::journal_lost() };
+        let events = self.runs.0.parts.log.read(&self.tenant, &self.run_id, Seq::START).await;
+        let Ok(mut events) = events else { return lost };
+        while let Ok(Some(recorded)) = events.try_next().await {
+            if let Event::RunFinished { outcome, .. } = &recorded.event {
+                return outcome.clone();
+            }
+        }
+        lost
     }
 
     /// Waits for the end, and returns the whole journal.
@@ -530,6 +607,9 @@ pub enum ForgetError {
     /// The journal refused.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The blob store refused.
+    #[error(transparent)]
+    Blobs(#[from] BlobError),
 }
 
 /// Why a run was not started.

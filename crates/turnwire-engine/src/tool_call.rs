@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
     BlobId, CallId, CallLink, Effect, Event, LogError, Tool, ToolContext, ToolError, ToolNote,
-    ToolOutcome, ToolOutput, ToolRequest, ToolSpec, tool::KeptAside,
+    ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    seeded::{Fault, is_seeded},
+    tool::KeptAside,
 };
 
 use crate::{
@@ -100,8 +102,13 @@ pub(crate) async fn carry_out(
     };
     // From its start on, whoever sees the call can stop it.
     let token = run.begin_call(&call_id);
-    let place = run.record(start).await?;
-    run.let_watcher_see(place).await;
+    let too_late = is_seeded(Fault::StartAfterCall).then(|| start.clone());
+    if too_late.is_none() {
+        let place = run.record(start).await?;
+        run.let_watcher_see(place).await;
+        // The start is durable, but that was a moment ago.
+        run.surely_ours().await;
+    }
 
     let began = Instant::now();
     let request = ToolRequest {
@@ -112,6 +119,9 @@ pub(crate) async fn carry_out(
     };
     let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
     let outcome = work.until_it_is_over(attempt).await;
+    if let Some(start) = too_late {
+        run.record(start).await?;
+    }
     run.end_call(&call_id);
 
     let outcome = keep_aside(run, workplace, tool.as_ref(), outcome?).await;
@@ -341,7 +351,7 @@ async fn keep_aside(
         let head = beginning(&output.text, limit).to_owned();
         let whole = std::mem::replace(&mut output.text, head);
         let bytes = whole.len() as u64;
-        if let Err(error) = workplace.blobs.put(&tenant, &blob, whole).await {
+        if let Err(error) = workplace.blobs.put(&tenant, run.id(), &blob, whole).await {
             warn!(%error, "A big result could not be kept.");
             return ToolOutcome::Failed { failure: failures::output_lost() };
         }

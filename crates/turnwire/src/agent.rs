@@ -48,7 +48,7 @@ impl Agent {
 
     /// Stops a run by its id. Says whether it was being worked on in this process.
     pub fn cancel(&self, run_id: &RunId) -> bool {
-        self.runs.cancel(&self.request.tenant, run_id)
+        self.runs.cancel_here(&self.request.tenant, run_id)
     }
 
     /// The engine underneath.

@@ -2,22 +2,31 @@
 
 use async_trait::async_trait;
 
-use crate::{BlobId, TenantId};
+use crate::{BlobId, RunId, TenantId};
 
 /// Keeps big texts beside the journal.
 ///
 /// Promises an implementation makes:
 ///
 /// * when [`put`](Self::put) returns `Ok`, [`get`](Self::get) returns the very same text for
-///   as long as the run is retained;
+///   as long as the run is retained, and not a moment longer;
 /// * what belongs to one tenant does not exist for another.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
-    /// Keeps `text` under `id`.
-    async fn put(&self, tenant: &TenantId, id: &BlobId, text: String) -> Result<(), BlobError>;
+    /// Keeps `text` of the run `run_id` under `id`.
+    async fn put(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        id: &BlobId,
+        text: String,
+    ) -> Result<(), BlobError>;
 
     /// The text kept under `id`.
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError>;
+
+    /// Forgets every text of a run. Forgetting what is not there is fine.
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError>;
 }
 
 /// Why the blob store did not do what it was asked.

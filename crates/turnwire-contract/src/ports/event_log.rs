@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use async_trait::async_trait;
 use futures::Stream;
 
-use crate::{Recorded, RunId, Seq};
+use crate::{Entry, Recorded, RunId, RunOutcome, Seq, TenantId};
 
 /// Events as they become visible, in order.
 pub type EventStream =
@@ -22,22 +22,54 @@ pub type EventStream =
 ///   same place, one gets [`LogError::Conflict`] and nothing of its batch is kept;
 /// * a batch is kept whole or not at all;
 /// * nothing can be appended after the event that ends the run;
-/// * a reader that does not read costs no one anything but its own place.
+/// * a reader that does not read costs no one anything but its own place;
+/// * what belongs to one tenant does not exist for another.
 #[async_trait]
 pub trait EventLog: Send + Sync {
     /// Appends `batch`, whose places follow on the last one kept. All of it belongs to one run.
-    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError>;
+    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError>;
+
+    /// Appends the batch that ends its run. If this log and the run store are one, what the run
+    /// leaves behind is stored together with it. Says whether it is; where it is not,
+    /// [`RunStore::finish`](crate::RunStore::finish) is called afterwards.
+    async fn append_end(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<Arc<Recorded>>,
+        _ending: Ending,
+    ) -> Result<bool, LogError> {
+        self.append(tenant, batch).await?;
+        Ok(false)
+    }
 
     /// Everything after `after`: first what is stored, then what arrives, up to and including
     /// the event that ends the run.
-    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError>;
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError>;
 
     /// Everything after `after` that is stored now, without waiting for more.
-    async fn read_stored(&self, run_id: &RunId, after: Seq)
-    -> Result<Vec<Arc<Recorded>>, LogError>;
+    async fn read_stored(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<Vec<Arc<Recorded>>, LogError>;
 
     /// Forgets a run and all of its events. Forgetting what is not there is fine.
-    async fn forget(&self, run_id: &RunId) -> Result<(), LogError>;
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError>;
+}
+
+/// What a run leaves behind when it is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// What it adds to its conversation.
+    pub entries: Vec<Entry>,
 }
 
 /// Why the log did not do what it was asked.

@@ -11,14 +11,18 @@ mod model;
 mod run_store;
 mod tool;
 mod tool_servers;
+mod workers;
 
 pub use blob_store::{BlobError, BlobStore};
-pub use event_log::{EventLog, EventStream, LogError};
+pub use event_log::{Ending, EventLog, EventStream, LogError};
 pub use library::{
     Attachment, CollectionRecord, Comparison, FileRecord, Filter, FilterMistake, Library,
     LibraryError, Passage, Query,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
-pub use run_store::{ConversationRecord, NewRun, RunRecord, RunStatus, RunStore, StoreError};
+pub use run_store::{
+    ConversationRecord, Created, NewRun, RequestKey, RunRecord, RunStatus, RunStore, StoreError,
+};
 pub use tool::{CallLink, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
 pub use tool_servers::{NoToolServers, ToolServers};
+pub use workers::{Abandoned, Alone, Lease, LeftWish, Wish, Workers};

@@ -15,11 +15,24 @@ use crate::{ConversationId, Entry, ItemId, RunId, RunOutcome, RunRequest, Tenant
 ///   [`StoreError::Busy`], and so is every change to the conversation from outside;
 /// * [`finish`](Self::finish) stores the status and all new entries of the conversation
 ///   together or not at all, and a second call changes nothing;
+/// * of all requests of one tenant with the same [key](RequestKey), one makes a run and the
+///   others find it, for a day or until the run is forgotten;
 /// * what belongs to one tenant does not exist for another.
 #[async_trait]
 pub trait RunStore: Send + Sync {
-    /// Keeps a new run, and opens its conversation if that is new.
-    async fn create(&self, run: NewRun) -> Result<(), StoreError>;
+    /// Keeps a new run, and opens its conversation if that is new. A request whose key has made
+    /// a run before makes none.
+    async fn create(&self, run: NewRun) -> Result<Created, StoreError>;
+
+    /// The run that a request with this key has made, if it made one within a day of `now` and
+    /// the run is still there. Asked before anything else is looked up that the first request
+    /// may have changed; a store that others share goes by its own clock.
+    async fn made_by(
+        &self,
+        tenant: &TenantId,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<RunId>, StoreError>;
 
     /// One run.
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError>;
@@ -120,6 +133,28 @@ pub struct NewRun {
     pub created_at: Timestamp,
     /// What was asked for.
     pub request: Arc<RunRequest>,
+    /// What makes the request one of a kind, if its client gave it such a key.
+    pub key: Option<RequestKey>,
+}
+
+/// A client's own mark on a request, by which it can be sent again without being done again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestKey {
+    /// Where the request was sent: the same key elsewhere is another one.
+    pub endpoint: String,
+    /// The mark.
+    pub key: String,
+    /// What the request says, in short; the same key with another one is a mistake.
+    pub fingerprint: String,
+}
+
+/// What came of keeping a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    /// It is kept.
+    New,
+    /// The same request has made this run before.
+    Before(RunId),
 }
 
 /// A run as it is kept.
@@ -176,6 +211,9 @@ pub enum StoreError {
     /// The run is not finished.
     #[error("run `{0}` is not finished; wait for it or cancel it")]
     Unfinished(RunId),
+    /// The key was used before, for another request.
+    #[error("the key `{0}` was used before for another request")]
+    KeyReused(String),
     /// There is one already.
     #[error("there is already a {0}")]
     Exists(String),

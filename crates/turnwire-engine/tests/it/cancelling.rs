@@ -56,13 +56,16 @@ async fn one_call_is_cancelled_and_the_run_goes_on() {
 async fn cancelling_is_idempotent_and_honest() {
     let (runs, request) = Stage::new([Turn::new().text("a").wait_forever()]).set_up();
     let run = runs.start(request).await.unwrap();
-    assert!(!runs.cancel_call(&TenantId::default(), run.id(), &"call_1".into()));
+    assert!(!runs.cancel_call(&TenantId::default(), run.id(), &"call_1".into()).await.unwrap());
     assert!(!run.cancel_call(&"call_1".into()));
-    assert!(runs.cancel(&TenantId::default(), run.id()));
+    assert!(runs.cancel(&TenantId::default(), run.id()).await.unwrap());
     run.cancel();
     assert_eq!(run.outcome().await, RunOutcome::Cancelled);
-    assert!(!runs.cancel(&TenantId::default(), run.id()), "a run that is over cannot be cancelled");
-    assert!(!runs.cancel(&TenantId::default(), &"run_none".into()));
+    assert!(
+        !runs.cancel(&TenantId::default(), run.id()).await.unwrap(),
+        "a run that is over cannot be cancelled"
+    );
+    assert!(!runs.cancel(&TenantId::default(), &"run_none".into()).await.unwrap());
     assert_eq!(kinds(&run.journal().await.unwrap()).last().unwrap(), "run_finished");
 }
 

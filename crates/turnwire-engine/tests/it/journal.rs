@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Entry, Event, EventLog, EventStream, Item, ItemId,
-    LogError, NewRun, Recorded, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq,
-    StoreError, TenantId, Usage,
+    ConversationId, ConversationRecord, Created, Entry, Event, EventLog, EventStream, Item, ItemId,
+    LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore,
+    Seq, StoreError, TenantId, Timestamp, Usage,
 };
 use turnwire_engine::{
     Ambient, EngineParts, LiveRun, MemoryEventLog, MemoryRunStore, RunState, Runs, StartError,
@@ -40,7 +40,7 @@ struct SlowLog {
 
 #[async_trait]
 impl EventLog for SlowLog {
-    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
         let n_before = self.n_appends.fetch_add(1, Ordering::SeqCst);
         if self.fails_after.is_some_and(|n| n_before >= n) {
             return Err(LogError::Unavailable("gone".into()));
@@ -51,23 +51,29 @@ impl EventLog for SlowLog {
         sleep(self.takes).await;
         let is_text = |recorded: &&Arc<Recorded>| matches!(recorded.event, Event::TextAdded { .. });
         self.texts.lock().unwrap().push(batch.iter().filter(is_text).count());
-        self.inner.append(batch).await
+        self.inner.append(tenant, batch).await
     }
 
-    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
-        self.inner.read(run_id, after).await
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        self.inner.read(tenant, run_id, after).await
     }
 
     async fn read_stored(
         &self,
+        tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
     ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.inner.read_stored(run_id, after).await
+        self.inner.read_stored(tenant, run_id, after).await
     }
 
-    async fn forget(&self, run_id: &RunId) -> Result<(), LogError> {
-        self.inner.forget(run_id).await
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
+        self.inner.forget(tenant, run_id).await
     }
 }
 
@@ -90,7 +96,7 @@ async fn an_event_is_durable_before_it_is_visible() {
     let log = Arc::new(SlowLog { held_up: Some(Arc::clone(&gate)), ..SlowLog::default() });
     let run = live_run(log.clone());
     run.record(turn(1)).await.unwrap();
-    let mut reader = log.read(run.id(), Seq(1)).await.unwrap();
+    let mut reader = log.read(run.tenant(), run.id(), Seq(1)).await.unwrap();
 
     let mut second = Box::pin(run.record(turn(2)));
     assert!((&mut second).now_or_never().is_none(), "recorded before it is durable");
@@ -186,9 +192,12 @@ async fn a_worker_that_lost_its_run_stores_nothing() {
         last = events.next().await.unwrap().unwrap();
     }
     let event = Event::RunTakenOver { attempt: 2 };
-    log.append(vec![Arc::new(Recorded { seq: last.seq.next(), event, ..Recorded::clone(&last) })])
-        .await
-        .unwrap();
+    log.append(
+        &TenantId::default(),
+        vec![Arc::new(Recorded { seq: last.seq.next(), event, ..Recorded::clone(&last) })],
+    )
+    .await
+    .unwrap();
     let RunOutcome::Failed { failure } = run.outcome().await else { panic!() };
     assert_eq!(failure.code, "journal_lost");
     let refused = runs.start(request).await;
@@ -407,8 +416,16 @@ struct SlowStore(MemoryRunStore);
 
 #[async_trait]
 impl RunStore for SlowStore {
-    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
+    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.0.create(run).await
+    }
+    async fn made_by(
+        &self,
+        tenant: &TenantId,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<RunId>, StoreError> {
+        self.0.made_by(tenant, key, now).await
     }
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         self.0.find(tenant, run_id).await

@@ -37,11 +37,11 @@ fn finished(run: &str) -> Arc<Recorded> {
 async fn the_event_log_forgets_the_oldest_finished_run() {
     let log = MemoryEventLog::keeping(2);
     for run in ["run_a", "run_b", "run_c"] {
-        log.append(vec![finished(run)]).await.unwrap();
+        log.append(&TenantId::default(), vec![finished(run)]).await.unwrap();
     }
-    assert!(log.read(&RunId::from("run_a"), Seq::START).await.is_err());
-    assert!(log.read(&RunId::from("run_b"), Seq::START).await.is_ok());
-    assert!(log.read(&RunId::from("run_c"), Seq::START).await.is_ok());
+    assert!(log.read(&TenantId::default(), &RunId::from("run_a"), Seq::START).await.is_err());
+    assert!(log.read(&TenantId::default(), &RunId::from("run_b"), Seq::START).await.is_ok());
+    assert!(log.read(&TenantId::default(), &RunId::from("run_c"), Seq::START).await.is_ok());
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn the_run_store_forgets_finished_runs_and_only_those() {
     let create = async |run: &str| {
         let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
         let (run_id, created_at) = (RunId::from(run), Timestamp::from_micros(0));
-        store.create(NewRun { run_id, created_at, request }).await.unwrap();
+        store.create(NewRun { run_id, created_at, request, key: None }).await.unwrap();
     };
     let finish = async |run: &str| {
         store.finish(&RunId::from(run), RunOutcome::Completed, Vec::new()).await.unwrap();
@@ -75,7 +75,7 @@ async fn the_blob_store_keeps_the_newest() {
     let store = MemoryBlobStore::keeping(2);
     let tenant = TenantId::default();
     for id in ["blob_a", "blob_b", "blob_c"] {
-        store.put(&tenant, &id.into(), format!("text of {id}")).await.unwrap();
+        store.put(&tenant, &"run".into(), &id.into(), format!("text of {id}")).await.unwrap();
     }
     let gone = store.get(&tenant, &"blob_a".into()).await;
     assert!(matches!(gone, Err(BlobError::NotFound(_))));

@@ -21,8 +21,8 @@ async fn engine_with(journal: &[Arc<Recorded>], model: Scripted, props: &[Prop])
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request: Arc<RunRequest> = Arc::clone(request);
-    store.create(NewRun { run_id, created_at, request }).await.unwrap();
-    log.append(journal.to_vec()).await.unwrap();
+    store.create(NewRun { run_id, created_at, request, key: None }).await.unwrap();
+    log.append(&TenantId::default(), journal.to_vec()).await.unwrap();
     let mut tools = Toolbox::default();
     for prop in props {
         tools.add(Arc::new(prop.clone())).unwrap();

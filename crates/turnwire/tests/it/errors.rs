@@ -93,29 +93,36 @@ async fn a_lost_journal_is_an_error_and_not_a_wait() {
     impl turnwire::EventLog for Failing {
         async fn append(
             &self,
+            tenant: &turnwire_contract::TenantId,
             batch: Vec<std::sync::Arc<turnwire::Recorded>>,
         ) -> Result<(), LogError> {
             if batch.first().is_some_and(|first| first.seq > turnwire::Seq(3)) {
                 return Err(LogError::Unavailable("gone".to_owned()));
             }
-            self.0.append(batch).await
+            self.0.append(tenant, batch).await
         }
         async fn read(
             &self,
+            tenant: &turnwire_contract::TenantId,
             run_id: &turnwire::RunId,
             after: turnwire::Seq,
         ) -> Result<turnwire::EventStream, LogError> {
-            self.0.read(run_id, after).await
+            self.0.read(tenant, run_id, after).await
         }
         async fn read_stored(
             &self,
+            tenant: &turnwire_contract::TenantId,
             run_id: &turnwire::RunId,
             after: turnwire::Seq,
         ) -> Result<Vec<std::sync::Arc<turnwire::Recorded>>, LogError> {
-            self.0.read_stored(run_id, after).await
+            self.0.read_stored(tenant, run_id, after).await
         }
-        async fn forget(&self, run_id: &turnwire::RunId) -> Result<(), LogError> {
-            self.0.forget(run_id).await
+        async fn forget(
+            &self,
+            tenant: &turnwire_contract::TenantId,
+            run_id: &turnwire::RunId,
+        ) -> Result<(), LogError> {
+            self.0.forget(tenant, run_id).await
         }
     }
     let log = Failing(turnwire_engine::MemoryEventLog::default());

@@ -1,0 +1,10 @@
+//! A test build can be made to misbehave: see `src/seeded.rs`.
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(seeded_faults)");
+    println!("cargo::rerun-if-env-changed=TURNWIRE_SEEDED_FAULTS");
+    let wanted = std::env::var_os("TURNWIRE_SEEDED_FAULTS").is_some();
+    if wanted {
+        println!("cargo::rustc-cfg=seeded_faults");
+    }
+}

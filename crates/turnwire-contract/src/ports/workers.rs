@@ -1,0 +1,155 @@
+//! Who works on which run, and what people ask of whoever that is.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{CallId, Decision, RunId, StoreError, TenantId};
+
+/// The workers that share a store, as one of them sees it. A worker is a process with an engine.
+///
+/// Promises an implementation makes:
+///
+/// * a run belongs to the worker that created or claimed it, until that worker releases it or
+///   has not been heard of for the length of a lease;
+/// * of several workers that claim at once, each run goes to one of them;
+/// * time is told by the store's clock: those of the workers may be wrong;
+/// * a wish that was left for a run reaches whoever works on it, now or after a takeover, at
+///   least once, until it is done with or the run is over. Leaving it needs no lease: that is
+///   for the one who works.
+///
+/// What keeps two workers from writing to one run is not here but the place in its journal:
+/// see [`EventLog`](crate::EventLog).
+#[async_trait]
+pub trait Workers: Send + Sync {
+    /// Whether a run that this worker leaves is taken up by another one, or by the next one on
+    /// this machine.
+    fn outlive_us(&self) -> bool {
+        true
+    }
+
+    /// Says that this worker is there, and learns how long that holds.
+    async fn beat(&self) -> Result<Lease, StoreError>;
+
+    /// Takes up to `most` runs that nobody works on.
+    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError>;
+
+    /// Gives up a run of this worker, so that another one takes it up at once.
+    async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
+
+    /// Which of `run_ids` do not belong to this worker any more.
+    async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
+
+    /// Leaves a wish for whoever works on the run, which must not be over.
+    async fn leave(&self, tenant: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError>;
+
+    /// The wishes for the runs of this worker, oldest first. They stay until they are done with.
+    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError>;
+
+    /// These wishes have been attended to.
+    async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError>;
+
+    /// Waits until there may be a wish or a run to claim. May wait for ever: whoever waits looks
+    /// from time to time anyway.
+    async fn woken(&self);
+}
+
+/// For how long a worker may rely on its runs being its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// Counted from before [`Workers::beat`] was called.
+    pub length: Duration,
+}
+
+/// A run that its worker has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abandoned {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which run.
+    pub run_id: RunId,
+    /// How many workers have died over it, this time included; those that released it do not
+    /// count.
+    pub n_deaths: u32,
+}
+
+/// Something asked of the worker that has the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "wish", rename_all = "snake_case")]
+pub enum Wish {
+    /// Cancel the run.
+    Cancel,
+    /// Cancel one call; the run goes on.
+    CancelCall {
+        /// The call.
+        call_id: CallId,
+    },
+    /// A person has answered about a call.
+    Answer {
+        /// The call that waits.
+        call_id: CallId,
+        /// What was decided.
+        decision: Decision,
+    },
+}
+
+/// A wish as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftWish {
+    /// Which one.
+    pub id: i64,
+    /// The run it is for.
+    pub run_id: RunId,
+    /// What is asked for.
+    pub wish: Wish,
+}
+
+/// A worker that shares its store with nobody: nothing can be left for others, and nobody else
+/// can die.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Alone;
+
+#[async_trait]
+impl Workers for Alone {
+    fn outlive_us(&self) -> bool {
+        false
+    }
+
+    async fn beat(&self) -> Result<Lease, StoreError> {
+        Ok(Lease { length: Duration::MAX })
+    }
+
+    async fn claim(&self, _most: usize) -> Result<Vec<Abandoned>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn release(&self, _run_id: &RunId) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn lost(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn leave(
+        &self,
+        _tenant: &TenantId,
+        run_id: &RunId,
+        _wish: Wish,
+    ) -> Result<(), StoreError> {
+        Err(StoreError::NotFound(format!("worker for run `{run_id}`")))
+    }
+
+    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn done_with(&self, _wishes: &[i64]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn woken(&self) {
+        std::future::pending::<()>().await;
+    }
+}

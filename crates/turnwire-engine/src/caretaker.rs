@@ -1,0 +1,237 @@
+//! What an engine does besides its own runs when it shares a store with others: it says that it
+//! is there, takes up runs that nobody works on, and attends to what people ask of its runs
+//! through other workers.
+//!
+//! A worker that its store has not heard of for too long cannot know whether its runs are still
+//! its own. It starts nothing new until it has been heard again and has asked which runs it
+//! lost. That is courtesy, not safety: what keeps two workers apart is the place in the journal.
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+use turnwire_contract::{LeftWish, RunId, StoreError, Wish};
+
+use crate::{
+    live_run::{LiveRun, Stop},
+    runs::Runs,
+    sync::lock,
+};
+
+/// How often this worker looks for something to do when nobody wakes it.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How many runs are taken up in one go.
+const MOST_CLAIMED_AT_ONCE: usize = 32;
+/// How long a run that is let go may take to notice.
+const LETTING_GO: Duration = Duration::from_secs(2);
+
+/// What belongs to the care for runs, as the engine keeps it.
+#[derive(Debug, Default)]
+pub(crate) struct Care {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Until when the runs are surely ours; empty until there is somebody to share with.
+    trust: OnceLock<watch::Sender<Instant>>,
+    /// How many runs of others were taken up here.
+    n_taken_over: AtomicU64,
+}
+
+impl Care {
+    /// What tells a run whether it is surely ours.
+    pub(crate) fn trust(&self) -> Option<watch::Receiver<Instant>> {
+        self.trust.get().map(watch::Sender::subscribe)
+    }
+
+    /// Counts a run that was taken up here.
+    pub(crate) fn note_taken_over(&self) {
+        self.n_taken_over.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many runs of others were taken up here.
+    pub(crate) fn n_taken_over(&self) -> u64 {
+        self.n_taken_over.load(Ordering::Relaxed)
+    }
+
+    /// The tasks that go on until the engine is gone.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+}
+
+impl Runs {
+    /// Begins to share the work with whoever else uses the same store: says that this worker is
+    /// there, and from now on takes up runs that nobody works on. To be called before the first
+    /// run; an engine that shares with nobody does nothing.
+    pub async fn keep_working(&self) -> Result<(), StoreError> {
+        let workers = &self.0.parts.workers;
+        if !workers.outlive_us() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let lease = workers.beat().await?;
+        let (trust, _) = watch::channel(trusted_until(began, lease.length));
+        if self.0.care.trust.set(trust).is_err() {
+            return Ok(());
+        }
+        let (beating, caring) = (self.clone(), self.clone());
+        let care = &self.0.care;
+        care.tasks.spawn(async move { beating.keep_beating(lease.length / 4).await });
+        care.tasks.spawn(async move { caring.keep_caring().await });
+        Ok(())
+    }
+
+    async fn keep_beating(&self, every: Duration) {
+        let mut is_heard = true;
+        loop {
+            tokio::select! {
+                () = self.0.care.stop.cancelled() => return,
+                () = sleep(every) => {}
+            }
+            match self.beat().await {
+                Ok(()) => is_heard = true,
+                Err(error) if is_heard => {
+                    is_heard = false;
+                    warn!(%error, "The store does not hear this worker; its runs wait.");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Says that this worker is there. If that was too late, it asks first which runs it lost.
+    async fn beat(&self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let lease = self.0.parts.workers.beat().await?;
+        let Some(trust) = self.0.care.trust.get() else { return Ok(()) };
+        if *trust.borrow() < began {
+            self.let_go_of_lost_runs().await?;
+        }
+        trust.send_replace(trusted_until(began, lease.length));
+        Ok(())
+    }
+
+    async fn let_go_of_lost_runs(&self) -> Result<(), StoreError> {
+        let ours: Vec<RunId> = lock(&self.0.live).keys().cloned().collect();
+        for run_id in self.0.parts.workers.lost(&ours).await? {
+            let lost = lock(&self.0.live).get(&run_id).cloned();
+            if let Some(lost) = lost.filter(|run| run.state().outcome().is_none()) {
+                info!(%run_id, "The run was taken over while this worker was not heard.");
+                lost.let_go();
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep_caring(&self) {
+        let workers = &self.0.parts.workers;
+        loop {
+            tokio::select! {
+                () = self.0.care.stop.cancelled() => return,
+                () = workers.woken() => {}
+                () = sleep(LOOK_EVERY) => {}
+            }
+            // What fails now is looked at again in a moment; the beat says when the store is
+            // away.
+            let _ = self.attend_to_wishes().await;
+            let _ = self.take_up_abandoned().await;
+        }
+    }
+
+    async fn attend_to_wishes(&self) -> Result<(), StoreError> {
+        let workers = &self.0.parts.workers;
+        let mut done = Vec::new();
+        for LeftWish { id, run_id, wish } in workers.wishes().await? {
+            // A run that was claimed a moment ago is not at work yet; its wishes wait for it.
+            let live = lock(&self.0.live).get(&run_id).cloned();
+            let Some(run) = live else { continue };
+            match fulfil(&run, wish).await {
+                Ok(()) => done.push(id),
+                Err(error) => warn!(%error, %run_id, "A wish could not be recorded."),
+            }
+        }
+        if done.is_empty() { Ok(()) } else { workers.done_with(&done).await }
+    }
+
+    async fn take_up_abandoned(&self) -> Result<(), StoreError> {
+        loop {
+            if self.refuse_if_closing().is_err() {
+                return Ok(());
+            }
+            let claimed = self.0.parts.workers.claim(MOST_CLAIMED_AT_ONCE).await?;
+            let n_claimed = claimed.len();
+            for abandoned in claimed {
+                let runs = self.clone();
+                self.0.tasks.spawn(async move { runs.take_up(abandoned).await });
+            }
+            if n_claimed < MOST_CLAIMED_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives up a run, so that another worker takes it up at once. If the store is away, the
+    /// lease does the same later.
+    pub(crate) async fn release(&self, run_id: &RunId) {
+        if let Err(error) = self.0.parts.workers.release(run_id).await {
+            warn!(%error, %run_id, "The run could not be released; it is taken up later.");
+        }
+    }
+
+    /// Leaves every run to other workers, and starts no more. Answers of the model are cut
+    /// short, and asked for again elsewhere; tools may work on for `grace`. Where nobody can go
+    /// on with the runs, they are [ended](Self::shut_down) instead.
+    pub async fn hand_over(&self, grace: Duration) {
+        if !self.0.parts.workers.outlive_us() {
+            return self.shut_down().await;
+        }
+        self.0.leave.cancel();
+        self.0.tasks.close();
+        if timeout(grace, self.0.tasks.wait()).await.is_err() {
+            let left: Vec<_> = lock(&self.0.live).values().cloned().collect();
+            for run in left {
+                run.let_go();
+                self.release(run.id()).await;
+            }
+            let _ = timeout(LETTING_GO, self.0.tasks.wait()).await;
+        }
+        self.stop_caring().await;
+    }
+
+    /// Ends the care for runs: this worker is not heard of any more.
+    pub(crate) async fn stop_caring(&self) {
+        let care = &self.0.care;
+        care.stop.cancel();
+        care.tasks.close();
+        let _ = timeout(LETTING_GO, care.tasks.wait()).await;
+    }
+}
+
+/// Until when a worker that was heard of at `began` may be sure of its runs: a little less than
+/// others wait before they take them.
+fn trusted_until(began: Instant, lease: Duration) -> Instant {
+    crate::deadline::later(began, lease.saturating_sub(lease / 4))
+}
+
+/// Does what somebody asked of a run through another worker. What is too late is done with too.
+async fn fulfil(run: &LiveRun, wish: Wish) -> Result<(), turnwire_contract::LogError> {
+    match wish {
+        Wish::Cancel => run.stop(Stop::Cancelled),
+        Wish::CancelCall { call_id } => {
+            run.stop_call(&call_id);
+        }
+        Wish::Answer { call_id, decision } => {
+            run.resolve(&call_id, decision).await?;
+        }
+    }
+    Ok(())
+}

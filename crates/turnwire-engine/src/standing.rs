@@ -1,0 +1,57 @@
+//! How an engine stands: what a server around it has to know to serve its clients and its
+//! operator.
+
+use turnwire_contract::{LogError, RequestKey, RunId, Seq, StoreError, TenantId};
+
+use crate::{
+    runs::{RunHandle, Runs, StartError},
+    sync::lock,
+};
+
+impl Runs {
+    /// Whether runs that this process leaves go on without it.
+    pub fn outlive_us(&self) -> bool {
+        self.0.parts.workers.outlive_us()
+    }
+
+    /// Whether the store answers. It is asked for a run that nobody has.
+    pub async fn is_ready(&self) -> bool {
+        let nobodys = self.find(&TenantId::default(), &RunId::new("run_none")).await;
+        matches!(nobodys, Ok(_) | Err(StoreError::NotFound(_)))
+    }
+
+    /// How many runs this process works on.
+    pub fn n_live(&self) -> usize {
+        lock(&self.0.live).len()
+    }
+
+    /// How many runs this process has taken over from others.
+    pub fn n_taken_over(&self) -> u64 {
+        self.0.care.n_taken_over()
+    }
+
+    /// Whether the journal of a run has an event at `place` by now.
+    pub async fn has_come_to(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        place: Seq,
+    ) -> Result<bool, LogError> {
+        let before = Seq(place.0.saturating_sub(1));
+        let stored = self.0.parts.log.read_stored(tenant, run_id, before).await?;
+        Ok(place == Seq::START || !stored.is_empty())
+    }
+
+    /// The run that the same request has made before, here or elsewhere.
+    pub async fn made_before(
+        &self,
+        tenant: &TenantId,
+        key: &RequestKey,
+    ) -> Result<Option<RunHandle>, StartError> {
+        let now = self.now();
+        match self.0.parts.store.made_by(tenant, key, now).await? {
+            Some(run_id) => Ok(Some(self.handle_of(tenant.clone(), run_id).await?)),
+            None => Ok(None),
+        }
+    }
+}
