@@ -1,0 +1,218 @@
+//! Conversations, and the lock that keeps two changes to one of them apart.
+//!
+//! Whoever changes a conversation, or begins a run in it, holds its row until that is done. So
+//! the entries of a conversation stand in the order in which they came.
+
+use std::collections::BTreeMap;
+
+use turnwire_contract::{
+    ConversationId, ConversationRecord, Entry, ItemId, RunId, StoreError, TenantId, Timestamp,
+};
+
+use crate::{
+    Store,
+    database::{Database, Row, Transaction, Value},
+    entries,
+    failures::{read_again, written},
+};
+
+/// Holds a conversation for a run that begins in it, opens it if it is new, and tells how far it
+/// has come. It must be idle.
+pub(crate) async fn hold_for_run(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    id: &ConversationId,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    let sql = "insert into conversations (tenant, id, created_at, metadata)
+               values ($1, $2, $3, '{}')
+               on conflict (tenant, id) do update set created_at = conversations.created_at";
+    let values =
+        [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Integer(now.as_micros())];
+    transaction.query(sql, &values).await?;
+    // A statement of its own: only what begins after the lock sees what was done before it.
+    must_be_idle(transaction, tenant, id).await?;
+    let sql = "select coalesce(max(position), 0) from entries
+               where tenant = $1 and conversation_id = $2";
+    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let found = transaction.query(sql, &values).await?;
+    Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default())
+}
+
+/// Holds a conversation that is there and idle.
+async fn hold(
+    transaction: &mut dyn Transaction,
+    for_update: &str,
+    tenant: &TenantId,
+    id: &ConversationId,
+) -> Result<(), StoreError> {
+    let sql = format!("select 1 from conversations where tenant = $1 and id = $2{for_update}");
+    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    if transaction.query(&sql, &values).await?.is_empty() {
+        return Err(unknown(id));
+    }
+    must_be_idle(transaction, tenant, id).await
+}
+
+async fn must_be_idle(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    id: &ConversationId,
+) -> Result<(), StoreError> {
+    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    match transaction.query(BUSY_WITH, &values).await?.first() {
+        Some(row) => Err(busy(id, row)?),
+        None => Ok(()),
+    }
+}
+
+const BUSY_WITH: &str = "select id from runs
+                         where tenant = $1 and conversation_id = $2 and state = 'active'";
+
+fn busy(id: &ConversationId, row: &Row) -> Result<StoreError, StoreError> {
+    let run_id = RunId::from(row.text(0)?);
+    Ok(StoreError::Busy { conversation_id: id.clone(), run_id })
+}
+
+fn unknown(id: &ConversationId) -> StoreError {
+    StoreError::NotFound(format!("conversation `{id}`"))
+}
+
+/// The error for a conversation that is busy, if it is.
+pub(crate) async fn busy_now(
+    database: &dyn Database,
+    tenant: &TenantId,
+    id: &ConversationId,
+) -> Result<Option<StoreError>, StoreError> {
+    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let found = database.query(BUSY_WITH, &values).await?;
+    found.first().map(|row| busy(id, row)).transpose()
+}
+
+impl Store {
+    pub(crate) async fn open_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation: &ConversationRecord,
+    ) -> Result<(), StoreError> {
+        let metadata = written(&conversation.metadata)?;
+        let sql = "insert into conversations (tenant, id, created_at, metadata)
+                   values ($1, $2, $3, $4) on conflict (tenant, id) do nothing returning id";
+        let opened =
+            self.0.database.query(sql, &values_of(tenant, conversation, &metadata)).await?;
+        if opened.is_empty() {
+            return Err(StoreError::Exists(format!("conversation `{}`", conversation.id)));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn find_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<ConversationRecord, StoreError> {
+        let sql = "select created_at, metadata from conversations where tenant = $1 and id = $2";
+        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let found = self.0.database.query(sql, &values).await?;
+        let row = found.first().ok_or_else(|| unknown(id))?;
+        let created_at = Timestamp::from_micros(row.integer(0)?);
+        Ok(ConversationRecord { id: id.clone(), created_at, metadata: read_again(row.text(1)?)? })
+    }
+
+    pub(crate) async fn annotate(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let sql = "update conversations set metadata = $3 where tenant = $1 and id = $2
+                   returning id";
+        let metadata = written(metadata)?;
+        let values =
+            [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Text(&metadata)];
+        let changed = self.0.database.query(sql, &values).await?;
+        changed.first().map(drop).ok_or_else(|| unknown(id))
+    }
+
+    pub(crate) async fn drop_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.hold_conversation(tenant, id).await?;
+        entries::take_out(&mut *transaction, tenant, id, None).await?;
+        let sql = "delete from conversations where tenant = $1 and id = $2";
+        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        transaction.query(sql, &values).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    pub(crate) async fn add_to_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        added: &[Entry],
+    ) -> Result<(), StoreError> {
+        let dialect = self.0.database.dialect();
+        let mut transaction = self.hold_conversation(tenant, id).await?;
+        entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), added).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    pub(crate) async fn take_from_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        name: &ItemId,
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.hold_conversation(tenant, id).await?;
+        if !entries::take_out(&mut *transaction, tenant, id, Some(name)).await? {
+            return Err(StoreError::NotFound(format!("item `{name}`")));
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    pub(crate) async fn replace_conversation(
+        &self,
+        tenant: &TenantId,
+        conversation: &ConversationRecord,
+        all: &[Entry],
+    ) -> Result<(), StoreError> {
+        let dialect = self.0.database.dialect();
+        let metadata = written(&conversation.metadata)?;
+        let mut transaction = self.0.database.begin().await?;
+        let sql = "insert into conversations (tenant, id, created_at, metadata)
+                   values ($1, $2, $3, $4) on conflict (tenant, id) do update
+                   set created_at = excluded.created_at, metadata = excluded.metadata";
+        transaction.query(sql, &values_of(tenant, conversation, &metadata)).await?;
+        let id = &conversation.id;
+        must_be_idle(&mut *transaction, tenant, id).await?;
+        entries::take_out(&mut *transaction, tenant, id, None).await?;
+        entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), all).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn hold_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Box<dyn Transaction>, StoreError> {
+        let for_update = self.0.database.dialect().for_update;
+        let mut transaction = self.0.database.begin().await?;
+        hold(&mut *transaction, for_update, tenant, id).await?;
+        Ok(transaction)
+    }
+}
+
+fn values_of<'a>(
+    tenant: &'a TenantId,
+    conversation: &'a ConversationRecord,
+    metadata: &'a str,
+) -> [Value<'a>; 4] {
+    [
+        Value::Text(tenant.as_str()),
+        Value::Text(conversation.id.as_str()),
+        Value::Integer(conversation.created_at.as_micros()),
+        Value::Text(metadata),
+    ]
+}

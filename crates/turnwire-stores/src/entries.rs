@@ -1,0 +1,152 @@
+//! Entries: what runs and people have added, to conversations and to chains of runs.
+//!
+//! One table has them all, in the order they came. An entry belongs to a run, to a conversation,
+//! or to both, and is gone when it belongs to nothing any more.
+
+use std::collections::HashSet;
+
+use turnwire_contract::{ConversationId, Entry, ItemId, RunId, StoreError, TenantId};
+
+use crate::{
+    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
+    failures::{read_again, written},
+};
+
+/// Entries on their way into the database: their names, and all of each.
+#[derive(Debug)]
+pub(crate) struct Written {
+    names: Vec<String>,
+    bodies: Vec<String>,
+}
+
+impl Written {
+    pub(crate) fn new(entries: &[Entry]) -> Result<Self, DatabaseError> {
+        let bodies = entries.iter().map(written).collect::<Result<_, _>>()?;
+        // The name is for finding it only, and nobody can ask for one with a NUL character; but
+        // no run may be kept from ending because its model has made one up.
+        let name = |entry: &Entry| entry.id.as_str().replace('\0', "\u{fffd}");
+        Ok(Self { names: entries.iter().map(name).collect(), bodies })
+    }
+
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.names.iter().map(String::as_str).collect()
+    }
+
+    pub(crate) fn bodies(&self) -> Vec<&str> {
+        self.bodies.iter().map(String::as_str).collect()
+    }
+}
+
+/// Adds entries to a run, to a conversation, or to both.
+pub(crate) async fn add(
+    transaction: &mut dyn Transaction,
+    dialect: &'static Dialect,
+    tenant: &TenantId,
+    run_id: Option<&RunId>,
+    conversation_id: Option<&str>,
+    entries: &[Entry],
+) -> Result<(), DatabaseError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let written = Written::new(entries)?;
+    let sql = format!(
+        "insert into entries (tenant, run_id, conversation_id, id, entry)
+         select $1, $2, $3, pairs.one, pairs.other from {} where true order by pairs.n",
+        dialect.pairs("$4", "$5")
+    );
+    let values = [
+        Value::Text(tenant.as_str()),
+        Value::OptionalText(run_id.map(RunId::as_str)),
+        Value::OptionalText(conversation_id),
+        Value::Texts(&written.names()),
+        Value::Texts(&written.bodies()),
+    ];
+    transaction.query(&sql, &values).await.map(drop)
+}
+
+/// Takes entries out of a conversation: all of them, or those of one name. Those of a run stay
+/// with the run. Says whether there were any.
+pub(crate) async fn take_out(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    conversation_id: &ConversationId,
+    name: Option<&ItemId>,
+) -> Result<bool, DatabaseError> {
+    let one = if name.is_some() { "and id = $3" } else { "and $3 = ''" };
+    let values = [
+        Value::Text(tenant.as_str()),
+        Value::Text(conversation_id.as_str()),
+        Value::Text(name.map_or("", ItemId::as_str)),
+    ];
+    let in_it = format!("tenant = $1 and conversation_id = $2 {one}");
+    let gone = format!("delete from entries where {in_it} and run_id is null returning 1");
+    let gone = transaction.query(&gone, &values).await?;
+    let kept = format!("update entries set conversation_id = null where {in_it} returning 1");
+    let kept = transaction.query(&kept, &values).await?;
+    Ok(!gone.is_empty() || !kept.is_empty())
+}
+
+/// All entries of a conversation.
+pub(crate) async fn of_conversation(
+    database: &dyn Database,
+    tenant: &TenantId,
+    conversation_id: &ConversationId,
+) -> Result<Vec<Entry>, StoreError> {
+    let sql = "select entry from entries where tenant = $1 and conversation_id = $2
+               order by position";
+    let values = [Value::Text(tenant.as_str()), Value::Text(conversation_id.as_str())];
+    read(&database.query(sql, &values).await?)
+}
+
+/// All that a run has seen and said: its own entries, and before them those of its conversation
+/// up to its beginning, or those of the run it continues, and so on.
+pub(crate) async fn of_chain(
+    database: &dyn Database,
+    tenant: &TenantId,
+    run_id: &RunId,
+) -> Result<Vec<Entry>, StoreError> {
+    // `cross join` tells SQLite to begin with the chain.
+    let sql = "with recursive chain (id, continues, conversation_id, history_upto, depth) as (
+                   select id, continues, conversation_id, history_upto, 0 from runs
+                   where tenant = $1 and id = $2
+                   union all
+                   select r.id, r.continues, r.conversation_id, r.history_upto, c.depth + 1
+                   from chain c join runs r on r.id = c.continues and r.tenant = $1
+               )
+               select entry from (
+                   select c.depth as depth, e.position as position, e.entry as entry
+                   from chain c cross join entries e where e.tenant = $1 and e.run_id = c.id
+                   union all
+                   select c.depth, e.position, e.entry
+                   from chain c cross join entries e
+                   where e.tenant = $1 and e.conversation_id = c.conversation_id
+                       and e.position <= c.history_upto
+               ) as seen order by depth desc, position";
+    let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+    read(&database.query(sql, &values).await?)
+}
+
+/// The entries of these names, each once.
+pub(crate) async fn named(
+    database: &dyn Database,
+    tenant: &TenantId,
+    names: &[ItemId],
+) -> Result<Vec<Entry>, StoreError> {
+    let names: Vec<&str> = names.iter().map(ItemId::as_str).collect();
+    let sql = format!(
+        "select entry from entries where tenant = $1 and id in (select value from {})
+         order by position",
+        database.dialect().texts("$2")
+    );
+    let values = [Value::Text(tenant.as_str()), Value::Texts(&names)];
+    let mut found = read(&database.query(&sql, &values).await?)?;
+    let mut seen = HashSet::new();
+    found.retain(|entry| seen.insert(entry.id.clone()));
+    Ok(found)
+}
+
+fn read(rows: &[Row]) -> Result<Vec<Entry>, StoreError> {
+    let entry = |row: &Row| read_again(row.text(0)?);
+    Ok(rows.iter().map(entry).collect::<Result<_, DatabaseError>>()?)
+}

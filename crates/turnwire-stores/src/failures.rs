@@ -1,0 +1,46 @@
+//! From what the database says to what the ports say.
+
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::{error, warn};
+use turnwire_contract::{BlobError, BlobId, StoreError};
+
+use crate::database::DatabaseError;
+
+/// The one place where a database's refusal becomes a caller's. What a client cannot repair goes
+/// to the log, and the client learns no more than that it should come back.
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Away(cause) => {
+                warn!(%cause, "the database is away");
+                Self::Unavailable("its database is away".to_owned())
+            }
+            DatabaseError::Broken(cause) => {
+                error!(%cause, "the database does not do what it is asked");
+                Self::Unavailable("its database is in trouble".to_owned())
+            }
+            // What cannot be written down was never kept.
+            DatabaseError::Refused(_) => Self::NotFound("thing of such a name".to_owned()),
+            DatabaseError::Taken(_) => Self::Exists("thing of that name".to_owned()),
+        }
+    }
+}
+
+/// The same for big results: `id` is the one that was asked about.
+pub(crate) fn blob_error(error: DatabaseError, id: &BlobId) -> BlobError {
+    match StoreError::from(error) {
+        StoreError::NotFound(_) => BlobError::NotFound(id.clone()),
+        StoreError::Unavailable(why) => BlobError::Unavailable(why),
+        other => BlobError::Unavailable(other.to_string()),
+    }
+}
+
+/// `value` as it is kept. JSON writes a NUL character as six others, so it fits everywhere.
+pub(crate) fn written(value: &impl Serialize) -> Result<String, DatabaseError> {
+    serde_json::to_string(value).map_err(|error| DatabaseError::Broken(error.to_string()))
+}
+
+/// What was kept, read again.
+pub(crate) fn read_again<T: DeserializeOwned>(kept: &str) -> Result<T, DatabaseError> {
+    serde_json::from_str(kept).map_err(|error| DatabaseError::Broken(error.to_string()))
+}

@@ -1,0 +1,161 @@
+//! Keeps the tails of runs up to date that are read here and written elsewhere.
+//!
+//! News says which runs have grown; they are then read from the database, all together. As news
+//! can get lost, every run is looked up from time to time anyway: seldom while news arrives,
+//! often while it does not. So news is never believed and never needed, it only saves time.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use turnwire_contract::RunId;
+
+use crate::{
+    database::DatabaseError,
+    outage::{Outage, Patience},
+    pages::{Known, PAGE, Source},
+    sync::lock,
+    tails::{Arrival, Tails},
+};
+
+/// How often all runs are looked up while no news arrives.
+const WITHOUT_NEWS: Duration = Duration::from_millis(200);
+
+/// How often while it does.
+const WITH_NEWS: Duration = Duration::from_secs(1);
+
+/// How many runs are looked up with one question.
+const AT_ONCE: usize = 512;
+
+/// What is to be looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    told: Mutex<HashSet<RunId>>,
+    wake: Notify,
+    has_news: AtomicBool,
+}
+
+impl Follower {
+    /// This run may have grown.
+    pub(crate) fn look_at(&self, run_id: RunId) {
+        lock(&self.told).insert(run_id);
+        self.wake.notify_one();
+    }
+
+    /// Whether news arrives.
+    pub(crate) fn note_news(&self, has_news: bool) {
+        self.has_news.store(has_news, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    fn pace(&self) -> Duration {
+        if self.has_news.load(Ordering::Relaxed) { WITH_NEWS } else { WITHOUT_NEWS }
+    }
+
+    /// Follows until told to stop. Where nobody else takes note of the runs that readers come
+    /// to, it `notes_changes` itself.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        tails: Arc<Tails>,
+        source: Source,
+        outage: Arc<Outage>,
+        notes_changes: bool,
+        stop: CancellationToken,
+    ) {
+        let rounds = Rounds { follower: self, tails, source, outage, notes_changes };
+        stop.run_until_cancelled_owned(Box::pin(rounds.go_on())).await;
+    }
+}
+
+struct Rounds {
+    follower: Arc<Follower>,
+    tails: Arc<Tails>,
+    source: Source,
+    outage: Arc<Outage>,
+    notes_changes: bool,
+}
+
+impl Rounds {
+    async fn go_on(mut self) {
+        let (mut last_look, mut was_away) = (Instant::now(), false);
+        let mut patience = Patience::default();
+        loop {
+            tokio::select! {
+                // Either order is right: what is told stays told until it is looked at.
+                () = self.follower.wake.notified() => {}
+                () = self.tails.changed(), if self.notes_changes => {
+                    // They may have grown since their reader looked.
+                    let changes = self.tails.take_changes().into_iter();
+                    let come = changes.filter_map(|(run_id, is_new)| is_new.then_some(run_id));
+                    lock(&self.follower.told).extend(come);
+                }
+                () = sleep_until(last_look + self.follower.pace()) => {}
+            }
+            let done = if was_away || last_look.elapsed() >= self.follower.pace() {
+                last_look = Instant::now();
+                self.look_at_all().await
+            } else {
+                let told = std::mem::take(&mut *lock(&self.follower.told));
+                let runs = self.tails.followed_of(told);
+                self.catch_up(runs).await
+            };
+            was_away = done.is_err();
+            match done {
+                Ok(()) => {
+                    self.outage.note_back();
+                    patience = Patience::default();
+                }
+                Err(error) => {
+                    self.outage.note_away(&error.to_string());
+                    sleep(patience.next_pause()).await;
+                    // What was told is not known any more: all of them are looked at.
+                    self.follower.wake.notify_one();
+                }
+            }
+        }
+    }
+
+    async fn look_at_all(&mut self) -> Result<(), DatabaseError> {
+        lock(&self.follower.told).clear();
+        self.tails.sweep();
+        let runs = self.tails.followed();
+        self.catch_up(runs).await?;
+        let runs = self.tails.followed();
+        for some in runs.chunks(AT_ONCE) {
+            for run_id in self.source.gone(some).await? {
+                let tenant = self.tails.find(&run_id).map(|tail| tail.tenant().clone());
+                if let Some(tenant) = tenant {
+                    self.tails.forget(&tenant, &run_id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on in `runs` until there is nothing new in any of them.
+    async fn catch_up(&mut self, mut runs: Vec<Known>) -> Result<(), DatabaseError> {
+        while !runs.is_empty() {
+            let mut more = Vec::new();
+            for some in runs.chunks(AT_ONCE) {
+                for (run_id, page) in self.source.grown(some).await? {
+                    let is_full = page.n_rows >= PAGE;
+                    if self.tails.arrived(&run_id, &page) == Arrival::Taken && is_full {
+                        more.push(run_id);
+                    }
+                }
+            }
+            runs = self.tails.followed_of(more);
+        }
+        Ok(())
+    }
+}

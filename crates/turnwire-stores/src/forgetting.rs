@@ -1,0 +1,98 @@
+//! How a run is forgotten, by hand or by age: with everything of its, in one transaction.
+//!
+//! A run that a later one continues cannot go yet, because its entries are what the later one
+//! has seen. It is hidden: for everybody it is gone, and of its data only the entries are left.
+//! It goes when the last run that continues it has gone.
+
+use crate::database::{DatabaseError, Dialect, Row, Transaction, Value};
+
+/// A run, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Theirs {
+    pub(crate) tenant: String,
+    pub(crate) run_id: String,
+}
+
+/// Reads the columns `tenant` and `id`.
+pub(crate) fn theirs(row: &Row) -> Result<Theirs, DatabaseError> {
+    Ok(Theirs { tenant: row.text(0)?.to_owned(), run_id: row.text(1)?.to_owned() })
+}
+
+/// Forgets runs that are locked and not active.
+pub(crate) async fn forget(
+    transaction: &mut dyn Transaction,
+    dialect: &'static Dialect,
+    runs: &[Theirs],
+) -> Result<(), DatabaseError> {
+    let mut runs = Batch { transaction, dialect, runs: runs.to_vec() };
+    for table in ["run_events", "blobs", "wishes", "request_keys"] {
+        runs.ask(&format!("delete from {table} where (tenant, run_id) in"), "").await?;
+    }
+    let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''
+                where (tenant, id) in";
+    runs.ask(hide, "").await?;
+    runs.let_go().await
+}
+
+struct Batch<'a> {
+    transaction: &'a mut dyn Transaction,
+    dialect: &'static Dialect,
+    runs: Vec<Theirs>,
+}
+
+impl Batch<'_> {
+    /// A statement about all runs of the batch: `{before} (…) {after}`.
+    async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>, DatabaseError> {
+        let pairs = self.dialect.pairs("$1", "$2");
+        let sql = format!("{before} (select pairs.one, pairs.other from {pairs}) {after}");
+        let tenants: Vec<&str> = self.runs.iter().map(|run| run.tenant.as_str()).collect();
+        let run_ids: Vec<&str> = self.runs.iter().map(|run| run.run_id.as_str()).collect();
+        self.transaction.query(&sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await
+    }
+
+    /// Removes hidden runs that nobody continues, then those that only these had continued, and
+    /// so on up the chains.
+    async fn let_go(&mut self) -> Result<(), DatabaseError> {
+        while !self.runs.is_empty() {
+            // Of two runs that continue the same one and go at the same time, the second waits
+            // here, and then sees that it is the last.
+            let parents = "select tenant, id from runs where (tenant, id) in
+                           (select tenant, continues from runs where (tenant, id) in";
+            let locked = format!(") order by id{}", self.dialect.for_update);
+            self.ask(parents, &locked).await?;
+            let gone = "delete from runs where state = 'hidden' and not exists
+                            (select 1 from runs as next
+                             where next.continues = runs.id and next.tenant = runs.tenant)
+                        and (tenant, id) in";
+            let gone = self.ask(gone, "returning tenant, id, continues").await?;
+            if gone.is_empty() {
+                break;
+            }
+            let blocked = std::mem::take(&mut self.runs);
+            self.runs = gone.iter().map(theirs).collect::<Result<_, _>>()?;
+            let entries = "delete from entries where conversation_id is null
+                           and run_id is not null and (tenant, run_id) in";
+            self.ask(entries, "").await?;
+            let shared = "update entries set run_id = null
+                          where run_id is not null and (tenant, run_id) in";
+            self.ask(shared, "").await?;
+            self.go_up(&gone, blocked)?;
+        }
+        Ok(())
+    }
+
+    /// Whoever `gone` had continued is next, and so is whoever was in their way.
+    fn go_up(&mut self, gone: &[Row], mut blocked: Vec<Theirs>) -> Result<(), DatabaseError> {
+        blocked.retain(|run| !self.runs.contains(run));
+        for row in gone {
+            if let Some(continues) = row.optional_text(2)? {
+                let next = Theirs { tenant: row.text(0)?.to_owned(), run_id: continues.to_owned() };
+                if !blocked.contains(&next) {
+                    blocked.push(next);
+                }
+            }
+        }
+        self.runs = blocked;
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! Where runs are kept so that they outlive their client, their process and their machine:
+//! SQLite for one node, PostgreSQL for several, and Redis to carry news between them.
+//!
+//! One [`Store`] keeps everything: it is the journal, the run store, the blob store and the
+//! roster of workers at once, because what must happen together has to be in one database.
+
+mod blob_store;
+mod conversations;
+mod database;
+mod entries;
+mod event_log;
+mod failures;
+mod follower;
+mod forgetting;
+mod news;
+mod outage;
+mod pages;
+mod reader;
+mod retention;
+mod rows;
+mod run_store;
+mod store;
+mod sync;
+mod tails;
+mod workers;
+mod writer;
+
+pub use store::{OpenError, Store, StoreOptions};

@@ -1,0 +1,49 @@
+//! News over Redis is signed, because others may be able to write there.
+
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+use turnwire_contract::RunId;
+
+/// How long a signature is.
+const LENGTH: usize = 32;
+
+/// What all workers on a database know and nobody else does.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// The secret that is kept in the database.
+    pub(crate) fn new(secret: String) -> Self {
+        Self(secret)
+    }
+
+    /// A name for the database, which tells nothing about the secret.
+    pub(crate) fn database(&self) -> String {
+        let digest = format!("{:x}", Sha256::digest(format!("the name of {}", self.0)));
+        digest.chars().take(16).collect()
+    }
+
+    /// `body` with its signature before it.
+    pub(crate) fn sign(&self, run_id: &RunId, body: &[u8]) -> Vec<u8> {
+        let signature = self.mac(run_id, body).map(|mac| mac.finalize().into_bytes());
+        let mut signed = Vec::with_capacity(LENGTH + body.len());
+        signed.extend_from_slice(signature.as_deref().unwrap_or_default());
+        signed.extend_from_slice(body);
+        signed
+    }
+
+    /// The body, if its signature is right.
+    pub(crate) fn check<'a>(&self, run_id: &RunId, signed: &'a [u8]) -> Option<&'a [u8]> {
+        let (signature, body) = signed.split_at_checked(LENGTH)?;
+        self.mac(run_id, body)?.verify_slice(signature).ok()?;
+        Some(body)
+    }
+
+    fn mac(&self, run_id: &RunId, body: &[u8]) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).ok()?;
+        mac.update(run_id.as_str().as_bytes());
+        mac.update(&[0]);
+        mac.update(body);
+        Some(mac)
+    }
+}

@@ -1,0 +1,206 @@
+//! What the journal in the database says.
+
+use std::sync::Arc;
+
+use turnwire_contract::{Recorded, RunId, Seq, TenantId};
+
+use crate::{
+    database::{Database, DatabaseError, Line, Row, Value, in_time},
+    rows::{from_row, place},
+};
+
+/// How many rows of a run are looked up at once, together with those of many others.
+pub(crate) const PAGE: i64 = 64;
+
+/// How far a run has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) tenant: TenantId,
+    pub(crate) last: Seq,
+    pub(crate) is_over: bool,
+}
+
+/// Some events of a run, in order, and how much they weigh.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Page {
+    pub(crate) events: Vec<Arc<Recorded>>,
+    pub(crate) bytes: usize,
+    pub(crate) n_rows: i64,
+}
+
+/// How far the run has come, if there is one.
+pub(crate) async fn head(
+    database: &dyn Database,
+    run_id: &RunId,
+) -> Result<Option<Head>, DatabaseError> {
+    let sql = "select tenant, last_seq, kind from run_events \
+               where run_id = $1 order by first_seq desc limit 1";
+    let rows = database.query(sql, &[Value::Text(run_id.as_str())]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let last = Seq(u64::try_from(row.integer(1)?).unwrap_or_default());
+    Ok(Some(Head { tenant: row.text(0)?.into(), last, is_over: row.text(2)? == "over" }))
+}
+
+/// The events after `after`, up to `most` rows of them.
+pub(crate) async fn page(
+    database: &dyn Database,
+    tenant: &TenantId,
+    run_id: &RunId,
+    after: Seq,
+    most: i64,
+) -> Result<Page, DatabaseError> {
+    // A reader may begin in the middle of a row.
+    let sql = "select first_seq, last_seq, body from run_events \
+               where run_id = $1 and tenant = $2 and first_seq >= coalesce( \
+                   (select max(first_seq) from run_events where run_id = $1 and first_seq <= $3), \
+                   1) \
+               order by first_seq limit $4";
+    let next = place(after)?.saturating_add(1);
+    let values = [
+        Value::Text(run_id.as_str()),
+        Value::Text(tenant.as_str()),
+        Value::Integer(next),
+        Value::Integer(most),
+    ];
+    let mut page = Page::default();
+    for row in database.query(sql, &values).await? {
+        page.add(run_id, &row, 0)?;
+    }
+    page.events.retain(|recorded| recorded.seq > after);
+    Ok(page)
+}
+
+impl Page {
+    /// Adds the row whose first place is in column `n`, followed by its last and its body.
+    fn add(&mut self, run_id: &RunId, row: &Row, n: usize) -> Result<(), DatabaseError> {
+        self.add_row(run_id, row.integer(n)?, row.integer(n + 1)?, row.text(n + 2)?)
+    }
+
+    /// Adds a row.
+    pub(crate) fn add_row(
+        &mut self,
+        run_id: &RunId,
+        first: i64,
+        last: i64,
+        body: &str,
+    ) -> Result<(), DatabaseError> {
+        self.events.extend(from_row(run_id, first, last, body)?);
+        self.bytes += body.len();
+        self.n_rows += 1;
+        Ok(())
+    }
+}
+
+/// A run, and up to where it is known.
+pub(crate) type Known = (RunId, Seq);
+
+/// Where the runs that somebody else writes are looked up.
+pub(crate) enum Source {
+    /// All of them with one question.
+    Postgres(Box<Line>),
+    /// One after the other.
+    Any(Arc<dyn Database>),
+}
+
+impl Source {
+    /// What has been added to `runs` since, a page of each at most.
+    pub(crate) async fn grown(
+        &mut self,
+        runs: &[Known],
+    ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+        match self {
+            Self::Any(database) => grown_one_by_one(&**database, runs).await,
+            Self::Postgres(line) => {
+                let grown = grown_together(line, runs).await;
+                if grown.is_err() {
+                    line.hang_up();
+                }
+                grown
+            }
+        }
+    }
+
+    /// Which of `runs` are not there any more.
+    pub(crate) async fn gone(&mut self, runs: &[Known]) -> Result<Vec<RunId>, DatabaseError> {
+        match self {
+            Self::Any(database) => {
+                let mut gone = Vec::new();
+                for (run_id, _) in runs {
+                    if head(&**database, run_id).await?.is_none() {
+                        gone.push(run_id.clone());
+                    }
+                }
+                Ok(gone)
+            }
+            Self::Postgres(line) => {
+                let gone = gone_of(line, runs).await;
+                if gone.is_err() {
+                    line.hang_up();
+                }
+                gone
+            }
+        }
+    }
+}
+
+async fn grown_one_by_one(
+    database: &dyn Database,
+    runs: &[Known],
+) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+    let sql = "select first_seq, last_seq, body from run_events \
+               where run_id = $1 and first_seq > $2 order by first_seq limit $3";
+    let mut grown = Vec::new();
+    for (run_id, head) in runs {
+        let (id, head) = (Value::Text(run_id.as_str()), Value::Integer(place(*head)?));
+        let mut page = Page::default();
+        for row in database.query(sql, &[id, head, Value::Integer(PAGE)]).await? {
+            page.add(run_id, &row, 0)?;
+        }
+        if !page.events.is_empty() {
+            grown.push((run_id.clone(), page));
+        }
+    }
+    Ok(grown)
+}
+
+/// A row of a run, as PostgreSQL tells it: which one of those asked for, where from, where to,
+/// and what.
+type GrownRow = (i64, i64, i64, String);
+
+async fn grown_together(
+    line: &mut Line,
+    runs: &[Known],
+) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+    const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.body \
+         from unnest($1::text[], $2::bigint[]) with ordinality as known(run_id, head, n) \
+         cross join lateral ( \
+             select first_seq, last_seq, body from run_events e \
+             where e.run_id = known.run_id and e.first_seq > known.head \
+             order by e.first_seq limit $3) grown \
+         order by known.n, grown.first_seq";
+    let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();
+    let heads: Result<Vec<i64>, DatabaseError> =
+        runs.iter().map(|(_, head)| place(*head)).collect();
+    let query = sqlx::query_as(SQL).bind(ids).bind(heads?).bind(PAGE);
+    let rows: Vec<GrownRow> = in_time(query.fetch_all(line.get().await?)).await?;
+    let mut grown: Vec<(RunId, Page)> = Vec::new();
+    for (n, first, last, body) in rows {
+        let n = usize::try_from(n - 1).unwrap_or_default();
+        let Some((run_id, _)) = runs.get(n) else { continue };
+        if grown.last().is_none_or(|(last, _)| last != run_id) {
+            grown.push((run_id.clone(), Page::default()));
+        }
+        let Some((_, page)) = grown.last_mut() else { continue };
+        page.add_row(run_id, first, last, &body)?;
+    }
+    Ok(grown)
+}
+
+async fn gone_of(line: &mut Line, runs: &[Known]) -> Result<Vec<RunId>, DatabaseError> {
+    const SQL: &str = "select known.run_id from unnest($1::text[]) as known(run_id) \
+         where not exists (select 1 from run_events e where e.run_id = known.run_id)";
+    let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();
+    let query = sqlx::query_scalar(SQL).bind(ids);
+    let gone: Vec<String> = in_time(query.fetch_all(line.get().await?)).await?;
+    Ok(gone.into_iter().map(RunId::new).collect())
+}

@@ -1,0 +1,93 @@
+//! What is old goes away by itself.
+
+use std::{sync::Weak, time::Duration};
+
+use tracing::{info, warn};
+use turnwire_contract::StoreError;
+
+use crate::{
+    Store,
+    database::Value,
+    forgetting::{self, theirs},
+    store::Inner,
+    workers::micros,
+};
+
+/// How many runs are forgotten in one transaction: few enough that nobody waits long for it.
+const AT_ONCE: usize = 50;
+
+/// The same for keys, which are small.
+const KEYS_AT_ONCE: usize = 1_000;
+
+/// How often it is looked for what has grown old.
+const BETWEEN_LOOKS: Duration = Duration::from_mins(10);
+
+/// Forgets what has grown old, from time to time, for as long as the store is open.
+pub(crate) async fn keep_tidy(store: Weak<Inner>) {
+    while let Some(inner) = store.upgrade() {
+        match Store(inner).forget_old_runs().await {
+            Ok(0) => {}
+            Ok(n_forgotten) => info!(n_forgotten, "Old runs were forgotten."),
+            Err(error) => warn!(%error, "Old runs will be forgotten later."),
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+impl Store {
+    /// Forgets the runs that were finished longer ago than runs are kept, with everything of
+    /// theirs, and the keys that hold no more. What runs have added to conversations stays.
+    /// Tells how many runs it were. Several workers may do this at once.
+    pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
+        self.forget_old_keys().await?;
+        let Some(retention) = self.0.options.retention else {
+            return Ok(0);
+        };
+        let mut n_forgotten = 0;
+        loop {
+            let n_now = self.forget_some(retention).await?;
+            n_forgotten += n_now as u64;
+            if n_now < AT_ONCE {
+                return Ok(n_forgotten);
+            }
+        }
+    }
+
+    async fn forget_some(&self, retention: Duration) -> Result<usize, StoreError> {
+        let dialect = self.0.database.dialect();
+        let mut transaction = self.0.database.begin().await?;
+        // Hidden ones are looked at again only when nobody continues them any more.
+        let sql = format!(
+            "select r.tenant, r.id from runs r
+             where r.state <> 'active' and r.finished_at <= (select {})
+             and (r.state = 'finished' or not exists
+                 (select 1 from runs next where next.continues = r.id and next.tenant = r.tenant))
+             order by r.finished_at limit $2{}",
+            dialect.later("$1"),
+            dialect.skip_locked
+        );
+        let most = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
+        let values = [Value::Integer(-micros(retention)), Value::Integer(most)];
+        let found = transaction.query(&sql, &values).await?;
+        let runs = found.iter().map(theirs).collect::<Result<Vec<_>, _>>()?;
+        if runs.is_empty() {
+            return Ok(0);
+        }
+        forgetting::forget(&mut *transaction, dialect, &runs).await?;
+        transaction.commit().await?;
+        Ok(runs.len())
+    }
+
+    async fn forget_old_keys(&self) -> Result<(), StoreError> {
+        let sql = format!(
+            "delete from request_keys where (tenant, endpoint, key) in
+                 (select tenant, endpoint, key from request_keys
+                  where expires_at <= (select {}) limit $1)
+             returning run_id",
+            self.0.database.dialect().now
+        );
+        let most = Value::Integer(i64::try_from(KEYS_AT_ONCE).unwrap_or(i64::MAX));
+        while self.0.database.query(&sql, &[most]).await?.len() == KEYS_AT_ONCE {}
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Events as rows of the journal, and back.
+//!
+//! Neighbouring deltas of one item share a row, so that an answer of a thousand words is not a
+//! thousand rows; every other event has one of its own, so that the database can see to it that
+//! a call has one end and a run has one. The body of a row is a list of `[at, event]`; in a row
+//! of deltas all but the first are `[at, "text"]`: the same again, with this text.
+
+use std::{borrow::Cow, mem, sync::Arc};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use turnwire_contract::{CallId, Event, Recorded, RunId, Seq, Timestamp};
+
+use crate::database::DatabaseError;
+
+/// The most that goes into one row of deltas, so that a page of rows stays a page.
+const ROW_BYTES: usize = 32 * 1024;
+
+/// A longer name of a call does not fit into an index.
+const LONGEST_CALL: usize = 256;
+
+/// A row of the journal, without what all rows of an append have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EventRow {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) kind: &'static str,
+    pub(crate) call: Option<String>,
+    pub(crate) body: String,
+}
+
+/// The rows that keep `batch`.
+pub(crate) fn to_rows(batch: &[Arc<Recorded>]) -> Result<Vec<EventRow>, DatabaseError> {
+    let mut rows: Vec<EventRow> = Vec::with_capacity(batch.len().min(16));
+    let mut before: Option<&Event> = None;
+    for recorded in batch {
+        match (rows.last_mut(), before, delta_text(&recorded.event)) {
+            (Some(row), Some(before), Some(text))
+                if row.body.len() < ROW_BYTES && are_of_one_item(before, &recorded.event) =>
+            {
+                row.last = place(recorded.seq)?;
+                row.body.pop();
+                row.body.push(',');
+                write_entry(&mut row.body, recorded.at, &text)?;
+                row.body.push(']');
+            }
+            _ => rows.push(own_row(recorded)?),
+        }
+        before = Some(&recorded.event);
+    }
+    Ok(rows)
+}
+
+fn own_row(recorded: &Recorded) -> Result<EventRow, DatabaseError> {
+    let place = place(recorded.seq)?;
+    let (kind, call) = match &recorded.event {
+        Event::ToolStarted { call_id, .. } => ("start", Some(index_name(call_id))),
+        Event::ToolFinished { call_id, .. } => ("end", Some(index_name(call_id))),
+        Event::RunFinished { .. } => ("over", None),
+        event if delta_text(event).is_some() => ("delta", None),
+        _ => ("event", None),
+    };
+    let mut body = String::with_capacity(160);
+    body.push('[');
+    write_entry(&mut body, recorded.at, &*with_real_numbers(&recorded.event))?;
+    body.push(']');
+    Ok(EventRow { first: place, last: place, kind, call, body })
+}
+
+fn write_entry(
+    body: &mut String,
+    at: Timestamp,
+    what: &impl serde::Serialize,
+) -> Result<(), DatabaseError> {
+    let entry = serde_json::to_string(&(at.as_micros(), what));
+    body.push_str(&entry.map_err(|error| DatabaseError::Broken(error.to_string()))?);
+    Ok(())
+}
+
+/// JSON has no word for what is not a number, and a row that cannot be read again would cost the
+/// whole run.
+fn with_real_numbers(event: &Event) -> Cow<'_, Event> {
+    match event {
+        Event::ToolProgressed { call_id, progress, total, message }
+            if !(progress.is_finite() && total.is_none_or(f64::is_finite)) =>
+        {
+            let (call_id, message) = (call_id.clone(), message.clone());
+            let progress = if progress.is_finite() { *progress } else { 0.0 };
+            let total = total.filter(|total| total.is_finite());
+            Cow::Owned(Event::ToolProgressed { call_id, progress, total, message })
+        }
+        event => Cow::Borrowed(event),
+    }
+}
+
+/// A place as databases know it.
+pub(crate) fn place(seq: Seq) -> Result<i64, DatabaseError> {
+    i64::try_from(seq.0).map_err(|error| DatabaseError::Broken(error.to_string()))
+}
+
+/// What a call goes by in the index. Models and clients make up the names of calls, and an index
+/// takes neither very long ones nor a zero byte.
+fn index_name(call_id: &CallId) -> String {
+    let name = call_id.as_str();
+    if name.len() <= LONGEST_CALL && !name.contains('\0') {
+        return name.to_owned();
+    }
+    format!("sha256 {:x}", Sha256::digest(name))
+}
+
+/// The events of one row, the first of which is at `first`.
+pub(crate) fn from_row(
+    run_id: &RunId,
+    first: i64,
+    last: i64,
+    body: &str,
+) -> Result<Vec<Arc<Recorded>>, DatabaseError> {
+    let broken = |error: serde_json::Error| {
+        DatabaseError::Broken(format!("row {first} of run `{run_id}`: {error}"))
+    };
+    let entries: Vec<Entry> = serde_json::from_str(body).map_err(broken)?;
+    let mut events: Vec<Arc<Recorded>> = Vec::with_capacity(entries.len());
+    for (seq, Entry(at, what)) in (u64::try_from(first).unwrap_or_default()..).zip(entries) {
+        let event = match events.first() {
+            Some(first) if what.get().starts_with('"') => {
+                let text: Cow<'_, str> = serde_json::from_str(what.get()).map_err(broken)?;
+                with_text(&first.event, text.into_owned())
+            }
+            _ => serde_json::from_str(what.get()).map_err(broken)?,
+        };
+        let at = Timestamp::from_micros(at);
+        events.push(Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event }));
+    }
+    if events.len() as u64 == u64::try_from(last - first + 1).unwrap_or_default() {
+        return Ok(events);
+    }
+    Err(DatabaseError::Broken(format!("row {first} of run `{run_id}` has another length")))
+}
+
+#[derive(Deserialize)]
+struct Entry<'a>(i64, #[serde(borrow)] &'a RawValue);
+
+/// The new part, if the event is one that only adds to an item.
+fn delta_text(event: &Event) -> Option<&String> {
+    match event {
+        Event::TextAdded { text, .. }
+        | Event::RefusalAdded { text, .. }
+        | Event::ReasoningAdded { text, .. }
+        | Event::ArgumentsAdded { text, .. }
+        | Event::ToolOutputAdded { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// What a delta adds to.
+fn item_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::TextAdded { item_id, .. }
+        | Event::RefusalAdded { item_id, .. }
+        | Event::ReasoningAdded { item_id, .. } => Some(item_id.as_str()),
+        Event::ArgumentsAdded { call_id, .. } | Event::ToolOutputAdded { call_id, .. } => {
+            Some(call_id.as_str())
+        }
+        _ => None,
+    }
+}
+
+fn are_of_one_item(one: &Event, other: &Event) -> bool {
+    mem::discriminant(one) == mem::discriminant(other)
+        && item_of(one).is_some()
+        && item_of(one) == item_of(other)
+}
+
+/// The same delta with another text.
+fn with_text(delta: &Event, text: String) -> Event {
+    match delta {
+        Event::TextAdded { item_id, .. } => Event::TextAdded { item_id: item_id.clone(), text },
+        Event::RefusalAdded { item_id, .. } => {
+            Event::RefusalAdded { item_id: item_id.clone(), text }
+        }
+        Event::ReasoningAdded { item_id, .. } => {
+            Event::ReasoningAdded { item_id: item_id.clone(), text }
+        }
+        Event::ArgumentsAdded { call_id, .. } => {
+            Event::ArgumentsAdded { call_id: call_id.clone(), text }
+        }
+        Event::ToolOutputAdded { call_id, .. } => {
+            Event::ToolOutputAdded { call_id: call_id.clone(), text }
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;

@@ -1,0 +1,263 @@
+//! The store as a whole: which database, and who we are in it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use crate::{
+    database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
+    follower::Follower,
+    news::{
+        News, Way,
+        postgres::Listening,
+        redis::{Channels, Publisher, Publishing, Subscribing},
+    },
+    outage::Outage,
+    pages::Source,
+    retention::keep_tidy,
+    tails::Tails,
+    workers::Standing,
+    writer::{Journal, PostgresJournal, SqliteJournal, Writer, WriterHandle},
+};
+
+/// How a store is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// `sqlite://path/to/file.db` or `postgres://user@host/database`.
+    pub url: String,
+    /// The Redis that carries news between nodes, `redis://host:port/`; without one they listen
+    /// to PostgreSQL.
+    pub fanout: Option<String>,
+    /// For how long a worker's runs stay its own after it was last heard of.
+    pub lease: Duration,
+    /// For how long finished runs are kept; for ever if not set.
+    pub retention: Option<Duration>,
+    /// How many connections to PostgreSQL at most, beside the three that are always there: one
+    /// that writes, one that follows what others write, one that listens.
+    pub connections: u32,
+}
+
+impl StoreOptions {
+    /// The usual, at `url`.
+    pub fn at(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            fanout: None,
+            lease: Duration::from_secs(2),
+            retention: Some(Duration::from_hours(7 * 24)),
+            connections: 16,
+        }
+    }
+}
+
+/// Everything about runs, in one database. Cheap to clone.
+///
+/// Behind it a few tasks are at work. [`close`](Self::close) waits for them; if the last clone is
+/// dropped without it, what was handed over is still written as long as the runtime lives.
+#[derive(Clone)]
+pub struct Store(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) options: StoreOptions,
+    /// Who this process is among the workers; another one after every start.
+    pub(crate) worker: String,
+    pub(crate) news: News,
+    pub(crate) standing: Standing,
+    pub(crate) tails: Arc<Tails>,
+    pub(crate) writer: WriterHandle,
+    pub(crate) outage: Arc<Outage>,
+    /// Everything that goes on in the background. Stops with `stop`.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    _stops_when_dropped: DropGuard,
+}
+
+impl Store {
+    /// Opens the database that the options name.
+    pub async fn open(options: StoreOptions) -> Result<Self, OpenError> {
+        let url = options.url.as_str();
+        let (database, postgres): (Arc<dyn Database>, _) = match url.split_once("://") {
+            Some(("sqlite", path)) => {
+                (Arc::new(SqliteDatabase::open(path.as_ref()).await.map_err(refused)?), None)
+            }
+            Some(("postgres" | "postgresql", _)) => {
+                let opened = PostgresDatabase::open(url, options.connections).await;
+                let postgres = opened.map_err(refused)?;
+                (Arc::new(postgres.clone()), Some(postgres))
+            }
+            _ => return Err(OpenError::UnknownKind),
+        };
+        let opening = Opening {
+            worker: format!("worker_{}", uuid::Uuid::new_v4().simple()),
+            outage: Arc::new(Outage::of("database")),
+            tails: Arc::default(),
+            follower: Arc::default(),
+            to_do: Arc::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            database,
+            postgres,
+        };
+        opening.open(options).await
+    }
+
+    /// Who this process is among the workers.
+    pub fn worker(&self) -> &str {
+        &self.0.worker
+    }
+
+    /// Writes what was appended before, then stops everything in the background. While the
+    /// database is away this waits for it: whoever cannot wait drops the future.
+    pub async fn close(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}
+
+/// A store that is being opened.
+struct Opening {
+    worker: String,
+    database: Arc<dyn Database>,
+    postgres: Option<PostgresDatabase>,
+    tails: Arc<Tails>,
+    follower: Arc<Follower>,
+    to_do: Arc<Notify>,
+    outage: Arc<Outage>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Opening {
+    async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
+        let (way, publisher) = match (&self.postgres, &options.fanout) {
+            (Some(_), Some(url)) => {
+                let publisher = self.use_redis(url).await?;
+                (Way::Redis(publisher.clone()), Some(publisher))
+            }
+            (Some(postgres), None) => {
+                self.listen_to(postgres);
+                (Way::Postgres(Arc::clone(&self.database)), None)
+            }
+            (None, _) => {
+                // What is written to the file is written here.
+                self.follower.note_news(true);
+                (Way::Alone, None)
+            }
+        };
+        self.follow(publisher.is_none());
+        let writer = self.start_writer(publisher);
+        let (tasks, stop) = (self.tasks.clone(), self.stop.clone());
+        let store = Store(Arc::new(Inner {
+            worker: self.worker,
+            news: News::over(way, self.to_do),
+            database: self.database,
+            options,
+            standing: Standing::default(),
+            tails: self.tails,
+            writer,
+            outage: self.outage,
+            tasks: self.tasks,
+            _stops_when_dropped: self.stop.clone().drop_guard(),
+            stop: self.stop,
+        }));
+        let store_to_tidy = Arc::downgrade(&store.0);
+        tasks.spawn(async move { stop.run_until_cancelled(keep_tidy(store_to_tidy)).await });
+        Ok(store)
+    }
+
+    async fn use_redis(&self, url: &str) -> Result<Publisher, OpenError> {
+        let client = redis::Client::open(url)
+            .map_err(|error| OpenError::Refused(format!("the address of Redis: {error}")))?;
+        let sql = "select value from secrets where name = $1";
+        let found = self.database.query(sql, &[Value::Text("news")]).await.map_err(refused)?;
+        let secret = found.first().map(|row| row.text(0).map(str::to_owned));
+        let missing = || OpenError::Refused("the database has no secret for its news".to_owned());
+        let channels = Channels::of(secret.ok_or_else(missing)?.map_err(refused)?);
+        let (publisher, posts) = Publisher::new();
+        let outage = Arc::new(Outage::of("Redis"));
+        let publishing = Publishing {
+            client: client.clone(),
+            channels: channels.clone(),
+            posts,
+            outage: Arc::clone(&outage),
+        };
+        let subscribing = Subscribing {
+            client,
+            channels,
+            tails: Arc::clone(&self.tails),
+            follower: Arc::clone(&self.follower),
+            to_do: Arc::clone(&self.to_do),
+            outage,
+        };
+        self.tasks.spawn(publishing.run(self.stop.clone()));
+        self.tasks.spawn(subscribing.run(self.stop.clone()));
+        Ok(publisher)
+    }
+
+    fn listen_to(&self, postgres: &PostgresDatabase) {
+        let listening = Listening {
+            teller: self.worker.clone(),
+            options: (*postgres.pool().connect_options()).clone(),
+            tails: Arc::clone(&self.tails),
+            follower: Arc::clone(&self.follower),
+            to_do: Arc::clone(&self.to_do),
+            outage: Arc::new(Outage::of("database that tells the news")),
+        };
+        self.tasks.spawn(listening.run(self.stop.clone()));
+    }
+
+    fn follow(&self, notes_changes: bool) {
+        let source = match &self.postgres {
+            Some(postgres) => Source::Postgres(Box::new(postgres.line())),
+            None => Source::Any(Arc::clone(&self.database)),
+        };
+        let (tails, outage) = (Arc::clone(&self.tails), Arc::clone(&self.outage));
+        let follower = Arc::clone(&self.follower);
+        self.tasks.spawn(follower.run(tails, source, outage, notes_changes, self.stop.clone()));
+    }
+
+    fn start_writer(&self, publisher: Option<Publisher>) -> WriterHandle {
+        let journal: Box<dyn Journal> = match &self.postgres {
+            Some(postgres) => {
+                let teller = publisher.is_none().then(|| self.worker.clone());
+                Box::new(PostgresJournal::new(postgres, teller))
+            }
+            None => Box::new(SqliteJournal::new(Arc::clone(&self.database))),
+        };
+        let (tails, outage) = (Arc::clone(&self.tails), Arc::clone(&self.outage));
+        let (handle, writer) = Writer::new(journal, tails, publisher, outage, self.stop.clone());
+        self.tasks.spawn(writer.run());
+        handle
+    }
+}
+
+fn refused(cause: DatabaseError) -> OpenError {
+    OpenError::Refused(cause.to_string())
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("worker", &self.0.worker).finish_non_exhaustive()
+    }
+}
+
+/// Why a store was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It is neither of the two that we know.
+    #[error("a store is `sqlite://…` or `postgres://…`")]
+    UnknownKind,
+    /// The database cannot be reached, or is not what it should be.
+    #[error("{0}")]
+    Refused(String),
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

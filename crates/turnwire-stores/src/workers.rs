@@ -1,0 +1,303 @@
+//! Who works on which run: leases, takeovers, and the wishes of people.
+//!
+//! A lease belongs to a worker, not to a run: one small row is renewed for ten thousand runs.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use tracing::warn;
+use turnwire_contract::{
+    Abandoned, Lease, LeftWish, RunId, StoreError, TenantId, Wish, Workers,
+    seeded::{Fault, is_seeded},
+};
+
+use crate::{
+    Store,
+    database::{DatabaseError, Dialect, Row, Value},
+    failures::{read_again, written},
+    forgetting::{self, Theirs, theirs},
+};
+
+/// How often, in beats, workers that are long gone are struck from the list.
+const BEATS_BETWEEN_SWEEPS: u64 = 100;
+
+/// When a worker is long gone: an hour after its lease.
+const LONG_GONE_MICROS: i64 = -60 * 60 * 1_000_000;
+
+/// For how long a run may turn up of which nobody knows whether it was kept: longer than a
+/// statement can be on its way.
+const DOUBT_LASTS: Duration = Duration::from_mins(1);
+
+/// What a worker remembers of its own beats.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    beats: Mutex<Beats>,
+    doubtful: Mutex<Vec<(RunId, Instant)>>,
+}
+
+/// A series of beats, none of them later than a lease after the one before.
+#[derive(Debug, Default)]
+struct Beats {
+    heard: u64,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Standing {
+    /// A beat that began at `now` was heard. Says how many there were.
+    fn beaten(&self, now: Instant, lease: Duration) -> u64 {
+        let mut beats = lock(&self.beats);
+        let unbroken = beats.last.is_some_and(|last| now.duration_since(last) <= lease);
+        if !unbroken {
+            beats.first = Some(now);
+        }
+        beats.last = Some(now);
+        beats.heard += 1;
+        beats.heard
+    }
+
+    /// Whether this worker has been heard for a whole lease now. After the database was away,
+    /// all leases have lapsed; only then has everybody else had the time to be heard too.
+    fn is_settled(&self, now: Instant, lease: Duration) -> bool {
+        let beats = lock(&self.beats);
+        let within = |beat: Option<Instant>| beat.map(|beat| now.duration_since(beat));
+        within(beats.last).is_some_and(|since| since <= lease)
+            && within(beats.first).is_some_and(|since| since >= lease)
+    }
+
+    /// Whether this run was kept is not known, and its client was told that it was not.
+    pub(crate) fn doubt(&self, run_id: &RunId) {
+        lock(&self.doubtful).push((run_id.clone(), Instant::now()));
+    }
+
+    fn doubtful(&self) -> Vec<RunId> {
+        lock(&self.doubtful).iter().map(|(run_id, _)| run_id.clone()).collect()
+    }
+
+    /// These have turned up; of the others, those that are too old never will.
+    fn doubt_no_more(&self, found: &[Theirs]) {
+        let is_found = |run_id: &RunId| found.iter().any(|run| run.run_id == run_id.as_str());
+        let may_come = |since: &Instant| since.elapsed() < DOUBT_LASTS;
+        lock(&self.doubtful).retain(|(run_id, since)| may_come(since) && !is_found(run_id));
+    }
+}
+
+#[async_trait]
+impl Workers for Store {
+    async fn beat(&self) -> Result<Lease, StoreError> {
+        let (database, length) = (&self.0.database, self.0.options.lease);
+        let now = Instant::now();
+        let sql = format!(
+            "insert into workers (id, lease_until) values ($1, {})
+             on conflict (id) do update set lease_until = excluded.lease_until",
+            database.dialect().later("$2")
+        );
+        let length_told = micros(length) + seeded_skew();
+        let values = [Value::Text(&self.0.worker), Value::Integer(length_told)];
+        database.query(&sql, &values).await?;
+        let n_beats = self.0.standing.beaten(now, length);
+        if n_beats.is_multiple_of(BEATS_BETWEEN_SWEEPS) {
+            self.strike_the_gone().await?;
+        }
+        if let Err(error) = self.settle_doubts().await {
+            warn!(%error, "runs that may have been kept by mistake are looked for again later");
+        }
+        Ok(Lease { length })
+    }
+
+    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError> {
+        let (database, lease) = (&self.0.database, self.0.options.lease);
+        let settled = self.0.standing.is_settled(Instant::now(), lease);
+        let values = [
+            Value::Text(&self.0.worker),
+            Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)),
+            Value::Integer(settled.into()),
+        ];
+        let claimed = database.query(&claim_sql(database.dialect()), &values).await?;
+        Ok(claimed.iter().map(abandoned).collect::<Result<_, _>>()?)
+    }
+
+    async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
+        let sql = "update runs set worker = '' where id = $1 and worker = $2";
+        let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
+        self.0.database.query(sql, &values).await?;
+        // Readers here look elsewhere for what comes next.
+        self.0.tails.let_go(run_id);
+        self.0.news.tell_to_do().await;
+        Ok(())
+    }
+
+    async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+        let run_ids: Vec<&str> = run_ids.iter().map(RunId::as_str).collect();
+        let sql = format!(
+            "select value from {} where not exists
+                 (select 1 from runs where id = value and worker = $2 and state = 'active')",
+            self.0.database.dialect().texts("$1")
+        );
+        let values = [Value::Texts(&run_ids), Value::Text(&self.0.worker)];
+        let lost = self.0.database.query(&sql, &values).await?;
+        let run_id = |row: &Row| row.text(0).map(RunId::from);
+        let lost: Vec<RunId> = lost.iter().map(run_id).collect::<Result<_, _>>()?;
+        for run_id in &lost {
+            self.0.tails.let_go(run_id);
+        }
+        Ok(lost)
+    }
+
+    async fn leave(&self, tenant: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError> {
+        // Held, so that it cannot end in between and leave the wish behind.
+        let sql = format!(
+            "insert into wishes (tenant, run_id, wish)
+             select tenant, id, $3 from runs
+             where tenant = $1 and id = $2 and state = 'active'{} returning id",
+            self.0.database.dialect().for_update
+        );
+        let wish = written(&wish)?;
+        let values =
+            [Value::Text(tenant.as_str()), Value::Text(run_id.as_str()), Value::Text(&wish)];
+        if self.0.database.query(&sql, &values).await?.is_empty() {
+            return Err(StoreError::NotFound(format!("unfinished run `{run_id}`")));
+        }
+        self.0.news.tell_to_do().await;
+        Ok(())
+    }
+
+    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+        // Wishes are few and runs are many, which a database cannot know: it is told the way.
+        let sql = "select w.id, w.run_id, w.wish from wishes w
+                   where (select r.worker from runs r where r.id = w.run_id
+                          and r.tenant = w.tenant and r.state = 'active') = $1
+                   order by w.id";
+        let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
+        Ok(found.iter().map(left_wish).collect::<Result<_, _>>()?)
+    }
+
+    async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError> {
+        let list = self.0.database.dialect().integers("$1");
+        let sql = format!("delete from wishes where id in (select value from {list})");
+        self.0.database.query(&sql, &[Value::Integers(wishes)]).await?;
+        Ok(())
+    }
+
+    async fn woken(&self) {
+        self.0.news.to_do().await;
+    }
+}
+
+impl Store {
+    async fn strike_the_gone(&self) -> Result<(), StoreError> {
+        let long_ago = self.0.database.dialect().later("$1");
+        let sql = format!("delete from workers where lease_until < {long_ago}");
+        self.0.database.query(&sql, &[Value::Integer(LONG_GONE_MICROS)]).await?;
+        Ok(())
+    }
+
+    /// Looks for runs that were kept although nobody was told so: they have our name on them and
+    /// would be active for ever. One that was sent with a key is released, because its client
+    /// will send it again and find it; any other is forgotten.
+    async fn settle_doubts(&self) -> Result<(), StoreError> {
+        let doubtful = self.0.standing.doubtful();
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        let run_ids: Vec<&str> = doubtful.iter().map(RunId::as_str).collect();
+        let dialect = self.0.database.dialect();
+        let mut transaction = self.0.database.begin().await?;
+        let release = format!(
+            "update runs set worker = '' where id in (select value from {})
+             and worker = $2 and state = 'active'
+             and exists (select 1 from request_keys k
+                         where k.run_id = runs.id and k.tenant = runs.tenant)
+             returning tenant, id",
+            dialect.texts("$1"),
+        );
+        let values = [Value::Texts(&run_ids), Value::Text(&self.0.worker)];
+        let released = transaction.query(&release, &values).await?;
+        let others = format!(
+            "select tenant, id from runs where id in (select value from {})
+             and worker = $2 and state = 'active'{}",
+            dialect.texts("$1"),
+            dialect.for_update
+        );
+        let others = transaction.query(&others, &values).await?;
+        let mut found = others.iter().map(theirs).collect::<Result<Vec<_>, _>>()?;
+        forgetting::forget(&mut *transaction, dialect, &found).await?;
+        transaction.commit().await?;
+        found.extend(released.iter().map(theirs).collect::<Result<Vec<_>, _>>()?);
+        self.0.standing.doubt_no_more(&found);
+        if !released.is_empty() {
+            self.0.news.tell_to_do().await;
+        }
+        Ok(())
+    }
+}
+
+/// Takes runs of workers that are gone. First it steps from one worker's name to the next in the
+/// index, so that a hundred thousand runs of living workers cost no more than one.
+fn claim_sql(dialect: &Dialect) -> String {
+    format!(
+        "with picked as materialized (
+             with recursive at_work (worker) as (
+                 select min(worker) from runs where state = 'active'
+                 union all
+                 select (select min(r.worker) from runs r
+                         where r.state = 'active' and r.worker > at_work.worker)
+                 from at_work where at_work.worker is not null
+             ), gone as (
+                 select worker from at_work
+                 where worker is not null and ($3 = 1 or worker = '') and not exists
+                     (select 1 from workers where id = worker and lease_until > {now})
+             )
+             select r.id from gone{runs_of_gone}
+             where exists (select 1 from workers where id = $1 and lease_until > {now})
+             limit $2
+         )
+         update runs set worker = $1,
+             n_deaths = n_deaths + case when runs.worker = '' then 0 else 1 end
+         from picked where runs.id = picked.id
+         returning tenant, runs.id, n_deaths",
+        now = dialect.now,
+        runs_of_gone = dialect.runs_of_gone,
+    )
+}
+
+fn abandoned(row: &Row) -> Result<Abandoned, DatabaseError> {
+    Ok(Abandoned {
+        tenant: TenantId::from(row.text(0)?),
+        run_id: RunId::from(row.text(1)?),
+        n_deaths: u32::try_from(row.integer(2)?).unwrap_or(u32::MAX),
+    })
+}
+
+fn left_wish(row: &Row) -> Result<LeftWish, DatabaseError> {
+    let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
+    Ok(LeftWish { id, run_id, wish: read_again(row.text(2)?)? })
+}
+
+/// As the database counts time.
+pub(crate) fn micros(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "workers_tests.rs"]
+mod tests;
+
+/// How wrong the clock of this worker is, if leases are told by it: a fault for tests.
+fn seeded_skew() -> i64 {
+    if !is_seeded(Fault::WorkerClockLease) {
+        return 0;
+    }
+    #[expect(clippy::disallowed_methods, reason = "only in a build made for tests")]
+    let number = |name: &str| std::env::var(name).ok()?.parse::<i64>().ok();
+    let (skew_ms, node) = (number("TURNWIRE_SEEDED_SKEW_MS"), number("TURNWIRE_SEEDED_NODE"));
+    -skew_ms.unwrap_or(0) * node.unwrap_or(0) * 1_000
+}

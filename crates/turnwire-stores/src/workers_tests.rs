@@ -1,0 +1,97 @@
+use std::time::{Duration, Instant};
+
+use turnwire_contract::Workers;
+use turnwire_testkit::services::postgres_url;
+
+use super::{Standing, claim_sql};
+use crate::{Store, StoreOptions, database::Value};
+
+/// A store with 100,000 active runs of three living workers, and ten of a dead one.
+async fn busy_store(url: String) -> Store {
+    let mut options = StoreOptions::at(url);
+    options.lease = Duration::from_mins(10);
+    let store = Store::open(options).await.expect("it can be opened");
+    let (database, postgres) = (&store.0.database, store.0.options.url.starts_with("postgres"));
+    let counted = |most: u32| {
+        if postgres {
+            return format!("generate_series(1, {most}) as n(value)");
+        }
+        format!(
+            "(with recursive n(value) as (select 1 union all
+                  select value + 1 from n where value < {most}) select value from n) as n"
+        )
+    };
+    for (name, most, lease) in [("living", 3, 600_000_000), ("dead", 1, -1)] {
+        let sql = format!(
+            "insert into workers (id, lease_until)
+             select '{name}_' || value, {} from {} where true",
+            database.dialect().later("$1"),
+            counted(most)
+        );
+        database.query(&sql, &[Value::Integer(lease)]).await.expect("they are new");
+    }
+    for (worker, most) in [("'living_' || (1 + value % 3)", 100_000), ("'dead_1'", 10)] {
+        let sql = format!(
+            "insert into runs (id, tenant, created_at, request, worker)
+             select 'run_' || {most} || '_' || value, 't', 1, '', {worker} from {} where true",
+            counted(most)
+        );
+        database.query(&sql, &[]).await.expect("they are new");
+    }
+    database.query("analyze", &[]).await.expect("it can count");
+    store
+}
+
+async fn plan(store: &Store, explain: &str) -> String {
+    let database = &store.0.database;
+    let sql = format!("{explain} {}", claim_sql(database.dialect()));
+    let values = [Value::Text("living_1"), Value::Integer(10), Value::Integer(1)];
+    let rows = database.query(&sql, &values).await.expect("it can be planned");
+    let line = |row: &crate::database::Row| {
+        row.text(3).or_else(|_| row.text(0)).map(str::to_owned).expect("it is text")
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// C17: whoever looks for abandoned runs does not look at the runs of the living.
+#[tokio::test]
+async fn c17_claiming_does_not_read_the_runs_of_the_living() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = format!("sqlite://{}", directory.path().join("runs.db").display());
+    for (url, explain) in [(file, "explain query plan"), (postgres_url(), "explain")] {
+        let store = busy_store(url).await;
+        let plan = plan(&store, explain).await;
+        let reads_all = ["Seq Scan on runs", "SCAN r\n", "SCAN runs\n"];
+        assert!(!reads_all.iter().any(|scan| plan.contains(scan)), "{plan}");
+        assert!(plan.contains("runs_at_work"), "{plan}");
+        store.beat().await.expect("it can be heard");
+        // As if it had been heard for a whole lease.
+        let since = tokio::time::Instant::now().checked_sub(Duration::from_mins(10));
+        super::lock(&store.0.standing.beats).first = since;
+        let before = Instant::now();
+        let claimed = store.claim(100).await.expect("it can claim");
+        let took = before.elapsed();
+        assert_eq!(claimed.len(), 10, "all of the dead one's and no other");
+        assert!(took < Duration::from_millis(500), "it took {took:?}");
+        assert_eq!(store.claim(100).await.expect("it can claim"), []);
+    }
+}
+
+/// C18: a series of beats begins anew after a silence of more than a lease.
+#[test]
+fn c18_a_worker_is_settled_after_a_lease_of_beats() {
+    let lease = Duration::from_secs(2);
+    let (standing, start) = (Standing::default(), tokio::time::Instant::now());
+    let at = |millis| start + Duration::from_millis(millis);
+    assert!(!standing.is_settled(at(0), lease), "never heard");
+    for beat in [0, 1_900, 3_800] {
+        standing.beaten(at(beat), lease);
+    }
+    assert!(standing.is_settled(at(3_800), lease));
+    assert!(!standing.is_settled(at(5_900), lease), "not heard any more");
+    standing.beaten(at(5_900), lease);
+    assert!(!standing.is_settled(at(5_900), lease), "a new series");
+    standing.beaten(at(7_000), lease);
+    assert!(!standing.is_settled(at(7_899), lease));
+    assert!(standing.is_settled(at(7_900), lease));
+}

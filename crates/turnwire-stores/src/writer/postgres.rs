@@ -1,0 +1,193 @@
+//! A batch in PostgreSQL: one statement, and a transaction only when a run ends.
+
+use async_trait::async_trait;
+use sqlx::PgConnection;
+use turnwire_contract::seeded::{Fault, is_seeded};
+
+use super::{Job, Journal};
+use crate::{
+    database::{Database, DatabaseError, Dialect, Line, PostgresDatabase, Transaction, in_time},
+    news::postgres::{GROWN, payloads},
+    rows::EventRow,
+    run_store::store_ending,
+};
+
+/// First the fence: the first row of each append, at a place where there must be none. Then the
+/// rest of those that got through. Whoever else follows the journal is told in the same breath.
+const WRITE: &str = "with first as ( \
+        insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
+        select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
+            $6::text[], $7::text[], $8::text[]) \
+        on conflict (run_id, first_seq) do nothing \
+        returning run_id), \
+    rest as ( \
+        insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
+        select r.* from unnest($9::text[], $10::text[], $11::bigint[], $12::bigint[], \
+            $13::bigint[], $14::text[], $15::text[], $16::text[]) \
+            as r(tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
+        where r.run_id in (select run_id from first)) \
+    select run_id from first \
+    union all \
+    select pg_notify($17, news)::text from unnest($18::text[]) as news";
+
+/// The statement, or one that writes over what others have written.
+fn write() -> &'static str {
+    if is_seeded(Fault::NoFence) { WRITE_WITHOUT_FENCE } else { WRITE }
+}
+
+/// A fault for tests: see `turnwire_contract::seeded`.
+const WRITE_WITHOUT_FENCE: &str = "with first as ( \
+        insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
+        select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
+            $6::text[], $7::text[], $8::text[]) \
+        on conflict (run_id, first_seq) do update set last_seq = excluded.last_seq, \
+            tag = excluded.tag, kind = excluded.kind, call_id = excluded.call_id, \
+            body = excluded.body \
+        returning run_id), \
+    rest as ( \
+        insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
+        select r.* from unnest($9::text[], $10::text[], $11::bigint[], $12::bigint[], \
+            $13::bigint[], $14::text[], $15::text[], $16::text[]) \
+            as r(tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
+        on conflict do nothing) \
+    select run_id from first \
+    union all \
+    select pg_notify($17, news)::text from unnest($18::text[]) as news";
+
+/// Whose rows are where ours were refused.
+const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[]) \
+        as ours(run_id, first_seq) \
+    join run_events e on e.run_id = ours.run_id and e.first_seq = ours.first_seq";
+
+/// The journal in PostgreSQL.
+pub(crate) struct PostgresJournal {
+    line: Line,
+    dialect: &'static Dialect,
+    teller: Option<String>,
+}
+
+impl PostgresJournal {
+    /// A journal with a connection of its own. The others are told of every batch by the
+    /// `teller`, if there is one.
+    pub(crate) fn new(database: &PostgresDatabase, teller: Option<String>) -> Self {
+        Self { line: database.line(), dialect: database.dialect(), teller }
+    }
+
+    async fn try_to_write(&mut self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
+        let winners = if jobs.iter().any(|job| job.ending.is_some()) {
+            self.write_with_endings(jobs).await?
+        } else {
+            insert(self.line.get().await?, jobs, self.teller.as_deref()).await?
+        };
+        if winners.len() == jobs.len() {
+            return Ok(vec![true; jobs.len()]);
+        }
+        let won = |job: &Job| winners.iter().any(|winner| winner == job.run_id.as_str());
+        let refused: Vec<&Job> = jobs.iter().filter(|job| !won(job)).collect();
+        let tags = self.tags_of(&refused).await?;
+        let is_there = |job: &Job| {
+            tags.contains(&(job.run_id.to_string(), job.tag)) && !is_seeded(Fault::NoReadBack)
+        };
+        Ok(jobs.iter().map(|job| won(job) || is_there(job)).collect())
+    }
+
+    async fn write_with_endings(&mut self, jobs: &[Job]) -> Result<Vec<String>, DatabaseError> {
+        let mut transaction = self.line.begin().await?;
+        let winners = insert(transaction.connection(), jobs, self.teller.as_deref()).await?;
+        for job in jobs {
+            if let Some(ending) = &job.ending
+                && !is_seeded(Fault::EndOutsideTransaction)
+                && winners.iter().any(|winner| winner == job.run_id.as_str())
+            {
+                let (tenant, run_id) = (&job.tenant, &job.run_id);
+                store_ending(&mut transaction, self.dialect, tenant, run_id, ending).await?;
+            }
+        }
+        Box::new(transaction).commit().await?;
+        Ok(winners)
+    }
+
+    async fn tags_of(&mut self, refused: &[&Job]) -> Result<Vec<(String, i64)>, DatabaseError> {
+        let runs: Vec<&str> = refused.iter().map(|job| job.run_id.as_str()).collect();
+        let firsts: Vec<i64> =
+            refused.iter().map(|job| job.rows.first().map_or(0, |row| row.first)).collect();
+        let query = sqlx::query_as(TAGS).bind(runs).bind(firsts);
+        in_time(query.fetch_all(self.line.get().await?)).await
+    }
+}
+
+#[async_trait]
+impl Journal for PostgresJournal {
+    async fn write(&mut self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
+        let written = self.try_to_write(jobs).await;
+        if matches!(written, Err(DatabaseError::Away(_))) {
+            self.line.hang_up();
+        }
+        written
+    }
+}
+
+/// Inserts the rows of all `jobs`, and tells whose first one went in.
+async fn insert(
+    connection: &mut PgConnection,
+    jobs: &[Job],
+    teller: Option<&str>,
+) -> Result<Vec<String>, DatabaseError> {
+    let (mut first, mut rest) = (Columns::default(), Columns::default());
+    for job in jobs {
+        let mut rows = job.rows.iter();
+        if let Some(row) = rows.next() {
+            first.add(job, row);
+        }
+        rows.for_each(|row| rest.add(job, row));
+    }
+    let heads = || jobs.iter().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
+    let news = teller.map(|teller| payloads(teller, heads())).unwrap_or_default();
+    let query = first.bind(sqlx::query_scalar(write()));
+    let query = rest.bind(query).bind(GROWN).bind(news);
+    let mut answer: Vec<String> = in_time(query.fetch_all(connection)).await?;
+    // Where somebody was told, there is an empty line.
+    answer.retain(|run_id| !run_id.is_empty());
+    Ok(answer)
+}
+
+/// Rows, column by column: as PostgreSQL takes many of them at once.
+#[derive(Default)]
+struct Columns<'a> {
+    tenant: Vec<&'a str>,
+    run_id: Vec<&'a str>,
+    first_seq: Vec<i64>,
+    last_seq: Vec<i64>,
+    tag: Vec<i64>,
+    kind: Vec<&'a str>,
+    call_id: Vec<Option<&'a str>>,
+    body: Vec<&'a str>,
+}
+
+type Statement<'q> =
+    sqlx::query::QueryScalar<'q, sqlx::Postgres, String, sqlx::postgres::PgArguments>;
+
+impl<'a> Columns<'a> {
+    fn add(&mut self, job: &'a Job, row: &'a EventRow) {
+        self.tenant.push(job.tenant.as_str());
+        self.run_id.push(job.run_id.as_str());
+        self.first_seq.push(row.first);
+        self.last_seq.push(row.last);
+        self.tag.push(job.tag);
+        self.kind.push(row.kind);
+        self.call_id.push(row.call.as_deref());
+        self.body.push(&row.body);
+    }
+
+    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
+        statement
+            .bind(self.tenant)
+            .bind(self.run_id)
+            .bind(self.first_seq)
+            .bind(self.last_seq)
+            .bind(self.tag)
+            .bind(self.kind)
+            .bind(self.call_id)
+            .bind(self.body)
+    }
+}

@@ -1,0 +1,226 @@
+//! What is forgotten is gone: from every table, and for ever.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
+
+use std::{process::Command, time::Duration};
+
+use turnwire_contract::{
+    BlobStore, CallId, Entry, Item, NewRun, RequestKey, RunId, RunOutcome, RunStore, StoreError,
+    TenantId, Wish, Workers,
+};
+use turnwire_stores::Store;
+
+use crate::support::{Place, entries, run, run_after, run_in, tenant};
+
+const CANARY: &str = "canary-4711";
+
+impl Place {
+    /// All that is in the database, as text.
+    async fn dump(&self) -> String {
+        if self.is_postgres() {
+            let mut dump = Command::new("pg_dump");
+            let dump = dump.args(["--data-only", "--inserts", &self.url]).output().unwrap();
+            assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+            return String::from_utf8_lossy(&dump.stdout).into_owned();
+        }
+        let mut dump = String::new();
+        for table in self.ask("select name from sqlite_schema where type = 'table'").await {
+            let columns = self.ask(&format!("select name from pragma_table_info('{table}')")).await;
+            for column in columns {
+                let sql = format!(
+                    "select case typeof({column}) when 'blob' then lower(hex({column}))
+                            else coalesce(cast({column} as text), '') end from {table}"
+                );
+                dump.push_str(&self.ask(&sql).await.join("\n"));
+            }
+        }
+        dump
+    }
+
+    async fn hits(&self) -> usize {
+        // Bytes are shown in hexadecimal.
+        let hex = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+        let dump = self.dump().await;
+        dump.matches(CANARY).count() + dump.matches(&hex).count()
+    }
+
+    /// A run that says the canary's name wherever a run can say something.
+    async fn sing(&self, store: &Store, id: &str) -> RunId {
+        let mut made = run(id, |request| {
+            request.input = vec![Item::user(CANARY)];
+            request.instructions = Some(CANARY.to_owned());
+            request.before = vec![Entry::new("msg_before", Item::user(CANARY))];
+            request.metadata.insert("note".to_owned(), CANARY.to_owned());
+        });
+        made.key = Some(RequestKey {
+            endpoint: "/a".to_owned(),
+            key: format!("{CANARY} {id}"),
+            fingerprint: CANARY.to_owned(),
+        });
+        let run_id = made.run_id.clone();
+        store.create(made).await.unwrap();
+        store.put(&tenant(), &run_id, &"blob_1".into(), CANARY.to_owned()).await.unwrap();
+        let event = format!(
+            "insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, body)
+             values ('t', '{id}', 1, 1, 1, 'event', '{CANARY}')"
+        );
+        self.ask(&event).await;
+        let wish = Wish::CancelCall { call_id: CallId::from(CANARY) };
+        store.leave(&tenant(), &run_id, wish).await.unwrap();
+        assert!(self.hits().await >= 10, "the search is blind");
+        let said = vec![Entry::new(format!("msg_{CANARY}"), Item::user(CANARY))];
+        let outcome = RunOutcome::Completed;
+        store.finish(&run_id, outcome, said).await.unwrap();
+        run_id
+    }
+
+    /// Makes everything that is finished as old as can be.
+    async fn age(&self) {
+        let long_ago = if self.is_postgres() { "'-infinity'" } else { "0" };
+        self.ask(&format!(
+            "update runs set finished_at = {long_ago} where finished_at is not null"
+        ))
+        .await;
+        self.ask(&format!("update request_keys set expires_at = {long_ago}")).await;
+    }
+
+    async fn count(&self, what: &str) -> usize {
+        self.ask(&format!("select 'x' from {what}")).await.len()
+    }
+}
+
+/// C25: by hand.
+#[tokio::test]
+async fn c25_a_forgotten_run_leaves_nothing() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let run_id = place.sing(&store, "run_1").await;
+        let stranger = TenantId::from("stranger");
+        let theirs = RunStore::forget(&store, &stranger, &run_id).await;
+        assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+        assert!(place.hits().await >= 8, "A1: it is not theirs to forget");
+        RunStore::forget(&store, &tenant(), &run_id).await.unwrap();
+        assert_eq!(place.hits().await, 0, "{}", place.dump().await);
+        let again = RunStore::forget(&store, &tenant(), &run_id).await;
+        assert!(matches!(again, Err(StoreError::NotFound(_))), "{again:?}");
+    }
+}
+
+/// C25: by age, in batches; what is young, active, or in a conversation stays.
+#[tokio::test]
+async fn c25_old_runs_leave_nothing() {
+    for place in Place::both() {
+        let day = |options: &mut turnwire_stores::StoreOptions| {
+            options.retention = Some(Duration::from_hours(24));
+        };
+        let store = place.store_with(day).await;
+        place.sing(&store, "run_1").await;
+        store.create(run("run_active", |_| {})).await.unwrap();
+        store.create(run_in("run_said", "conv_1")).await.unwrap();
+        let done = RunOutcome::Completed;
+        store.finish(&"run_said".into(), done.clone(), entries(&["kept"])).await.unwrap();
+        for n in 0..120 {
+            let made = run(&format!("run_many_{n}"), |_| {});
+            store.create(made.clone()).await.unwrap();
+            store.finish(&made.run_id, done.clone(), Vec::new()).await.unwrap();
+        }
+        assert_eq!(store.forget_old_runs().await.unwrap(), 0, "they are young");
+        place.age().await;
+        store.create(run("run_young", |_| {})).await.unwrap();
+        store.finish(&"run_young".into(), done, entries(&["young"])).await.unwrap();
+        let forever = place.store_with(|options| options.retention = None).await;
+        assert_eq!(forever.forget_old_runs().await.unwrap(), 0, "runs are kept for ever");
+        assert_eq!(store.forget_old_runs().await.unwrap(), 122);
+        assert_eq!(place.hits().await, 0, "{}", place.dump().await);
+        let left = store.list(&tenant(), 10).await.unwrap();
+        let left: Vec<&str> = left.iter().map(|run| run.run_id.as_str()).collect();
+        assert_eq!(left, ["run_young", "run_active"]);
+        let history = store.history(&tenant(), &"conv_1".into()).await.unwrap();
+        assert_eq!(history, entries(&["kept"]));
+    }
+}
+
+/// C25: a run that others continue is gone for everybody, and its last words go with the last of
+/// those that continue it.
+#[tokio::test]
+async fn c25_a_continued_run_goes_with_the_last_that_continues_it() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let run_id = place.sing(&store, "run_1").await;
+        let done = RunOutcome::Completed;
+        for (id, before) in [("run_2", "run_1"), ("run_3", "run_2"), ("run_4", "run_2")] {
+            store.create(run_after(id, before)).await.unwrap();
+            store.finish(&id.into(), done.clone(), entries(&[id])).await.unwrap();
+        }
+        store.create(run_after("run_5", "run_1")).await.unwrap();
+        RunStore::forget(&store, &tenant(), &run_id).await.unwrap();
+        let gone = store.find(&tenant(), &run_id).await;
+        assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
+        let gone = store.finish(&run_id, done.clone(), Vec::new()).await;
+        assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
+        assert_eq!(store.list(&tenant(), 10).await.unwrap().len(), 4);
+        for table in ["run_events", "blobs", "wishes", "request_keys"] {
+            assert_eq!(place.count(table).await, 0, "{table}");
+        }
+        // Whoever takes over a run that was continuing it must know what it had seen.
+        assert_eq!(store.context(&tenant(), &run_id).await.unwrap().len(), 2);
+        store.finish(&"run_5".into(), done.clone(), Vec::new()).await.unwrap();
+        let gone = store.context(&tenant(), &run_id).await;
+        assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
+        let seen = store.context(&tenant(), &"run_4".into()).await.unwrap();
+        assert_eq!(seen.len(), 4, "{seen:?}");
+        for id in ["run_5", "run_2", "run_3"] {
+            RunStore::forget(&store, &tenant(), &id.into()).await.unwrap();
+            assert!(place.hits().await > 0, "run_4 has still seen it");
+        }
+        RunStore::forget(&store, &tenant(), &"run_4".into()).await.unwrap();
+        assert_eq!(place.hits().await, 0, "{}", place.dump().await);
+        assert_eq!((place.count("runs").await, place.count("entries").await), (0, 0));
+    }
+}
+
+/// C25: two runs that continue the same one and are forgotten at the same time do not both leave
+/// it to the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn c25_the_last_two_do_not_leave_it_to_each_other() {
+    let place = Place::postgres();
+    let (one, other) = (place.store().await, place.store().await);
+    let done = RunOutcome::Completed;
+    for n in 0..50 {
+        let [before, left, right] = ["a", "b", "c"].map(|name| format!("run_{n}_{name}"));
+        let made: [NewRun; 3] =
+            [run(&before, |_| {}), run_after(&left, &before), run_after(&right, &before)];
+        for made in made {
+            one.create(made.clone()).await.unwrap();
+            one.finish(&made.run_id, done.clone(), entries(&["x"])).await.unwrap();
+        }
+        RunStore::forget(&one, &tenant(), &before.as_str().into()).await.unwrap();
+        let (left, right) = (RunId::from(left.as_str()), RunId::from(right.as_str()));
+        let tenant = tenant();
+        let (first, second) = tokio::join!(
+            RunStore::forget(&one, &tenant, &left),
+            RunStore::forget(&other, &tenant, &right)
+        );
+        first.unwrap();
+        second.unwrap();
+        assert_eq!(place.count("runs").await, 0, "round {n}");
+    }
+}
+
+/// C25: a long chain goes at once when all of it is old.
+#[tokio::test]
+async fn c25_an_old_chain_goes_as_a_whole() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let done = RunOutcome::Completed;
+        store.create(run("run_0", |_| {})).await.unwrap();
+        store.finish(&"run_0".into(), done.clone(), entries(&["x"])).await.unwrap();
+        for n in 1..80 {
+            let id = format!("run_{n}");
+            store.create(run_after(&id, &format!("run_{}", n - 1))).await.unwrap();
+            store.finish(&id.as_str().into(), done.clone(), entries(&["x"])).await.unwrap();
+        }
+        place.age().await;
+        assert_eq!(store.forget_old_runs().await.unwrap(), 80);
+        assert_eq!((place.count("runs").await, place.count("entries").await), (0, 0));
+    }
+}

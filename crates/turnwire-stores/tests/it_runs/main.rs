@@ -1,0 +1,6 @@
+//! Runs, big results, workers and what is forgotten, on both databases.
+
+mod forgetting;
+mod promises;
+mod races;
+mod support;

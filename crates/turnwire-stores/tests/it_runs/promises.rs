@@ -1,0 +1,239 @@
+//! The promises of the ports, and what databases are peculiar about.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use turnwire_contract::{
+    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Item, ItemId,
+    RequestKey, RunId, RunOutcome, RunStatus, RunStore, StoreError, Timestamp, Wish, Workers,
+};
+use turnwire_testkit::{conformance, services::Postgres};
+
+use crate::support::{Place, entries, run, run_after, run_in, tenant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_the_promises_of_a_run_store() {
+    conformance::run_store::check(&Place::sqlite().store().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_promises_of_a_run_store() {
+    conformance::run_store::check(&Place::postgres().store().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_keep_the_promises_of_a_blob_store() {
+    for place in Place::both() {
+        conformance::blob_store::check(&place.store().await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_the_promises_of_workers() {
+    // Places are kept until the end: a file that is gone cannot be written to.
+    let places = std::sync::Mutex::new(Vec::new());
+    let make = async |many, lease| {
+        let place = Place::sqlite();
+        let stores = place.stores_with(many, lease).await;
+        places.lock().unwrap().push(place);
+        stores
+    };
+    conformance::workers::check(make).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_promises_of_workers() {
+    conformance::workers::check(async |many, lease| {
+        Place::postgres().stores_with(many, lease).await
+    })
+    .await;
+}
+
+/// What was kept is there after a restart, word for word.
+#[tokio::test]
+async fn a_restart_forgets_nothing() {
+    for place in Place::both() {
+        let made = run("run_1", |request| {
+            request.before = entries(&["earlier"]);
+            request.instructions = Some("a NUL \0 and a crab 🦀".to_owned());
+        });
+        let store = place.store().await;
+        store.create(made.clone()).await.unwrap();
+        store.create(run_in("run_2", "conv_1")).await.unwrap();
+        let added = entries(&["one", "two"]);
+        store.finish(&"run_2".into(), RunOutcome::Completed, added.clone()).await.unwrap();
+        drop(store);
+        let store = place.store().await;
+        let found = store.find(&tenant(), &"run_1".into()).await.unwrap();
+        assert_eq!((found.request, found.status), (made.request, RunStatus::Active));
+        assert_eq!(store.history(&tenant(), &"conv_1".into()).await.unwrap(), added);
+        assert_eq!(store.context(&tenant(), &"run_2".into()).await.unwrap(), added);
+    }
+}
+
+/// What came before a run is part of what it has seen, wherever it is from.
+#[tokio::test]
+async fn a_run_has_seen_what_came_before_it() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let done = RunOutcome::Completed;
+        store.create(run("run_1", |request| request.before = entries(&["a", "b"]))).await.unwrap();
+        store.finish(&"run_1".into(), done.clone(), entries(&["c"])).await.unwrap();
+        store.create(run_after("run_2", "run_1")).await.unwrap();
+        store.finish(&"run_2".into(), done.clone(), entries(&["d"])).await.unwrap();
+        let seen = store.context(&tenant(), &"run_2".into()).await.unwrap();
+        assert_eq!(seen, entries(&["a", "b", "c", "d"]));
+
+        // In a conversation: up to where it stood when the run began.
+        store.create(run_in("run_3", "conv_1")).await.unwrap();
+        store.finish(&"run_3".into(), done.clone(), entries(&["e"])).await.unwrap();
+        store.add_entries(&tenant(), &"conv_1".into(), entries(&["f"])).await.unwrap();
+        store.create(run_in("run_4", "conv_1")).await.unwrap();
+        store.finish(&"run_4".into(), done.clone(), entries(&["g"])).await.unwrap();
+        let seen = store.context(&tenant(), &"run_3".into()).await.unwrap();
+        assert_eq!(seen, entries(&["e"]));
+        store.create(run_after("run_5", "run_4")).await.unwrap();
+        store.finish(&"run_5".into(), done, entries(&["h"])).await.unwrap();
+        let seen = store.context(&tenant(), &"run_5".into()).await.unwrap();
+        assert_eq!(seen, entries(&["e", "f", "g", "h"]));
+
+        // What is taken out of the conversation stays with the run that said it.
+        store.remove_entry(&tenant(), &"conv_1".into(), &"msg_e".into()).await.unwrap();
+        let left = store.history(&tenant(), &"conv_1".into()).await.unwrap();
+        assert_eq!(left, entries(&["f", "g"]));
+        let seen = store.context(&tenant(), &"run_3".into()).await.unwrap();
+        assert_eq!(seen, entries(&["e"]));
+    }
+}
+
+/// A1, A11: no name can do more than not be found.
+#[tokio::test]
+async fn a_name_with_a_nul_character_is_a_name_that_nobody_has() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let strange = "\0x";
+        let id = ConversationId::from(strange);
+        let absent = |refused: Result<(), StoreError>| {
+            assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+        };
+        let history = store.history(&tenant(), &id).await;
+        assert!(matches!(history.as_deref(), Ok([]) | Err(StoreError::NotFound(_))), "{history:?}");
+        absent(store.conversation(&tenant(), &id).await.map(drop));
+        absent(store.annotate_conversation(&tenant(), &id, BTreeMap::new()).await);
+        absent(store.forget_conversation(&tenant(), &id).await);
+        absent(store.add_entries(&tenant(), &id, entries(&["x"])).await);
+        absent(store.find(&tenant(), &RunId::from(strange)).await.map(drop));
+        absent(store.context(&tenant(), &RunId::from(strange)).await.map(drop));
+        absent(RunStore::forget(&store, &tenant(), &RunId::from(strange)).await);
+        absent(store.leave(&tenant(), &RunId::from(strange), Wish::Cancel).await);
+        absent(store.create(run_after("run_after", strange)).await.map(drop));
+        let blob = BlobStore::get(&store, &tenant(), &strange.into()).await;
+        assert!(matches!(blob, Err(BlobError::NotFound(_))), "{blob:?}");
+        BlobStore::forget(&store, &tenant(), &RunId::from(strange)).await.unwrap();
+        if place.is_postgres() {
+            // Nor can it be given.
+            absent(store.create(run_in("run_in", strange)).await.map(drop));
+            let created_at = Timestamp::from_micros(1);
+            let record = ConversationRecord { id, created_at, metadata: BTreeMap::new() };
+            absent(store.open_conversation(&tenant(), record).await);
+            let mut keyed = run("run_keyed", |_| {});
+            let (endpoint, key) = ("/a".to_owned(), strange.to_owned());
+            keyed.key = Some(RequestKey { endpoint, key, fingerprint: "f".to_owned() });
+            absent(store.create(keyed).await.map(drop));
+            absent(store.create(run_in("run_long", &long_name())).await.map(drop));
+        }
+        // It does not hide the others, and cannot keep a run from ending.
+        store.create(run_in("run_1", "conv_1")).await.unwrap();
+        let odd = Entry::new(strange, Item::user("a \0 b"));
+        let added = vec![odd.clone(), entries(&["good"]).remove(0)];
+        store.finish(&"run_1".into(), RunOutcome::Completed, added.clone()).await.unwrap();
+        assert_eq!(store.history(&tenant(), &"conv_1".into()).await.unwrap(), added);
+        let names = [strange, "msg_good"].map(ItemId::from);
+        let found = store.entries_named(&tenant(), &names).await.unwrap();
+        assert_eq!(found, entries(&["good"]));
+    }
+}
+
+/// Longer than what fits into an index, and not to be shortened by packing it.
+fn long_name() -> String {
+    let numbers: Vec<String> =
+        (0..4_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_string()).collect();
+    numbers.concat()
+}
+
+/// C9: a key holds for a day by the clock of the database, and as long as its run is there.
+#[tokio::test]
+async fn c9_a_key_is_free_again_after_a_day_and_with_its_run() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let sent = |id: &str, fingerprint: &str| {
+            let (endpoint, key) = ("/a".to_owned(), "key".to_owned());
+            let mut sent = run(id, |_| {});
+            sent.key = Some(RequestKey { endpoint, key, fingerprint: fingerprint.to_owned() });
+            sent
+        };
+        assert_eq!(store.create(sent("run_1", "one")).await.unwrap(), Created::New);
+        let reused = store.create(sent("run_2", "other")).await;
+        assert!(matches!(reused, Err(StoreError::KeyReused(_))), "{reused:?}");
+        let now = if place.is_postgres() { "now()" } else { "0" };
+        let past = &format!("update request_keys set expires_at = {now}");
+        place.ask(past).await;
+        assert_eq!(store.create(sent("run_2", "other")).await.unwrap(), Created::New);
+        let before = store.create(sent("run_3", "other")).await.unwrap();
+        assert_eq!(before, Created::Before("run_2".into()));
+        store.finish(&"run_2".into(), RunOutcome::Completed, Vec::new()).await.unwrap();
+        RunStore::forget(&store, &tenant(), &"run_2".into()).await.unwrap();
+        assert_eq!(store.create(sent("run_4", "third")).await.unwrap(), Created::New);
+        // A request that makes no run does not use up its key.
+        place.ask(past).await;
+        store.create(run_in("run_5", "conv_1")).await.unwrap();
+        let mut second = run_in("run_6", "conv_1");
+        second.key = sent("run_6", "fourth").key;
+        let busy = store.create(second).await;
+        assert!(matches!(busy, Err(StoreError::Busy { run_id, .. }) if run_id.as_str() == "run_5"));
+        assert_eq!(store.create(sent("run_7", "fifth")).await.unwrap(), Created::New);
+    }
+}
+
+/// C18: while the database is away, work is refused, soon and as what it is; and a run that may
+/// have been kept all the same does not stay for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn c18_an_outage_is_told_and_leaves_no_run_behind() {
+    let mut server = Postgres::start();
+    let place = Place::at(server.url());
+    let store = place.store().await;
+    store.beat().await.unwrap();
+    server.kill();
+    let refused = store.create(run_in("run_lost", "conv_lost")).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    let refused = store.find(&tenant(), &"run_lost".into()).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    let mut keyed = run("run_keyed", |_| {});
+    let (endpoint, key) = ("/a".to_owned(), "key".to_owned());
+    keyed.key = Some(RequestKey { endpoint, key, fingerprint: "f".to_owned() });
+    let refused = store.create(keyed.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    server.restart();
+    // As if the database had kept them and only its answer was lost.
+    let worker = format!("{store:?}");
+    let worker = worker.split('"').nth(1).unwrap();
+    for (id, conversation) in [("run_lost", "'conv_lost'"), ("run_keyed", "null")] {
+        let insert = format!(
+            "insert into runs (id, tenant, created_at, request, conversation_id, worker)
+             values ('{id}', 't', 1, '{{}}', {conversation}, '{worker}')"
+        );
+        place.ask(&insert).await;
+    }
+    let key = "insert into request_keys values ('t', '/a', 'key', 'f', 'run_keyed', 'infinity')";
+    place.ask(key).await;
+    while store.beat().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(place.ask("select id from runs").await, ["run_keyed"], "C8: it would be busy");
+    // Who sends it again finds it, and somebody works on it.
+    let again = store.create(keyed).await.unwrap();
+    assert_eq!(again, Created::Before("run_keyed".into()));
+    let claimed = store.claim(10).await.unwrap();
+    assert_eq!(claimed.len(), 1, "{claimed:?}");
+    store.beat().await.unwrap();
+    assert_eq!(store.lost(&["run_keyed".into()]).await.unwrap(), []);
+}
