@@ -1,6 +1,6 @@
 //! What every handler works with.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{Library, Limits, RunRequest, ServerUse, ToolKind, ToolSpec};
@@ -8,6 +8,7 @@ use turnwire_engine::Runs;
 
 use crate::{
     door::{Caller, Door, DoorOptions},
+    health::Readiness,
     metrics::Metrics,
     vector_stores::Batches,
 };
@@ -31,6 +32,8 @@ pub struct AppOptions {
     pub upload_limit: usize,
     /// Who may come in.
     pub door: DoorOptions,
+    /// By what name this server is known among those that share its store.
+    pub worker: Option<String>,
 }
 
 impl Default for AppOptions {
@@ -44,6 +47,7 @@ impl Default for AppOptions {
             body_limit: 4 * 1024 * 1024,
             upload_limit: 64 * 1024 * 1024,
             door: DoorOptions::default(),
+            worker: None,
         }
     }
 }
@@ -59,6 +63,7 @@ struct Parts {
     door: Door,
     batches: Batches,
     metrics: Metrics,
+    readiness: Readiness,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
@@ -74,8 +79,17 @@ impl App {
     pub fn new(runs: Runs, library: Arc<dyn Library>, options: AppOptions) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let door = Door::new(&options.door);
-        let (batches, metrics) = (Batches::default(), Metrics::default());
-        let parts = Parts { runs, library, options, door, batches, metrics, tasks, closing };
+        let parts = Parts {
+            runs,
+            library,
+            options,
+            door,
+            batches: Batches::default(),
+            metrics: Metrics::default(),
+            readiness: Readiness::default(),
+            tasks,
+            closing,
+        };
         Self(Arc::new(parts))
     }
 
@@ -104,6 +118,11 @@ impl App {
         &self.0.metrics
     }
 
+    /// Whether the store answered when it was last asked.
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
+    }
+
     /// The batches of files that were attached lately.
     pub(crate) fn batches(&self) -> &Batches {
         &self.0.batches
@@ -117,6 +136,24 @@ impl App {
     /// Falls when the server is to close.
     pub fn closing(&self) -> &CancellationToken {
         &self.0.closing
+    }
+
+    /// Whether streams end now, and their clients read on elsewhere: the server closes, and the
+    /// runs go on without it.
+    pub(crate) fn ends_streams(&self) -> bool {
+        self.closing().is_cancelled() && self.runs().outlive_us()
+    }
+
+    /// Waits until streams [end](Self::ends_streams). Made once for a stream, so that streams
+    /// do not get in each other's way with every frame.
+    pub(crate) fn streams_end(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (outlive_us, closing) = (self.runs().outlive_us(), self.closing().child_token());
+        async move {
+            if !outlive_us {
+                pending::<()>().await;
+            }
+            closing.cancelled().await;
+        }
     }
 
     /// What is kept of the built-in tool of this kind, if the settings have it.
@@ -143,6 +180,9 @@ impl App {
 
     /// Tells everybody that the server is to close.
     pub fn close(&self) {
+        if !self.0.closing.is_cancelled() {
+            self.0.metrics.drained();
+        }
         self.0.closing.cancel();
     }
 }

@@ -23,13 +23,17 @@ impl FromRequest<App> for JsonBody {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
         let bytes = read(request.into_body(), app.options().body_limit).await?;
-        Ok(Self(
-            json::read(&bytes).map_err(|error| Refusal::bad_request(error.code, error.message))?,
-        ))
+        Ok(Self(parse(&bytes)?))
     }
 }
 
-async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+/// What the bytes of a body say.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Refusal> {
+    json::read(bytes).map_err(|error| Refusal::bad_request(error.code, error.message))
+}
+
+/// The bytes of a body.
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut pieces = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await {

@@ -5,17 +5,22 @@
 //! A run does not depend on who reads it: a client that hangs up finds its answer in the
 //! conversation, and one that comes back with `Last-Event-ID` reads on where it was.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::Response as HttpResponse,
 };
-use futures::StreamExt;
+use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
-use turnwire_contract::{ConversationId, EventStream, Item, RunId, RunRequest, Seq};
+use turnwire_contract::{
+    Approvals, ConversationId, Event, EventStream, Item, Recorded, RunId, RunRequest, Seq,
+};
+use turnwire_engine::Start;
 use turnwire_surfaces::{
     Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithPlaces,
 };
@@ -24,13 +29,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
-    approvals::decline_all,
-    body::JsonBody,
     door::Caller,
+    idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
     refusal::{ErrorBody, Refusal},
     sse::{SseFrame, event_stream},
-    streaming::{follow_while_it_runs, told_frames},
+    streaming::{check_place, follow_while_it_runs, told_frames},
 };
 
 /// The longest id a client may give a session.
@@ -80,8 +84,8 @@ impl ChatMessage {
         Ok(message)
     }
 
-    /// The run that answers it, and the conversation it is in.
-    fn into_run(self, app: &App, caller: &Caller) -> (RunRequest, ConversationId) {
+    /// The run that answers it.
+    fn into_run(self, app: &App, caller: &Caller) -> RunRequest {
         let session = self.session_id.map(ConversationId::new);
         let session = session.unwrap_or_else(|| app.runs().new_conversation_id());
         let mut run = app.chat_request(caller);
@@ -90,9 +94,9 @@ impl ChatMessage {
             let instructions = run.instructions.into_iter().chain([hint]);
             run.instructions = Some(instructions.collect::<Vec<_>>().join("\n\n"));
         }
-        run.conversation_id = Some(session.clone());
+        run.conversation_id = Some(session);
         run.input = vec![Item::user(self.message)];
-        (run, session)
+        run
     }
 }
 
@@ -100,25 +104,40 @@ impl ChatMessage {
     post,
     path = "/chat",
     tag = "chat",
+    params(IdempotencyKey),
     request_body = ChatMessage,
     responses(
         (status = 200, description = "The answer", body = ChatAnswer),
         (status = 409, description = "The session is busy with another message", body = ErrorBody),
+        (status = 422, description = "The key was used for another request", body = ErrorBody),
         (status = 502, description = "There is no answer", body = ErrorBody),
     )
 )]
 async fn chat(
     State(app): State<App>,
     caller: Caller,
-    JsonBody(body): JsonBody,
+    KeyedBody { body, key }: KeyedBody,
 ) -> Result<Json<ChatAnswer>, Refusal> {
-    let (run, session) = ChatMessage::read(body)?.into_run(&app, &caller);
-    let handle = app.runs().start(run).await?;
-    decline_all(&app, &caller, handle.id());
+    let mut run = ChatMessage::read(body)?.into_run(&app, &caller);
+    run.approvals = Approvals::Decline;
+    let handle = match app.made_before(caller.tenant(), key.as_ref()).await? {
+        Some(handle) => handle,
+        None => app.start(run, Start { watcher: None, key }).await?,
+    };
     let journal = handle.journal().await?;
     let answer = Answer::of(journal.iter().map(AsRef::as_ref));
-    let answer = ChatAnswer::of(&answer, session);
+    let answer = ChatAnswer::of(&answer, session_of(&journal));
     answer.map(Json).map_err(|why| Refusal::new(StatusCode::BAD_GATEWAY, "no_answer", why))
+}
+
+/// The conversation that a run is in: also of one that an earlier request has made.
+fn session_of(journal: &[Arc<Recorded>]) -> ConversationId {
+    let request = journal.iter().find_map(|recorded| match &recorded.event {
+        Event::RunQueued { request } => Some(request),
+        _ => None,
+    });
+    let session = request.and_then(|request| request.conversation_id.clone());
+    session.unwrap_or_else(|| ConversationId::new(""))
 }
 
 #[utoipa::path(
@@ -126,34 +145,41 @@ async fn chat(
     path = "/chat/stream",
     tag = "chat",
     request_body = ChatMessage,
-    params(("Last-Event-ID" = Option<String>, Header, description = "Reads on after this frame; \
-        of the body, only `tokens` and `approvals` are looked at")),
-    responses((status = 200, description = "What happens, as it happens", content(
-        (ChatStreamFrame = "text/event-stream"),
-    )))
+    params(IdempotencyKey, ("Last-Event-ID" = Option<String>, Header, description = "Reads on \
+        after this frame; of the body, only `tokens` and `approvals` are looked at")),
+    responses(
+        (status = 200, description = "What happens, as it happens", content(
+            (ChatStreamFrame = "text/event-stream"),
+        )),
+        (status = 422, description = "The key was used for another request", body = ErrorBody),
+    )
 )]
 async fn chat_stream(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    body: Result<JsonBody, Refusal>,
+    body: Result<KeyedBody, Refusal>,
 ) -> Result<HttpResponse, Refusal> {
     if let Some(place) = place_in(&headers)? {
-        let body = body.map_or_else(|_| Value::Null, |JsonBody(body)| body);
+        let body = body.map_or_else(|_| Value::Null, |sent| sent.body);
         let wants = |what: &str| body.get(what).and_then(Value::as_bool) == Some(true);
         let options = ChatStreamOptions { tokens: wants("tokens"), approvals: wants("approvals") };
         return read_on(&app, &caller, place, options).await;
     }
-    let message = ChatMessage::read(body?.0)?;
+    let KeyedBody { body, key } = body?;
+    let message = ChatMessage::read(body)?;
     let options = ChatStreamOptions { tokens: message.tokens, approvals: message.approvals };
-    let (run, _) = message.into_run(&app, &caller);
     let (seen, watcher) = watch::channel(Seq::START);
-    let handle = app.runs().start_watched(run, Some(watcher)).await?;
+    let mut run = message.into_run(&app, &caller);
     if !options.approvals {
-        decline_all(&app, &caller, handle.id());
+        run.approvals = Approvals::Decline;
     }
+    let handle = match app.made_before(caller.tenant(), key.as_ref()).await? {
+        Some(handle) => handle,
+        None => app.start(run, Start { watcher: Some(watcher), key }).await?,
+    };
     let (run_id, events) = (handle.id().clone(), handle.events().await?);
-    Ok(stream_of(run_id, events, Cursor::START, options, Some(seen)))
+    Ok(stream_of(&app, run_id, events, Cursor::START, options, Some(seen)))
 }
 
 /// How a stream is read on by a client that cannot set headers.
@@ -213,11 +239,14 @@ async fn read_on(
     (run_id, after): (RunId, Cursor),
     options: ChatStreamOptions,
 ) -> Result<HttpResponse, Refusal> {
-    let events = follow_while_it_runs(app.runs(), caller.tenant(), &run_id, Seq::START).await?;
-    Ok(stream_of(run_id, events, after, options, None))
+    let (runs, tenant) = (app.runs(), caller.tenant());
+    check_place(runs, tenant, &run_id, after.seq, "Last-Event-ID").await?;
+    let events = follow_while_it_runs(runs, tenant, &run_id, Seq::START).await?;
+    Ok(stream_of(app, run_id, events, after, options, None))
 }
 
 fn stream_of(
+    app: &App,
     run_id: RunId,
     events: EventStream,
     after: Cursor,
@@ -225,9 +254,10 @@ fn stream_of(
     seen: Option<watch::Sender<Seq>>,
 ) -> HttpResponse {
     let frames = told_frames(WithPlaces::new(ChatStream::new(options)), events, seen);
-    event_stream(frames.filter_map(move |(_, placed)| {
+    let frames = frames.try_filter_map(move |(_, placed)| {
         let id = Some(format!("{run_id}:{}", placed.cursor));
         let frame = SseFrame { event: None, id, data: placed.frame.data() };
-        futures::future::ready(placed.cursor.is_after(after).then(|| frame.bytes()))
-    }))
+        ready(Ok(placed.cursor.is_after(after).then(|| frame.bytes())))
+    });
+    event_stream(app, frames)
 }

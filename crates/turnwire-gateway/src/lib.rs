@@ -10,6 +10,8 @@
 //! * [`door`] answers "who is this" and turns away who should not be here;
 //! * [`refusal`] is every answer that is not a success, in OpenAI's shape, and [`json`] the
 //!   limits of a body;
+//! * `starting` is where every run begins, and `idempotency` reads the key by which a request
+//!   that is sent again finds its run;
 //! * `seat` is the place of a connection, which its socket takes along;
 //! * [`sse`] writes event streams; [`streaming`] turns a journal into frames and frames into a
 //!   stream that can be resumed;
@@ -17,13 +19,13 @@
 //!   `files`, `models`, and [`openapi`], which describes them all.
 
 pub mod app;
-mod approvals;
 mod body;
 mod chat;
 mod conversations;
 pub mod door;
 mod files;
 mod health;
+mod idempotency;
 pub mod json;
 mod metrics;
 mod models;
@@ -37,6 +39,7 @@ mod runs;
 mod seat;
 pub mod server;
 pub mod sse;
+mod starting;
 pub mod streaming;
 mod vector_stores;
 mod ws_chat;

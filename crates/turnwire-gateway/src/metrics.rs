@@ -1,5 +1,7 @@
 //! What is counted, and `GET /metrics`, where it is told in the words of Prometheus.
 
+use std::sync::atomic::Ordering;
+
 use axum::{
     extract::State,
     http::{HeaderValue, header},
@@ -10,11 +12,13 @@ use prometheus_client::{
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::Registry,
 };
 use tracing::error;
+use turnwire_engine::Runs;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, door::Caller, refusal::Refusal};
@@ -27,6 +31,27 @@ pub(crate) struct Metrics {
     registry: Registry,
     ws_messages: Family<Way, Counter>,
     ws_bytes: Family<Way, Histogram>,
+    runs_live: Gauge,
+    runs_taken_over: Counter,
+    streams_open: Family<Kind, Gauge>,
+    drains: Counter,
+    found_by_key: Counter,
+    refused_while_closing: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+/// A stream that is being read, for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct OpenStream(Gauge);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -50,7 +75,30 @@ impl Default for Metrics {
         let ws_bytes = Family::new_with_constructor(sizes as fn() -> Histogram);
         registry.register("ws_messages", "Messages on /ws/chat", ws_messages.clone());
         registry.register("ws_message_bytes", "Their sizes", ws_bytes.clone());
-        Self { registry, ws_messages, ws_bytes }
+        let (runs_live, runs_taken_over) = (Gauge::default(), Counter::default());
+        let (streams_open, drains) = (Family::default(), Counter::default());
+        let (found_by_key, refused_while_closing) = (Counter::default(), Counter::default());
+        registry.register("runs_live", "Runs that this server works on", runs_live.clone());
+        let help = "Runs of other servers that this one has taken over";
+        registry.register("runs_taken_over", help, runs_taken_over.clone());
+        let help = "Streams that are being read: event streams over HTTP, and sockets";
+        registry.register("streams_open", help, streams_open.clone());
+        registry.register("drains", "Times this server was told to close", drains.clone());
+        let help = "Requests that found the run of an earlier one by their Idempotency-Key";
+        registry.register("requests_found_by_key", help, found_by_key.clone());
+        let help = "Runs that were refused because this server closes";
+        registry.register("runs_refused_while_closing", help, refused_while_closing.clone());
+        Self {
+            registry,
+            ws_messages,
+            ws_bytes,
+            runs_live,
+            runs_taken_over,
+            streams_open,
+            drains,
+            found_by_key,
+            refused_while_closing,
+        }
     }
 }
 
@@ -60,6 +108,34 @@ fn sizes() -> Histogram {
 }
 
 impl Metrics {
+    /// Counts a stream of this kind, for as long as what is returned is there.
+    pub(crate) fn stream(&self, kind: &'static str) -> OpenStream {
+        let open = self.streams_open.get_or_create_owned(&Kind { kind });
+        open.inc();
+        OpenStream(open)
+    }
+
+    /// Counts that the server was told to close.
+    pub(crate) fn drained(&self) {
+        self.drains.inc();
+    }
+
+    /// Counts a request that found the run of an earlier one.
+    pub(crate) fn found_by_key(&self) {
+        self.found_by_key.inc();
+    }
+
+    /// Counts a run that was refused because the server closes.
+    pub(crate) fn refused_while_closing(&self) {
+        self.refused_while_closing.inc();
+    }
+
+    /// Takes over what the engine has counted.
+    fn look_at(&self, runs: &Runs) {
+        self.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
+        self.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
+    }
+
     /// Counts a message of the chat socket.
     pub(crate) fn ws_message(&self, direction: Direction, bytes: usize) {
         let direction = match direction {
@@ -84,6 +160,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "What was counted", content_type = "text/plain"))
 )]
 async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, Refusal> {
+    app.metrics().look_at(app.runs());
     let mut text = String::new();
     encode(&mut text, &app.metrics().registry).map_err(|cause| {
         error!(%cause, "The metrics could not be written.");

@@ -118,6 +118,11 @@ impl From<StoreError> for Refusal {
             StoreError::Unfinished(_) => {
                 Self::new(StatusCode::CONFLICT, "run_not_finished", sentence(&error))
             }
+            StoreError::KeyReused(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_key_reused",
+                sentence(&error),
+            ),
             StoreError::Exists(_) => {
                 Self::new(StatusCode::CONFLICT, "already_exists", sentence(&error))
             }
@@ -151,6 +156,7 @@ impl From<ForgetError> for Refusal {
         match error {
             ForgetError::Store(error) => error.into(),
             ForgetError::Log(error) => error.into(),
+            ForgetError::Blobs(error) => error.into(),
         }
     }
 }

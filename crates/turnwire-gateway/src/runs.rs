@@ -10,12 +10,13 @@ use axum::{
     response::{IntoResponse, Response as HttpResponse},
 };
 use bytes::Bytes;
-use futures::{StreamExt, future::ready, stream};
+use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
     CallId, Decision, Event, EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError,
     ToolOutcome,
 };
+use turnwire_engine::Start;
 use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -24,12 +25,13 @@ use crate::{
     app::App,
     body::JsonBody,
     door::Caller,
+    idempotency::{IdempotencyKey, Keyed},
     page::{Order, Page, PageWish},
     query::Asked,
     refusal::{ErrorBody, Refusal},
     retry::retry_of,
     sse::{HEARTBEAT, SseFrame, event_stream, json_of, with_heartbeat},
-    streaming::follow_while_it_runs,
+    streaming::{follow_while_it_runs, no_such_place},
 };
 
 /// How many runs a list looks at.
@@ -173,13 +175,18 @@ async fn events(
         first = Some(snapshot);
     }
     let events = rest_of(&app, &caller, &run_id, after, wish.follow != Some(false)).await?;
-    // A reader that loses the journal comes back and reads on.
-    let events = events.take_while(|read| ready(read.is_ok())).filter_map(|read| ready(read.ok()));
     if wish.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
         let first = first.iter().map(|snapshot| line(&SnapshotLine { snapshot }));
         let first: Vec<Bytes> = first.collect();
-        let lines = stream::iter(first).chain(events.map(|recorded| line(&*recorded)));
-        let body = with_heartbeat_of_lines(lines);
+        // A reader whose lines end without the end of the run comes back and reads on.
+        let events = events.take_while(|read| ready(read.is_ok()));
+        let lines = events.filter_map(|read| ready(read.ok())).map(|recorded| line(&*recorded));
+        let lines = lines.take_until(Box::pin(app.streams_end()));
+        let open = app.metrics().stream("ndjson");
+        let body = with_heartbeat_of_lines(stream::iter(first).chain(lines));
+        let body = body.inspect(move |_| {
+            let _ = &open;
+        });
         let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))];
         return Ok((content_type, axum::body::Body::from_stream(body)).into_response());
     }
@@ -187,11 +194,11 @@ async fn events(
         let id = Some(snapshot.last_seq.to_string());
         SseFrame { event: Some("snapshot"), id, data: json_of(&snapshot) }.bytes()
     });
-    let frames = events.map(|recorded| {
+    let frames = events.map_ok(|recorded| {
         SseFrame { event: None, id: Some(recorded.seq.to_string()), data: json_of(&*recorded) }
             .bytes()
     });
-    Ok(event_stream(stream::iter(first).chain(frames)))
+    Ok(event_stream(&app, stream::iter(first.map(Ok)).chain(frames)))
 }
 
 #[derive(Serialize)]
@@ -233,8 +240,7 @@ async fn rest_of(
     let stored = app.runs().recorded(tenant, run_id).await.map_err(not_found)?;
     let head = stored.last().map_or(Seq::START, |last| last.seq);
     if after > head {
-        let message = format!("The run has not come to {after}; its last event is {head}.");
-        return Err(Refusal::bad_request("invalid_cursor", message).about("after"));
+        return Err(no_such_place(after.0, "after"));
     }
     let has_end = stored.last().is_some_and(|last| last.event.ends_the_run());
     if is_over || has_end || !follow {
@@ -245,7 +251,7 @@ async fn rest_of(
 }
 
 fn after(headers: &HeaderMap, wish: &EventsWish) -> Result<Seq, Refusal> {
-    let header = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let header = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let Some(text) = header.or(wish.after.as_deref()) else { return Ok(Seq::START) };
     text.parse::<Cursor>().map(|cursor| cursor.seq).map_err(|error| {
         Refusal::bad_request("invalid_cursor", format!("That is no place: {error}.")).about("after")
@@ -279,7 +285,7 @@ async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Json<Done>, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
-    let done = app.runs().cancel(caller.tenant(), &run_id);
+    let done = app.runs().cancel(caller.tenant(), &run_id).await?;
     Ok(Json(Done { run_id: id, done }))
 }
 
@@ -296,7 +302,7 @@ async fn cancel_call(
     Path((id, call_id)): Path<(String, String)>,
 ) -> Result<Json<Done>, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
-    let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id));
+    let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id)).await?;
     Ok(Json(Done { run_id: id, done }))
 }
 
@@ -304,7 +310,7 @@ async fn cancel_call(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/retry",
     tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
+    params(("run_id" = String, Path), ("call_id" = String, Path), IdempotencyKey),
     responses(
         (status = 200, description = "The new run, which begins with the call", body = Done),
         (status = 409, description = "The run goes on, or the call worked", body = ErrorBody),
@@ -314,10 +320,15 @@ async fn retry_call(
     State(app): State<App>,
     caller: Caller,
     Path((id, call_id)): Path<(String, String)>,
+    Keyed(key): Keyed,
 ) -> Result<Json<Done>, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
-    let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
-    let handle = app.runs().start(run).await?;
+    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
+        handle
+    } else {
+        let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
+        app.start(run, Start { watcher: None, key }).await?
+    };
     Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
 }
 

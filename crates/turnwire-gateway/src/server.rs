@@ -33,6 +33,8 @@ use crate::{
 
 /// How long open requests get to end when the server closes.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
+/// How much of it tools get whose runs go on elsewhere.
+const TOOLS_GRACE: Duration = Duration::from_secs(5);
 /// How a connection of HTTP/2 begins; any other beginning is HTTP/1.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How often a connection is looked at that has only begun to say which protocol it speaks.
@@ -162,9 +164,10 @@ impl Server {
         }
         drop(listener);
         info!("Closing.");
-        // Streams end with their runs, connections with their streams.
+        // Runs that outlive this server are left to others, and their streams have ended already;
+        // the others end, streams with their runs and connections with their streams.
         let all_ended = async {
-            tokio::join!(app.runs().shut_down(), graceful.shutdown());
+            tokio::join!(app.runs().hand_over(TOOLS_GRACE), graceful.shutdown());
             app.tasks().close();
             app.tasks().wait().await;
         };

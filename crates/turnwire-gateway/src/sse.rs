@@ -17,11 +17,20 @@ use futures::{Stream, StreamExt, stream};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
+use turnwire_contract::LogError;
+
+use crate::app::App;
 
 /// The longest silence on a stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const PING: &[u8] = b": ping\n";
+/// The last line of a stream whose run goes on: clients that come back by themselves do so soon.
+/// There is no blank line after it, of which some clients would make an event.
+const COME_BACK: &[u8] = b"retry: 100\n";
+/// The same, where the journal cannot be read right now.
+const COME_BACK_AFTER_LOSS: &[u8] =
+    b": the journal cannot be read right now; read on later\nretry: 1000\n";
 
 /// One frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,9 +76,17 @@ pub(crate) fn json_of(frame: &impl Serialize) -> String {
     })
 }
 
-/// An answer that streams `frames`, with a heartbeat whenever there is nothing to say.
-pub fn event_stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Response {
-    let body = with_heartbeat(frames, HEARTBEAT).map(Ok::<_, Infallible>);
+/// An answer that streams `frames`, with a heartbeat whenever there is nothing to say. If it
+/// ends before its run does, its client is told to come back.
+pub(crate) fn event_stream(
+    app: &App,
+    frames: impl Stream<Item = Result<Bytes, LogError>> + Send + 'static,
+) -> Response {
+    let open = app.metrics().stream("sse");
+    let body = with_heartbeat(until_streams_end(app, frames), HEARTBEAT).map(move |bytes| {
+        let _ = &open;
+        Ok::<_, Infallible>(bytes)
+    });
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -77,6 +94,27 @@ pub fn event_stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Respo
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     (headers, Body::from_stream(body)).into_response()
+}
+
+/// `frames`, up to the end of all streams of `app` or of the journal, and then what sends the
+/// client elsewhere.
+fn until_streams_end(
+    app: &App,
+    frames: impl Stream<Item = Result<Bytes, LogError>> + Send + 'static,
+) -> impl Stream<Item = Bytes> + Send + 'static {
+    let state = Some((Box::pin(app.streams_end()), Box::pin(frames)));
+    stream::unfold(state, |state| async move {
+        let (mut end, mut frames) = state?;
+        let next = tokio::select! {
+            biased;
+            () = &mut end => return Some((Bytes::from_static(COME_BACK), None)),
+            next = frames.next() => next?,
+        };
+        match next {
+            Ok(frame) => Some((frame, Some((end, frames)))),
+            Err(_) => Some((Bytes::from_static(COME_BACK_AFTER_LOSS), None)),
+        }
+    })
 }
 
 /// `frames`, and a comment after every `silence` without one.

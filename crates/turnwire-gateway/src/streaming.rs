@@ -18,19 +18,23 @@ use turnwire_contract::{
 use turnwire_engine::Runs;
 use turnwire_surfaces::Projection;
 
+use crate::{app::App, refusal::Refusal};
+
 /// How long after the last frame a reader counts as having seen it.
 const WRITTEN_AFTER: Duration = Duration::from_millis(1);
 
 /// After how much silence of a run its reader looks whether there is anything to wait for.
 const LOOK_AFTER: Duration = Duration::from_secs(15);
 
+/// A frame, with the event it follows from.
+pub type Told<F> = (Arc<Recorded>, F);
+
 /// The frames that `projection` makes of `events`, each with the event it follows from. Ends
-/// with the run, or earlier when the journal cannot be read on; readers come back by
-/// themselves.
+/// with the run, or earlier with an error when the journal cannot be read on.
 pub fn frames<P>(
     projection: P,
     events: EventStream,
-) -> impl Stream<Item = (Arc<Recorded>, P::Frame)> + Send
+) -> impl Stream<Item = Result<Told<P::Frame>, LogError>> + Send
 where
     P: Projection + Send,
     P::Frame: Send,
@@ -47,22 +51,23 @@ pub fn told_frames<P>(
     projection: P,
     events: EventStream,
     seen: Option<watch::Sender<Seq>>,
-) -> impl Stream<Item = (Arc<Recorded>, P::Frame)> + Send
+) -> impl Stream<Item = Result<Told<P::Frame>, LogError>> + Send
 where
     P: Projection + Send,
     P::Frame: Send,
 {
     let reader = Reader { projection, events, ready: VecDeque::new(), told: Seq::START, seen };
-    stream::unfold(reader, |mut reader| async move {
+    stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
         loop {
             if let Some(frame) = reader.ready.pop_front() {
-                return Some((frame, reader));
+                return Some((Ok(frame), Some(reader)));
             }
             let recorded = match reader.next_event().await? {
                 Ok(recorded) => recorded,
                 Err(error) => {
                     warn!(%error, "A reader lost the journal.");
-                    return None;
+                    return Some((Err(error), None));
                 }
             };
             let frames = reader.projection.project(&recorded);
@@ -97,6 +102,26 @@ impl<P: Projection> Reader<P> {
         }
         events.next().await
     }
+}
+
+/// Refuses a place that a run has not come to (C11).
+pub(crate) async fn check_place(
+    runs: &Runs,
+    tenant: &TenantId,
+    run_id: &RunId,
+    after: Seq,
+    param: &'static str,
+) -> Result<(), Refusal> {
+    if runs.has_come_to(tenant, run_id, after).await? {
+        return Ok(());
+    }
+    Err(no_such_place(after.0, param))
+}
+
+/// The refusal of a place that a run has not come to.
+pub(crate) fn no_such_place(after: u64, param: &'static str) -> Refusal {
+    let message = format!("The run has not come to {after} yet; read on after what you have seen.");
+    Refusal::bad_request("invalid_cursor", message).about(param)
 }
 
 /// What a run recorded after `after`, and what it will record, up to its end. A run that is over
@@ -157,28 +182,31 @@ async fn is_over(runs: &Runs, tenant: &TenantId, run_id: &RunId) -> bool {
     }
 }
 
-/// Cancels a run when it is dropped, for readers that want the run to go with them.
+/// Cancels a run when it is dropped, for readers that want the run to go with them. A reader
+/// whom the server sends elsewhere has not gone away.
 #[derive(Debug)]
-pub struct CancelWhenDropped {
-    run: Option<(Runs, TenantId, RunId)>,
+pub(crate) struct CancelWhenDropped {
+    run: Option<(App, TenantId, RunId)>,
 }
 
 impl CancelWhenDropped {
     /// Watches over the run.
-    pub fn new(runs: Runs, tenant: TenantId, run_id: RunId) -> Self {
-        Self { run: Some((runs, tenant, run_id)) }
+    pub(crate) fn new(app: App, tenant: TenantId, run_id: RunId) -> Self {
+        Self { run: Some((app, tenant, run_id)) }
     }
 
     /// The run is over, or may go on alone.
-    pub fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         self.run = None;
     }
 }
 
 impl Drop for CancelWhenDropped {
     fn drop(&mut self) {
-        if let Some((runs, tenant, run_id)) = self.run.take() {
-            runs.cancel(&tenant, &run_id);
+        if let Some((app, tenant, run_id)) = self.run.take()
+            && !app.ends_streams()
+        {
+            app.runs().cancel_soon(&tenant, &run_id);
         }
     }
 }

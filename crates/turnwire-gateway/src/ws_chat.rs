@@ -14,26 +14,24 @@ use axum::{
     response::Response as HttpResponse,
 };
 use futures::{
-    Stream, StreamExt,
-    future::{BoxFuture, join_all},
+    Stream, StreamExt, TryStreamExt,
+    future::{BoxFuture, join_all, ready},
     stream::FuturesUnordered,
 };
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 use turnwire_contract::{
-    CallId, ConversationId, Decision, EventStream, Item, LogError, RunId, RunRequest, Seq,
-    StoreError,
+    Approvals, CallId, ConversationId, Decision, EventStream, Item, LogError, RunId, RunRequest,
+    Seq, StoreError,
 };
-use turnwire_engine::StartError;
+use turnwire_engine::{Start, StartError};
 use turnwire_surfaces::{Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
-    approvals::decline_all,
     door::Caller,
     metrics::Direction,
     query::Asked,
@@ -97,6 +95,7 @@ async fn connect(
             turn: None,
             waiting: VecDeque::new(),
             last_run: None,
+            told: Cursor::START,
             asking: FuturesUnordered::new(),
             heard: Heard::default(),
         };
@@ -119,13 +118,15 @@ struct Chat {
     waiting: VecDeque<RunRequest>,
     /// The latest run of this socket.
     last_run: Option<RunId>,
+    /// How far it has been told.
+    told: Cursor,
     /// Which tools there are, being found out.
     asking: FuturesUnordered<BoxFuture<'static, WsMessage>>,
     heard: Heard,
 }
 
 /// A turn that is being told.
-type Turn = Pin<Box<dyn Stream<Item = Placed<WsMessage>> + Send>>;
+type Turn = Pin<Box<dyn Stream<Item = Result<Placed<WsMessage>, LogError>> + Send>>;
 
 /// How much was heard in the current second.
 struct Heard {
@@ -144,23 +145,27 @@ impl Chat {
         if self.options.tools {
             self.ask_for_tools();
         }
-        let closing = self.app.closing().clone();
+        let _open = self.app.metrics().stream("socket");
+        let app = self.app.clone();
         let mut ping_at = Instant::now() + PING;
         loop {
             let next = tokio::select! {
                 biased;
-                () = time_to_close(&closing, self.turn.is_some()) => Next::Close,
+                () = time_to_close(&app, self.turn.is_some()) => Next::Close,
                 Some(tools) = self.asking.next() => Next::Tools(tools),
                 message = self.socket.recv() => Next::Heard(message),
                 message = next_of(&mut self.turn) => Next::Tell(message),
                 () = sleep_until(ping_at) => Next::Ping,
             };
             match next {
-                Next::Close => return self.close(close_code::RESTART, "the server closes").await,
+                Next::Close => {
+                    let why = self.where_to_read_on().unwrap_or_else(|| "the server closes".into());
+                    return self.close(close_code::RESTART, why).await;
+                }
                 Next::Heard(Some(Ok(Message::Text(text)))) => {
                     self.app.metrics().ws_message(Direction::Received, text.len());
                     if self.heard.is_too_much() {
-                        return self.close(close_code::POLICY, "too many messages").await;
+                        return self.close(close_code::POLICY, "too many messages".into()).await;
                     }
                     self.hear(&text).await?;
                 }
@@ -169,9 +174,15 @@ impl Chat {
                 }
                 Next::Heard(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
                 Next::Heard(Some(Ok(Message::Close(_)) | Err(_)) | None) => return Ok(()),
-                Next::Tell(Some(message)) => {
+                Next::Tell(Some(Ok(message))) => {
                     let text = self.options.wire_text(&message);
                     self.send(Message::Text(text.into())).await?;
+                    self.told = message.cursor;
+                }
+                Next::Tell(Some(Err(_))) => {
+                    // The run goes on; whoever comes back reads on.
+                    let why = self.where_to_read_on().unwrap_or_default();
+                    return self.close(close_code::ERROR, why).await;
                 }
                 Next::Tell(None) => self.next_turn().await?,
                 Next::Tools(tools) => self.tell(tools).await?,
@@ -205,16 +216,18 @@ impl Chat {
                 self.say(conversation_id, content).await
             }
             WsRequest::Cancel => {
-                let run = self.last_run.as_ref();
-                let was_running =
-                    run.is_some_and(|run| self.app.runs().cancel(self.caller.tenant(), run));
+                let was_running = match &self.last_run {
+                    Some(run) => self.app.runs().cancel(self.caller.tenant(), run).await,
+                    None => Ok(false),
+                };
                 self.done(was_running, "there is no turn to cancel").await
             }
             WsRequest::ToolCancel { tool_call_id } => {
                 let tenant = self.caller.tenant();
-                let run = self.last_run.as_ref();
-                let was_at_work =
-                    run.is_some_and(|run| self.app.runs().cancel_call(tenant, run, &tool_call_id));
+                let was_at_work = match &self.last_run {
+                    Some(run) => self.app.runs().cancel_call(tenant, run, &tool_call_id).await,
+                    None => Ok(false),
+                };
                 self.done(was_at_work, "that call is not at work").await
             }
             WsRequest::ToolRetry { tool_call_id } => self.retry(&tool_call_id).await,
@@ -272,8 +285,11 @@ impl Chat {
         Ok(())
     }
 
-    async fn begin(&mut self, run: RunRequest) -> Result<(), Gone> {
-        let handle = match self.app.runs().start(run).await {
+    async fn begin(&mut self, mut run: RunRequest) -> Result<(), Gone> {
+        if !self.options.approvals {
+            run.approvals = Approvals::Decline;
+        }
+        let handle = match self.app.start(run, Start::default()).await {
             Ok(handle) => handle,
             Err(StartError::Store(error @ StoreError::Busy { .. })) => {
                 return self.refuse(ErrorCode::InternalError, &error.to_string()).await;
@@ -283,9 +299,6 @@ impl Chat {
             }
             Err(error) => return self.broken(&error).await,
         };
-        if !self.options.approvals {
-            decline_all(&self.app, &self.caller, handle.id());
-        }
         match handle.events().await {
             Ok(events) => self.watch(handle.id().clone(), events, Cursor::START),
             Err(error) => return self.broken(&error).await,
@@ -295,9 +308,10 @@ impl Chat {
 
     fn watch(&mut self, run_id: RunId, events: EventStream, after: Cursor) {
         self.last_run = Some(run_id);
+        self.told = after;
         let messages = frames(WsChat::new(self.options), events);
-        let messages = messages.filter_map(move |(_, message)| {
-            futures::future::ready(message.cursor.is_after(after).then_some(message))
+        let messages = messages.try_filter_map(move |(_, message)| {
+            ready(Ok(message.cursor.is_after(after).then_some(message)))
         });
         self.turn = Some(Box::pin(messages));
     }
@@ -310,6 +324,10 @@ impl Chat {
             return self.refuse(ErrorCode::InvalidFormat, "say which run to go on with").await;
         };
         let (runs, tenant) = (self.app.runs(), self.caller.tenant());
+        if let Ok(false) = runs.has_come_to(tenant, &run_id, after.seq).await {
+            let why = format!("the run has not come to {after}; read on after what you have seen");
+            return self.refuse(ErrorCode::InvalidFormat, &why).await;
+        }
         match follow_while_it_runs(runs, tenant, &run_id, Seq::START).await {
             Ok(events) => {
                 self.watch(run_id, events, after);
@@ -335,12 +353,12 @@ impl Chat {
 
     async fn resolve(&mut self, call_id: &CallId, decision: Decision) -> Result<(), Gone> {
         let Some(run_id) = self.last_run.clone() else {
-            return self.done(false, "that call does not wait for an answer").await;
+            return self.done(Ok(false), "that call does not wait for an answer").await;
         };
         let tenant = self.caller.tenant();
         match self.app.runs().resolve(tenant, &run_id, call_id, decision).await {
             Ok(was_waiting) => {
-                self.done(was_waiting, "that call does not wait for an answer").await
+                self.done(Ok(was_waiting), "that call does not wait for an answer").await
             }
             Err(error) => self.broken(&error).await,
         }
@@ -351,8 +369,16 @@ impl Chat {
         self.asking.push(Box::pin(all_tools(self.app.clone(), self.caller.clone())));
     }
 
-    async fn done(&mut self, was_done: bool, otherwise: &str) -> Result<(), Gone> {
-        if was_done { Ok(()) } else { self.refuse(ErrorCode::InvalidFormat, otherwise).await }
+    async fn done(
+        &mut self,
+        was_done: Result<bool, StoreError>,
+        otherwise: &str,
+    ) -> Result<(), Gone> {
+        match was_done {
+            Ok(true) => Ok(()),
+            Ok(false) => self.refuse(ErrorCode::InvalidFormat, otherwise).await,
+            Err(error) => self.broken(&error).await,
+        }
     }
 
     async fn broken(&mut self, cause: &(dyn std::fmt::Display + Sync)) -> Result<(), Gone> {
@@ -378,8 +404,14 @@ impl Chat {
         }
     }
 
-    async fn close(&mut self, code: u16, why: &'static str) -> Result<(), Gone> {
-        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(why) };
+    /// Where to go on with the turn that is being told, written as on `/chat/stream`.
+    fn where_to_read_on(&self) -> Option<String> {
+        let run_id = self.turn.as_ref().and(self.last_run.as_ref())?;
+        Some(format!("{run_id}:{}", self.told))
+    }
+
+    async fn close(&mut self, code: u16, why: String) -> Result<(), Gone> {
+        let frame = CloseFrame { code, reason: Utf8Bytes::from(why) };
         self.send(Message::Close(Some(frame))).await
     }
 }
@@ -387,23 +419,23 @@ impl Chat {
 /// What happens next on a socket.
 enum Next {
     Heard(Option<Result<Message, axum::Error>>),
-    Tell(Option<Placed<WsMessage>>),
+    Tell(Option<Result<Placed<WsMessage>, LogError>>),
     Tools(WsMessage),
     Ping,
     Close,
 }
 
 /// Waits until the server closes and there is nothing more to tell of a turn. Runs end when the
-/// server closes; one that another server works on does not, and its silence is not waited for.
-async fn time_to_close(closing: &CancellationToken, has_turn: bool) {
-    closing.cancelled().await;
-    if has_turn {
+/// server closes, unless they go on without it: then the turn is told elsewhere.
+async fn time_to_close(app: &App, has_turn: bool) {
+    app.closing().cancelled().await;
+    if has_turn && !app.ends_streams() {
         sleep(LAST_TURN).await;
     }
 }
 
 /// The next message of the turn; never, if there is none.
-async fn next_of(turn: &mut Option<Turn>) -> Option<Placed<WsMessage>> {
+async fn next_of(turn: &mut Option<Turn>) -> Option<Result<Placed<WsMessage>, LogError>> {
     match turn {
         Some(turn) => turn.next().await,
         None => std::future::pending().await,

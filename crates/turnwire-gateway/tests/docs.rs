@@ -89,6 +89,11 @@ Two rules hold everywhere. Fields and types may be added at any time, so ignore 
 know. And nothing is lost with a connection: whoever comes back says where it was, and reads on \
 from there.
 
+An event stream that ends without its last event goes on elsewhere, or later: the server closes, or \
+cannot read the journal right now. Its last line is then `retry:` with the milliseconds after which \
+to come back. A `POST` with an `Idempotency-Key` can be sent again as it was: the stream begins anew, \
+in the same bytes, and the run does not.
+
 A field that is not required may be missing or null.
 ";
 

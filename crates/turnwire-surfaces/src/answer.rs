@@ -57,6 +57,7 @@ impl Answer {
             }
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::TurnFinished { .. }

@@ -95,6 +95,7 @@ impl CallState {
             Event::ToolFinished { outcome, .. } => Some(Self::at_end(outcome)),
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }

@@ -139,6 +139,7 @@ impl Projection for Callbacks {
             Event::TurnStarted { .. } | Event::RunFinished { .. } => self.leave_tools(&mut frames),
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::TurnAbandoned { .. }

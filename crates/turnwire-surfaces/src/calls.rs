@@ -119,6 +119,7 @@ impl CallBook {
             }
             Event::ToolFinished { call_id, .. } => return self.finish(call_id),
             Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::TurnAbandoned { .. }

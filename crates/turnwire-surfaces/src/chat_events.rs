@@ -138,6 +138,7 @@ impl Projection for ChatEvents {
             Event::RunFinished { outcome, .. } => self.last_frames(outcome),
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }

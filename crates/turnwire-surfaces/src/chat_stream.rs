@@ -165,6 +165,7 @@ impl Projection for ChatStream {
             Event::ApprovalRequested { call_id } => self.approval_request(call_id),
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }

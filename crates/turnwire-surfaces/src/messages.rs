@@ -402,6 +402,7 @@ impl Projection for Messages {
             }
             Event::RunFinished { outcome, .. } => self.finish(outcome),
             Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. }

@@ -4,7 +4,7 @@
 //! far, added up, and `last_seq` says how far: read on from there and every delta has something
 //! to be added to. It is the same fold for a run that goes on and for one that is over.
 //!
-//! The heart of it is the ledger of calls: for each call what was asked for, every try with its
+//! The heart of it is the ledger: who worked on the run and when, and for each call what was asked for, every try with its
 //! time and why the one before did not count, and how it ended, in the words that all surfaces
 //! share ([`CallState`]). What was said stands here as the journal has it, so that deltas fit;
 //! only `text`, which is for showing, is cleaned. Results are a summary and a reference,
@@ -54,8 +54,8 @@ pub struct RunSnapshot {
     /// When it ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// How many workers have had it; more than one if the others went away.
-    pub workers: u32,
+    /// Who has worked on it, in order: more than one if the others went away.
+    pub workers: Vec<WorkerSnapshot>,
     /// How often the model has been asked; 0 before the first time.
     pub turn: u32,
     /// What the model is being asked again for, if it is.
@@ -92,6 +92,23 @@ pub enum RunWord {
     Failed,
     /// Somebody stopped it.
     Cancelled,
+}
+
+/// A worker's time with a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct WorkerSnapshot {
+    /// 1 for the first.
+    pub attempt: u32,
+    /// When it took the run up.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// When it ended the run, or recorded its last event before another one took over; nothing
+    /// while it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+    /// Whether it went on with what another worker had left.
+    pub taken_over: bool,
 }
 
 /// A turn that is being tried again.
@@ -276,8 +293,16 @@ impl RunSnapshot {
     /// The run that `events` add up to; nothing if there are none.
     pub fn of<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Option<Self> {
         let mut events = events.into_iter();
-        let mut snapshot = Self::begin(events.next()?);
-        events.for_each(|recorded| snapshot.note(recorded));
+        let first = events.next()?;
+        let mut snapshot = Self::begin(first);
+        let mut last = first.at;
+        for recorded in events {
+            if matches!(recorded.event, Event::RunTakenOver { .. }) {
+                snapshot.part_with_worker(last);
+            }
+            snapshot.note(recorded);
+            last = recorded.at;
+        }
         snapshot.text = snapshot.answer();
         Some(snapshot)
     }
@@ -293,7 +318,7 @@ impl RunSnapshot {
             created_at: first.at,
             started_at: None,
             finished_at: None,
-            workers: 0,
+            workers: Vec::new(),
             turn: 0,
             retrying: None,
             text: String::new(),
@@ -319,12 +344,12 @@ impl RunSnapshot {
             Event::RunStarted => {
                 self.status = RunWord::Running;
                 self.started_at = Some(at);
-                self.workers = 1;
+                self.take_up(1, at, false);
             }
             Event::RunTakenOver { attempt } => {
                 self.status = RunWord::Running;
                 self.started_at.get_or_insert(at);
-                self.workers = *attempt;
+                self.take_up(*attempt, at, true);
             }
             Event::TurnStarted { turn } => {
                 self.turn = *turn;
@@ -384,13 +409,26 @@ impl RunSnapshot {
                 self.finished_at = Some(at);
                 self.usage = *usage;
                 self.retrying = None;
+                self.part_with_worker(at);
             }
+            Event::Unknown(_) => {}
         }
     }
 
     /// One call, if the run has it.
     pub fn call(&self, call_id: &CallId) -> Option<&CallSnapshot> {
         self.calls.iter().rev().find(|call| call.call_id == *call_id)
+    }
+
+    fn take_up(&mut self, attempt: u32, since: Timestamp, taken_over: bool) {
+        self.workers.push(WorkerSnapshot { attempt, since, until: None, taken_over });
+    }
+
+    /// The worker that has the run was heard of at `until` for the last time.
+    fn part_with_worker(&mut self, until: Timestamp) {
+        if let Some(worker) = self.workers.last_mut() {
+            worker.until.get_or_insert(until);
+        }
     }
 
     /// Whatever a withdrawn turn said will be said again.
@@ -544,6 +582,7 @@ impl CallSnapshot {
             }
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }

@@ -192,6 +192,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::ToolRetried { .. } => "tool_retried",
         Event::ToolFinished { .. } => "tool_finished",
         Event::RunFinished { .. } => "run_finished",
+        Event::Unknown(_) => unreachable!("nobody records what nobody knows"),
     }
 }
 

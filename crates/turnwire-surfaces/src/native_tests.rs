@@ -29,6 +29,7 @@ fn no_events_are_no_run() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a snapshot is long")]
 fn a_run_under_way_shows_what_it_is_doing() {
     let conversation_id = Some(ConversationId::new("conv_1"));
     let story = Story::of(RunRequest { conversation_id, ..request() })
@@ -63,7 +64,13 @@ fn a_run_under_way_shows_what_it_is_doing() {
           "created_at": "1970-01-01T00:00:00.1Z",
           "started_at": "1970-01-01T00:00:00.2Z",
           "finished_at": null,
-          "workers": 1,
+          "workers": [
+            {
+              "attempt": 1,
+              "since": "1970-01-01T00:00:00.2Z",
+              "taken_over": false
+            }
+          ],
           "turn": 1,
           "retrying": null,
           "text": "Let me see.",
@@ -150,7 +157,7 @@ fn a_run_that_is_over_says_how_it_ended() {
     }
     let queued = Event::RunQueued { request: request().into() };
     let shown = snapshot(Story::default().then(queued));
-    assert_eq!((shown.status, shown.started_at, shown.workers), (RunWord::Queued, None, 0));
+    assert_eq!((shown.status, shown.started_at, shown.workers), (RunWord::Queued, None, vec![]));
 }
 
 #[test]
@@ -269,9 +276,29 @@ fn r20_a_run_that_was_taken_over_shows_both() {
         .message()
         .text("It is");
     let shown = snapshot(story);
-    assert_eq!((shown.workers, shown.text.as_str()), (2, "It is"));
+    assert_eq!((shown.workers.len(), shown.text.as_str()), (2, "It is"));
     let states: Vec<SaidState> = shown.said.iter().map(|said| said.state).collect();
     assert_eq!(states, [SaidState::Superseded, SaidState::Open]);
+}
+
+/// The ledger says who worked on a run: each worker from when it took it up to when it was last
+/// heard of, or to the end.
+#[test]
+fn every_worker_is_in_the_ledger() {
+    let taken_over = |attempt| Event::RunTakenOver { attempt };
+    let story = || Story::new().turn().then(taken_over(2)).turn().then(taken_over(3));
+    let at = |tenths: i64| Timestamp::from_micros(tenths * 100_000);
+    let worker = |attempt, since: i64, until: Option<i64>, taken_over| WorkerSnapshot {
+        attempt,
+        since: at(since),
+        until: until.map(at),
+        taken_over,
+    };
+    let before = [worker(1, 2, Some(3), false), worker(2, 4, Some(5), true)];
+    let at_work = [before.as_slice(), &[worker(3, 6, None, true)]].concat();
+    assert_eq!(snapshot(story()).workers, at_work);
+    let over = [before.as_slice(), &[worker(3, 6, Some(7), true)]].concat();
+    assert_eq!(snapshot(story().ended(RunOutcome::Completed)).workers, over);
 }
 
 #[test]

@@ -304,6 +304,7 @@ impl Projection for Transcript {
                 vec![self.ended(outcome, *usage, recorded.at)]
             }
             Event::RunQueued { .. }
+            | Event::Unknown(_)
             | Event::TurnFinished { .. }
             | Event::AnnotationAdded { .. }
             | Event::MessageFinished { .. }

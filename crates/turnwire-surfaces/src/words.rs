@@ -40,6 +40,7 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         }
         Event::RunQueued { .. }
         | Event::RunStarted
+        | Event::Unknown(_)
         | Event::RunTakenOver { .. }
         | Event::TurnStarted { .. }
         | Event::TurnRetried { .. }

@@ -282,6 +282,7 @@ impl Projection for WsChat {
             }
             Event::RunFinished { outcome, .. } => out.send(self.end_turn(outcome)),
             Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::AnnotationAdded { .. }
             | Event::ReasoningAdded { .. }

@@ -4,7 +4,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Content, Generation, Item, RunId, RunOutcome, RunRequest, ToolChoice};
-use turnwire_engine::Runs;
+use turnwire_engine::Start;
 use turnwire_surfaces::{
     Answer,
     responses::{
@@ -70,7 +70,7 @@ pub(super) async fn compact(
     ask_for_summary(&mut run);
     let hung_up = CancellationToken::new();
     let _here = hung_up.clone().drop_guard();
-    let summary = app.tasks().spawn(sum_up(app.runs().clone(), run, hung_up));
+    let summary = app.tasks().spawn(sum_up(app.clone(), run, hung_up));
     let (run_id, outcome, answer) = outcome_of(summary).await?;
     if outcome != RunOutcome::Completed || answer.text().is_empty() {
         let message = "The model did not sum up the conversation; try again.";
@@ -90,12 +90,12 @@ pub(super) async fn compact(
 /// Makes the summary and forgets how, also for a client that has hung up; for that one, it is
 /// not even made.
 async fn sum_up(
-    runs: Runs,
+    app: App,
     run: RunRequest,
     hung_up: CancellationToken,
 ) -> Result<(RunId, RunOutcome, Answer), Refusal> {
     let tenant = run.tenant.clone();
-    let handle = runs.start(run).await?;
+    let handle = app.start(run, Start::default()).await?;
     let outcome = tokio::select! {
         biased;
         outcome = handle.outcome() => outcome,
@@ -105,7 +105,7 @@ async fn sum_up(
         }
     };
     let journal = handle.journal().await;
-    forget(&runs, &tenant, handle.id()).await;
+    forget(app.runs(), &tenant, handle.id()).await;
     let answer = Answer::of(journal?.iter().map(AsRef::as_ref));
     Ok((handle.id().clone(), outcome, answer))
 }

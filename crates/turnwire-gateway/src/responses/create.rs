@@ -1,6 +1,6 @@
 //! `POST /v1/responses`: as a stream, as one answer, or in the background.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -11,10 +11,10 @@ use axum::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use tracing::error;
-use turnwire_contract::{EventStream, LogError, Recorded, RunId, RunRequest, Seq, TenantId};
-use turnwire_engine::{RunHandle, Runs};
+use turnwire_contract::{EventStream, LogError, RunId, RunRequest, Seq, TenantId};
+use turnwire_engine::{RunHandle, Runs, Start};
 use turnwire_surfaces::{
     Projection,
     responses::{Profile, Response, ResponseEvent, Responses},
@@ -23,20 +23,24 @@ use utoipa::IntoParams;
 
 use super::{
     prepare::{look_back, prepare},
-    request,
+    request::{self, CreateResponse},
+    stored::as_it_is,
 };
 use crate::{
     app::App,
-    body::JsonBody,
     door::Caller,
+    idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
-    refusal::Refusal,
+    refusal::{ErrorBody, Refusal},
     sse::{SseFrame, event_stream, json_of},
-    streaming::{CancelWhenDropped, frames, told_frames},
+    streaming::{CancelWhenDropped, Told, frames, told_frames},
 };
 
 /// How a client asks for events beyond the official ones.
 const PROFILE_HEADER: &str = "turnwire-profile";
+
+/// How long a response that is not stored is kept for those who send its request again.
+const KEPT_FOR_KEY: Duration = Duration::from_mins(1);
 
 /// The profile in the address.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -64,14 +68,15 @@ pub(super) fn profile(headers: &HeaderMap, wish: &ProfileWish) -> Result<Profile
     post,
     path = "/v1/responses",
     tag = "responses",
-    params(ProfileWish),
+    params(ProfileWish, IdempotencyKey),
     request_body = request::CreateResponse,
     responses(
         (status = 200, description = "The response; with `stream: true` its events", content(
             (Response = "application/json"),
             (ResponseEvent = "text/event-stream"),
         )),
-        (status = 400, description = "The request makes no sense", body = crate::refusal::ErrorBody),
+        (status = 400, description = "The request makes no sense", body = ErrorBody),
+        (status = 422, description = "The key was used for another request", body = ErrorBody),
     )
 )]
 pub(super) async fn create(
@@ -79,23 +84,27 @@ pub(super) async fn create(
     caller: Caller,
     Asked(wish): Asked<ProfileWish>,
     headers: HeaderMap,
-    JsonBody(body): JsonBody,
+    KeyedBody { body, key }: KeyedBody,
 ) -> Result<HttpResponse, Refusal> {
     let profile = profile(&headers, &wish)?;
     let request = request::read(body)?;
-    let before = look_back(&app, &caller, &request).await?;
     let (streams, stores) = (request.stream == Some(true), request.stores());
     let in_background = request.background == Some(true);
-    let goes_with_client = request.cancels_on_disconnect() && !in_background;
-    let run = prepare(&app, &caller, request, before).await?;
+    // Whoever has a key can come back for the answer, and asks for it to be given up if not.
+    let comes_back = key.is_some() && request.on_disconnect.is_none();
+    let goes_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
     let (seen, watcher) = watch::channel(Seq::START);
-    let manner = Manner { watcher: streams.then_some(watcher), stores, goes_with_client };
-    let (handle, guard) = begin(&app, caller.tenant(), run, manner).await?;
+    let start = Start { watcher: streams.then_some(watcher), key };
+    let manner = Manner { start, stores, goes_with_client };
+    let (handle, guard) = made_once(&app, &caller, request, manner).await?;
     let events = handle.events().await?;
     if streams {
         let frames =
             wire_frames(told_frames(Responses::new(profile), events, Some(seen)), None, guard);
-        return Ok(event_stream(frames));
+        return Ok(event_stream(&app, frames));
+    }
+    if in_background && handle.was_there() {
+        return Ok(Json(as_it_is(&app, &caller, handle.id()).await?).into_response());
     }
     if in_background {
         return Ok(Json(as_it_begins(events).await?).into_response());
@@ -109,10 +118,35 @@ pub(super) async fn create(
 
 /// How a response is made, beside what it is.
 struct Manner {
-    /// Told how far the first reader is.
-    watcher: Option<watch::Receiver<Seq>>,
+    /// With whom who watches it, and with the key of its request.
+    start: Start,
     stores: bool,
     goes_with_client: bool,
+}
+
+/// The run of a request, or the one that the same request has made before.
+async fn made_once(
+    app: &App,
+    caller: &Caller,
+    request: CreateResponse,
+    manner: Manner,
+) -> Result<(RunHandle, Option<CancelWhenDropped>), Refusal> {
+    let (tenant, key) = (caller.tenant(), manner.start.key.clone());
+    if let Some(handle) = app.made_before(tenant, key.as_ref()).await? {
+        return Ok((handle, None));
+    }
+    let prepared = async {
+        let before = look_back(app, caller, &request).await?;
+        prepare(app, caller, request, before).await
+    };
+    match prepared.await {
+        Ok(run) => begin(app, tenant, run, manner).await,
+        // What was looked up may have been changed in the meantime by the very same request.
+        Err(refusal) => match app.made_before(tenant, key.as_ref()).await? {
+            Some(handle) => Ok((handle, None)),
+            None => Err(refusal),
+        },
+    }
 }
 
 /// Starts the run of a response, in a task of its own: a client that hangs up meanwhile must
@@ -127,13 +161,18 @@ async fn begin(
     let (app, tenant) = (app.clone(), tenant.clone());
     let tasks = app.tasks().clone();
     let begun = tasks.spawn(async move {
-        let handle = app.runs().start_watched(run, manner.watcher).await?;
+        let has_key = manner.start.key.is_some();
+        let handle = app.start(run, manner.start).await?;
+        if handle.was_there() {
+            // Whoever made it sees to the rest.
+            return Ok((handle, None));
+        }
         if !manner.stores {
-            forget_when_over(&app, &tenant, &handle);
+            forget_when_over(&app, &tenant, &handle, has_key);
         }
         let guard = manner
             .goes_with_client
-            .then(|| CancelWhenDropped::new(app.runs().clone(), tenant, handle.id().clone()));
+            .then(|| CancelWhenDropped::new(app.clone(), tenant, handle.id().clone()));
         Ok((handle, guard))
     });
     outcome_of(begun).await
@@ -148,12 +187,22 @@ pub(super) async fn outcome_of<T>(task: JoinHandle<Result<T, Refusal>>) -> Resul
     })
 }
 
-/// A response that is not stored is forgotten as soon as it is over.
-fn forget_when_over(app: &App, tenant: &TenantId, handle: &RunHandle) {
-    let (runs, tenant, handle) = (app.runs().clone(), tenant.clone(), handle.clone());
-    app.tasks().spawn(async move {
-        handle.outcome().await;
-        forget(&runs, &tenant, handle.id()).await;
+/// A response that is not stored is forgotten as soon as it is over; one whose request has a
+/// key a little later, for those who send it again. One that goes on elsewhere is left to the
+/// store, which forgets everything in time.
+fn forget_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: bool) {
+    let (app, tenant, handle) = (app.clone(), tenant.clone(), handle.clone());
+    let tasks = app.tasks().clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            _ = handle.outcome() => {}
+            () = app.streams_end() => return,
+        }
+        if has_key {
+            let _ = timeout(KEPT_FOR_KEY, app.closing().cancelled()).await;
+        }
+        forget(app.runs(), &tenant, handle.id()).await;
     });
 }
 
@@ -186,23 +235,34 @@ pub(super) async fn to_its_end(mut events: EventStream) -> Result<Response, Refu
 }
 
 /// The events of a response as a stream, from the one after `after` on.
-pub(super) fn stream_of(profile: Profile, events: EventStream, after: Option<u64>) -> HttpResponse {
-    event_stream(wire_frames(frames(Responses::new(profile), events), after, None))
+pub(super) fn stream_of(
+    app: &App,
+    profile: Profile,
+    events: EventStream,
+    after: Option<u64>,
+) -> HttpResponse {
+    event_stream(app, wire_frames(frames(Responses::new(profile), events), after, None))
 }
 
 fn wire_frames(
-    frames: impl Stream<Item = (Arc<Recorded>, ResponseEvent)> + Send,
+    frames: impl Stream<Item = Result<Told<ResponseEvent>, LogError>> + Send,
     after: Option<u64>,
     mut guard: Option<CancelWhenDropped>,
-) -> impl Stream<Item = Bytes> + Send {
+) -> impl Stream<Item = Result<Bytes, LogError>> + Send {
     let is_new = move |frame: &ResponseEvent| after.is_none_or(|n| frame.sequence_number() > n);
-    frames.flat_map(move |(_, frame)| {
-        let ends = is_terminal(&frame);
+    frames.flat_map(move |told| {
+        let ends = told.as_ref().map_or(true, |(_, frame)| is_terminal(frame));
+        // A client that is sent away because the journal is lost has not gone.
         if ends && let Some(guard) = &mut guard {
             guard.let_go();
         }
-        let frame = is_new(&frame).then(|| wire_frame(&frame));
-        let done = ends.then(|| SseFrame::data("[DONE]".to_owned()).bytes());
+        let (frame, done) = match told {
+            Ok((_, frame)) => {
+                let done = ends.then(|| SseFrame::data("[DONE]".to_owned()).bytes());
+                (is_new(&frame).then(|| Ok(wire_frame(&frame))), done.map(Ok))
+            }
+            Err(error) => (Some(Err(error)), None),
+        };
         stream::iter(frame.into_iter().chain(done))
     })
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use axum::http::StatusCode;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use turnwire_contract::{
@@ -10,10 +11,13 @@ use turnwire_contract::{
 };
 use turnwire_surfaces::responses::{echo, ids};
 
-use super::request::{
-    self, CreateResponse, FoundFile, Input, InputBody, LookedUp, McpWish, Settled, ToolWish,
+use super::{
+    request::{
+        self, CreateResponse, FoundFile, Input, InputBody, LookedUp, McpWish, Settled, ToolWish,
+    },
+    stored,
 };
-use crate::{app::App, door::Caller, refusal::Refusal};
+use crate::{app::App, conversations, door::Caller, refusal::Refusal};
 
 /// How many items and files the input may name.
 const MOST_REFERENCES: usize = 1_000;
@@ -39,18 +43,20 @@ pub(super) async fn look_back(
     request: &CreateResponse,
 ) -> Result<Before, Refusal> {
     if let Some(id) = &request.conversation {
-        let conversation_id = ConversationId::new(id.as_str());
-        let found = app.runs().store().conversation(caller.tenant(), &conversation_id).await;
-        found.map_err(|error| match error {
-            StoreError::NotFound(_) => Refusal::not_found("Conversation", id).about("conversation"),
-            other => other.into(),
-        })?;
+        let found = conversations::find(app, caller, id).await;
+        let conversation_id = found.map_err(|refusal| refusal.about("conversation"))?.id;
         let entries = app.runs().history(caller.tenant(), &conversation_id).await?;
         let conversation_id = Some(conversation_id);
         return Ok(Before { conversation_id, entries, ..Before::default() });
     }
     if let Some(id) = &request.previous_response_id {
-        let run_id = ids::run_id(id).ok_or_else(|| previous_not_found(id))?;
+        // One that is not stored is about to be forgotten, if it is still there at all.
+        let found = stored::find(app, caller, id).await;
+        let found = found.map_err(|refusal| match refusal.status {
+            StatusCode::NOT_FOUND => previous_not_found(id),
+            _ => refusal.about("previous_response_id"),
+        });
+        let run_id = found?.run_id;
         let entries = app.runs().context(caller.tenant(), &run_id).await;
         let entries = entries.map_err(|error| match error {
             StoreError::NotFound(_) => previous_not_found(id),

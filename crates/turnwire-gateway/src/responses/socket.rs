@@ -6,7 +6,7 @@
 //! continued even where nothing is stored.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -37,6 +37,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 use turnwire_contract::{Entry, Event, Recorded, RunId, RunOutcome, RunRequest, Seq, Usage};
+use turnwire_engine::Start;
 use turnwire_surfaces::{
     Projection,
     responses::{Profile, ResponseEvent, Responses, ids},
@@ -75,6 +76,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const PING: Duration = Duration::from_secs(20);
 /// How long running responses get to end when the server closes.
 const LAST_TURNS: Duration = Duration::from_secs(7);
+/// How many bytes the reason in a close frame can have.
+const MOST_CLOSE_REASON: usize = 123;
 /// How long a client gets to read what was written before its connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -108,6 +111,7 @@ pub(super) async fn connect(
             out,
             memory: Mutex::default(),
             n_active: AtomicUsize::new(0),
+            places: Mutex::default(),
             gone: CancellationToken::new(),
         };
         serve(Arc::new(connection), unsent, socket, longest)
@@ -122,6 +126,8 @@ struct Connection {
     out: mpsc::Sender<Outgoing>,
     memory: Mutex<Memory>,
     n_active: AtomicUsize,
+    /// How far each response under way has been told.
+    places: Mutex<BTreeMap<String, Option<u64>>>,
     /// Falls when the client is gone.
     gone: CancellationToken,
 }
@@ -157,6 +163,7 @@ async fn serve(
     socket: WebSocket,
     longest: Duration,
 ) {
+    let _open = connection.app.metrics().stream("socket");
     let (sink, mut source) = socket.split();
     let gone = connection.gone.clone();
     let (writing, turns) = (TaskTracker::new(), TaskTracker::new());
@@ -173,20 +180,21 @@ async fn serve(
             let message =
                 format!("This connection has been open for {minutes} minutes; open another.");
             let refusal = Refusal::bad_request("websocket_connection_limit_reached", message);
-            Some((Some(refusal), close_code::NORMAL, "open for too long"))
+            Some((Some(refusal), close_code::NORMAL, "open for too long".to_owned()))
         }
         Ending::Closing => {
-            // Runs end with the server, and their last events are told.
+            // Runs end with the server, and their last events are told; or they go on without
+            // it, and whoever is told of them has stopped.
             tokio::select! {
                 _ = timeout(LAST_TURNS, turns.wait()) => {}
                 () = until_gone(&mut source) => gone.cancel(),
             }
-            Some((None, close_code::RESTART, "the server closes"))
+            Some((None, close_code::RESTART, connection.where_to_read_on()))
         }
     };
     if let Some((refusal, code, reason)) = close {
         // It comes after everything that waits to be sent, and the writer ends with it.
-        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        let frame = CloseFrame { code, reason: Utf8Bytes::from(reason) };
         let last_words = async {
             if let Some(refusal) = refusal {
                 connection.refuse(None, &refusal).await;
@@ -364,20 +372,30 @@ impl Connection {
         if !generates {
             return self.get_ready(lane, run, known).await;
         }
-        let handle = app.runs().start(run).await?;
+        let handle = app.start(run, Start::default()).await?;
         let (runs, tenant) = (app.runs().clone(), caller.tenant().clone());
+        let id = ids::response_id(handle.id());
         let mut guard = goes_with_client
-            .then(|| CancelWhenDropped::new(runs.clone(), tenant.clone(), handle.id().clone()));
+            .then(|| CancelWhenDropped::new(app.clone(), tenant.clone(), handle.id().clone()));
         let mut frames = Box::pin(frames(Responses::new(self.profile), handle.events().await?));
         let (mut is_heard, mut is_told) = (true, false);
+        self.places().insert(id.clone(), None);
+        let mut streams_end = Box::pin(app.streams_end());
         loop {
             let next = tokio::select! {
                 biased;
+                // The run goes on elsewhere; the client is told where it was.
+                () = &mut streams_end => return Ok(()),
                 // Whoever wants the run to go along does not wait for its next word.
                 () = self.gone.cancelled(), if guard.is_some() => break,
                 next = frames.next() => next,
             };
-            let Some((_, frame)) = next else { break };
+            let Some(told) = next else { break };
+            let Ok((_, frame)) = told else {
+                // The client is not gone; the journal is.
+                guard.iter_mut().for_each(CancelWhenDropped::let_go);
+                break;
+            };
             let ends = is_terminal(&frame);
             if ends {
                 is_told = true;
@@ -387,15 +405,20 @@ impl Connection {
                     guard.let_go();
                 }
                 if let Ok(entries) = app.runs().context(&tenant, handle.id()).await {
-                    self.memory().keep(ids::response_id(handle.id()), lane, entries);
+                    self.memory().keep(id.clone(), lane, entries);
                 }
             }
             is_heard = is_heard && self.send(lane, &frame).await;
+            self.places().insert(id.clone(), Some(frame.sequence_number()));
         }
+        self.places().remove(&id);
         drop(guard);
         if !stores {
-            handle.outcome().await;
-            forget(&runs, &tenant, handle.id()).await;
+            tokio::select! {
+                biased;
+                _ = handle.outcome() => forget(&runs, &tenant, handle.id()).await,
+                () = app.streams_end() => {}
+            }
         }
         if is_told || self.gone.is_cancelled() { Ok(()) } else { Err(end_not_told()) }
     }
@@ -477,6 +500,27 @@ impl Connection {
             () = self.gone.cancelled() => false,
             sent = self.out.send(what) => sent.is_ok(),
         }
+    }
+
+    /// What a client is told when its connection ends before its responses do: each of those
+    /// with the last number that was told, as many as a close frame has room for.
+    fn where_to_read_on(&self) -> String {
+        let mut reason = String::new();
+        for (id, place) in &*self.places() {
+            let place = place.map_or_else(|| id.clone(), |place| format!("{id}:{place}"));
+            if reason.len() + 1 + place.len() > MOST_CLOSE_REASON {
+                break;
+            }
+            if !reason.is_empty() {
+                reason.push(' ');
+            }
+            reason.push_str(&place);
+        }
+        if reason.is_empty() { "the server closes".to_owned() } else { reason }
+    }
+
+    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Option<u64>>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

@@ -26,7 +26,7 @@ use crate::{
     page::{Order, Page, PageWish},
     query::Asked,
     refusal::Refusal,
-    streaming::follow_while_it_runs,
+    streaming::{follow_while_it_runs, no_such_place},
 };
 
 /// How long a cancel waits for the run to have ended.
@@ -40,7 +40,8 @@ pub(super) struct ReadWish {
     /// Whether to send its events, those to come included.
     stream: Option<bool>,
     /// Begin after the event with this `sequence_number`.
-    starting_after: Option<u64>,
+    #[param(value_type = Option<u64>)]
+    starting_after: Option<String>,
     /// `strict` or `extended`.
     profile: Option<String>,
 }
@@ -67,10 +68,37 @@ pub(super) async fn retrieve(
     let profile = profile(&headers, &ProfileWish { profile: wish.profile })?;
     if wish.stream == Some(true) {
         let (runs, tenant) = (app.runs(), caller.tenant());
+        let after = wish.starting_after.as_deref().map(read_place).transpose()?;
+        if let Some(after) = after {
+            check_frame(&app, &caller, &record.run_id, profile, after).await?;
+        }
         let events = follow_while_it_runs(runs, tenant, &record.run_id, Seq::START).await?;
-        return Ok(stream_of(profile, events, wish.starting_after));
+        return Ok(stream_of(&app, profile, events, after));
     }
     Ok(Json(as_it_is(&app, &caller, &record.run_id).await?).into_response())
+}
+
+fn read_place(text: &str) -> Result<u64, Refusal> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain).ok_or_else(|| {
+        let message = "`starting_after` must be the `sequence_number` of an event, such as 7.";
+        Refusal::bad_request("invalid_cursor", message).about("starting_after")
+    })
+}
+
+/// Refuses a number that no event of the response has yet (C11).
+async fn check_frame(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+    profile: Profile,
+    after: u64,
+) -> Result<(), Refusal> {
+    let mut projection = Responses::new(profile);
+    let journal = app.runs().recorded(caller.tenant(), run_id).await?;
+    let mut frames = journal.iter().flat_map(|recorded| projection.project(recorded));
+    let has_come = frames.any(|frame| frame.sequence_number() >= after);
+    if has_come { Ok(()) } else { Err(no_such_place(after, "starting_after")) }
 }
 
 /// The run behind a response that is stored.
@@ -85,7 +113,12 @@ pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunReco
     if is_stored { Ok(record) } else { Err(not_found()) }
 }
 
-async fn as_it_is(app: &App, caller: &Caller, run_id: &RunId) -> Result<Response, Refusal> {
+/// The response as it is now.
+pub(super) async fn as_it_is(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+) -> Result<Response, Refusal> {
     let mut projection = Responses::new(Profile::Strict);
     for recorded in app.runs().recorded(caller.tenant(), run_id).await? {
         projection.project(&recorded);
@@ -125,7 +158,7 @@ pub(super) async fn cancel(
 
 /// Stops a run, and waits until its end is recorded.
 async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), Refusal> {
-    if app.runs().cancel(caller.tenant(), run_id) {
+    if app.runs().cancel(caller.tenant(), run_id).await? {
         let events = app.runs().follow(caller.tenant(), run_id, Seq::START).await?;
         // If it takes longer, it is stopping all the same.
         let _ = timeout(CANCEL_TIME, to_its_end(events)).await;

@@ -1,13 +1,18 @@
 //! A store that is slow and a journal that breaks, where a test wants them to.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::ready};
 use tokio::sync::watch;
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Entry, EventLog, EventStream, ItemId, LogError, NewRun,
-    Recorded, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId,
+    Abandoned, ConversationId, ConversationRecord, Created, Entry, EventLog, EventStream, ItemId,
+    Lease, LeftWish, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord,
+    RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
 };
 use turnwire_engine::{MemoryEventLog, MemoryRunStore};
 
@@ -29,6 +34,10 @@ impl Default for Gate {
 impl Gate {
     pub(crate) fn set_open(&self, is_open: bool) {
         self.is_open.send_replace(is_open);
+    }
+
+    pub(crate) fn n_come_by_now(&self) -> u32 {
+        *self.n_come.borrow()
     }
 
     /// Waits until `n` have come to the gate.
@@ -62,17 +71,27 @@ pub(crate) struct SlowStore {
     pub(crate) inner: Arc<MemoryRunStore>,
     pub(crate) creating: Gate,
     pub(crate) forgetting: Gate,
+    pub(crate) finding: Gate,
     /// Whether listing runs falls over.
     pub(crate) falls_over: bool,
 }
 
 #[async_trait]
 impl RunStore for SlowStore {
-    async fn create(&self, run: NewRun) -> Result<(), StoreError> {
+    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.creating.pass().await;
         self.inner.create(run).await
     }
+    async fn made_by(
+        &self,
+        tenant: &TenantId,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<RunId>, StoreError> {
+        self.inner.made_by(tenant, key, now).await
+    }
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
+        self.finding.pass().await;
         self.inner.find(tenant, run_id).await
     }
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
@@ -165,6 +184,50 @@ impl RunStore for SlowStore {
     }
 }
 
+/// Workers that share a store. What one of them leaves, another one takes up. Clones are the
+/// same team.
+#[derive(Clone, Default)]
+pub(crate) struct Team {
+    left: Arc<Mutex<Vec<RunId>>>,
+    wishes: Arc<Mutex<Vec<LeftWish>>>,
+}
+
+#[async_trait]
+impl Workers for Team {
+    async fn beat(&self) -> Result<Lease, StoreError> {
+        Ok(Lease { length: Duration::from_mins(1) })
+    }
+    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError> {
+        let mut left = self.left.lock().unwrap();
+        let n = left.len().min(most);
+        let tenant = TenantId::default();
+        let abandoned = |run_id| Abandoned { tenant: tenant.clone(), run_id, n_deaths: 0 };
+        Ok(left.drain(..n).map(abandoned).collect())
+    }
+    async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
+        self.left.lock().unwrap().push(run_id.clone());
+        Ok(())
+    }
+    async fn lost(&self, _: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+    async fn leave(&self, _: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError> {
+        let mut wishes = self.wishes.lock().unwrap();
+        let id = i64::try_from(wishes.len()).unwrap();
+        wishes.push(LeftWish { id, run_id: run_id.clone(), wish });
+        Ok(())
+    }
+    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+        Ok(self.wishes.lock().unwrap().clone())
+    }
+    async fn done_with(&self, _: &[i64]) -> Result<(), StoreError> {
+        Ok(())
+    }
+    async fn woken(&self) {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// A journal that breaks for its readers, after so many events. Clones are the same journal.
 #[derive(Clone)]
 pub(crate) struct BreakingLog {
@@ -184,21 +247,29 @@ fn broken() -> LogError {
 
 #[async_trait]
 impl EventLog for BreakingLog {
-    async fn append(&self, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
-        self.inner.append(batch).await
+    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+        self.inner.append(tenant, batch).await
     }
-    async fn read(&self, run_id: &RunId, after: Seq) -> Result<EventStream, LogError> {
-        let events = self.inner.read(run_id, after).await?;
-        Ok(Box::pin(events.take(self.readable).chain(stream::iter([Err(broken())]))))
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        let events = self.inner.read(tenant, run_id, after).await?;
+        let readable = self.readable;
+        let events = events.enumerate().take_while(move |(n, _)| ready(*n <= readable));
+        Ok(Box::pin(events.map(move |(n, read)| if n < readable { read } else { Err(broken()) })))
     }
     async fn read_stored(
         &self,
+        tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
     ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.inner.read_stored(run_id, after).await
+        self.inner.read_stored(tenant, run_id, after).await
     }
-    async fn forget(&self, run_id: &RunId) -> Result<(), LogError> {
-        self.inner.forget(run_id).await
+    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
+        self.inner.forget(tenant, run_id).await
     }
 }

@@ -124,3 +124,16 @@ async fn a2_the_document_describes_the_door() {
     let kinds: Vec<&String> = read["content"].as_object().unwrap().keys().collect();
     assert_eq!(kinds, ["application/json", "text/event-stream"]);
 }
+
+/// C9: wherever a run can be made over HTTP, the key is described.
+#[tokio::test]
+async fn c9_the_document_describes_the_key() {
+    let document = document().await;
+    let retry = "/v1/runs/{run_id}/calls/{call_id}/retry";
+    for path in ["/v1/responses", "/chat", "/chat/stream", retry] {
+        let parameters = document["paths"][path]["post"]["parameters"].as_array().unwrap();
+        let key = parameters.iter().find(|it| it["name"] == "Idempotency-Key").unwrap();
+        assert_eq!((&key["in"], &key["required"]), (&"header".into(), &false.into()), "{path}");
+        assert_eq!(key["schema"]["maxLength"], 255, "{path}");
+    }
+}

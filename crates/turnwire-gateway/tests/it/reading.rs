@@ -75,25 +75,74 @@ async fn c11_a_place_beyond_the_end() {
         let run = response["id"].as_str().unwrap().replace("resp_", "run_");
         for follow in [true, false] {
             let path = format!("/v1/runs/{run}/events?after=99999&follow={follow}");
-            let (status, error) = world.get(&path).await;
-            assert_eq!(
-                (status, &error["error"]["code"]),
-                (StatusCode::BAD_REQUEST, &json!("invalid_cursor"))
-            );
+            refused_as_a_place(&world, &path).await;
         }
+        let response = response["id"].as_str().unwrap();
+        for path in [
+            format!("/v1/responses/{response}?stream=true&starting_after=99999"),
+            format!("/chat/stream?after={run}:99999.0"),
+        ] {
+            refused_as_a_place(&world, &path).await;
+        }
+        let mut socket = world.socket("/ws/chat").await;
+        socket.send(json!({ "type": "resume", "run_id": run, "after": "99999.0" })).await;
+        let refused = socket.next().await.unwrap();
+        assert_eq!(
+            (&refused["type"], &refused["code"]),
+            (&json!("error"), &json!("INVALID_FORMAT"))
+        );
     }
     world.close().await;
+}
+
+/// C11: the last place of all is one, and what is no place at all is refused.
+#[tokio::test]
+async fn c11_the_last_place_and_none() {
+    let world = Plan::new([Turn::new().text("Hi.")]).start().await;
+    let events = world.stream(json!({ "input": "?" })).await;
+    let response = events[0]["response"]["id"].as_str().unwrap();
+    let run = response.replace("resp_", "run_");
+    let last = events.len() - 1;
+    let path = format!("/v1/responses/{response}?stream=true&starting_after=");
+    let end = world.text(world.request(Method::GET, &format!("{path}{last}"))).await;
+    assert_eq!(end, "data: [DONE]\n\n");
+    for place in [(last + 1).to_string(), "-1".into(), "+1".into(), "x".into(), "1.0".into()] {
+        refused_as_a_place(&world, &format!("{path}{place}")).await;
+    }
+    for place in ["", "x", "-1", "1.x"] {
+        refused_as_a_place(&world, &format!("/v1/runs/{run}/events?after={place}")).await;
+        refused_as_a_place(&world, &format!("/chat/stream?after={run}:{place}")).await;
+    }
+    for path in ["/chat/stream?after=run_none:1.0", "/v1/responses/resp_none?stream=true"] {
+        let (status, error) = world.get(path).await;
+        assert_eq!(
+            (status, &error["error"]["code"]),
+            (StatusCode::NOT_FOUND, &json!("not_found")),
+            "{path}"
+        );
+    }
+    world.close().await;
+}
+
+async fn refused_as_a_place(world: &World, path: &str) {
+    let (status, error) = world.get(path).await;
+    assert_eq!(
+        (status, &error["error"]["code"]),
+        (StatusCode::BAD_REQUEST, &json!("invalid_cursor")),
+        "{path}"
+    );
 }
 
 /// A run that has recorded one event.
 async fn begun(store: &SlowStore, log: &BreakingLog) -> RunId {
     let (run_id, at) = (RunId::new("run_lost"), Timestamp::from_micros(0));
     let request = Arc::new(RunRequest::new("default", vec![Item::user("?")]));
-    let run = NewRun { run_id: run_id.clone(), created_at: at, request: request.clone() };
+    let run =
+        NewRun { run_id: run_id.clone(), created_at: at, request: request.clone(), key: None };
     store.create(run).await.unwrap();
     let event = Event::RunQueued { request };
     let first = Recorded { run_id: run_id.clone(), seq: Seq(1), at, event };
-    log.append(vec![Arc::new(first)]).await.unwrap();
+    log.append(&TenantId::default(), vec![Arc::new(first)]).await.unwrap();
     run_id
 }
 
@@ -203,5 +252,62 @@ async fn a_conversation_is_summed_up() {
     assert_eq!(*prompt.items[0], Item::user("I am Ada."));
     let path = format!("/v1/conversations/{}/items", id.as_str().unwrap());
     assert_eq!(world.get(&path).await.1["data"].as_array().unwrap().len(), 2);
+    world.close().await;
+}
+
+/// C1, C10: a stream whose journal cannot be read on says so and tells its client to come back;
+/// its run is not stopped, even if it should go with its client.
+#[tokio::test]
+async fn c10_a_lost_journal_sends_readers_back() {
+    for (path, body) in [
+        ("/v1/responses", json!({ "input": "?", "stream": true, "on_disconnect": "cancel" })),
+        ("/chat/stream", json!({ "message": "?", "tokens": true })),
+    ] {
+        let log = BreakingLog::after(6);
+        let turns = [Turn::new().text_in(["It ", "is ", "20."])];
+        let world = Plan::new(turns).log(log.clone()).start().await;
+        let text = world.text(world.request(Method::POST, path).json(&body)).await;
+        let (frames, end) = text.rsplit_once("\n\n").unwrap();
+        assert!(frames.contains("It "), "{path}: {text}");
+        assert!(end.starts_with(": ") && end.ends_with("\nretry: 1000\n"), "{path}: {end}");
+        let run = RunId::new(world.get("/v1/runs").await.1["data"][0]["run_id"].as_str().unwrap());
+        let mut events = log.inner.read(&TenantId::default(), &run, Seq::START).await.unwrap();
+        let mut last = None;
+        while let Some(recorded) = events.next().await {
+            last = Some(recorded.unwrap().event.clone());
+        }
+        let outcome = RunOutcome::Completed;
+        assert!(matches!(last, Some(Event::RunFinished { outcome: it, .. }) if it == outcome));
+        world.close().await;
+    }
+}
+
+/// C11: the native events of a run that goes on, too.
+#[tokio::test]
+async fn c11_a_lost_journal_sends_native_readers_back() {
+    let turn = Turn::new().text_in(["It ", "is ", "20."]).wait_forever();
+    let world = Plan::new([turn]).log(BreakingLog::after(5)).start().await;
+    let response = world.respond(json!({ "input": "?", "background": true })).await;
+    let run = response["id"].as_str().unwrap().replace("resp_", "run_");
+    let path = format!("/v1/runs/{run}/events");
+    let text = world.text(world.request(Method::GET, &path)).await;
+    assert!(text.ends_with("\nretry: 1000\n"), "{text}");
+    assert_eq!(crate::world::data_of(&text).len(), 5);
+    world.close().await;
+}
+
+/// C10, C11: a chat socket whose journal cannot be read on closes with the place where it was.
+#[tokio::test]
+async fn c10_a_lost_journal_closes_a_chat_socket() {
+    let turns = [Turn::new().text_in(["It ", "is ", "20."])];
+    let world = Plan::new(turns).log(BreakingLog::after(6)).start().await;
+    let id = world.post("/v1/conversations", json!({})).await.1["id"].clone();
+    let mut socket = world.socket("/ws/chat").await;
+    socket.send(json!({ "type": "hello", "resume": true })).await;
+    socket.send(json!({ "type": "message", "conversation_id": id, "content": "?" })).await;
+    let (messages, end) = socket.read_to_close().await;
+    let run = world.get("/v1/runs").await.1["data"][0]["run_id"].as_str().unwrap().to_owned();
+    let last = messages.last().unwrap()["cursor"].as_str().unwrap();
+    assert_eq!(end, Some((1011, format!("{run}:{last}"))));
     world.close().await;
 }

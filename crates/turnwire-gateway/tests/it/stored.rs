@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use turnwire_models::Turn;
 use turnwire_testkit::{Behaviour, Prop};
 
-use crate::world::{Plan, World, events_of};
+use crate::{
+    faults::SlowStore,
+    world::{Plan, World, events_of},
+};
 
 fn patient() -> Plan {
     let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
@@ -200,5 +203,29 @@ async fn models_are_listed() {
     assert_eq!(models["data"][0]["id"], "default");
     assert_eq!(world.get("/v1/models/default").await.1["object"], "model");
     assert_eq!(world.get("/v1/models/none").await.0, StatusCode::NOT_FOUND);
+    world.close().await;
+}
+
+/// What is not stored cannot be continued by its id, not even in the moment before it is
+/// forgotten.
+#[tokio::test]
+async fn an_unstored_response_is_not_continued() {
+    let store = SlowStore::default();
+    let turns = ["One.", "Two."].map(|text| Turn::new().text(text));
+    let world = Plan::new(turns).store(store.clone()).start().await;
+    store.forgetting.set_open(false);
+    let response = world.respond(json!({ "input": "?", "store": false })).await;
+    store.forgetting.n_have_come(1).await;
+    let next = json!({ "input": "?", "previous_response_id": response["id"] });
+    let (status, error) = world.post("/v1/responses", next).await;
+    assert_eq!(
+        (status, &error["error"]["code"], &error["error"]["param"]),
+        (
+            StatusCode::BAD_REQUEST,
+            &json!("previous_response_not_found"),
+            &json!("previous_response_id")
+        )
+    );
+    store.forgetting.set_open(true);
     world.close().await;
 }

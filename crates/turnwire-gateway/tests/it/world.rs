@@ -10,7 +10,7 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use turnwire_contract::{EventLog, RunStore, Tool, ToolServers};
+use turnwire_contract::{EventLog, RunStore, Tool, ToolServers, Workers};
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
@@ -34,6 +34,7 @@ pub(crate) struct Plan {
     other_servers: Option<Arc<dyn ToolServers>>,
     store: Option<Arc<dyn RunStore>>,
     log: Option<Arc<dyn EventLog>>,
+    workers: Option<Arc<dyn Workers>>,
     pub(crate) options: AppOptions,
     pub(crate) limits: HttpLimits,
 }
@@ -53,6 +54,7 @@ impl Plan {
             other_servers: None,
             store: None,
             log: None,
+            workers: None,
             options,
             limits,
         }
@@ -88,6 +90,12 @@ impl Plan {
         self
     }
 
+    /// Others that share the store, to whom runs are left.
+    pub(crate) fn workers(mut self, workers: impl Workers + 'static) -> Self {
+        self.workers = Some(Arc::new(workers));
+        self
+    }
+
     pub(crate) fn limits(mut self, change: impl FnOnce(&mut HttpLimits)) -> Self {
         change(&mut self.limits);
         self
@@ -112,9 +120,11 @@ impl Plan {
             tools,
             models,
             servers: self.other_servers.unwrap_or_else(|| Arc::new(self.servers)),
+            workers: self.workers.unwrap_or(usual.workers),
             heartbeat: Duration::from_secs(1),
             ..EngineParts::default()
         });
+        runs.keep_working().await.unwrap();
         let app = App::new(runs, library, self.options);
         let loopback = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(loopback, app.clone(), self.limits).await.unwrap();
@@ -250,6 +260,12 @@ impl Socket {
 
     /// All messages up to the end of the socket, and the code it ends with.
     pub(crate) async fn read_to_end(&mut self) -> (Vec<Value>, Option<u16>) {
+        let (messages, end) = self.read_to_close().await;
+        (messages, end.map(|(code, _)| code))
+    }
+
+    /// The same, with the reason.
+    pub(crate) async fn read_to_close(&mut self) -> (Vec<Value>, Option<(u16, String)>) {
         let mut messages = Vec::new();
         loop {
             let next = tokio::time::timeout(Duration::from_secs(20), self.0.next());
@@ -258,7 +274,8 @@ impl Socket {
                     messages.push(serde_json::from_str(&text).unwrap());
                 }
                 Some(Ok(Message::Close(frame))) => {
-                    return (messages, frame.map(|frame| frame.code.into()));
+                    let end = frame.map(|frame| (frame.code.into(), frame.reason.to_string()));
+                    return (messages, end);
                 }
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return (messages, None),

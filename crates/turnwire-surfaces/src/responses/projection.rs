@@ -53,6 +53,8 @@ pub struct Responses {
     pub(super) turn: u32,
     /// How many calls of the latest turn the server still owes an end.
     pub(super) n_open: usize,
+    /// Where the output stood when the latest turn began.
+    turn_began_at: usize,
     begun: bool,
     over: bool,
 }
@@ -74,6 +76,8 @@ pub(super) struct Stage {
     pub(super) run_id: RunId,
     pub(super) request: Arc<RunRequest>,
     pub(super) at: Timestamp,
+    /// The places of what was withdrawn: it was said, and is not part of the answer.
+    withdrawn: Vec<usize>,
     next_number: u64,
     frames: Vec<ResponseEvent>,
 }
@@ -86,7 +90,17 @@ impl Responses {
         let response = Response::new(&run_id, at, &request);
         let frames = Vec::new();
         Self {
-            stage: Stage { profile, response, run_id, request, at, next_number: 0, frames },
+            stage: Stage {
+                profile,
+                response,
+                run_id,
+                request,
+                at,
+                withdrawn: Vec::new(),
+                next_number: 0,
+                frames,
+            },
+            turn_began_at: 0,
             spoken: HashMap::new(),
             calls: HashMap::new(),
             order: Vec::new(),
@@ -101,7 +115,9 @@ impl Responses {
     /// The response object as of now: what a reader of a running response gets, and the plain
     /// answer once it is over. Before the first event it is blank.
     pub fn response(&self) -> Response {
-        self.stage.response.clone()
+        let mut response = self.stage.response.clone();
+        leave_out(&self.stage.withdrawn, &mut response);
+        response
     }
 
     /// Whether the terminal frame has been sent.
@@ -130,6 +146,7 @@ impl Responses {
             Event::RunTakenOver { attempt } => self.take_over(*attempt),
             Event::TurnStarted { turn } => {
                 self.turn = *turn;
+                self.turn_began_at = self.stage.response.output.len();
                 self.n_open = 0;
                 let turn = *turn;
                 self.stage.send_own(|sequence_number| {
@@ -141,11 +158,13 @@ impl Responses {
             }
             Event::TurnAbandoned { turn } => {
                 let turn = *turn;
+                let said = self.turn_began_at..self.stage.response.output.len();
+                self.stage.withdrawn.extend(said);
                 self.stage.send_own(|sequence_number| {
                     ResponseEvent::TurnAbandoned(TurnNews { sequence_number, turn })
                 });
             }
-            Event::TurnFinished { .. } => {}
+            Event::TurnFinished { .. } | Event::Unknown(_) => {}
             Event::MessageStarted { .. }
             | Event::TextAdded { .. }
             | Event::RefusalAdded { .. }
@@ -210,6 +229,7 @@ impl Responses {
         self.close_calls();
         self.over = true;
         let stage = &mut self.stage;
+        leave_out(&mem::take(&mut stage.withdrawn), &mut stage.response);
         stage.response.usage = Some(usage.into());
         match outcome {
             RunOutcome::Completed => {
@@ -224,6 +244,12 @@ impl Responses {
             RunOutcome::Failed { failure } => stage.fail(failure),
         }
     }
+}
+
+/// Takes what was withdrawn out of a response: only what replaced it is part of the answer (R20).
+fn leave_out(withdrawn: &[usize], response: &mut Response) {
+    let mut place = 0..;
+    response.output.retain(|_| place.next().is_none_or(|place| !withdrawn.contains(&place)));
 }
 
 impl Stage {

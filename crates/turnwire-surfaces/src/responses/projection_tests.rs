@@ -567,29 +567,29 @@ fn r20_r21_a_run_taken_over() {
     check(
         stories::taken_over(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        3 response.content_part.added {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        4 response.output_text.delta {"item_id":"msg_1","output_index":0,"content_index":0,"delta":"It i"}
-        5 response.output_text.done {"item_id":"msg_1","output_index":0,"content_index":0,"text":"It i"}
-        6 response.content_part.done {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}}
-        7 response.output_item.done {"output_index":0,"item":{"type":"message","id":"msg_1","status":"incomplete","role":"assistant","content":[{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}]}}
-        8 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
-        9 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
-        10 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":1,"delta":"{}"}
-        11 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":1,"name":"ask","arguments":"{}"}
-        12 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
-        13 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2}}
-        14 response.mcp_call.completed {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2,"duration_ms":42}}
-        15 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"20","server_label":"docs"}}
-        16 response.output_item.added {"output_index":2,"item":{"type":"message","id":"msg_2","status":"in_progress","role":"assistant","content":[]}}
-        17 response.content_part.added {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        18 response.output_text.delta {"item_id":"msg_2","output_index":2,"content_index":0,"delta":"It is 20."}
-        19 response.output_text.done {"item_id":"msg_2","output_index":2,"content_index":0,"text":"It is 20."}
-        20 response.content_part.done {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}}
-        21 response.output_item.done {"output_index":2,"item":{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}]}}
-        22 response.completed "completed" ["msg_1","mcp_a","msg_2"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            3 response.content_part.added {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            4 response.output_text.delta {"item_id":"msg_1","output_index":0,"content_index":0,"delta":"It i"}
+            5 response.output_text.done {"item_id":"msg_1","output_index":0,"content_index":0,"text":"It i"}
+            6 response.content_part.done {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}}
+            7 response.output_item.done {"output_index":0,"item":{"type":"message","id":"msg_1","status":"incomplete","role":"assistant","content":[{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}]}}
+            8 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
+            9 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
+            10 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":1,"delta":"{}"}
+            11 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":1,"name":"ask","arguments":"{}"}
+            12 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
+            13 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2}}
+            14 response.mcp_call.completed {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2,"duration_ms":42}}
+            15 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"20","server_label":"docs"}}
+            16 response.output_item.added {"output_index":2,"item":{"type":"message","id":"msg_2","status":"in_progress","role":"assistant","content":[]}}
+            17 response.content_part.added {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            18 response.output_text.delta {"item_id":"msg_2","output_index":2,"content_index":0,"delta":"It is 20."}
+            19 response.output_text.done {"item_id":"msg_2","output_index":2,"content_index":0,"text":"It is 20."}
+            20 response.content_part.done {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}}
+            21 response.output_item.done {"output_index":2,"item":{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}]}}
+            22 response.completed "completed" ["mcp_a","msg_2"]"#]],
     );
 }
 
@@ -729,38 +729,38 @@ fn r1_the_extended_profile_tells_of_takeovers() {
     check_extended(
         stories::taken_over(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 turnwire:turn_started {"turn":1}
-        3 response.output_item.added {"output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        4 response.content_part.added {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        5 response.output_text.delta {"item_id":"msg_1","output_index":0,"content_index":0,"delta":"It i"}
-        6 turnwire:run_taken_over {"attempt":2}
-        7 response.output_text.done {"item_id":"msg_1","output_index":0,"content_index":0,"text":"It i"}
-        8 response.content_part.done {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}}
-        9 response.output_item.done {"output_index":0,"item":{"type":"message","id":"msg_1","status":"incomplete","role":"assistant","content":[{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}]}}
-        10 turnwire:turn_abandoned {"turn":1}
-        11 turnwire:turn_started {"turn":1}
-        12 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
-        13 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
-        14 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":1,"delta":"{}"}
-        15 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":1,"name":"ask","arguments":"{}"}
-        16 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
-        17 turnwire:tool_started {"call_id":"a","item_id":"mcp_a","output_index":1,"name":"ask","server_label":"docs","attempt":1,"label":""}
-        18 turnwire:run_taken_over {"attempt":3}
-        19 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2}}
-        20 turnwire:tool_started {"call_id":"a","item_id":"mcp_a","output_index":1,"name":"ask","server_label":"docs","attempt":2,"label":""}
-        21 response.mcp_call.completed {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2,"duration_ms":42}}
-        22 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"20","server_label":"docs"}}
-        23 turnwire:tool_finished {"call_id":"a","item_id":"mcp_a","output_index":1,"name":"ask","server_label":"docs","success":true,"failure":null,"duration_ms":42}
-        24 turnwire:turn_started {"turn":2}
-        25 response.output_item.added {"output_index":2,"item":{"type":"message","id":"msg_2","status":"in_progress","role":"assistant","content":[]}}
-        26 response.content_part.added {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        27 response.output_text.delta {"item_id":"msg_2","output_index":2,"content_index":0,"delta":"It is 20."}
-        28 response.output_text.done {"item_id":"msg_2","output_index":2,"content_index":0,"text":"It is 20."}
-        29 response.content_part.done {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}}
-        30 response.output_item.done {"output_index":2,"item":{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}]}}
-        31 response.completed "completed" ["msg_1","mcp_a","msg_2"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 turnwire:turn_started {"turn":1}
+            3 response.output_item.added {"output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            4 response.content_part.added {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            5 response.output_text.delta {"item_id":"msg_1","output_index":0,"content_index":0,"delta":"It i"}
+            6 turnwire:run_taken_over {"attempt":2}
+            7 response.output_text.done {"item_id":"msg_1","output_index":0,"content_index":0,"text":"It i"}
+            8 response.content_part.done {"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}}
+            9 response.output_item.done {"output_index":0,"item":{"type":"message","id":"msg_1","status":"incomplete","role":"assistant","content":[{"type":"output_text","text":"It i","annotations":[],"logprobs":[]}]}}
+            10 turnwire:turn_abandoned {"turn":1}
+            11 turnwire:turn_started {"turn":1}
+            12 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"ask","output":null,"server_label":"docs"}}
+            13 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{}}
+            14 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":1,"delta":"{}"}
+            15 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":1,"name":"ask","arguments":"{}"}
+            16 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
+            17 turnwire:tool_started {"call_id":"a","item_id":"mcp_a","output_index":1,"name":"ask","server_label":"docs","attempt":1,"label":""}
+            18 turnwire:run_taken_over {"attempt":3}
+            19 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2}}
+            20 turnwire:tool_started {"call_id":"a","item_id":"mcp_a","output_index":1,"name":"ask","server_label":"docs","attempt":2,"label":""}
+            21 response.mcp_call.completed {"item_id":"mcp_a","output_index":1,"name":"ask","call_id":"a","server_label":"docs","turnwire":{"attempt":2,"duration_ms":42}}
+            22 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"ask","output":"20","server_label":"docs"}}
+            23 turnwire:tool_finished {"call_id":"a","item_id":"mcp_a","output_index":1,"name":"ask","server_label":"docs","success":true,"failure":null,"duration_ms":42}
+            24 turnwire:turn_started {"turn":2}
+            25 response.output_item.added {"output_index":2,"item":{"type":"message","id":"msg_2","status":"in_progress","role":"assistant","content":[]}}
+            26 response.content_part.added {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            27 response.output_text.delta {"item_id":"msg_2","output_index":2,"content_index":0,"delta":"It is 20."}
+            28 response.output_text.done {"item_id":"msg_2","output_index":2,"content_index":0,"text":"It is 20."}
+            29 response.content_part.done {"item_id":"msg_2","output_index":2,"content_index":0,"part":{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}}
+            30 response.output_item.done {"output_index":2,"item":{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"It is 20.","annotations":[],"logprobs":[]}]}}
+            31 response.completed "completed" ["mcp_a","msg_2"]"#]],
     );
 }
 

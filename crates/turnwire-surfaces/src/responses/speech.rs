@@ -64,6 +64,7 @@ impl Responses {
             }
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }

@@ -105,6 +105,7 @@ impl Responses {
             }
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
@@ -226,6 +227,7 @@ impl Stage {
             }
             Event::RunQueued { .. }
             | Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
