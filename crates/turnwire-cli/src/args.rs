@@ -86,10 +86,13 @@ Examples:
 Then point any OpenAI SDK at it: OPENAI_BASE_URL=http://127.0.0.1:7878/v1
 
 Settings: turnwire.toml, then the environment (TURNWIRE_LISTEN, TURNWIRE_API_KEYS, TURNWIRE_MODEL,
-OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_API_KEY, NO_COLOR, TURNWIRE_LOG), then these options.
+TURNWIRE_STORE_URL, TURNWIRE_FANOUT_URL, OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_API_KEY,
+NO_COLOR, TURNWIRE_LOG), then these options.
 
-Ctrl-C or SIGTERM closes: no new requests, runs are stopped, streams get their last event, tool
-servers are ended. A second one ends it at once.
+Runs are kept in turnwire.db, so that they outlive the process; see [store] in the settings.
+
+Ctrl-C or SIGTERM closes: no new requests, streams end, runs are left to other nodes or to the
+next start, tool servers are ended. A second one ends it at once.
 
 Exit codes: 0 closed when told to, 1 cannot listen or failed, 2 wrong usage or settings, 130 ended
 at once by Ctrl-C, 143 ended at once by SIGTERM.";

@@ -12,6 +12,7 @@ use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
     OpenAiResponses, OpenAiResponsesOptions,
 };
+use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{FileSearch, McpServers, MemoryLibrary, WebSearch, WebSearchOptions};
 
 use crate::{
@@ -53,10 +54,12 @@ pub(crate) struct Gateway {
     pub(crate) app: App,
     /// The tool servers, which have to be ended with it.
     pub(crate) tool_servers: Arc<McpServers>,
+    /// Where runs are kept, which has to be closed after it; nothing if that is in memory.
+    pub(crate) store: Option<Store>,
 }
 
-/// The gateway that the settings describe. Nothing is started yet.
-pub(crate) fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
+/// The gateway that the settings describe. Its store is open, and nothing else is started yet.
+pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
     let library = Arc::new(MemoryLibrary::new());
     let mut tools = Toolbox::default();
     let unusable = |error: ToolboxError| Problem::failure(error.to_string());
@@ -73,24 +76,51 @@ pub(crate) fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
         }
         ModelSettings::Provider(_) => tool_servers.clone(),
     };
+    let store = match &settings.store {
+        Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
+        None => None,
+    };
     let runs = Runs::new(EngineParts {
-        log: Arc::new(MemoryEventLog::keeping(FINISHED_RUNS_KEPT)),
-        store: Arc::new(MemoryRunStore::keeping(FINISHED_RUNS_KEPT)),
-        blobs: Arc::new(MemoryBlobStore::keeping(BIG_RESULTS_KEPT)),
         models: models.collect::<Result<_, Problem>>()?,
         any_model: Some(model(&settings.models.any)?),
         tools,
         servers,
-        ..EngineParts::default()
+        ..kept_in(store.as_ref())
     });
     let options = AppOptions {
         default_model: settings.models.default_name.clone(),
         instructions: settings.instructions.clone(),
         limits: settings.limits.clone(),
         door: settings.door.clone(),
+        worker: store.as_ref().map(|store| store.worker().to_owned()),
         ..AppOptions::default()
     };
-    Ok(Gateway { app: App::new(runs, library, options), tool_servers })
+    Ok(Gateway { app: App::new(runs, library, options), tool_servers, store })
+}
+
+/// An engine that keeps its runs in `store`, or in memory.
+fn kept_in(store: Option<&Store>) -> EngineParts {
+    let Some(store) = store else {
+        return EngineParts {
+            log: Arc::new(MemoryEventLog::keeping(FINISHED_RUNS_KEPT)),
+            store: Arc::new(MemoryRunStore::keeping(FINISHED_RUNS_KEPT)),
+            blobs: Arc::new(MemoryBlobStore::keeping(BIG_RESULTS_KEPT)),
+            ..EngineParts::default()
+        };
+    };
+    EngineParts {
+        log: Arc::new(store.clone()),
+        store: Arc::new(store.clone()),
+        blobs: Arc::new(store.clone()),
+        workers: Arc::new(store.clone()),
+        ..EngineParts::default()
+    }
+}
+
+fn not_opened(error: OpenError) -> Problem {
+    Problem::failure(format!("the store cannot be opened: {error}"))
+        .hint("check [store] in the settings, or TURNWIRE_STORE_URL")
+        .hint("TURNWIRE_STORE_URL=memory: keeps runs in memory, for as long as the process lives")
 }
 
 fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {

@@ -23,9 +23,9 @@ fn tools_of(gateway: &Gateway) -> Vec<String> {
     gateway.app.runs().tools().specs().iter().map(|spec| spec.name.clone()).collect()
 }
 
-#[test]
-fn the_demo_brings_its_tool_to_the_gateway() {
-    let gateway = gateway(&demo_settings()).unwrap();
+#[tokio::test]
+async fn the_demo_brings_its_tool_to_the_gateway() {
+    let gateway = gateway(&demo_settings()).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search"]);
     let runs = gateway.app.runs();
     let tenant = TenantId::default();
@@ -38,8 +38,8 @@ fn the_demo_brings_its_tool_to_the_gateway() {
     assert_eq!(gateway.app.options().default_model, "scripted");
 }
 
-#[test]
-fn every_model_of_the_settings_is_served() {
+#[tokio::test]
+async fn every_model_of_the_settings_is_served() {
     let mut settings = demo_settings();
     settings.models = ServedModels {
         named: [("big", "http://big"), ("small", "http://small")]
@@ -50,7 +50,7 @@ fn every_model_of_the_settings_is_served() {
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;
-    let gateway = gateway(&settings).unwrap();
+    let gateway = gateway(&settings).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search"], "only the demo multiplies");
     assert_eq!(gateway.app.runs().model_names().collect::<Vec<_>>(), ["big", "small"]);
     assert!(gateway.app.runs().knows_model("llama"));
@@ -60,13 +60,13 @@ fn every_model_of_the_settings_is_served() {
     assert_eq!(options.limits.max_turns, 7);
 }
 
-#[test]
-fn the_search_and_the_servers_of_the_settings_are_there() {
+#[tokio::test]
+async fn the_search_and_the_servers_of_the_settings_are_there() {
     let mut settings = demo_settings();
     settings.web_search = Some(WebSearchOptions::new("http://localhost:8888"));
     let docs = McpServerOptions::http("http://localhost:1/mcp");
     settings.tool_servers = [("docs".to_owned(), docs)].into();
-    let gateway = gateway(&settings).unwrap();
+    let gateway = gateway(&settings).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
     let tenant = TenantId::default();
     assert_eq!(gateway.app.runs().servers().labels(&tenant), ["demo", "docs"]);
@@ -74,13 +74,13 @@ fn the_search_and_the_servers_of_the_settings_are_there() {
 }
 
 /// A9: nothing but loopback without a key.
-#[test]
-fn the_door_has_the_keys_of_the_settings() {
+#[tokio::test]
+async fn the_door_has_the_keys_of_the_settings() {
     let anywhere = "0.0.0.0:0".parse().unwrap();
     let mut settings = demo_settings();
-    assert!(!gateway(&settings).unwrap().app.door().may_open_at(anywhere));
+    assert!(!gateway(&settings).await.unwrap().app.door().may_open_at(anywhere));
     settings.door.api_keys = vec!["key".to_owned()];
-    assert!(gateway(&settings).unwrap().app.door().may_open_at(anywhere));
+    assert!(gateway(&settings).await.unwrap().app.door().may_open_at(anywhere));
 }
 
 #[test]
@@ -92,7 +92,6 @@ fn an_agent_has_the_tools_of_the_settings() {
         tool_servers: [("docs".to_owned(), McpServerOptions::http("http://d"))].into(),
         web_search: Some(WebSearchOptions::new("http://localhost:8888")),
         limits: turnwire::Limits::default(),
-        unused_sections: Vec::new(),
     };
     let (agent, _) = agent(&settings).unwrap();
     let tools = agent.runs().tools().specs();

@@ -32,7 +32,7 @@ use crate::{
     settings::{ModelSettings, RunSettings},
     signals::{Signal, Signals},
     telemetry,
-    terminal::{Look, News, Screen, Streams, TICK, View, warn},
+    terminal::{Look, News, Screen, Streams, TICK},
     wiring,
 };
 
@@ -67,9 +67,6 @@ fn answer(
         check_writable(path)?;
     }
     let question = question(&arguments.question)?;
-    if look.view != View::Quiet {
-        warn_of_unused(&settings, look);
-    }
     let (agent, tool_servers) = wiring::agent(&settings)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
@@ -276,12 +273,6 @@ fn question(argument: &str) -> Result<String, Problem> {
             .hint("for example: turnwire run \"Why is the sky blue?\""));
     }
     Ok(question)
-}
-
-fn warn_of_unused(settings: &RunSettings, look: Look) {
-    for section in &settings.unused_sections {
-        warn(look.paint, &format!("this version of turnwire run does not use [{section}]"));
-    }
 }
 
 /// Says before the run what would be a pity afterwards.

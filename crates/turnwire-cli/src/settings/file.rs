@@ -19,6 +19,7 @@ use super::{
     limits::limits,
     models::{NamedModel, named_models},
     server::ServerSection,
+    store::StoreSection,
     tool_servers::{NamedServer, named_servers},
     web_search::web_search,
     words::did_you_mean,
@@ -68,8 +69,7 @@ pub(super) struct Sections {
     pub(super) tool_servers: BTreeMap<String, NamedServer>,
     pub(super) web_search: Option<WebSearchOptions>,
     pub(super) limits: Limits,
-    /// Sections that no command uses yet.
-    pub(super) unused: Vec<&'static str>,
+    pub(super) store: StoreSection,
 }
 
 impl Sections {
@@ -93,14 +93,14 @@ impl Sections {
         let servers = section("mcp_servers", mcp_servers);
         let search = section("web_search", search);
         let most = section("limits", most);
-        let unused = [("store", store), ("fanout", fanout)].into_iter();
+        let (store, fanout) = (section("store", store), section("fanout", fanout));
         Ok(Self {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
             tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
             web_search: search.and_then(|table| web_search(table, mistakes)),
             limits: limits(most.unwrap_or_default(), mistakes),
-            unused: unused.filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect(),
+            store: StoreSection::read(store, fanout, mistakes),
         })
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct RawLimits {
     max_tool_calls: Option<NonZeroU32>,
     max_parallel_calls: Option<NonZeroU32>,
     max_repeats: Option<NonZeroU32>,
+    max_recoveries: Option<NonZeroU32>,
     wall_clock_sec: Option<NonZeroU64>,
     call_silence_sec: Option<NonZeroU64>,
     call_total_sec: Option<NonZeroU64>,
@@ -36,6 +37,7 @@ impl RawTable for RawLimits {
         "max_tool_calls",
         "max_parallel_calls",
         "max_repeats",
+        "max_recoveries",
         "wall_clock_sec",
         "call_silence_sec",
         "call_total_sec",
@@ -55,6 +57,7 @@ pub(super) fn limits(table: Table, mistakes: &mut Vec<String>) -> Limits {
     set(&mut limits.max_tool_calls, raw.max_tool_calls.map(NonZeroU32::get));
     set(&mut limits.max_parallel_calls, raw.max_parallel_calls.map(NonZeroU32::get));
     set(&mut limits.max_repeats, raw.max_repeats.map(NonZeroU32::get));
+    set(&mut limits.max_recoveries, raw.max_recoveries.map(NonZeroU32::get));
     set(&mut limits.wall_clock, raw.wall_clock_sec.map(seconds));
     set(&mut limits.call_silence, raw.call_silence_sec.map(seconds));
     set(&mut limits.call_total, raw.call_total_sec.map(seconds));

@@ -21,15 +21,16 @@ fn every_limit_is_read() {
     expected.max_tool_calls = 2;
     expected.max_parallel_calls = 3;
     expected.max_repeats = 4;
-    expected.wall_clock = Duration::from_secs(5);
-    expected.call_silence = Duration::from_secs(6);
-    expected.call_total = Duration::from_secs(7);
-    expected.call_attempts = 8;
-    expected.model_silence = Duration::from_secs(9);
-    expected.model_total = Duration::from_secs(10);
-    expected.model_attempts = 11;
-    expected.output_to_model = 12;
-    expected.output_in_journal = 13;
+    expected.max_recoveries = 5;
+    expected.wall_clock = Duration::from_secs(6);
+    expected.call_silence = Duration::from_secs(7);
+    expected.call_total = Duration::from_secs(8);
+    expected.call_attempts = 9;
+    expected.model_silence = Duration::from_secs(10);
+    expected.model_total = Duration::from_secs(11);
+    expected.model_attempts = 12;
+    expected.output_to_model = 13;
+    expected.output_in_journal = 14;
     assert_eq!(read, expected);
 }
 

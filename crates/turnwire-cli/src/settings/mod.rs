@@ -35,6 +35,15 @@
 //! provider = "searxng"
 //! base_url = "http://localhost:8888"
 //!
+//! [store]
+//! url = "sqlite://turnwire.db"           # or "postgres://…", or "memory:"
+//! url_env = "DATABASE_URL"               # better, if there is a password in it
+//! lease_ms = 2000                        # how long a dead node's runs wait
+//! retention_days = 7                     # how long finished runs are kept; 0: for ever
+//!
+//! [fanout]
+//! url = "redis://localhost:6379/"        # only useful with several nodes
+//!
 //! [limits]
 //! max_turns = 32
 //! wall_clock_sec = 1800
@@ -46,6 +55,7 @@ mod models;
 mod run;
 mod serve;
 mod server;
+mod store;
 #[cfg(test)]
 mod testing;
 mod tool_servers;

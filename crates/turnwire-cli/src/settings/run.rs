@@ -22,8 +22,6 @@ pub(crate) struct RunSettings {
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
     pub(crate) limits: Limits,
-    /// Sections of the file that `run` does not use, though one might think it does.
-    pub(crate) unused_sections: Vec<&'static str>,
 }
 
 impl RunSettings {
@@ -67,7 +65,6 @@ impl RunSettings {
             tool_servers,
             web_search: sections.web_search,
             limits: narrowed(sections.limits, arguments),
-            unused_sections: sections.unused,
         })
     }
 

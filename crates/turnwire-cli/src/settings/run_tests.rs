@@ -39,14 +39,12 @@ fn the_web_search_of_the_file_is_used() {
     let text = "[web_search]\nprovider = \"searxng\"\nbase_url = \"http://s:8888\"\n";
     let settings = run_settings(text, &[], Some("scripted")).unwrap();
     assert_eq!(settings.web_search, Some(WebSearchOptions::new("http://s:8888")));
-    assert_eq!(settings.unused_sections, [""; 0]);
 }
 
 #[test]
-fn sections_that_are_not_used_are_noted() {
-    let text = "[mcp_servers.docs]\nurl = \"http://d/mcp\"\n[store]\nurl = \"x\"\n[fanout]\n";
+fn tool_servers_of_the_file_are_used() {
+    let text = "[mcp_servers.docs]\nurl = \"http://d/mcp\"\n";
     let settings = run_settings(text, &[], Some("scripted")).unwrap();
-    assert_eq!(settings.unused_sections, ["store", "fanout"]);
     let docs = McpServerOptions::http("http://d/mcp");
     assert_eq!(settings.tool_servers, BTreeMap::from([("docs".to_owned(), docs)]));
 }

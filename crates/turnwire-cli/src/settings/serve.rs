@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use turnwire::Limits;
 use turnwire_gateway::DoorOptions;
+use turnwire_stores::StoreOptions;
 use turnwire_tools::{McpServerOptions, WebSearchOptions};
 
 use super::{
@@ -26,6 +27,8 @@ pub(crate) struct ServeSettings {
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
     pub(crate) limits: Limits,
+    /// Where runs are kept; in memory if not set.
+    pub(crate) store: Option<StoreOptions>,
     /// What works, and is not what one would want.
     pub(crate) warnings: Vec<String>,
 }
@@ -54,6 +57,7 @@ impl ServeSettings {
         let tool_servers = with_environment(&sections.tool_servers, environment, &mut in_file);
         let wish = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
         let is_demo = arguments.demo || wish == Some(SCRIPTED);
+        let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
         if !is_demo {
             in_file.extend(missing_for_all(&sections.models, environment)?);
         }
@@ -75,24 +79,20 @@ impl ServeSettings {
             tool_servers,
             web_search: sections.web_search,
             limits: sections.limits,
+            store,
             warnings,
         })
     }
 }
 
 fn warnings(sections: &Sections) -> Vec<String> {
-    let unused = sections.unused.iter().map(|section| {
-        format!(
-            "this version of turnwire serve does not use [{section}]: everything is kept in memory"
-        )
-    });
     let has_keys = !sections.server.api_keys.is_empty();
     let keys = has_keys.then(|| {
         "server.api_keys: a file is a poor place for keys; put them into a variable and name it \
          with api_keys_env"
             .to_owned()
     });
-    unused.chain(keys).collect()
+    keys.into_iter().collect()
 }
 
 #[cfg(test)]

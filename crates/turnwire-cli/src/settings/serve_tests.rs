@@ -134,17 +134,13 @@ fn no_model_at_all_mentions_the_demo() {
 }
 
 #[test]
-fn what_is_not_kept_and_keys_in_the_file_are_warned_of() {
-    let text = "[server]\napi_keys = [\"secret\"]\n[store]\nurl = \"x\"\n[fanout]\n";
+fn keys_in_the_file_are_warned_of() {
+    let text = "[server]\napi_keys = [\"secret\"]\n";
     let settings = demo_settings(text, &[]).unwrap();
     assert_eq!(
         settings.warnings,
-        [
-            "this version of turnwire serve does not use [store]: everything is kept in memory",
-            "this version of turnwire serve does not use [fanout]: everything is kept in memory",
-            "server.api_keys: a file is a poor place for keys; put them into a variable and name \
-             it with api_keys_env",
-        ]
+        ["server.api_keys: a file is a poor place for keys; put them into a variable and name \
+             it with api_keys_env",]
     );
     assert!(demo_settings(SERVER, &[]).unwrap().warnings.is_empty());
 }

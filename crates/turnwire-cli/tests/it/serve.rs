@@ -204,7 +204,7 @@ fn a_person_is_told_what_there_is() {
     let mut gateway = Gateway::start(&world, &["serve", "--demo", "--listen", "127.0.0.1:0"]);
     let url = gateway.url("");
     let stderr = &mut gateway.running().stderr;
-    stderr.wait_for("warning: this version of turnwire serve does not use [store]");
+    stderr.wait_for("in the file turnwire.db; finished runs for 7 days");
     for line in ["/v1/responses", "/chat", "/openapi.json"] {
         stderr.wait_for(&format!("{url}{line}"));
     }
@@ -348,4 +348,49 @@ async fn tool_servers_are_told_of_and_ended() {
     assert_eq!(gateway.finish().code, Some(0));
     // It was asked to go, and when it did not it was ended, with what it has started.
     assert_eq!(alive.all(), "goodbye");
+}
+
+/// C2, C17, R21: killed in the middle of a tool, the server goes on with the run after its next
+/// start, and a reader who comes back gets the rest of the same stream.
+#[tokio::test]
+async fn a_run_outlives_its_process() {
+    let world = World::new()
+        .with("TURNWIRE_DEMO_PACE_MS", "0")
+        .with("TURNWIRE_DEMO_TOOL_MS", "1500")
+        .with("TURNWIRE_STORE_URL", "sqlite://runs.db");
+    let mut gateway = Gateway::start(&world, &DEMO);
+    let body = json!({
+        "input": "multiply 5 and 4", "stream": true, "background": true,
+        "tools": [{ "type": "mcp", "server_label": "demo" }],
+    });
+    let mut stream = gateway.post("/v1/responses", &body).send().await.unwrap();
+    let mut seen = String::new();
+    while !seen.contains("response.mcp_call.in_progress") {
+        seen.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().expect("more")));
+    }
+    gateway.signal("KILL");
+    gateway.finish();
+    let events = |text: &str| -> Vec<Value> {
+        let lines = data_of(text).into_iter();
+        lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let mut frames = events(&seen);
+    let id = frames[0]["response"]["id"].as_str().unwrap().to_owned();
+    let last = frames.last().unwrap()["sequence_number"].clone();
+
+    let mut gateway = Gateway::start(&world, &DEMO);
+    let path = format!("/v1/responses/{id}?stream=true&starting_after={last}");
+    frames.extend(events(&gateway.get(&path).send().await.unwrap().text().await.unwrap()));
+    let numbers: Vec<u64> = frames.iter().filter_map(|f| f["sequence_number"].as_u64()).collect();
+    assert_eq!(numbers, (0..frames.len() as u64).collect::<Vec<_>>(), "C2: {frames:#?}");
+    let response = &frames.last().unwrap()["response"];
+    assert_eq!(response["status"], "completed", "{response:#}");
+    let (_, whole) = json_of(gateway.get(&format!("/v1/responses/{id}"))).await;
+    assert_eq!(whole, *response, "C12");
+    let run = id.replacen("resp_", "run_", 1);
+    let (_, snapshot) = json_of(gateway.get(&format!("/v1/runs/{run}"))).await;
+    assert_eq!(snapshot["workers"].as_array().map(Vec::len), Some(2), "{snapshot:#}");
+    assert_eq!(snapshot["workers"][1]["taken_over"], true, "{snapshot:#}");
+    gateway.signal("TERM");
+    assert_eq!(gateway.finish().code, Some(0));
 }

@@ -23,16 +23,6 @@ fn a_file_that_was_named_must_be_there() {
 }
 
 #[test]
-fn a_section_that_is_not_used_is_a_warning() {
-    let file = "[store]\nurl = \"sqlite://turnwire.db\"\n";
-    let world = World::new().with_file("turnwire.toml", file);
-    let done = world.run(&["run", "--model", "scripted", "multiply 5 and 4"]);
-    let warning = "warning: this version of turnwire run does not use [store]\n";
-    assert!(done.stderr.starts_with(warning), "{}", done.stderr);
-    assert_eq!(done.code, Some(0));
-}
-
-#[test]
 fn the_model_of_the_file_is_asked() {
     let server = Server::new();
     let file = format!(

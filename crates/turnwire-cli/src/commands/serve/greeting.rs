@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use turnwire_stores::StoreOptions;
 use turnwire_surfaces::clean;
 
 use crate::{
@@ -40,13 +41,33 @@ pub(super) fn lines(
         lines.push(row("Tool servers", servers.join(", ")));
     }
     lines.push(row("Keys", keys(settings.door.api_keys.len())));
-    let kept = format!("in memory: the last {FINISHED_RUNS_KEPT} runs, until this process ends");
-    lines.push(row("Kept", kept));
+    lines.push(row("Kept", kept(settings.store.as_ref())));
     let key = if settings.door.api_keys.is_empty() { "none" } else { "…" };
     lines.push(format!(
         "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://{place}/v1 OPENAI_API_KEY={key}"
     ));
     lines
+}
+
+/// Where runs are kept, without the password.
+fn kept(store: Option<&StoreOptions>) -> String {
+    let Some(store) = store else {
+        return format!("in memory: the last {FINISHED_RUNS_KEPT} runs, until this process ends");
+    };
+    let (scheme, place) = store.url.split_once("://").unwrap_or_default();
+    let place = place.split('?').next().unwrap_or_default();
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    let place = match scheme {
+        "sqlite" => format!("in the file {place}"),
+        _ => format!("in PostgreSQL at {place}"),
+    };
+    let news = if store.fanout.is_some() { ", news by Redis" } else { "" };
+    match store.retention {
+        Some(time) => {
+            format!("{place}{news}; finished runs for {} days", time.as_secs() / 86_400)
+        }
+        None => format!("{place}{news}; finished runs for ever"),
+    }
 }
 
 /// Where a client on this machine finds what listens everywhere.

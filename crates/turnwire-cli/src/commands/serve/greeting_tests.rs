@@ -59,9 +59,24 @@ fn a_server_for_everybody_says_where_this_machine_finds_it() {
             "  Models       qwen3:8b (default); any other name goes to http://localhost:11434/v1",
             "  Tools        file_search",
             "  Keys         2: send one as `Authorization: Bearer KEY`",
-            "  Kept         in memory: the last 10000 runs, until this process ends",
+            "  Kept         in the file turnwire.db; finished runs for 7 days",
             "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://127.0.0.1:80/v1 OPENAI_API_KEY=…",
         ]
+    );
+}
+
+#[test]
+fn where_runs_are_kept_is_told_without_the_password() {
+    let mut store = StoreOptions::at("postgres://user:secret@db.example.com/runs?sslmode=require");
+    assert_eq!(
+        kept(Some(&store)),
+        "in PostgreSQL at db.example.com/runs; finished runs for 7 days"
+    );
+    store.fanout = Some("redis://:secret@cache/".to_owned());
+    store.retention = None;
+    assert_eq!(
+        kept(Some(&store)),
+        "in PostgreSQL at db.example.com/runs, news by Redis; finished runs for ever"
     );
 }
 

@@ -67,10 +67,12 @@ fn serve_with(
     for warning in &settings.warnings {
         voice.warn(warning);
     }
-    let gateway = wiring::gateway(&settings)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
-    let ending = runtime.block_on(Box::pin(until_closed(gateway, &settings, voice)));
+    let ending = runtime.block_on(Box::pin(async {
+        let gateway = wiring::gateway(&settings).await?;
+        until_closed(gateway, &settings, voice).await
+    }));
     runtime.shutdown_timeout(LAST_MOMENT);
     ending
 }
@@ -80,7 +82,7 @@ async fn until_closed(
     settings: &ServeSettings,
     voice: Voice,
 ) -> Result<Exit, Problem> {
-    let Gateway { app, tool_servers } = gateway;
+    let Gateway { app, tool_servers, store } = gateway;
     let mut signals = Signals::listen()
         .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
     let server = Server::bind(settings.listen, app.clone(), HttpLimits::default()).await;
@@ -88,6 +90,11 @@ async fn until_closed(
     let address = server.address().map_err(|error| {
         Problem::failure(format!("the address that was taken is not known: {error}"))
     })?;
+    // From here on, others may take over our runs, and we theirs.
+    app.runs()
+        .keep_working()
+        .await
+        .map_err(|error| Problem::failure(format!("the store does not answer: {error}")))?;
     begin(address, settings, &app, voice);
     let mut serving = Box::pin(server.run());
     // Told beside the serving: nobody has to wait for a slow tool server.
@@ -101,11 +108,15 @@ async fn until_closed(
             () = &mut connecting, if !connected => connected = true,
         }
     }
-    voice.say("closing: runs are stopped, open streams end; again to end at once");
+    let runs_go = if store.is_some() { "left to others or to the next start" } else { "stopped" };
+    voice.say(&format!("closing: runs are {runs_go}, open streams end; again to end at once"));
     app.close();
     let closing = async {
         serving.await;
         tool_servers.shut_down().await;
+        if let Some(store) = store {
+            store.close().await;
+        }
     };
     tokio::select! {
         biased;

@@ -1,0 +1,186 @@
+//! `[store]` and `[fanout]`: where runs are kept, and what carries news between nodes.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Table;
+use turnwire_stores::StoreOptions;
+
+use super::{
+    file::{RawTable, read_table},
+    words::not_set,
+};
+use crate::environment::Environment;
+
+/// Where runs are kept when nothing else is said: a file beside the settings.
+const DEFAULT_STORE: &str = "sqlite://turnwire.db";
+/// Keeps nothing past the process.
+const MEMORY: &str = "memory:";
+const STORE_URL: &str = "TURNWIRE_STORE_URL";
+const FANOUT_URL: &str = "TURNWIRE_FANOUT_URL";
+/// A shorter lease would be lost by every hiccup, a longer one makes a dead worker's runs wait.
+const LEASES_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
+const DAY: Duration = Duration::from_hours(24);
+
+/// The section as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawStore {
+    url: Option<String>,
+    url_env: Option<String>,
+    lease_ms: Option<u64>,
+    retention_days: Option<u32>,
+    connections: Option<u32>,
+}
+
+impl RawTable for RawStore {
+    const KEYS: &'static [&'static str] =
+        &["url", "url_env", "lease_ms", "retention_days", "connections"];
+}
+
+/// The section as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawFanout {
+    url: Option<String>,
+    url_env: Option<String>,
+}
+
+impl RawTable for RawFanout {
+    const KEYS: &'static [&'static str] = &["url", "url_env"];
+}
+
+/// Both sections, checked as far as the file goes. Addresses may hold passwords, so they are
+/// not printed.
+#[derive(Default)]
+pub(super) struct StoreSection {
+    store: RawStore,
+    fanout: RawFanout,
+}
+
+impl StoreSection {
+    pub(super) fn read(
+        store: Option<Table>,
+        fanout: Option<Table>,
+        mistakes: &mut Vec<String>,
+    ) -> Self {
+        let store: RawStore = read_table("store.", store.unwrap_or_default(), mistakes);
+        let fanout: RawFanout = read_table("fanout.", fanout.unwrap_or_default(), mistakes);
+        if let Some(url) = &store.url
+            && !is_store(url)
+        {
+            mistakes.push(format!("store.url: {NOT_A_STORE}"));
+        }
+        if let Some(url) = &fanout.url
+            && !is_fanout(url)
+        {
+            mistakes.push(format!("fanout.url: {NOT_A_FANOUT}"));
+        }
+        if let Some(lease) = store.lease_ms.filter(|lease| !LEASES_MS.contains(lease)) {
+            let (least, most) = LEASES_MS.into_inner();
+            mistakes.push(format!("store.lease_ms: {lease} is not between {least} and {most}"));
+        }
+        if store.connections.is_some_and(|most| most < 2) {
+            mistakes.push("store.connections: at least 2 are needed".to_owned());
+        }
+        Self { store, fanout }
+    }
+
+    /// How the store is opened; `None` keeps everything in memory. A demo does that unless
+    /// somebody says otherwise.
+    pub(super) fn options(
+        &self,
+        is_demo: bool,
+        environment: &Environment,
+        in_file: &mut Vec<String>,
+        in_environment: &mut Vec<String>,
+    ) -> Option<StoreOptions> {
+        let store = Address {
+            variable: STORE_URL,
+            section: "store",
+            url: self.store.url.as_deref(),
+            url_env: self.store.url_env.as_deref(),
+            fits: is_store,
+            otherwise: NOT_A_STORE,
+        };
+        let fanout = Address {
+            variable: FANOUT_URL,
+            section: "fanout",
+            url: self.fanout.url.as_deref(),
+            url_env: self.fanout.url_env.as_deref(),
+            fits: is_fanout,
+            otherwise: NOT_A_FANOUT,
+        };
+        let fanout = fanout.find(environment, in_file, in_environment);
+        let usual = if is_demo { MEMORY } else { DEFAULT_STORE };
+        let url = store.find(environment, in_file, in_environment).unwrap_or(usual.to_owned());
+        if url == MEMORY {
+            return None;
+        }
+        let mut options = StoreOptions::at(url);
+        options.fanout = fanout;
+        if let Some(lease) = self.store.lease_ms {
+            options.lease = Duration::from_millis(lease);
+        }
+        if let Some(days) = self.store.retention_days {
+            options.retention = (days > 0).then(|| DAY * days);
+        }
+        if let Some(most) = self.store.connections {
+            options.connections = most;
+        }
+        Some(options)
+    }
+}
+
+/// An address that may stand in three places: a variable of ours, the file, or a variable that
+/// the file names.
+struct Address<'a> {
+    variable: &'static str,
+    section: &'static str,
+    url: Option<&'a str>,
+    url_env: Option<&'a str>,
+    fits: fn(&str) -> bool,
+    otherwise: &'static str,
+}
+
+impl Address<'_> {
+    fn find(
+        &self,
+        environment: &Environment,
+        in_file: &mut Vec<String>,
+        in_environment: &mut Vec<String>,
+    ) -> Option<String> {
+        if let Some(url) = environment.get(self.variable) {
+            if !(self.fits)(url) {
+                in_environment.push(format!("{}: {}", self.variable, self.otherwise));
+            }
+            return Some(url.to_owned());
+        }
+        let Some(variable) = self.url_env else { return self.url.map(str::to_owned) };
+        match environment.get(variable) {
+            Some(url) if (self.fits)(url) => return Some(url.to_owned()),
+            Some(_) => in_file.push(format!("{}.url_env: {}", self.section, self.otherwise)),
+            None => in_file.push(format!("{}.url_env: {}", self.section, not_set(variable))),
+        }
+        None
+    }
+}
+
+const NOT_A_STORE: &str = "not a place to keep runs; it should look like sqlite://turnwire.db, \
+                           postgres://user@host/database or memory:";
+const NOT_A_FANOUT: &str = "not a Redis; it should look like redis://host:6379/";
+
+fn is_store(url: &str) -> bool {
+    let has_place = |scheme: &str| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty());
+    url == MEMORY || ["sqlite://", "postgres://", "postgresql://"].into_iter().any(has_place)
+}
+
+fn is_fanout(url: &str) -> bool {
+    ["redis://", "rediss://", "valkey://", "valkeys://"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme))
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;
