@@ -150,6 +150,7 @@ impl JournalReader {
                 self.expect_everything_closed(outcome);
             }
             Event::RunStarted
+            | Event::Unknown(_)
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. } => {}

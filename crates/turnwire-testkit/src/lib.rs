@@ -9,6 +9,7 @@
 //! * [`invariants`] reads a journal and says what is wrong with it;
 //! * [`scripts`] makes up random runs;
 //! * [`mcp_server`] is an MCP server that behaves in every way a server can;
+//! * [`services`] are a real PostgreSQL and a real Redis;
 //! * [`conformance`] has one test per promise of a port;
 //! * [`upstreams`] are the servers behind a gateway, on loopback.
 //!
@@ -23,11 +24,13 @@
 pub mod conformance;
 pub mod golden;
 pub mod invariants;
+pub mod mcp_ledger;
 pub mod mcp_server;
 pub mod prop_servers;
 pub mod props;
 pub mod scenarios;
 pub mod scripts;
+pub mod services;
 pub mod stage;
 pub mod surfaces;
 pub mod upstreams;

@@ -30,8 +30,13 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::mcp_ledger::Ledger;
+
 /// Names the file that everything is written down in.
 pub const LOG_VARIABLE: &str = "MCP_PROPS_LOG";
+
+/// Where a call says by which key it goes, the same for every try of it.
+pub const KEY_IN_META: &str = "dev.turnwire/idempotencyKey";
 
 /// A picture of one pixel, in base64.
 pub const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
@@ -54,12 +59,19 @@ pub struct McpProps {
     log: Option<PathBuf>,
     grown: Arc<AtomicBool>,
     subscribers: Arc<Mutex<Vec<SubscriptionSink>>>,
+    ledger: Option<Ledger>,
 }
 
 impl McpProps {
     /// A server that writes down what it does in `log`.
     pub fn new(log: Option<PathBuf>, generation: Generation) -> Self {
-        Self { generation, log, grown: Arc::default(), subscribers: Arc::default() }
+        let (grown, subscribers) = (Arc::default(), Arc::default());
+        Self { generation, log, grown, subscribers, ledger: None }
+    }
+
+    /// The same, with tools that do something to the world; see [`Ledger`].
+    pub fn with_effects(self) -> Self {
+        Self { ledger: Some(Ledger::default()), ..self }
     }
 
     /// Writes a line into the log: what happened, when, and more about it.
@@ -79,6 +91,9 @@ impl McpProps {
     }
 
     async fn act(&self, call: &Call) -> Result<CallToolResult, ErrorData> {
+        if let Some(ledger) = self.ledger.as_ref().filter(|_| Ledger::knows(&call.name)) {
+            return self.take_effect(ledger, call).await;
+        }
         let text = |text: String| Ok(CallToolResult::success(vec![ContentBlock::text(text)]));
         match call.name.as_str() {
             "echo" => text(call.text("text")),
@@ -115,6 +130,20 @@ impl McpProps {
             "late" if self.has_grown() => text("better late than never".to_owned()),
             other => Err(ErrorData::invalid_params(format!("there is no tool `{other}`"), None)),
         }
+    }
+
+    /// Works for a while, acts in the middle of it, and writes down whether it did.
+    async fn take_effect(&self, ledger: &Ledger, call: &Call) -> Result<CallToolResult, ErrorData> {
+        let half = Duration::from_millis(call.whole("ms") as u64) / 2;
+        sleep(half).await;
+        if ledger.acts(&call.name, &call.key()) {
+            self.write_down("effect", call.facts());
+        }
+        tokio::select! {
+            () = sleep(half) => {}
+            () = call.context.ct.cancelled() => self.write_down("cancelled", call.facts()),
+        }
+        Ok(CallToolResult::success(vec![ContentBlock::text(format!("{} is done", call.name))]))
     }
 
     async fn work_slowly(&self, call: &Call) -> Result<CallToolResult, ErrorData> {
@@ -195,6 +224,9 @@ impl ServerHandler for McpProps {
         if self.has_grown() {
             tools.push(tool("late", "Comes late.", json!({})));
         }
+        if self.ledger.is_some() {
+            tools.extend(Ledger::tools());
+        }
         let second = tools.split_off(5);
         if request.is_some_and(|request| request.cursor.is_some()) {
             return Ok(ListToolsResult::with_all_items(second));
@@ -253,13 +285,18 @@ impl Call {
         usize::try_from(number).unwrap_or_default()
     }
 
+    /// The key it goes by; empty if it has none.
+    fn key(&self) -> String {
+        let key = self.context.meta.get(KEY_IN_META).and_then(Value::as_str);
+        key.unwrap_or_default().to_owned()
+    }
+
     /// What is written down about it.
     fn facts(&self) -> JsonObject {
-        let key = self.context.meta.get("turnwire/idempotency-key").cloned();
         JsonObject::from_iter([
             ("tool".to_owned(), json!(self.name)),
             ("arguments".to_owned(), Value::Object(self.arguments.clone())),
-            ("key".to_owned(), key.unwrap_or_default()),
+            ("key".to_owned(), json!(self.key())),
         ])
     }
 }
@@ -296,7 +333,7 @@ fn all_tools() -> Vec<Tool> {
     ]
 }
 
-fn tool(name: &'static str, description: &'static str, properties: Value) -> Tool {
+pub(crate) fn tool(name: &'static str, description: &'static str, properties: Value) -> Tool {
     let schema = json!({ "type": "object", "properties": properties });
     let schema = schema.as_object().cloned().unwrap_or_default();
     Tool::new(name, description, schema)

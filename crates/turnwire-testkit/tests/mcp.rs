@@ -330,6 +330,7 @@ async fn calls_do_not_mix() {
     assert_eq!(world.log.count("started"), 1);
 }
 
+/// R21, C5: the key of a call reaches the server, where MCP wants what is not its own.
 #[tokio::test]
 async fn the_key_of_a_call_reaches_the_server() {
     let world = World::new(Way::Pipes).await;

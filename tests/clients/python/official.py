@@ -358,6 +358,20 @@ def test_a_bad_request_is_told_as_one():
             raise AssertionError(f"{body} was taken")
 
 
+def test_a_request_is_sent_again_with_its_key():
+    """The client sends no key of its own, but passes one on, and on every retry the same."""
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    body = {"model": MODEL, "input": script([{"text": "Once."}])}
+    first = dumped(client.responses.create(**body, extra_headers=key))
+    same(first, dumped(client.responses.create(**body, extra_headers=key)))
+    try:
+        client.responses.create(model=MODEL, input="Something else.", extra_headers=key)
+    except openai.UnprocessableEntityError as error:
+        assert error.code == "idempotency_key_reused", error.body
+    else:
+        raise AssertionError("the key was taken for another request")
+
+
 def test_websocket_mode():
     """`responses.connect()`: two answers one after the other, then one that goes on from the first."""
     tools = [SCENARIOS["weather_tool"]]

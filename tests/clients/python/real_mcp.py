@@ -68,7 +68,11 @@ def test_a_real_failure():
 
 
 def test_a_warm_server_costs_nothing():
-    """The first byte of a stream with a server that is known comes within 10 ms."""
+    """The first byte of a stream with a server that is known comes at once.
+
+    Nothing is sent before it is kept, so the file's own time for a few commits is in it: 2 ms in
+    memory, and some more on a disk.
+    """
     waits = []
     for _ in range(30):
         asked = time.monotonic()
@@ -79,7 +83,7 @@ def test_a_warm_server_costs_nothing():
     waits.sort()
     median = waits[len(waits) // 2]
     # The client's own work is in this figure too.
-    assert median <= 0.010, f"{median * 1000:.1f} ms"
+    assert median <= 0.040, f"{median * 1000:.1f} ms"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 //! The MCP server of the tests. Speaks over standard input and output, or with `--http PORT`
 //! over streamable HTTP at `/mcp`; port 0 is any free one, and its number is printed.
+//! With `--effects` it has tools that do something to the world as well.
 //! With `--older` it does not know the newer generation of the protocol, with `--mute` it does
 //! not even say so.
 //! `MCP_PROPS_LOG` names a file for what it does.
@@ -27,6 +28,7 @@ async fn main() {
         (false, false) => Generation::Newer,
     };
     let props = McpProps::new(log, generation);
+    let props = if has("--effects") { props.with_effects() } else { props };
     props.write_down("started", Map::new());
     let port = arguments.iter().skip_while(|argument| *argument != "--http").nth(1);
     match port {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use turnwire_contract::{
-    Event, EventLog, LogError, Recorded, RunId, RunOutcome, Seq, Timestamp, Usage,
+    Ending, Event, EventLog, LogError, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, Usage,
 };
 
 /// Runs the whole suite on `log`, which may have other runs in it.
@@ -18,6 +18,12 @@ pub async fn check(log: &dyn EventLog) {
     an_unknown_run_is_not_found(log).await;
     what_is_stored_can_be_read_without_waiting(log).await;
     a_forgotten_run_is_gone(log).await;
+    tenants_do_not_see_each_other(log).await;
+    the_end_is_kept_with_what_the_run_leaves(log).await;
+}
+
+fn tenant() -> TenantId {
+    TenantId::from("conformance")
 }
 
 fn event(run: &str, seq: u64, event: Event) -> Arc<Recorded> {
@@ -35,75 +41,87 @@ fn end(run: &str, seq: u64) -> Arc<Recorded> {
 }
 
 async fn all(log: &dyn EventLog, run: &str, after: u64) -> Vec<u64> {
-    let events = log.read(&RunId::from(run), Seq(after)).await.expect("the run is there");
+    let events =
+        log.read(&tenant(), &RunId::from(run), Seq(after)).await.expect("the run is there");
     let events: Vec<Arc<Recorded>> = events.try_collect().await.expect("it can be read");
     events.iter().map(|recorded| recorded.seq.0).collect()
 }
 
 async fn places_have_no_gaps(log: &dyn EventLog) {
-    log.append(vec![turn("run_gaps", 1), turn("run_gaps", 2)]).await.expect("in order");
-    let gap = log.append(vec![turn("run_gaps", 4)]).await;
+    log.append(&tenant(), vec![turn("run_gaps", 1), turn("run_gaps", 2)]).await.expect("in order");
+    let gap = log.append(&tenant(), vec![turn("run_gaps", 4)]).await;
     assert!(matches!(gap, Err(LogError::Conflict { .. })), "a gap was accepted: {gap:?}");
-    log.append(vec![end("run_gaps", 3)]).await.expect("in order");
+    log.append(&tenant(), vec![end("run_gaps", 3)]).await.expect("in order");
     assert_eq!(all(log, "run_gaps", 0).await, [1, 2, 3]);
 }
 
 async fn of_two_writers_one_wins(log: &dyn EventLog) {
-    log.append(vec![turn("run_two", 1)]).await.expect("in order");
-    let (one, other) =
-        tokio::join!(log.append(vec![turn("run_two", 2)]), log.append(vec![turn("run_two", 2)]));
+    log.append(&tenant(), vec![turn("run_two", 1)]).await.expect("in order");
+    let tenant_id = tenant();
+    let (one, other) = tokio::join!(
+        log.append(&tenant_id, vec![turn("run_two", 2)]),
+        log.append(&tenant_id, vec![turn("run_two", 2)])
+    );
     assert!(one.is_ok() != other.is_ok(), "both or neither won: {one:?}, {other:?}");
-    let again = log.append(vec![turn("run_two", 1)]).await;
+    let again = log.append(&tenant(), vec![turn("run_two", 1)]).await;
     assert!(matches!(again, Err(LogError::Conflict { .. })), "the past was rewritten: {again:?}");
 }
 
 async fn a_batch_is_kept_whole_or_not_at_all(log: &dyn EventLog) {
-    log.append(vec![turn("run_batch", 1)]).await.expect("in order");
+    log.append(&tenant(), vec![turn("run_batch", 1)]).await.expect("in order");
     let overlapping = vec![turn("run_batch", 1), turn("run_batch", 2)];
-    assert!(log.append(overlapping).await.is_err(), "a batch that overlaps was accepted");
-    log.append(vec![end("run_batch", 2)]).await.expect("nothing of the refused batch was kept");
+    assert!(
+        log.append(&tenant(), overlapping).await.is_err(),
+        "a batch that overlaps was accepted"
+    );
+    log.append(&tenant(), vec![end("run_batch", 2)])
+        .await
+        .expect("nothing of the refused batch was kept");
     assert_eq!(all(log, "run_batch", 0).await, [1, 2]);
 }
 
 async fn nothing_follows_the_end(log: &dyn EventLog) {
-    log.append(vec![turn("run_end", 1), end("run_end", 2)]).await.expect("in order");
-    let late = log.append(vec![turn("run_end", 3)]).await;
+    log.append(&tenant(), vec![turn("run_end", 1), end("run_end", 2)]).await.expect("in order");
+    let late = log.append(&tenant(), vec![turn("run_end", 3)]).await;
     assert!(matches!(late, Err(LogError::Conflict { .. })), "an event after the end: {late:?}");
     assert_eq!(all(log, "run_end", 0).await, [1, 2]);
-    let in_one_batch = log.append(vec![end("run_late", 1), turn("run_late", 2)]).await;
+    let in_one_batch = log.append(&tenant(), vec![end("run_late", 1), turn("run_late", 2)]).await;
     assert!(in_one_batch.is_err(), "an event after the end, in one batch");
 }
 
 async fn a_reader_gets_what_is_there_and_what_comes(log: &dyn EventLog) {
-    log.append(vec![turn("run_live", 1)]).await.expect("in order");
-    let mut reader = log.read(&RunId::from("run_live"), Seq::START).await.expect("it is there");
+    log.append(&tenant(), vec![turn("run_live", 1)]).await.expect("in order");
+    let mut reader =
+        log.read(&tenant(), &RunId::from("run_live"), Seq::START).await.expect("it is there");
     let first = reader.next().await.expect("one is there").expect("it can be read");
     assert_eq!(first.seq, Seq(1));
     assert!(reader.next().now_or_never().is_none(), "there is no second event yet");
-    log.append(vec![turn("run_live", 2), end("run_live", 3)]).await.expect("in order");
+    log.append(&tenant(), vec![turn("run_live", 2), end("run_live", 3)]).await.expect("in order");
     let rest: Vec<Arc<Recorded>> = reader.try_collect().await.expect("it can be read");
     assert_eq!(rest.iter().map(|recorded| recorded.seq.0).collect::<Vec<_>>(), [2, 3]);
 }
 
 async fn a_reader_can_begin_anywhere(log: &dyn EventLog) {
     let many = (1..=600).map(|seq| turn("run_any", seq)).chain([end("run_any", 601)]);
-    log.append(many.collect()).await.expect("in order");
+    log.append(&tenant(), many.collect()).await.expect("in order");
     assert_eq!(all(log, "run_any", 599).await, [600, 601]);
     assert_eq!(all(log, "run_any", 0).await, (1..=601).collect::<Vec<_>>());
 }
 
 async fn an_unknown_run_is_not_found(log: &dyn EventLog) {
-    let unknown = log.read(&RunId::from("run_unknown"), Seq::START).await.err();
+    let unknown = log.read(&tenant(), &RunId::from("run_unknown"), Seq::START).await.err();
     assert!(matches!(unknown, Some(LogError::NotFound(_))), "{unknown:?}");
-    let headless = log.append(vec![turn("run_headless", 2)]).await;
+    let headless = log.append(&tenant(), vec![turn("run_headless", 2)]).await;
     assert!(headless.is_err(), "a run without a beginning was accepted");
 }
 
 async fn what_is_stored_can_be_read_without_waiting(log: &dyn EventLog) {
     let id = RunId::from("run_stored");
-    log.append(vec![turn("run_stored", 1), turn("run_stored", 2)]).await.expect("it is new");
+    log.append(&tenant(), vec![turn("run_stored", 1), turn("run_stored", 2)])
+        .await
+        .expect("it is new");
     let places = async |after| -> Vec<u64> {
-        let stored = log.read_stored(&id, after).await.expect("it is there");
+        let stored = log.read_stored(&tenant(), &id, after).await.expect("it is there");
         stored.iter().map(|recorded| recorded.seq.0).collect()
     };
     assert_eq!(places(Seq::START).await, [1, 2]);
@@ -113,9 +131,34 @@ async fn what_is_stored_can_be_read_without_waiting(log: &dyn EventLog) {
 
 async fn a_forgotten_run_is_gone(log: &dyn EventLog) {
     let id = RunId::from("run_forgotten");
-    log.append(vec![turn("run_forgotten", 1), end("run_forgotten", 2)]).await.expect("it is new");
-    log.forget(&id).await.expect("it is there");
-    let gone = log.read_stored(&id, Seq::START).await;
+    log.append(&tenant(), vec![turn("run_forgotten", 1), end("run_forgotten", 2)])
+        .await
+        .expect("it is new");
+    log.forget(&tenant(), &id).await.expect("it is there");
+    let gone = log.read_stored(&tenant(), &id, Seq::START).await;
     assert!(matches!(gone, Err(LogError::NotFound(_))), "{gone:?}");
-    log.forget(&id).await.expect("nothing is left to forget");
+    log.forget(&tenant(), &id).await.expect("nothing is left to forget");
+}
+
+async fn tenants_do_not_see_each_other(log: &dyn EventLog) {
+    let (id, other) = (RunId::from("run_mine"), TenantId::from("other"));
+    log.append(&tenant(), vec![turn("run_mine", 1)]).await.expect("it is new");
+    let theirs = log.read(&other, &id, Seq::START).await.err();
+    assert!(matches!(theirs, Some(LogError::NotFound(_))), "A1: {theirs:?}");
+    let theirs = log.read_stored(&other, &id, Seq::START).await;
+    assert!(matches!(theirs, Err(LogError::NotFound(_))), "A1: {theirs:?}");
+    let theirs = log.append(&other, vec![turn("run_mine", 2)]).await;
+    assert!(theirs.is_err(), "A1: another tenant has written");
+    log.forget(&other, &id).await.expect("they have none");
+    log.append(&tenant(), vec![end("run_mine", 2)]).await.expect("A1: it is not theirs to forget");
+}
+
+async fn the_end_is_kept_with_what_the_run_leaves(log: &dyn EventLog) {
+    let ending = Ending { outcome: RunOutcome::Completed, entries: Vec::new() };
+    log.append(&tenant(), vec![turn("run_left", 1)]).await.expect("it is new");
+    let ended = log.append_end(&tenant(), vec![end("run_left", 2)], ending.clone()).await;
+    ended.expect("it is in order");
+    let again = log.append_end(&tenant(), vec![end("run_left", 2)], ending).await;
+    assert!(matches!(again, Err(LogError::Conflict { .. })), "C3: it has ended twice: {again:?}");
+    assert_eq!(all(log, "run_left", 0).await, [1, 2]);
 }

@@ -4,3 +4,4 @@ pub mod blob_store;
 pub mod event_log;
 pub mod library;
 pub mod run_store;
+pub mod workers;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Entry, Item, ItemId, NewRun, RunId, RunOutcome, RunRequest,
-    RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    ConversationId, ConversationRecord, Created, Entry, Item, ItemId, NewRun, RequestKey, RunId,
+    RunOutcome, RunRequest, RunStatus, RunStore, StoreError, TenantId, Timestamp,
 };
 
 /// Runs the whole suite on `store`, which may have other runs in it.
@@ -18,6 +18,7 @@ pub async fn check(store: &dyn RunStore) {
     a_forgotten_run_is_gone(store).await;
     a_conversation_is_kept_by_hand(store).await;
     a_busy_conversation_is_left_alone(store).await;
+    a_request_with_a_key_makes_one_run(store).await;
 }
 
 fn entries(texts: &[&str]) -> Vec<Entry> {
@@ -34,7 +35,7 @@ fn run(id: &str, tenant: &str, conversation: Option<&str>) -> NewRun {
     request.tenant = TenantId::from(tenant);
     request.conversation_id = conversation.map(ConversationId::from);
     let created_at = Timestamp::from_micros(1);
-    NewRun { run_id: RunId::from(id), created_at, request: Arc::new(request) }
+    NewRun { run_id: RunId::from(id), created_at, request: Arc::new(request), key: None }
 }
 
 async fn a_conversation_has_one_active_run(store: &dyn RunStore) {
@@ -193,4 +194,53 @@ async fn a_busy_conversation_is_left_alone(store: &dyn RunStore) {
     for refused in busy {
         assert!(matches!(refused, Err(StoreError::Busy { .. })), "C8: {refused:?}");
     }
+}
+
+async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
+    let sent = |id: &str, tenant: &str, endpoint: &str, fingerprint: &str| NewRun {
+        key: Some(RequestKey {
+            endpoint: endpoint.to_owned(),
+            key: "key".to_owned(),
+            fingerprint: fingerprint.to_owned(),
+        }),
+        ..run(id, tenant, None)
+    };
+    let (one, other) = tokio::join!(
+        store.create(sent("run_key1", "keys", "/a", "same")),
+        store.create(sent("run_key2", "keys", "/a", "same")),
+    );
+    let (one, other) = (one.expect("it is new or known"), other.expect("it is new or known"));
+    let (first, created) = match (&one, &other) {
+        (Created::New, Created::Before(before)) => ("run_key1", before),
+        (Created::Before(before), Created::New) => ("run_key2", before),
+        both => panic!("C9: {both:?}"),
+    };
+    assert_eq!(created.as_str(), first, "C9: the second finds the first");
+    let listed = store.list(&TenantId::from("keys"), 10).await.expect("it can be listed");
+    assert_eq!(listed.len(), 1, "C9: {listed:?}");
+    let different = store.create(sent("run_key3", "keys", "/a", "different")).await;
+    assert!(matches!(different, Err(StoreError::KeyReused(_))), "C9: {different:?}");
+    for (tenant, endpoint) in [("keys", "/b"), ("other", "/a")] {
+        let id = format!("run_key_{tenant}");
+        let created = store.create(sent(&id, tenant, endpoint, "same")).await;
+        assert_eq!(created.expect("it is another key"), Created::New, "C9: {tenant} {endpoint}");
+    }
+    let again = store.create(sent("run_key4", "keys", "/a", "same")).await;
+    assert_eq!(again.expect("it is known"), Created::Before(RunId::from(first)), "C9");
+    let made_by = async |tenant: &str, endpoint: &str, fingerprint: &str| {
+        let NewRun { key, created_at, .. } = sent("", tenant, endpoint, fingerprint);
+        store.made_by(&TenantId::from(tenant), &key.expect("it has one"), created_at).await
+    };
+    let made = made_by("keys", "/a", "same").await;
+    assert_eq!(made.expect("it is known"), Some(RunId::from(first)), "C9: it is found");
+    let made = made_by("keys", "/c", "same").await;
+    assert_eq!(made.expect("it is another key"), None, "C9: nobody used it there");
+    let different = made_by("keys", "/a", "different").await;
+    assert!(matches!(different, Err(StoreError::KeyReused(_))), "C9: {different:?}");
+    let (keys, first) = (TenantId::from("keys"), RunId::from(first));
+    store.finish(&first, RunOutcome::Completed, Vec::new()).await.expect("it ends");
+    store.forget(&keys, &first).await.expect("it is forgotten");
+    assert_eq!(made_by("keys", "/a", "same").await.expect("it is free"), None, "C9: it is gone");
+    let anew = store.create(sent("run_key5", "keys", "/a", "other")).await;
+    assert_eq!(anew.expect("the key is free"), Created::New, "C9: with its run, its key is gone");
 }

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 use turnwire_contract::{
     Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    seeded::{Fault, is_seeded},
 };
 
 use super::{
@@ -28,7 +29,7 @@ use super::{
 };
 
 /// Where a call's key is in the request: the same for every try of the call.
-const IDEMPOTENCY_KEY: &str = "turnwire/idempotency-key";
+const IDEMPOTENCY_KEY: &str = "dev.turnwire/idempotencyKey";
 
 /// How long telling the server to stop may take.
 const TELLING: Duration = Duration::from_millis(400);
@@ -290,6 +291,9 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
 /// The operator says what a tool does to the world; the server can only say that it is worse.
 fn tightened(stated: Effect, hints: Option<&ToolAnnotations>) -> Effect {
     let Some(hints) = hints else { return stated };
+    if is_seeded(Fault::TrustAnnotations) && hints.read_only_hint == Some(true) {
+        return Effect::Pure;
+    }
     let acts = hints.read_only_hint == Some(false);
     match (stated, hints.idempotent_hint) {
         (Effect::Pure, Some(true)) if acts => Effect::Idempotent,

@@ -1,0 +1,218 @@
+//! The promises of [`Workers`].
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use tokio::time::{Instant, sleep, timeout};
+use turnwire_contract::{
+    Abandoned, Item, NewRun, RunId, RunOutcome, RunRequest, RunStore, StoreError, TenantId,
+    Timestamp, Wish, Workers,
+};
+
+/// Short, because these tests wait for it to lapse.
+const LEASE: Duration = Duration::from_millis(300);
+
+/// Long enough that nobody is late who is only busy.
+const LONG_LEASE: Duration = Duration::from_secs(3);
+
+/// Runs the whole suite. `make` brings so many workers that share one new store, with a lease of
+/// that length.
+pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) -> Vec<S>) {
+    a_run_is_claimed_when_its_worker_is_gone(&make(2, LEASE).await).await;
+    each_run_goes_to_one_claimer(&make(5, LONG_LEASE).await).await;
+    a_released_run_is_claimed_at_once(&make(2, LEASE).await).await;
+    deaths_are_counted(&make(3, LEASE).await).await;
+    a_wish_outlives_the_worker(&make(2, LEASE).await).await;
+    a_wish_wakes_the_worker(&make(1, LEASE).await).await;
+    wishes_are_for_active_runs_of_ones_own(&make(2, LEASE).await).await;
+    a_late_worker_beats_again(&make(2, LEASE).await).await;
+    after_an_outage_everybody_gets_time(&make(2, LEASE).await).await;
+    a_finished_run_is_nobodys(&make(2, LEASE).await).await;
+}
+
+fn tenant() -> TenantId {
+    TenantId::from("t")
+}
+
+async fn create(store: &impl RunStore, id: &str) -> RunId {
+    let mut request = RunRequest::new("any", vec![Item::user("hi")]);
+    request.tenant = tenant();
+    let (run_id, created_at) = (RunId::from(id), Timestamp::from_micros(1));
+    let run = NewRun { run_id: run_id.clone(), created_at, request: Arc::new(request), key: None };
+    store.create(run).await.expect("it is new");
+    run_id
+}
+
+async fn lease(worker: &impl Workers) -> Duration {
+    worker.beat().await.expect("it can be heard").length
+}
+
+/// These beat for so many tenths of a lease, and nobody else does.
+async fn beat_for<S: Workers>(workers: &[&S], tenths: u32) {
+    let first = workers.first().expect("somebody beats");
+    let length = lease(*first).await;
+    let until = Instant::now() + length * tenths / 10;
+    while Instant::now() < until {
+        for worker in workers {
+            worker.beat().await.expect("it can be heard");
+        }
+        sleep(length / 10).await;
+    }
+}
+
+fn abandoned(run_id: &RunId, n_deaths: u32) -> Abandoned {
+    Abandoned { tenant: tenant(), run_id: run_id.clone(), n_deaths }
+}
+
+async fn claim(worker: &impl Workers) -> Vec<Abandoned> {
+    worker.claim(100).await.expect("it can claim")
+}
+
+async fn a_run_is_claimed_when_its_worker_is_gone<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    let run_id = create(one, "run_lapse").await;
+    beat_for(&[one, other], 15).await;
+    assert_eq!(claim(other).await, [], "its worker is there");
+    assert_eq!(claim(one).await, [], "it is its own");
+    assert_eq!(one.lost(std::slice::from_ref(&run_id)).await.expect("it can be asked"), []);
+    beat_for(&[other], 15).await;
+    assert_eq!(claim(other).await, [abandoned(&run_id, 1)], "C17: its worker is gone");
+    assert_eq!(claim(other).await, [], "it was claimed before");
+    let asked = [run_id.clone(), RunId::from("run_unknown")];
+    assert_eq!(one.lost(&asked).await.expect("it can be asked"), asked, "C16");
+    let unknown = RunId::from("run_unknown");
+    assert_eq!(other.lost(&asked).await.expect("it can be asked"), [unknown]);
+    one.release(&run_id).await.expect("it is ignored");
+    let lost = other.lost(&[run_id]).await.expect("it can be asked");
+    assert_eq!(lost, [], "only its worker can release it");
+}
+
+async fn each_run_goes_to_one_claimer<S: Workers + RunStore>(workers: &[S]) {
+    let (dead, living) = workers.split_first().expect("five were asked for");
+    dead.beat().await.expect("it can be heard");
+    let ids: Vec<String> = (0..200).map(|n| format!("run_shared_{n}")).collect();
+    join_all(ids.iter().map(|id| create(dead, id))).await;
+    beat_for(&living.iter().collect::<Vec<_>>(), 15).await;
+    let claims = (0..16).flat_map(|_| living).map(|worker| worker.claim(7));
+    let mut claimed = Vec::new();
+    for batch in join_all(claims).await {
+        let batch = batch.expect("it can claim");
+        assert!(batch.len() <= 7, "more than it asked for");
+        claimed.extend(batch);
+    }
+    // What was being looked at by somebody else was left out.
+    for worker in living {
+        claimed.extend(worker.claim(usize::MAX).await.expect("it can claim"));
+    }
+    assert_eq!(claimed.len(), ids.len(), "C16: each goes to one");
+    let claimed: BTreeSet<&str> = claimed.iter().map(|run| run.run_id.as_str()).collect();
+    assert_eq!(claimed, ids.iter().map(String::as_str).collect());
+}
+
+async fn a_released_run_is_claimed_at_once<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    one.beat().await.expect("it can be heard");
+    let run_id = create(one, "run_released").await;
+    assert_eq!(claim(other).await, [], "who was never heard claims nothing");
+    other.beat().await.expect("it can be heard");
+    one.release(&run_id).await.expect("it is its own");
+    assert_eq!(claim(other).await, [abandoned(&run_id, 0)], "C20: nobody died");
+}
+
+async fn deaths_are_counted<S: Workers + RunStore>(workers: &[S]) {
+    let [one, second, third] = workers else { panic!("three were asked for") };
+    one.beat().await.expect("it can be heard");
+    let run_id = create(one, "run_deaths").await;
+    beat_for(&[second], 15).await;
+    assert_eq!(claim(second).await, [abandoned(&run_id, 1)], "C22");
+    beat_for(&[third], 15).await;
+    assert_eq!(claim(third).await, [abandoned(&run_id, 2)], "C22");
+    second.beat().await.expect("it can be heard");
+    third.release(&run_id).await.expect("it is its own");
+    assert_eq!(claim(second).await, [abandoned(&run_id, 2)], "C22: a release is no death");
+}
+
+async fn a_wish_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    one.beat().await.expect("it can be heard");
+    let run_id = create(one, "run_wish").await;
+    let said = [Wish::CancelCall { call_id: "call_1".into() }, Wish::Cancel];
+    for wish in &said {
+        other.leave(&tenant(), &run_id, wish.clone()).await.expect("it is active");
+    }
+    let wishes = one.wishes().await.expect("it can be asked");
+    assert_eq!(wishes.iter().map(|left| &left.wish).collect::<Vec<_>>(), said.each_ref());
+    assert!(wishes.iter().all(|left| left.run_id == run_id), "{wishes:?}");
+    assert_eq!(one.wishes().await.expect("it can be asked"), wishes, "C15: not done with");
+    assert_eq!(other.wishes().await.expect("it can be asked"), [], "not its run");
+    beat_for(&[other], 15).await;
+    assert_eq!(claim(other).await, [abandoned(&run_id, 1)]);
+    assert_eq!(one.wishes().await.expect("it can be asked"), [], "no longer its run");
+    assert_eq!(other.wishes().await.expect("it can be asked"), wishes, "C15: after a takeover");
+    let [first, last] = wishes.as_slice() else { panic!("{wishes:?}") };
+    other.done_with(&[first.id]).await.expect("it is there");
+    let left = other.wishes().await.expect("it can be asked");
+    assert_eq!(left, std::slice::from_ref(last));
+    other.done_with(&[first.id, last.id]).await.expect("once more is fine");
+    assert_eq!(other.wishes().await.expect("it can be asked"), []);
+}
+
+async fn a_wish_wakes_the_worker<S: Workers + RunStore>(workers: &[S]) {
+    let [one] = workers else { panic!("one was asked for") };
+    let run_id = create(one, "run_woken").await;
+    let woken = timeout(Duration::from_secs(10), one.woken());
+    let tenant = tenant();
+    let (left, woken) = tokio::join!(one.leave(&tenant, &run_id, Wish::Cancel), woken);
+    left.expect("it is active");
+    woken.expect("C14: it is told");
+}
+
+async fn wishes_are_for_active_runs_of_ones_own<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    one.beat().await.expect("it can be heard");
+    let run_id = create(one, "run_own").await;
+    let stranger = TenantId::from("stranger");
+    let theirs = other.leave(&stranger, &run_id, Wish::Cancel).await;
+    assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
+    let unknown = other.leave(&tenant(), &RunId::from("run_unknown"), Wish::Cancel).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
+    assert_eq!(one.wishes().await.expect("it can be asked"), []);
+    other.leave(&tenant(), &run_id, Wish::Cancel).await.expect("it is active");
+    one.finish(&run_id, RunOutcome::Completed, Vec::new()).await.expect("it is active");
+    assert_eq!(one.wishes().await.expect("it can be asked"), [], "it is over");
+    let late = other.leave(&tenant(), &run_id, Wish::Cancel).await;
+    assert!(matches!(late, Err(StoreError::NotFound(_))), "{late:?}");
+}
+
+async fn a_late_worker_beats_again<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    one.beat().await.expect("it can be heard");
+    let run_id = create(one, "run_late").await;
+    beat_for(&[other], 15).await;
+    one.beat().await.expect("it is heard again");
+    assert_eq!(claim(other).await, [], "it has come back in time");
+    assert_eq!(one.lost(&[run_id]).await.expect("it can be asked"), []);
+}
+
+async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    let length = lease(one).await;
+    let run_id = create(one, "run_outage").await;
+    beat_for(&[one, other], 15).await;
+    // Nobody is heard for as long as a database may be away.
+    sleep(length * 2).await;
+    other.beat().await.expect("it can be heard");
+    assert_eq!(claim(other).await, [], "C18: the other had no chance to be heard yet");
+    beat_for(&[other], 15).await;
+    assert_eq!(claim(other).await, [abandoned(&run_id, 1)], "C17: it had, and was not");
+}
+
+async fn a_finished_run_is_nobodys<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    one.beat().await.expect("it can be heard");
+    let run_id = create(one, "run_over").await;
+    one.finish(&run_id, RunOutcome::Completed, Vec::new()).await.expect("it is active");
+    assert_eq!(one.lost(std::slice::from_ref(&run_id)).await.expect("it can be asked"), [run_id]);
+    beat_for(&[other], 15).await;
+    assert_eq!(claim(other).await, []);
+}

@@ -1,0 +1,280 @@
+//! Real servers for tests: a PostgreSQL and a Redis on free ports of loopback, with their files
+//! in a temporary directory.
+//!
+//! A test asks for [`postgres_url`]; that is the server of `TURNWIRE_TEST_POSTGRES` if there is
+//! one (the gate starts one for all), and otherwise one that this process starts and ends. Each
+//! call brings a database of its own, so tests do not see each other.
+
+use std::{
+    fs, io,
+    net::TcpListener,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The address of a new, empty database.
+pub fn postgres_url() -> String {
+    static SERVER: OnceLock<Postgres> = OnceLock::new();
+    #[expect(clippy::disallowed_methods, reason = "the gate says where its server is")]
+    let given = std::env::var("TURNWIRE_TEST_POSTGRES").ok();
+    let server = given.unwrap_or_else(|| SERVER.get_or_init(Postgres::start).url());
+    let name = format!("test_{}", uuid::Uuid::new_v4().simple());
+    let made = Command::new("psql")
+        .args(["--quiet", "--no-psqlrc", "--command", &format!("create database {name}"), &server])
+        .output()
+        .expect("psql can be started");
+    assert!(made.status.success(), "no database: {}", String::from_utf8_lossy(&made.stderr));
+    let (address, _) = server.rsplit_once('/').expect("the address names a database");
+    format!("{address}/{name}")
+}
+
+/// The address of a Redis.
+pub fn redis_url() -> String {
+    static SERVER: OnceLock<Redis> = OnceLock::new();
+    #[expect(clippy::disallowed_methods, reason = "the gate says where its server is")]
+    let given = std::env::var("TURNWIRE_TEST_REDIS").ok();
+    given.unwrap_or_else(|| SERVER.get_or_init(Redis::start).url())
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("it has an address").port()
+}
+
+/// A PostgreSQL server of this process.
+#[derive(Debug)]
+pub struct Postgres {
+    directory: TempDir,
+    port: u16,
+    server: Server,
+}
+
+impl Postgres {
+    /// A new, empty server.
+    pub fn start() -> Self {
+        let directory = tempfile::Builder::new().prefix("turnwire-pg").tempdir().expect("a place");
+        let data = directory.path().join("data");
+        let tools = postgres_tools();
+        let owner = fs::metadata("/proc/self").map_or(0, |meta| {
+            use std::os::unix::fs::MetadataExt;
+            meta.uid()
+        });
+        if owner == 0 {
+            // PostgreSQL refuses to be root.
+            run(Command::new("chown").arg("postgres").arg(directory.path()));
+        }
+        let mut make = as_postgres(&tools.join("initdb"), owner == 0);
+        run(make
+            .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale"])
+            .arg("--no-sync")
+            .arg("--pgdata")
+            .arg(&data));
+        let port = free_port();
+        let mut command = as_postgres(&tools.join("postgres"), owner == 0);
+        command
+            .arg("-D")
+            .arg(&data)
+            .args(["-p", &port.to_string(), "-k"])
+            .arg(directory.path())
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=300"]);
+        let mut probe = Command::new(tools.join("pg_isready"));
+        probe.args(["--host=127.0.0.1", "--port", &port.to_string()]);
+        let server = Server::start(command, probe, Some(directory.path()));
+        Self { directory, port, server }
+    }
+
+    /// Its address, with the database `postgres`.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Where it listens on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends it as a power cut would: the server and all of its children.
+    pub fn kill(&mut self) {
+        // Held first, so that no child comes that nobody counted.
+        signal("STOP", &[self.server.child.id()]);
+        let pids = self.server.with_children();
+        signal("KILL", &pids);
+        self.server.wait();
+        // A killed server leaves its lock behind, and its memory.
+        let _ = fs::remove_file(self.directory.path().join("data/postmaster.pid"));
+    }
+
+    /// Starts it again after it was killed.
+    pub fn restart(&mut self) {
+        self.server.restart();
+    }
+
+    /// Freezes it: connections stay open and nothing answers.
+    pub fn freeze(&self) {
+        signal("STOP", &self.server.with_children());
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        signal("CONT", &self.server.with_children());
+    }
+}
+
+/// A Redis server of this process.
+#[derive(Debug)]
+pub struct Redis {
+    port: u16,
+    server: Server,
+}
+
+impl Redis {
+    /// A new, empty server.
+    pub fn start() -> Self {
+        let port = free_port();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["--appendonly", "no"]);
+        let mut probe = Command::new("redis-cli");
+        probe.args(["-p", &port.to_string(), "ping"]);
+        Self { port, server: Server::start(command, probe, None) }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Where it listens on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        signal("KILL", &[self.server.child.id()]);
+        self.server.wait();
+    }
+
+    /// Starts it again, empty.
+    pub fn restart(&mut self) {
+        self.server.restart();
+    }
+}
+
+/// A process that listens on a port and ends with us.
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    command: Command,
+    /// What tells that it answers.
+    probe: Command,
+    /// What belongs to it and goes with it.
+    directory: Option<PathBuf>,
+    watchdog: Child,
+}
+
+impl Server {
+    fn start(mut command: Command, probe: Command, directory: Option<&Path>) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let directory = directory.map(ToOwned::to_owned);
+        let watchdog = watchdog(&child, directory.as_deref());
+        let mut server = Self { child, command, probe, directory, watchdog };
+        server.must_answer();
+        server
+    }
+
+    fn restart(&mut self) {
+        self.stop_watchdog();
+        self.child = self.command.spawn().expect("it could be started before");
+        self.watchdog = watchdog(&self.child, self.directory.as_deref());
+        self.must_answer();
+    }
+
+    fn must_answer(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        while !self.probe.output().is_ok_and(|probed| probed.status.success()) {
+            assert!(Instant::now() < until, "{:?} does not answer", self.command);
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn stop_watchdog(&mut self) {
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
+    }
+
+    fn wait(&mut self) {
+        self.child.wait().expect("it was ours");
+    }
+
+    /// The process and its children.
+    fn with_children(&self) -> Vec<u32> {
+        let parent = self.child.id();
+        let listed = Command::new("pgrep").args(["-P", &parent.to_string()]).output();
+        let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let children = listed.unwrap_or_default();
+        let children = children.lines().filter_map(|line| line.trim().parse().ok());
+        [parent].into_iter().chain(children).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop_watchdog();
+        signal("KILL", &self.with_children());
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends the server when this process is gone, however it went: what lives in a `static` is never
+/// dropped, and a killed test drops nothing. The pipe between the two ends with us.
+fn watchdog(server: &Child, directory: Option<&Path>) -> Child {
+    const SCRIPT: &str =
+        "read -r _; kill -KILL \"$1\"; [ -z \"$2\" ] || { sleep 1; rm -rf \"$2\"; }";
+    let mut command = Command::new("sh");
+    command.args(["-c", SCRIPT, "watchdog", &server.id().to_string()]);
+    command.arg(directory.unwrap_or(Path::new("")));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command.spawn().expect("sh can be started")
+}
+
+fn signal(name: &str, pids: &[u32]) {
+    let pids = pids.iter().map(ToString::to_string);
+    let _ = Command::new("kill").arg(format!("-{name}")).args(pids).stderr(Stdio::null()).status();
+}
+
+/// Where Debian puts the server's programs: not in the path.
+fn postgres_tools() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let versions = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
+    let newest = versions.filter(|path| path.join("initdb").exists()).max();
+    newest.unwrap_or_else(PathBuf::new)
+}
+
+fn as_postgres(program: &Path, by_root: bool) -> Command {
+    if !by_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+    command
+}
+
+fn run(command: &mut Command) {
+    let done: io::Result<_> = command.stdin(Stdio::null()).output();
+    let done = done.unwrap_or_else(|error| {
+        panic!("{command:?}: {error}; is the package `postgresql` installed?")
+    });
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+}

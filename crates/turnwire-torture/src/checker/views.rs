@@ -1,0 +1,129 @@
+//! What readers saw, against what the journal says they should have seen.
+//!
+//! The frames of every surface follow from the journal alone, so there is exactly one right
+//! answer: the same numbers with the same bytes, from the first to the last, whatever happened
+//! to the connections in between.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+use turnwire_contract::Recorded;
+use turnwire_surfaces::{
+    ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithPlaces,
+};
+
+use super::{Complaints, Kind, RunFacts};
+use crate::observations::{Place, Seen, Surface, View, fingerprint};
+
+/// How many mistakes of one reader are told.
+const MOST_TOLD: usize = 3;
+
+/// Checks every reader of the run.
+pub(super) fn check(facts: &RunFacts, journal: &[Recorded], wrong: &mut Complaints) {
+    check_against_each_other(&facts.views, wrong);
+    let surfaces: BTreeSet<Surface> = facts.views.iter().map(|view| view.surface).collect();
+    let expected: BTreeMap<Surface, Vec<Seen>> =
+        surfaces.into_iter().map(|surface| (surface, frames(surface, journal))).collect();
+    for view in &facts.views {
+        check_view(view, expected.get(&view.surface).map_or(&[], Vec::as_slice), wrong);
+    }
+}
+
+/// Two readers of one surface must have seen the same, whatever the journal says.
+fn check_against_each_other(views: &[View], wrong: &mut Complaints) {
+    let mut bytes: HashMap<(Surface, Place), u64> = HashMap::new();
+    let mut n_told = 0;
+    for view in views {
+        for seen in &view.seen {
+            let first = *bytes.entry((view.surface, seen.place)).or_insert(seen.fingerprint);
+            if first != seen.fingerprint && n_told < MOST_TOLD {
+                let place = seen.place;
+                let detail = format!("{:?} {place:?} was sent in two versions", view.surface);
+                wrong.add(Kind::DifferentBytes, detail);
+                n_told += 1;
+            }
+        }
+    }
+}
+
+fn check_view(view: &View, expected: &[Seen], wrong: &mut Complaints) {
+    let places: HashMap<Place, usize> =
+        expected.iter().enumerate().map(|(n, frame)| (frame.place, n)).collect();
+    let mut next = 0;
+    let mut met: BTreeSet<usize> = BTreeSet::new();
+    let mut mistakes: Vec<(Kind, String)> = Vec::new();
+    let surface = view.surface;
+    for seen in &view.seen {
+        let place = seen.place;
+        let Some(&n) = places.get(&place) else {
+            mistakes.push((Kind::SeenNotRecorded, format!("{surface:?} {place:?}")));
+            continue;
+        };
+        if expected.get(n).is_some_and(|frame| frame.fingerprint != seen.fingerprint) {
+            let detail = format!("{surface:?} {place:?} is not what the journal says");
+            mistakes.push((Kind::DifferentBytes, detail));
+        }
+        if !met.insert(n) {
+            mistakes.push((Kind::ViewDuplicate, format!("{surface:?} {place:?}")));
+        } else if n < next {
+            mistakes.push((Kind::ViewOrder, format!("{surface:?} {place:?} came late")));
+        } else if n > next {
+            let missing = expected.get(next).map(|frame| frame.place);
+            let detail = format!("{surface:?} {place:?} came where {missing:?} was due");
+            mistakes.push((Kind::ViewGap, detail));
+        }
+        next = next.max(n + 1);
+    }
+    if view.ended && next < expected.len() {
+        let (n_seen, n_expected) = (next, expected.len());
+        let detail = format!("{surface:?} ended after {n_seen} of {n_expected} frames");
+        mistakes.push((Kind::ViewGap, detail));
+    }
+    if !view.ended {
+        let (n_seen, n_expected) = (view.seen.len(), expected.len());
+        let refused = view.refused.as_deref().unwrap_or("nothing");
+        let detail = format!(
+            "{surface:?} stopped after {n_seen} of {n_expected} frames and {} connections; the \
+             server said {refused}",
+            view.n_connections
+        );
+        mistakes.push((Kind::ViewUnfinished, detail));
+    }
+    for (kind, detail) in mistakes.into_iter().take(MOST_TOLD) {
+        wrong.add(kind, detail);
+    }
+}
+
+/// Every frame that a surface makes of a journal.
+pub fn frames(surface: Surface, journal: &[Recorded]) -> Vec<Seen> {
+    match surface {
+        Surface::Responses => {
+            let mut projection = Responses::new(Profile::Strict);
+            let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
+            frames.map(|frame| seen(Place::at(frame.sequence_number()), &json_of(&frame))).collect()
+        }
+        Surface::Runs => journal
+            .iter()
+            .map(|recorded| seen(Place::at(recorded.seq.0), &json_of(recorded)))
+            .collect(),
+        Surface::Chat => {
+            let wishes = ChatStreamOptions { tokens: true, approvals: true };
+            let mut projection = WithPlaces::new(ChatStream::new(wishes));
+            let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
+            frames
+                .map(|placed| {
+                    let place = Place { seq: placed.cursor.seq.0, index: placed.cursor.index };
+                    seen(place, &placed.frame.data())
+                })
+                .collect()
+        }
+    }
+}
+
+fn seen(place: Place, bytes: &str) -> Seen {
+    Seen { place, fingerprint: fingerprint(bytes) }
+}
+
+fn json_of(frame: &impl Serialize) -> String {
+    serde_json::to_string(frame).unwrap_or_default()
+}

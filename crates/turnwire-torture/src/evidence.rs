@@ -1,0 +1,180 @@
+//! Gathers everything that is known about each run when all is over, and has it judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context;
+use serde_json::Value;
+use sqlx::{PgPool, Row as _};
+use turnwire_contract::{Entry, Recorded, RunId};
+use turnwire_surfaces::responses::ids::response_id;
+
+use crate::{
+    checker::{
+        Kind, Record, RunFacts, Violation,
+        across::{self, Sketch},
+        check_run, journal_of,
+    },
+    client::{Client, PATIENCE, Refused},
+    dice::Dice,
+    figures::Figures,
+    journal::Row,
+    observations::{Observations, Told},
+    tool_log,
+};
+
+/// The verdict on everything.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// What must not be.
+    pub violations: Vec<Violation>,
+    /// What was counted and measured.
+    pub figures: Figures,
+}
+
+/// Judges everything that was seen.
+pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Verdict> {
+    let mut dice = Dice::new(0);
+    let pool = client.cluster.pool.as_ref();
+    let mut facts = facts_of(&mut seen);
+    for (run_id, lines) in tool_log::read(client.cluster.tool_log())? {
+        facts.entry(run_id).or_default().tool_lines = lines;
+    }
+    if let Some(pool) = pool {
+        for run_id in all_runs(pool).await? {
+            facts.entry(run_id).or_default();
+        }
+    }
+    let mut verdict = Verdict::default();
+    let mut sketches = Vec::new();
+    for (run_id, mut facts) in facts {
+        if run_id.as_str().is_empty() {
+            let detail = format!("{} calls came without a key", facts.tool_lines.len());
+            let kind = Kind::ExecutedWithoutStart;
+            verdict.violations.push(Violation { kind, run_id: String::new(), detail });
+            continue;
+        }
+        if let Some(pool) = pool {
+            look_up(pool, &run_id, &mut facts).await?;
+            let is_known = facts.rows.as_ref().is_some_and(|rows| !rows.is_empty());
+            if is_known {
+                match told(client, &run_id, &mut dice).await {
+                    Ok(told) => facts.told = Some(told),
+                    Err(refused) => {
+                        let (kind, run_id) = (Kind::JournalsDisagree, run_id.to_string());
+                        let detail = format!("no node tells of it: {refused}");
+                        verdict.violations.push(Violation { kind, run_id, detail });
+                    }
+                }
+            } else if facts.views.is_empty() && facts.tool_lines.is_empty() {
+                // Never began, and nobody was told of it.
+                verdict.figures.n_never_began += 1;
+                continue;
+            }
+        }
+        verdict.violations.extend(check_run(&run_id, &facts, &seen.acts));
+        let journal = journal_of(&run_id, &facts);
+        sketches.extend(Sketch::of(&run_id, &journal));
+        verdict.figures.count(&run_id, &facts, &journal, &seen.acts);
+    }
+    verdict.violations.extend(across::check(&sketches, &seen));
+    if let Some(pool) = pool {
+        verdict.violations.extend(across::interleaved(&conversations(pool).await?));
+    }
+    verdict.figures.close(&seen);
+    Ok(verdict)
+}
+
+/// What was seen, run by run.
+fn facts_of(seen: &mut Observations) -> BTreeMap<RunId, RunFacts> {
+    let mut facts: BTreeMap<RunId, RunFacts> = BTreeMap::new();
+    for asked in seen.asked.values() {
+        for run_id in &asked.run_ids {
+            facts.entry(run_id.clone()).or_default().asked = Some(asked.clone());
+        }
+    }
+    for view in std::mem::take(&mut seen.views) {
+        facts.entry(view.run_id.clone()).or_default().views.push(view);
+    }
+    for cancel in &seen.cancels {
+        facts.entry(cancel.run_id.clone()).or_default().cancel = Some(cancel.clone());
+    }
+    for approval in &seen.approvals {
+        facts.entry(approval.run_id.clone()).or_default().approvals.push(approval.clone());
+    }
+    for (run_id, told) in std::mem::take(&mut seen.told) {
+        facts.entry(run_id).or_default().told = Some(told);
+    }
+    facts
+}
+
+async fn all_runs(pool: &PgPool) -> anyhow::Result<BTreeSet<RunId>> {
+    let rows = sqlx::query("select id from runs").fetch_all(pool).await.context("the runs")?;
+    let ids = rows.iter().map(|row| row.try_get::<String, _>("id"));
+    ids.map(|id| Ok(RunId::new(id?.as_str()))).collect()
+}
+
+/// The conversation and the run of every entry that has both, in their order.
+async fn conversations(pool: &PgPool) -> anyhow::Result<Vec<(String, String)>> {
+    let query = "select conversation_id, run_id from entries where conversation_id is not null \
+                 and run_id is not null order by position";
+    let rows = sqlx::query(query).fetch_all(pool).await.context("the conversations")?;
+    let pairs = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    pairs.collect()
+}
+
+/// What the database has about a run.
+pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> anyhow::Result<()> {
+    let query = "select first_seq, last_seq, kind, call_id, body from run_events where run_id = \
+                 $1 order by first_seq";
+    let rows = sqlx::query(query).bind(run_id.as_str()).fetch_all(pool).await?;
+    let rows: anyhow::Result<Vec<Row>> = rows
+        .iter()
+        .map(|row| {
+            let place = |name: &str| -> anyhow::Result<u64> {
+                Ok(u64::try_from(row.try_get::<i64, _>(name)?)?)
+            };
+            Ok(Row {
+                first_seq: place("first_seq")?,
+                last_seq: place("last_seq")?,
+                kind: row.try_get("kind")?,
+                call_id: row.try_get("call_id")?,
+                body: row.try_get("body")?,
+            })
+        })
+        .collect();
+    facts.rows = Some(rows?);
+    let query = "select state, outcome from runs where id = $1";
+    let row = sqlx::query(query).bind(run_id.as_str()).fetch_optional(pool).await?;
+    if let Some(row) = row {
+        let outcome: Option<String> = row.try_get("outcome")?;
+        let outcome =
+            outcome.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
+        facts.record = Some(Record { state: row.try_get("state")?, outcome });
+    }
+    let query = "select entry from entries where run_id = $1 order by position";
+    let rows = sqlx::query(query).bind(run_id.as_str()).fetch_all(pool).await?;
+    let entries: anyhow::Result<Vec<Entry>> = rows
+        .iter()
+        .map(|row| {
+            let entry: String = row.try_get("entry")?;
+            serde_json::from_str(&entry).context("an entry")
+        })
+        .collect();
+    facts.entries = Some(entries?);
+    Ok(())
+}
+
+/// The run as some node tells of it.
+pub async fn told(client: &Client, run_id: &RunId, dice: &mut Dice) -> Result<Told, Refused> {
+    let http = &client.cluster.http;
+    let path = format!("/v1/runs/{run_id}/events?format=ndjson&follow=false");
+    let answer = client.insist(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
+    let lost = |error: &dyn std::fmt::Display| Refused::Lost(error.to_string());
+    let text = answer.text().await.map_err(|error| lost(&error))?;
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let journal: Result<Vec<Recorded>, _> = lines.map(serde_json::from_str).collect();
+    let journal = journal.map_err(|error| lost(&error))?;
+    let path = format!("/v1/responses/{}", response_id(run_id));
+    let answer = client.insist(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
+    Ok(Told { journal, response: Client::json(answer).await? })
+}

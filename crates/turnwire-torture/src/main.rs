@@ -1,0 +1,67 @@
+//! The program: reads what is wished for, does it, tells what came of it.
+#![expect(clippy::print_stdout, reason = "the result is what it is for")]
+
+use std::{io, process::ExitCode};
+
+use anyhow::bail;
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use turnwire_torture::{
+    evidence::Verdict,
+    modes::{self, controls, outage, rolling},
+    options::Options,
+    report::{self, Setting},
+};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse();
+    if options.list_negative_controls {
+        for name in controls::NAMES {
+            println!("{name}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (setting, verdict) = tokio::select! {
+        done = Box::pin(carry_out(&options)) => done?,
+        // What was started ends with what is dropped here.
+        stopped = stopped() => bail!("stopped by {}", stopped?),
+    };
+    if let Some(path) = &options.report {
+        std::fs::write(path, report::markdown(&setting, &verdict))?;
+    }
+    if options.json {
+        println!("{}", report::json(&setting, &verdict));
+    } else {
+        print!("{}", report::text(&setting, &verdict));
+    }
+    // What a negative control finds is what it is for.
+    let is_good = match options.negative_control.as_deref() {
+        Some("none") | None => report::is_good(&setting, &verdict),
+        Some(_) => setting.missed.is_empty(),
+    };
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits until somebody wants this to end.
+async fn stopped() -> io::Result<&'static str> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+    })
+}
+
+async fn carry_out(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
+    if let Some(name) = &options.negative_control {
+        return controls::control(options, name).await;
+    }
+    if let Some(longest) = options.outage {
+        return outage::outages(options, longest).await;
+    }
+    if let Some(n_rounds) = options.rolling {
+        return rolling::rolling(options, n_rounds).await;
+    }
+    modes::torture(options).await
+}

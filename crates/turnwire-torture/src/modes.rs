@@ -1,0 +1,182 @@
+//! The ways to use the harness: torture, rolling restarts, store outages, negative controls.
+
+pub mod controls;
+pub mod outage;
+pub mod rolling;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use tokio::time::{sleep, timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    client::Client,
+    cluster::Cluster,
+    dice::Dice,
+    evidence::{Verdict, judge},
+    nemesis::{Avenger, Plan},
+    observations::{Act, Notes, now},
+    options::{Nemesis, Options},
+    reader::Manners,
+    report::Setting,
+    shapes::Shape,
+    watch::watch,
+    workload::{ShapeMaker, Workload},
+};
+
+/// For how long there is load when there is nothing else to do.
+const USUAL_LOAD: Duration = Duration::from_secs(10);
+
+/// Everything that one use of the harness needs.
+#[derive(Debug)]
+pub struct Stage {
+    /// Who makes requests.
+    pub client: Client,
+    /// Who does the damage.
+    pub avenger: Avenger,
+    /// What all chance follows from.
+    pub dice: Dice,
+    /// What is written into the result.
+    pub setting: Setting,
+    settle: Duration,
+    begun: Instant,
+    /// What was done before the last look: the database still has the runs it was done to.
+    earlier: Vec<Act>,
+}
+
+impl Stage {
+    /// Starts everything.
+    pub async fn set(
+        title: &str,
+        options: &Options,
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Self> {
+        let seed = options.seed.unwrap_or_else(|| now().unsigned_abs());
+        let cluster = Arc::new(Cluster::start(options, environment).await?);
+        let notes = Notes::default();
+        let give_up = CancellationToken::new();
+        let client = Client { cluster: Arc::clone(&cluster), notes: notes.clone(), give_up };
+        Ok(Self {
+            client,
+            avenger: Avenger { cluster, notes, tasks: TaskTracker::new() },
+            dice: Dice::new(seed),
+            setting: Setting { title: title.to_owned(), seed, ..Setting::default() },
+            settle: Duration::from_secs(options.settle),
+            begun: Instant::now(),
+            earlier: Vec::new(),
+        })
+    }
+
+    /// Clients, until they are stopped.
+    pub fn workload(&self, shape: ShapeMaker, manners: Option<Manners>) -> Workload {
+        Workload {
+            client: self.client.clone(),
+            stop: CancellationToken::new(),
+            shape,
+            manners,
+            asks_at_once: self.client.cluster.pool.is_none(),
+            name: format!("torture-{}-{}", self.setting.seed, now()).into(),
+        }
+    }
+
+    /// Does `meanwhile` under load, then lets all runs end.
+    pub async fn under_load<T>(
+        &mut self,
+        workload: &Workload,
+        n_runs: usize,
+        meanwhile: impl AsyncFnOnce(&Avenger, &mut Dice) -> T,
+    ) -> T {
+        let (mut dice, watching) = (self.dice.fork(), CancellationToken::new());
+        let (settle, give_up) = (self.settle, self.client.give_up.clone());
+        let client = self.client.clone();
+        let load = async {
+            workload.keep_up(n_runs, &mut dice).await;
+            watching.cancel();
+        };
+        let damage = async {
+            let done = meanwhile(&self.avenger, &mut self.dice).await;
+            workload.stop.cancel();
+            // Whoever is not done by then never will be.
+            if timeout(settle, watching.cancelled()).await.is_err() {
+                give_up.cancel();
+            }
+            done
+        };
+        let (done, (), ()) = tokio::join!(damage, load, watch(&client, &watching));
+        done
+    }
+
+    /// Judges everything so far.
+    pub async fn close(&mut self) -> anyhow::Result<Verdict> {
+        // The clients are done; whoever asks from here on needs answers.
+        self.client.give_up = CancellationToken::new();
+        let mut seen = self.client.notes.take();
+        seen.acts.append(&mut self.earlier);
+        self.earlier.clone_from(&seen.acts);
+        let verdict = judge(&self.client, seen).await.context("the evidence")?;
+        self.setting.took = self.begun.elapsed();
+        Ok(verdict)
+    }
+
+    /// Takes another look with the same gateways.
+    pub fn renew(&mut self) {
+        self.client.give_up = CancellationToken::new();
+        self.avenger.tasks = TaskTracker::new();
+    }
+}
+
+/// Kills, and whatever else was wished for, under load.
+pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
+    let title = format!("{} nodes, {} kills", options.nodes, options.kills);
+    let mut stage = Stage::set(&title, options, &[]).await?;
+    let workload = stage.workload(Shape::any, None);
+    let plan = plan_of(options);
+    let least = match (options.seconds, options.kills) {
+        (0, 0) => USUAL_LOAD,
+        (seconds, _) => Duration::from_secs(seconds),
+    };
+    let most = Duration::from_secs(options.seconds_max).max(least);
+    let kills = options.kills;
+    stage
+        .under_load(&workload, options.runs_at_once, async |avenger, dice| {
+            let begun = Instant::now();
+            let stop = CancellationToken::new();
+            let rage = async {
+                if plan.deeds.is_empty() {
+                    return;
+                }
+                avenger.rage(&plan, kills, &stop, dice).await;
+            };
+            // Told to stop rather than dropped: nothing may be left frozen.
+            let time = async {
+                sleep(if kills == 0 { least } else { most }).await;
+                stop.cancel();
+            };
+            tokio::select! {
+                () = rage => {}
+                () = async { time.await; std::future::pending().await } => {}
+            }
+            sleep(least.saturating_sub(begun.elapsed())).await;
+        })
+        .await;
+    let verdict = stage.close().await?;
+    stage.client.cluster.stop().await;
+    let n_kills = verdict.figures.n_kills_at_work;
+    if n_kills < kills {
+        stage.setting.missed.push(format!("{n_kills} of {kills} kills hit a node at work"));
+    }
+    Ok((stage.setting, verdict))
+}
+
+fn plan_of(options: &Options) -> Plan {
+    let kinds: Vec<Nemesis> = match options.kills {
+        0 => options.nemesis.iter().copied().filter(|kind| *kind != Nemesis::Kill).collect(),
+        _ => options.nemesis.clone(),
+    };
+    let kinds = if options.in_memory { Vec::new() } else { kinds };
+    Plan::of(&kinds, options.pause_ms, !options.no_redis)
+}

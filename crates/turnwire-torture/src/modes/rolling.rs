@@ -1,0 +1,39 @@
+//! Rolling restarts under load: every node goes when it is asked to, and no client notices (C20).
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::Stage;
+use crate::{
+    evidence::Verdict, observations::Deed, options::Options, report::Setting, shapes::Shape,
+};
+
+/// How long nodes are left alone between two of them.
+const BETWEEN: Duration = Duration::from_millis(500);
+
+/// So many times, every node is asked to go and started again.
+pub async fn rolling(options: &Options, n_rounds: u64) -> anyhow::Result<(Setting, Verdict)> {
+    let title = format!("{n_rounds} rolling restarts of {} nodes", options.nodes);
+    let mut stage = Stage::set(&title, options, &[]).await?;
+    let workload = stage.workload(Shape::any, None);
+    stage
+        .under_load(&workload, options.runs_at_once, async |avenger, dice| {
+            for _ in 0..n_rounds {
+                for node in &avenger.cluster.nodes {
+                    sleep(BETWEEN).await;
+                    let owned = avenger.cluster.owned_by(node).await;
+                    avenger.to_node(Deed::Term, node, owned, dice).await;
+                }
+            }
+            sleep(BETWEEN).await;
+        })
+        .await;
+    let verdict = stage.close().await?;
+    stage.client.cluster.stop().await;
+    let n_failed = verdict.figures.outcomes.get("failed").copied().unwrap_or_default();
+    if n_failed > 0 {
+        stage.setting.missed.push(format!("{n_failed} runs failed"));
+    }
+    Ok((stage.setting, verdict))
+}

@@ -1,0 +1,196 @@
+//! One gateway: a process that can be killed, stopped, asked to go, and started again.
+
+use std::{
+    fs::OpenOptions,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+
+use crate::proxy::Proxy;
+
+/// How long a gateway may take until it is ready.
+const STARTING: Duration = Duration::from_mins(1);
+
+/// How a gateway is started.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// The program.
+    pub program: PathBuf,
+    /// Its settings.
+    pub config: PathBuf,
+    /// Where what it says goes.
+    pub log: PathBuf,
+    /// What stands in its environment beside the usual.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A gateway. It is up, or down, or on its way.
+#[derive(Debug)]
+pub struct Node {
+    /// Its number, from 0.
+    pub index: usize,
+    /// Its way to the database, if it has one.
+    pub proxy: Option<Proxy>,
+    port: u16,
+    recipe: Recipe,
+    child: tokio::sync::Mutex<Option<Child>>,
+    worker: Mutex<Option<String>>,
+    is_up: AtomicBool,
+    is_busy: AtomicBool,
+    n_starts: AtomicU32,
+}
+
+impl Node {
+    /// A gateway that is not started yet.
+    pub fn new(index: usize, port: u16, proxy: Option<Proxy>, recipe: Recipe) -> Self {
+        Self {
+            index,
+            proxy,
+            port,
+            recipe,
+            child: tokio::sync::Mutex::default(),
+            worker: Mutex::default(),
+            is_up: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
+            n_starts: AtomicU32::new(0),
+        }
+    }
+
+    /// The address of `path` on it.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Whether it answered when it was last started, and nothing was done to it since.
+    pub fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Acquire)
+    }
+
+    /// How often it was started.
+    pub fn n_starts(&self) -> u32 {
+        self.n_starts.load(Ordering::Acquire)
+    }
+
+    /// Who it is among the workers of the database, as far as is known.
+    pub fn worker(&self) -> Option<String> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note of who it is.
+    pub fn is_worker(&self, worker: Option<String>) {
+        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = worker;
+    }
+
+    /// Takes it for one deed at a time. Says whether it was free.
+    pub fn seize(&self) -> bool {
+        self.is_up() && !self.is_busy.swap(true, Ordering::AcqRel)
+    }
+
+    /// Lets others have it.
+    pub fn let_go(&self) {
+        self.is_busy.store(false, Ordering::Release);
+    }
+
+    /// Starts it, and waits until it is ready.
+    pub async fn start(&self, http: &reqwest::Client) -> anyhow::Result<()> {
+        self.is_worker(None);
+        let log = OpenOptions::new().create(true).append(true).open(&self.recipe.log)?;
+        let mut command = Command::new(&self.recipe.program);
+        command
+            .args(["serve", "--json", "--listen", &format!("127.0.0.1:{}", self.port)])
+            .arg("--config")
+            .arg(&self.recipe.config)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| is_kept(&name.to_string_lossy())))
+            .envs(self.recipe.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true);
+        let child =
+            command.spawn().with_context(|| format!("{}", self.recipe.program.display()))?;
+        *self.child.lock().await = Some(child);
+        self.n_starts.fetch_add(1, Ordering::AcqRel);
+        self.until_ready(http).await?;
+        self.is_up.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    async fn until_ready(&self, http: &reqwest::Client) -> anyhow::Result<()> {
+        let until = Instant::now() + STARTING;
+        loop {
+            let asked = http.get(self.url("/readyz")).timeout(Duration::from_millis(500)).send();
+            if asked.await.is_ok_and(|answer| answer.status().is_success()) {
+                break;
+            }
+            if let Some(child) = &mut *self.child.lock().await
+                && let Some(status) = child.try_wait()?
+            {
+                bail!("node {} ended with {status}; see {}", self.index, self.recipe.log.display());
+            }
+            if Instant::now() > until {
+                bail!("node {} is not ready; see {}", self.index, self.recipe.log.display());
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        let asked = http.get(self.url("/healthz")).timeout(Duration::from_secs(1)).send().await;
+        if let Ok(answer) = asked
+            && let Ok(health) = answer.json::<Value>().await
+        {
+            let worker = health.get("worker").and_then(Value::as_str);
+            self.is_worker(worker.map(ToOwned::to_owned));
+        }
+        Ok(())
+    }
+
+    /// Ends it without a word.
+    pub async fn kill(&self) -> anyhow::Result<()> {
+        self.is_up.store(false, Ordering::Release);
+        if let Some(child) = &mut *self.child.lock().await {
+            child.start_kill()?;
+            child.wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks it to go, and waits for that; ends it if it does not.
+    pub async fn ask_to_go(&self, patience: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        self.is_up.store(false, Ordering::Release);
+        self.signal("TERM").await?;
+        let mut child = self.child.lock().await;
+        let Some(child) = child.as_mut() else { return Ok(None) };
+        if let Ok(status) = timeout(patience, child.wait()).await {
+            return Ok(Some(status?));
+        }
+        child.start_kill()?;
+        child.wait().await?;
+        Ok(None)
+    }
+
+    /// Sends it a signal by name.
+    pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let pid = self.child.lock().await.as_ref().and_then(Child::id);
+        let Some(pid) = pid else { return Ok(()) };
+        let mut command = Command::new("kill");
+        command.arg(format!("-{name}")).arg(pid.to_string());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().await?;
+        Ok(())
+    }
+}
+
+/// Settings of whoever runs this must not reach the gateways.
+fn is_kept(name: &str) -> bool {
+    matches!(name, "PATH" | "HOME" | "TMPDIR" | "LANG" | "RUST_LOG" | "RUST_BACKTRACE")
+}

@@ -1,0 +1,260 @@
+//! A way to the database that can be broken: one for each node, so that one can be cut off alone.
+
+use std::{
+    io,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::sleep,
+};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+/// How bytes are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    /// They pass.
+    Fair,
+    /// They pass after so many milliseconds.
+    Slow(u8),
+    /// They stay where they are, and connections stay open.
+    Silent,
+    /// There are no connections, and no new ones.
+    Cut,
+}
+
+/// How the answer to the next commit is treated.
+const TRUSTY: u8 = 0;
+const LOSES_COMMITS: u8 = 1;
+const LOSES_ANSWERS: u8 = 2;
+
+/// For how long the answer to a commit is waited for before any answer will do.
+const PICKY: Duration = Duration::from_millis(300);
+const CHUNK: usize = 64 * 1024;
+
+/// A port on loopback that leads to another one.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+    _stop: DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: u16,
+    weather: watch::Sender<Weather>,
+    mood: AtomicU8,
+    n_lost: AtomicU64,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Proxy {
+    /// A new way to `target`.
+    pub async fn to(target: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let shared = Arc::new(Shared {
+            target,
+            weather: watch::Sender::new(Weather::Fair),
+            mood: AtomicU8::new(TRUSTY),
+            n_lost: AtomicU64::new(0),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+        });
+        tasks.spawn(listen(listener, Arc::clone(&shared)));
+        Ok(Self { port, shared, tasks, _stop: stop.drop_guard() })
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on.
+    pub fn set(&self, weather: Weather) {
+        self.shared.weather.send_replace(weather);
+    }
+
+    /// How it is.
+    pub fn weather(&self) -> Weather {
+        *self.shared.weather.borrow()
+    }
+
+    /// Loses the answer to the next commit: the database has done it, the node is not told, and
+    /// the connection breaks. Says whether that happened in time.
+    pub async fn lose_an_answer(&self, patience: Duration) -> bool {
+        let before = self.n_lost();
+        self.shared.mood.store(LOSES_COMMITS, Ordering::Release);
+        let has_lost = || self.n_lost() > before;
+        let steps = patience.as_millis() / 5;
+        for step in 0..steps {
+            if has_lost() {
+                return true;
+            }
+            if step == PICKY.as_millis() / 5 {
+                let (picky, any) = (LOSES_COMMITS, LOSES_ANSWERS);
+                let order = (Ordering::AcqRel, Ordering::Relaxed);
+                let _ = self.shared.mood.compare_exchange(picky, any, order.0, order.1);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        self.shared.mood.store(TRUSTY, Ordering::Release);
+        has_lost()
+    }
+
+    /// How many answers were lost.
+    pub fn n_lost(&self) -> u64 {
+        self.shared.n_lost.load(Ordering::Acquire)
+    }
+
+    /// How many connections there are.
+    pub fn n_connections(&self) -> usize {
+        self.tasks.len().saturating_sub(1)
+    }
+}
+
+async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let accepted = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((client, _)) = accepted else { continue };
+        if *shared.weather.borrow() == Weather::Cut {
+            reset(&client);
+            continue;
+        }
+        let connection = carry(client, Arc::clone(&shared));
+        shared.tasks.spawn(connection);
+    }
+}
+
+/// Carries bytes both ways until either side ends, the way is cut, or an answer is lost.
+async fn carry(client: TcpStream, shared: Arc<Shared>) {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.target)).await;
+    let Ok(server) = server else { return reset(&client) };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let mut weather = shared.weather.subscribe();
+    let is_lost = {
+        let there = pass(&client, &server, &shared, false);
+        let back = pass(&server, &client, &shared, true);
+        let cut = weather.wait_for(|weather| *weather == Weather::Cut);
+        tokio::select! {
+            () = shared.stop.cancelled() => true,
+            _ = cut => true,
+            ended = there => ended.is_lost(),
+            ended = back => ended.is_lost(),
+        }
+    };
+    if is_lost {
+        reset(&client);
+        reset(&server);
+    }
+}
+
+/// How carrying ended.
+enum Ended {
+    Quietly,
+    Lost,
+}
+
+impl Ended {
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost)
+    }
+}
+
+async fn pass(from: &TcpStream, to: &TcpStream, shared: &Shared, is_answer: bool) -> Ended {
+    let mut chunk = vec![0; CHUNK];
+    let mut weather = shared.weather.subscribe();
+    loop {
+        let read = async {
+            from.readable().await?;
+            from.try_read(&mut chunk)
+        };
+        let n_bytes = match read.await {
+            Ok(n_bytes) => n_bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_) => return Ended::Lost,
+        };
+        let bytes = chunk.get(..n_bytes).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ended::Quietly;
+        }
+        if is_answer && loses(shared, bytes) {
+            return Ended::Lost;
+        }
+        let now = *weather.borrow_and_update();
+        match now {
+            Weather::Fair | Weather::Cut => {}
+            Weather::Slow(ms) => sleep(Duration::from_millis(ms.into())).await,
+            Weather::Silent => {
+                let _ = weather.wait_for(|weather| *weather != Weather::Silent).await;
+            }
+        }
+        if write_all(to, bytes).await.is_err() {
+            return Ended::Lost;
+        }
+    }
+}
+
+async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        to.writable().await?;
+        match to.try_write(bytes) {
+            Ok(n_bytes) => bytes = bytes.get(n_bytes..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether this answer is the one to be lost.
+fn loses(shared: &Shared, bytes: &[u8]) -> bool {
+    let is_it = match shared.mood.load(Ordering::Acquire) {
+        LOSES_COMMITS => tells_of_commit(bytes),
+        LOSES_ANSWERS => has(bytes, b"Z\0\0\0\x05"),
+        _ => false,
+    };
+    // Only one connection has the bad luck.
+    let is_it = is_it && shared.mood.swap(TRUSTY, Ordering::AcqRel) != TRUSTY;
+    if is_it {
+        shared.n_lost.fetch_add(1, Ordering::AcqRel);
+    }
+    is_it
+}
+
+/// Whether PostgreSQL says in these bytes that it is done with a change, outside of or at the
+/// end of a transaction.
+fn tells_of_commit(bytes: &[u8]) -> bool {
+    let is_idle = has(bytes, b"Z\0\0\0\x05I");
+    is_idle && [&b"COMMIT\0"[..], b"INSERT 0 "].iter().any(|tag| has(bytes, tag))
+}
+
+fn has(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// The other side is told that the connection is broken, not that it has ended.
+fn reset(stream: &TcpStream) {
+    let _ = stream.set_zero_linger();
+}
+
+#[cfg(test)]
+#[path = "proxy_tests.rs"]
+mod tests;

@@ -1,0 +1,305 @@
+//! A reader of one run: it connects, reads, loses its connection or leaves by itself, and goes on
+//! where it was, on whichever node it meets.
+
+use std::time::Duration;
+
+use reqwest::{RequestBuilder, Response};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use turnwire_contract::{CallId, RunId};
+use turnwire_surfaces::responses::ids::response_id;
+
+use crate::{
+    client::{Client, PATIENCE, Refused},
+    dice::Dice,
+    node::Node,
+    observations::{Place, Seen, Surface, View, fingerprint},
+    sse::{LineReader, Piece, SseReader},
+};
+
+/// How long a reader that leaves by itself waits for the next piece.
+const BORED_AFTER: Duration = Duration::from_secs(4);
+
+/// How often a reader leaves by itself, and how often it takes a rest.
+const MOST_LEAVES: u32 = 6;
+const MOST_RESTS: u32 = 12;
+
+/// The manners of a reader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Manners {
+    /// In how many of a thousand frames it leaves and comes back.
+    pub restless: u64,
+    /// Whether it takes its time.
+    pub slow: bool,
+    /// Whether it stays however long nothing comes.
+    pub patient: bool,
+    /// Whether it reads lines of JSON, where there is a choice.
+    pub lines: bool,
+}
+
+/// A reader.
+#[derive(Debug)]
+pub struct Reader {
+    client: Client,
+    view: View,
+    manners: Manners,
+    dice: Dice,
+    /// The `id` of the last frame, on surfaces that have such.
+    last_id: Option<String>,
+    n_leaves: u32,
+    n_rests: u32,
+    questions: Option<mpsc::UnboundedSender<CallId>>,
+}
+
+impl Reader {
+    /// A reader of `run_id` from its beginning.
+    pub fn new(
+        client: Client,
+        run_id: RunId,
+        surface: Surface,
+        manners: Manners,
+        dice: Dice,
+    ) -> Self {
+        let view = View::new(run_id, surface);
+        let (last_id, questions) = (None, None);
+        Self { client, view, manners, dice, last_id, n_leaves: 0, n_rests: 0, questions }
+    }
+
+    /// The same, and calls that need a person are told to `questions`.
+    pub fn asking(self, questions: mpsc::UnboundedSender<CallId>) -> Self {
+        Self { questions: Some(questions), ..self }
+    }
+
+    /// Reads to the end. `first` is the connection it begins with, if there is one already, with
+    /// what was read from it.
+    pub async fn follow(mut self, first: Option<(Response, StreamReader)>) -> View {
+        let give_up = self.client.give_up.clone();
+        tokio::select! {
+            () = self.read_on(first) => {}
+            () = give_up.cancelled() => {}
+        }
+        self.view
+    }
+
+    async fn read_on(&mut self, mut first: Option<(Response, StreamReader)>) {
+        while !self.view.ended {
+            let connected = match first.take() {
+                Some(first) => Ok(first),
+                None => self.connect().await.map(|answer| (answer, self.stream_reader())),
+            };
+            match connected {
+                Ok((answer, reader)) => {
+                    self.view.n_connections += 1;
+                    self.read(answer, reader).await;
+                }
+                Err(refused) => {
+                    self.view.refused = Some(refused.to_string());
+                    let wait = self.dice.millis(20, 120);
+                    sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    fn stream_reader(&self) -> StreamReader {
+        let reads_lines = self.manners.lines && self.view.surface == Surface::Runs;
+        if reads_lines { StreamReader::lines() } else { StreamReader::sse() }
+    }
+
+    async fn connect(&mut self) -> Result<Response, Refused> {
+        let mut dice = self.dice.fork();
+        let cluster = self.client.cluster.clone();
+        let node = cluster.any_node(&mut dice).map_err(|e| Refused::Lost(e.to_string()))?;
+        let request = self.request(node, dice.chance(50));
+        self.client.send(request, PATIENCE).await
+    }
+
+    /// The request that goes on where the reader was; `by_header` picks one of two ways.
+    fn request(&self, node: &Node, by_header: bool) -> RequestBuilder {
+        let http = &self.client.cluster.http;
+        let run_id = &self.view.run_id;
+        let last = self.view.seen.last().map(|seen| seen.place.seq);
+        match self.view.surface {
+            Surface::Responses => {
+                let after = last.map(|n| format!("&starting_after={n}")).unwrap_or_default();
+                let response = response_id(run_id);
+                http.get(node.url(&format!("/v1/responses/{response}?stream=true{after}")))
+            }
+            Surface::Runs => {
+                let format = if self.manners.lines { "ndjson" } else { "sse" };
+                let path = format!("/v1/runs/{run_id}/events?format={format}");
+                match last {
+                    Some(n) if by_header => {
+                        http.get(node.url(&path)).header("last-event-id", n.to_string())
+                    }
+                    Some(n) => http.get(node.url(&format!("{path}&after={n}"))),
+                    None => http.get(node.url(&path)),
+                }
+            }
+            Surface::Chat => {
+                let start = format!("{run_id}:0.0");
+                let id = self.last_id.as_deref().unwrap_or(&start);
+                if by_header {
+                    let wishes = serde_json::json!({ "tokens": true, "approvals": true });
+                    let request = http.post(node.url("/chat/stream"));
+                    return request.header("last-event-id", id).json(&wishes);
+                }
+                let path = format!("/chat/stream?tokens=true&approvals=true&after={id}");
+                http.get(node.url(&path))
+            }
+        }
+    }
+
+    /// Reads until the end, until the connection ends, or until it leaves.
+    async fn read(&mut self, mut answer: Response, mut reader: StreamReader) {
+        let begun = std::mem::take(&mut reader.ready);
+        if self.take_all(begun) {
+            return;
+        }
+        let bored_after = if self.manners.patient { Duration::from_mins(10) } else { BORED_AFTER };
+        while let Ok(Ok(Some(bytes))) = timeout(bored_after, answer.chunk()).await {
+            if self.take_all(reader.read(&bytes)) {
+                return;
+            }
+            if self.manners.slow && self.n_rests < MOST_RESTS && self.dice.chance(20) {
+                self.n_rests += 1;
+                let rest = self.dice.millis(50, 300);
+                sleep(rest).await;
+            }
+        }
+    }
+
+    /// Takes what came; says whether it is time to go.
+    fn take_all(&mut self, pieces: Vec<Piece>) -> bool {
+        let mut leaves = false;
+        for piece in pieces {
+            match piece {
+                Piece::Comment => self.view.n_comments += 1,
+                Piece::Frame { id, data } => {
+                    self.take(id, &data);
+                    leaves |= self.wants_to_leave();
+                }
+            }
+            // What came after that in the same bytes was never read.
+            if self.view.ended || leaves {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn wants_to_leave(&mut self) -> bool {
+        let leaves = self.dice.roll() % 1_000 < self.manners.restless;
+        let leaves = leaves && self.n_leaves < MOST_LEAVES;
+        self.n_leaves += u32::from(leaves);
+        leaves
+    }
+
+    fn take(&mut self, id: Option<String>, data: &str) {
+        if data == "[DONE]" {
+            return;
+        }
+        let place = place_of(self.view.surface, id.as_deref(), data);
+        // A frame without a number is one that no journal has.
+        let place = place.unwrap_or(Place { seq: u64::MAX, index: 0 });
+        self.view.seen.push(Seen { place, fingerprint: fingerprint(data) });
+        self.last_id = id.or(self.last_id.take());
+        self.view.ended = is_end(self.view.surface, data);
+        if let Some(questions) = &self.questions
+            && let Some(call_id) = question_in(self.view.surface, data)
+        {
+            let _ = questions.send(call_id);
+        }
+    }
+}
+
+/// Reads the bytes of a stream, in one of two ways.
+#[derive(Debug)]
+pub struct StreamReader {
+    how: How,
+    /// What was read and not taken yet.
+    pub ready: Vec<Piece>,
+}
+
+#[derive(Debug)]
+enum How {
+    Sse(SseReader),
+    Lines(LineReader),
+}
+
+impl StreamReader {
+    /// For server-sent events.
+    pub fn sse() -> Self {
+        Self { how: How::Sse(SseReader::default()), ready: Vec::new() }
+    }
+
+    /// For lines of JSON.
+    pub fn lines() -> Self {
+        Self { how: How::Lines(LineReader::default()), ready: Vec::new() }
+    }
+
+    /// What the next bytes complete.
+    pub fn read(&mut self, bytes: &[u8]) -> Vec<Piece> {
+        match &mut self.how {
+            How::Sse(reader) => reader.read(bytes),
+            How::Lines(reader) => reader.read(bytes),
+        }
+    }
+}
+
+/// The number of a frame. Looked for in the text: there are far too many to read them all.
+fn place_of(surface: Surface, id: Option<&str>, data: &str) -> Option<Place> {
+    match surface {
+        Surface::Responses => number_after(data, "\"sequence_number\":").map(Place::at),
+        Surface::Runs => number_after(data, "\"seq\":").map(Place::at),
+        Surface::Chat => {
+            let (_, cursor) = id?.rsplit_once(':')?;
+            let (seq, index) = cursor.split_once('.')?;
+            Some(Place { seq: seq.parse().ok()?, index: index.parse().ok()? })
+        }
+    }
+}
+
+fn number_after(data: &str, name: &str) -> Option<u64> {
+    let (_, rest) = data.split_once(name)?;
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+fn is_end(surface: Surface, data: &str) -> bool {
+    let is_of_type = |kind: &str| data.starts_with(&format!("{{\"type\":\"{kind}\""));
+    match surface {
+        Surface::Responses => {
+            is_of_type("response.completed")
+                || is_of_type("response.failed")
+                || is_of_type("response.incomplete")
+        }
+        Surface::Runs => data.contains("\"event\":{\"type\":\"run_finished\""),
+        Surface::Chat => is_of_type("done"),
+    }
+}
+
+/// The call that a person has to allow.
+fn question_in(surface: Surface, data: &str) -> Option<CallId> {
+    let is_question =
+        surface == Surface::Chat && data.starts_with("{\"type\":\"approval_request\"");
+    let question: serde_json::Value =
+        is_question.then(|| serde_json::from_str(data).ok()).flatten()?;
+    question.get("call_id")?.as_str().map(CallId::from)
+}
+
+/// The run that the first frames of a stream are about.
+pub fn run_in(surface: Surface, piece: &Piece) -> Option<RunId> {
+    let Piece::Frame { id, data } = piece else { return None };
+    match surface {
+        Surface::Responses => {
+            let (_, rest) = data.split_once("\"id\":\"resp_")?;
+            let (id, _) = rest.split_once('"')?;
+            Some(RunId::new(format!("run_{id}")))
+        }
+        Surface::Runs => None,
+        Surface::Chat => Some(RunId::new(id.as_deref()?.rsplit_once(':')?.0)),
+    }
+}

@@ -1,0 +1,107 @@
+//! The result, for people and for programs.
+
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    checker::{Kind, Violation},
+    evidence::Verdict,
+};
+
+/// How many violations are told in words.
+const MOST_TOLD: usize = 25;
+
+/// What is known about how it was done.
+#[derive(Debug, Clone, Default)]
+pub struct Setting {
+    /// What was done, in a few words.
+    pub title: String,
+    /// What all chance followed from.
+    pub seed: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// What else is worth telling, each with its name.
+    pub notes: Vec<(String, String)>,
+    /// What was wished for and not reached.
+    pub missed: Vec<String>,
+}
+
+/// Whether nothing is wrong.
+pub fn is_good(setting: &Setting, verdict: &Verdict) -> bool {
+    verdict.violations.is_empty() && setting.missed.is_empty()
+}
+
+/// A table for a terminal.
+pub fn text(setting: &Setting, verdict: &Verdict) -> String {
+    let mut text = format!("{}, seed {}\n", setting.title, setting.seed);
+    for (name, value) in rows(setting, verdict) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {name:<40} {value}");
+    }
+    for missed in &setting.missed {
+        let _ = writeln!(text, "missed: {missed}");
+    }
+    for violation in verdict.violations.iter().take(MOST_TOLD) {
+        let _ = writeln!(text, "violation: {violation}");
+    }
+    let n_violations = verdict.violations.len();
+    if n_violations > MOST_TOLD {
+        let _ = writeln!(text, "… and {} more", n_violations - MOST_TOLD);
+    }
+    let _ = writeln!(text, "{n_violations} violations");
+    text
+}
+
+/// The same in Markdown.
+pub fn markdown(setting: &Setting, verdict: &Verdict) -> String {
+    let mut text = format!("# {}\n\nSeed {}.\n\n| | |\n|---|--:|\n", setting.title, setting.seed);
+    for (name, value) in rows(setting, verdict) {
+        let _ = writeln!(text, "| {name} | {value} |");
+    }
+    let by_kind = by_kind(&verdict.violations);
+    let _ = write!(text, "\n## Violations: {}\n\n", verdict.violations.len());
+    for (kind, n) in by_kind {
+        let _ = writeln!(text, "- {kind:?}: {n}");
+    }
+    for violation in verdict.violations.iter().take(MOST_TOLD) {
+        let _ = writeln!(text, "- `{violation}`");
+    }
+    for missed in &setting.missed {
+        let _ = writeln!(text, "\nMissed: {missed}");
+    }
+    text
+}
+
+/// The same for programs.
+pub fn json(setting: &Setting, verdict: &Verdict) -> Value {
+    let notes: BTreeMap<&str, &str> =
+        setting.notes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    json!({
+        "title": setting.title,
+        "seed": setting.seed,
+        "seconds": setting.took.as_secs_f64(),
+        "good": is_good(setting, verdict),
+        "missed": setting.missed,
+        "notes": notes,
+        "figures": verdict.figures.json(),
+        "violations": verdict.violations,
+    })
+}
+
+fn rows(setting: &Setting, verdict: &Verdict) -> Vec<(String, String)> {
+    let took = format!("{:.1} s", setting.took.as_secs_f64());
+    let mut rows = vec![("time".to_owned(), took)];
+    rows.extend(setting.notes.clone());
+    rows.extend(verdict.figures.rows());
+    rows
+}
+
+/// How many of each kind.
+pub fn by_kind(violations: &[Violation]) -> BTreeMap<Kind, usize> {
+    let mut by_kind = BTreeMap::new();
+    for violation in violations {
+        *by_kind.entry(violation.kind).or_default() += 1;
+    }
+    by_kind
+}

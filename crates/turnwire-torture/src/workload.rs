@@ -1,0 +1,380 @@
+//! Clients that keep runs in the air: they ask, watch, cancel, approve, and ask on.
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Response;
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use turnwire_contract::{CallId, RunId};
+use turnwire_surfaces::responses::ids::{response_id, run_id};
+
+use crate::{
+    checker::across::{KEY_NOTE, SESSION},
+    client::{Client, PATIENCE, Refused},
+    dice::Dice,
+    evidence,
+    observations::{Approval, Asked, Cancel, Surface, View, now},
+    reader::{Manners, Reader, StreamReader, run_in},
+    shapes::{Door, Shape},
+};
+
+/// How long a cancel may take to be answered: it waits for the end.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(12);
+
+/// What kind of runs there are.
+pub type ShapeMaker = fn(&mut Dice) -> Shape;
+
+/// Everybody who makes requests.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    /// By whom they are made.
+    pub client: Client,
+    /// No new runs from here on.
+    pub stop: CancellationToken,
+    /// What runs there are.
+    pub shape: ShapeMaker,
+    /// How readers behave.
+    pub manners: Option<Manners>,
+    /// Whether nodes forget, so that they are asked at once.
+    pub asks_at_once: bool,
+    /// What the keys begin with.
+    pub name: Arc<str>,
+}
+
+impl Workload {
+    /// Keeps `n_runs` runs in the air until it is stopped, and lets them end.
+    pub async fn keep_up(&self, n_runs: usize, dice: &mut Dice) {
+        let tasks = TaskTracker::new();
+        for slot in 0..n_runs {
+            let (workload, mut dice) = (self.clone(), dice.fork());
+            tasks.spawn(async move {
+                for n in 0.. {
+                    if workload.stop.is_cancelled() {
+                        return;
+                    }
+                    let shape = (workload.shape)(&mut dice);
+                    let key = format!("{}-{slot}-{n}", workload.name);
+                    workload.play(&key, &shape, &mut dice).await;
+                }
+            });
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// One shape from its beginning to its end: one run, or several in one conversation.
+    pub async fn play(&self, key: &str, shape: &Shape, dice: &mut Dice) {
+        if shape.n_in_conversation == 0 {
+            let session = format!("{SESSION}{key}");
+            let conversation = (shape.door == Door::Chat).then_some(session);
+            return self.one_run(key, shape, conversation.as_deref(), dice, false).await;
+        }
+        let conversation = match shape.door {
+            Door::Chat => Some(format!("chain-{key}")),
+            Door::Stream | Door::Background | Door::BackgroundStream => {
+                self.new_conversation(dice).await
+            }
+        };
+        for n in 0..shape.n_in_conversation {
+            let key = format!("{key}.{n}");
+            let conversation = conversation.as_deref();
+            let mut others = dice.fork();
+            let is_contested = dice.chance(25);
+            let main = self.one_run(&key, shape, conversation, dice, is_contested);
+            let rival = async {
+                let key = format!("{key}.rival");
+                if is_contested {
+                    self.one_run(&key, shape, conversation, &mut others, true).await;
+                }
+            };
+            tokio::join!(main, rival);
+            if self.client.give_up.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn new_conversation(&self, dice: &mut Dice) -> Option<String> {
+        let http = &self.client.cluster.http;
+        let make =
+            |node: &crate::node::Node| http.post(node.url("/v1/conversations")).json(&json!({}));
+        let answer = self.client.insist(dice, PATIENCE, make).await.ok()?;
+        let conversation = Client::json(answer).await.ok()?;
+        conversation.get("id")?.as_str().map(ToOwned::to_owned)
+    }
+
+    async fn one_run(
+        &self,
+        key: &str,
+        shape: &Shape,
+        conversation: Option<&str>,
+        dice: &mut Dice,
+        is_contested: bool,
+    ) {
+        let asked = Asked {
+            shape: shape.name,
+            answer: shape.answer.clone(),
+            is_cancelled: shape.cancel_after_ms.is_some(),
+            ..Asked::default()
+        };
+        self.client.notes.write().asked.insert(key.to_owned(), asked);
+        let (run_id, first) = match self.begin(key, shape, conversation, dice, is_contested).await {
+            Ok(begun) => begun,
+            // Only one of two can have the conversation.
+            Err(Refused::Status(status, _)) if status.as_u16() == 409 && is_contested => {
+                self.client.notes.write().asked.remove(key);
+                return;
+            }
+            Err(refused) => {
+                let detail = format!("{key} ({}): {refused}", shape.name);
+                return self.client.notes.write().tally.given_up.push(detail);
+            }
+        };
+        let views = self.watch(&run_id, shape, first, dice).await;
+        let told = if self.asks_at_once {
+            evidence::told(&self.client, &run_id, dice).await.ok()
+        } else {
+            None
+        };
+        let mut notes = self.client.notes.write();
+        notes.views.extend(views);
+        notes.told.extend(told.map(|told| (run_id, told)));
+    }
+
+    /// Asks for the run until a node has named it.
+    async fn begin(
+        &self,
+        key: &str,
+        shape: &Shape,
+        conversation: Option<&str>,
+        dice: &mut Dice,
+        is_contested: bool,
+    ) -> Result<(RunId, Option<(Response, StreamReader)>), Refused> {
+        let (path, body) = request_of(key, shape, conversation);
+        let http = &self.client.cluster.http;
+        let make = |node: &crate::node::Node| {
+            http.post(node.url(path)).header("idempotency-key", key).json(&body)
+        };
+        let mut n_busy = 0;
+        loop {
+            let answer = match self.client.insist(dice, PATIENCE, make).await {
+                // The run before is over, as far as its readers know.
+                Err(Refused::Status(status, _))
+                    if status.as_u16() == 409 && n_busy < 200 && !is_contested =>
+                {
+                    n_busy += 1;
+                    self.client.notes.write().tally.n_busy_after_end += 1;
+                    sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                answer => answer?,
+            };
+            let named = match shape.door {
+                Door::Background => named_in_body(answer).await.map(|run_id| (run_id, None)),
+                Door::Stream | Door::BackgroundStream | Door::Chat => {
+                    let named = named_in_stream(surface_of(shape.door), answer).await;
+                    named.map(|(run_id, answer, reader)| (run_id, Some((answer, reader))))
+                }
+            };
+            if let Some((run_id, first)) = named {
+                let mut notes = self.client.notes.write();
+                let asked = notes.asked.entry(key.to_owned()).or_default();
+                asked.run_ids.insert(run_id.clone());
+                return Ok((run_id, first));
+            }
+            if self.client.give_up.is_cancelled() {
+                return Err(Refused::Lost("nobody named the run".to_owned()));
+            }
+        }
+    }
+
+    /// Everybody who has to do with the run, until it is over.
+    async fn watch(
+        &self,
+        run_id: &RunId,
+        shape: &Shape,
+        first: Option<(Response, StreamReader)>,
+        dice: &mut Dice,
+    ) -> Vec<View> {
+        let (questions, asked) = mpsc::unbounded_channel();
+        let over = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let main = self.reader(run_id, surface_of(shape.door), shape, dice).asking(questions);
+        let main = tasks.spawn(main.follow(first));
+        let others: Vec<_> = (0..dice.between(1, 4))
+            .map(|_| {
+                let choices = [Surface::Responses, Surface::Runs, Surface::Chat];
+                let n_choices = if shape.door == Door::Chat { 3 } else { 2 };
+                let choices = choices.get(..n_choices).unwrap_or_default();
+                let surface = dice.pick(choices).copied().unwrap_or(Surface::Runs);
+                let reader = self.reader(run_id, surface, shape, dice);
+                let late = if dice.chance(40) { 500 } else { 0 };
+                let late = dice.millis(0, late);
+                tasks.spawn(async move {
+                    sleep(late).await;
+                    reader.follow(None).await
+                })
+            })
+            .collect();
+        if let Some(after) = shape.cancel_after_ms {
+            let (workload, run_id, dice) = (self.clone(), run_id.clone(), dice.fork());
+            let over = over.clone();
+            tasks.spawn(async move {
+                let cancel = workload.cancel(run_id, Duration::from_millis(after), dice);
+                let _ = over.run_until_cancelled(cancel).await;
+            });
+        }
+        let (workload, id, dice) = (self.clone(), run_id.clone(), dice.fork());
+        let until = over.clone();
+        tasks.spawn(async move {
+            let approving = workload.approve_all(id, asked, dice);
+            let _ = until.run_until_cancelled(approving).await;
+        });
+        let mut views: Vec<View> = main.await.into_iter().collect();
+        for other in others {
+            views.extend(other.await);
+        }
+        over.cancel();
+        tasks.close();
+        tasks.wait().await;
+        views
+    }
+
+    fn reader(&self, run_id: &RunId, surface: Surface, shape: &Shape, dice: &mut Dice) -> Reader {
+        let manners = self.manners.unwrap_or_else(|| Manners {
+            restless: if dice.chance(50) { dice.between(2, 60) } else { 0 },
+            slow: shape.name == "flood" || dice.chance(5),
+            patient: false,
+            lines: dice.chance(50),
+        });
+        Reader::new(self.client.clone(), run_id.clone(), surface, manners, dice.fork())
+    }
+
+    /// Cancels the run from any node, until one has taken it.
+    async fn cancel(&self, run: RunId, after: Duration, mut dice: Dice) {
+        sleep(after).await;
+        let path = if dice.chance(50) {
+            format!("/v1/responses/{}/cancel", response_id(&run))
+        } else {
+            format!("/v1/runs/{run}/cancel")
+        };
+        let cluster = Arc::clone(&self.client.cluster);
+        loop {
+            let asked_at = now();
+            let Ok(node) = cluster.any_node(&mut dice) else { return };
+            let request = cluster.http.post(node.url(&path));
+            let answer = self.client.send(request, CANCEL_PATIENCE).await;
+            let is_taken = match answer {
+                Ok(answer) => is_done(answer).await,
+                // It was over before.
+                Err(Refused::Status(status, _)) if status.is_client_error() => return,
+                Err(_) => false,
+            };
+            if is_taken {
+                let cancel = Cancel { run_id: run, asked_at, taken_at: Some(now()) };
+                return self.client.notes.write().cancels.push(cancel);
+            }
+            sleep(dice.millis(20, 100)).await;
+        }
+    }
+
+    /// Says yes to every call that needs a person, from any node, sometimes twice.
+    async fn approve_all(
+        &self,
+        run_id: RunId,
+        mut asked: mpsc::UnboundedReceiver<CallId>,
+        mut dice: Dice,
+    ) {
+        while let Some(call_id) = asked.recv().await {
+            let n_answers = if dice.chance(30) { 2 } else { 1 };
+            let answers = (0..n_answers).map(|_| self.approve(&run_id, &call_id, dice.fork()));
+            futures::future::join_all(answers).await;
+        }
+    }
+
+    async fn approve(&self, run: &RunId, call: &CallId, mut dice: Dice) {
+        let path = format!("/v1/runs/{run}/calls/{call}/approve");
+        let cluster = Arc::clone(&self.client.cluster);
+        for _ in 0..200 {
+            let Ok(node) = cluster.any_node(&mut dice) else { return };
+            let request = cluster.http.post(node.url(&path)).json(&json!({ "approve": true }));
+            let answer = self.client.send(request, PATIENCE).await;
+            let (was_answered, taken) = match answer {
+                Ok(answer) => (true, is_done(answer).await),
+                Err(_) => (false, false),
+            };
+            let approval = Approval { run_id: run.clone(), call_id: call.clone(), taken };
+            self.client.notes.write().approvals.push(approval);
+            // Whoever comes second is told that there is nothing to do; that may be asked once
+            // more, in case it was not true.
+            if taken || was_answered && dice.chance(30) {
+                return;
+            }
+            sleep(dice.millis(50, 200)).await;
+        }
+    }
+}
+
+fn surface_of(door: Door) -> Surface {
+    match door {
+        Door::Stream | Door::Background | Door::BackgroundStream => Surface::Responses,
+        Door::Chat => Surface::Chat,
+    }
+}
+
+fn request_of(key: &str, shape: &Shape, conversation: Option<&str>) -> (&'static str, Value) {
+    if shape.door == Door::Chat {
+        let body = json!({
+            "message": shape.script,
+            "session_id": conversation,
+            "tokens": true,
+            "approvals": true,
+        });
+        return ("/chat/stream", body);
+    }
+    let tools = shape
+        .uses_tools
+        .then(|| json!([{ "type": "mcp", "server_label": "tools", "require_approval": "never" }]));
+    let body = json!({
+        "model": "default",
+        "input": shape.script,
+        "stream": shape.door != Door::Background,
+        "background": shape.door != Door::Stream,
+        "conversation": conversation,
+        "tools": tools.unwrap_or_else(|| json!([])),
+        "metadata": { KEY_NOTE: key },
+    });
+    ("/v1/responses", body)
+}
+
+async fn named_in_body(answer: Response) -> Option<RunId> {
+    let response = Client::json(answer).await.ok()?;
+    run_id(response.get("id")?.as_str()?)
+}
+
+/// The run that a stream is about, by its first frames; they are kept for whoever reads on.
+async fn named_in_stream(
+    surface: Surface,
+    mut answer: Response,
+) -> Option<(RunId, Response, StreamReader)> {
+    let mut reader = StreamReader::sse();
+    while let Ok(Ok(Some(bytes))) = timeout(PATIENCE, answer.chunk()).await {
+        let pieces = reader.read(&bytes);
+        reader.ready.extend(pieces);
+        let named = reader.ready.iter().find_map(|piece| run_in(surface, piece));
+        if let Some(run_id) = named {
+            return Some((run_id, answer, reader));
+        }
+    }
+    None
+}
+
+/// Whether a wish was taken. A response has no word for it: there it is.
+async fn is_done(answer: Response) -> bool {
+    let body = Client::json(answer).await.unwrap_or_default();
+    body.get("done").and_then(Value::as_bool).unwrap_or(body.get("id").is_some())
+}

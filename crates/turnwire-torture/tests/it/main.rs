@@ -1,0 +1,3 @@
+//! The parts of the harness that need a real database.
+
+mod evidence;
