@@ -20,9 +20,10 @@ impl Runs {
         if let Some(run) = &here {
             run.stop(Stop::Cancelled);
         }
-        // A run that is here may have been taken over a moment ago; then only the wish counts.
-        let left = self.leave(tenant, run_id, Wish::Cancel).await;
-        if here.is_some() { Ok(true) } else { left }
+        // A run that is here may have been taken over a moment ago, or may be in the next one;
+        // then only the wish counts. Whoever is told that it was taken can rely on it.
+        let left = self.leave(tenant, run_id, Wish::Cancel).await?;
+        Ok(left || here.is_some())
     }
 
     /// Cancels a run, for those who cannot wait for it.

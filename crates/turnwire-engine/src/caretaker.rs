@@ -155,7 +155,8 @@ impl Runs {
             let live = lock(&self.0.live).get(&run_id).cloned();
             let Some(run) = live else { continue };
             match fulfil(&run, wish).await {
-                Ok(()) => done.push(id),
+                Ok(true) => done.push(id),
+                Ok(false) => {}
                 Err(error) => warn!(%error, %run_id, "A wish could not be recorded."),
             }
         }
@@ -222,16 +223,22 @@ fn trusted_until(began: Instant, lease: Duration) -> Instant {
     crate::deadline::later(began, lease.saturating_sub(lease / 4))
 }
 
-/// Does what somebody asked of a run through another worker. What is too late is done with too.
-async fn fulfil(run: &LiveRun, wish: Wish) -> Result<(), turnwire_contract::LogError> {
+/// Does what somebody asked of a run through another worker, and says whether that is recorded.
+/// What is not stays, for the next worker, until the end of the run takes it along: doing it
+/// twice does no harm. What is too late is done with too.
+async fn fulfil(run: &LiveRun, wish: Wish) -> Result<bool, turnwire_contract::LogError> {
     match wish {
-        Wish::Cancel => run.stop(Stop::Cancelled),
+        Wish::Cancel => {
+            run.stop(Stop::Cancelled);
+            Ok(false)
+        }
         Wish::CancelCall { call_id } => {
             run.stop_call(&call_id);
+            Ok(false)
         }
         Wish::Answer { call_id, decision } => {
             run.resolve(&call_id, decision).await?;
+            Ok(true)
         }
     }
-    Ok(())
 }
