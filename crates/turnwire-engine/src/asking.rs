@@ -6,7 +6,7 @@
 use futures::TryStreamExt;
 use tracing::warn;
 use turnwire_contract::{
-    CallId, Decision, Event, LogError, Recorded, RunId, RunStatus, Seq, StoreError, TenantId, Wish,
+    CallId, Decision, Event, LogError, Recorded, RunId, Seq, StoreError, TenantId, Wish,
     seeded::{Fault, is_seeded},
 };
 
@@ -127,14 +127,9 @@ impl Runs {
         if !parts.workers.outlive_us() || is_seeded(Fault::CancelThroughFence) {
             return Ok(false);
         }
-        match parts.store.find(tenant, run_id).await {
-            Ok(record) if record.status == RunStatus::Active => {}
-            Ok(_) | Err(StoreError::NotFound(_)) => return Ok(false),
-            Err(error) => return Err(error),
-        }
         match parts.workers.leave(tenant, run_id, wish).await {
             Ok(()) => Ok(true),
-            // It was over in the same moment.
+            // It is over, or never was.
             Err(StoreError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         }

@@ -242,3 +242,28 @@ async fn fulfil(run: &LiveRun, wish: Wish) -> Result<bool, turnwire_contract::Lo
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use turnwire_contract::{Decision, Item, RunRequest, Seq};
+
+    use super::*;
+    use crate::{Ambient, MemoryEventLog, RunState};
+
+    /// C14: a cancel is not done with before the run has ended: its worker may die first.
+    #[tokio::test]
+    async fn c14_a_cancel_stays_until_the_end() {
+        let (id, request) = (RunId::from("run_1"), RunRequest::new("m", vec![Item::user("hi")]));
+        let state = RunState::new(&id, Arc::new(request), Vec::new());
+        let (log, ambient) = (Arc::new(MemoryEventLog::default()), Arc::new(Ambient::simulated()));
+        let run = LiveRun::new(id, log, ambient, state, Seq::START);
+        assert!(!fulfil(&run, Wish::Cancel).await.unwrap());
+        assert_eq!(run.stopped_by(), Some(Stop::Cancelled));
+        assert!(!fulfil(&run, Wish::CancelCall { call_id: "call_1".into() }).await.unwrap());
+        // Nobody waits for this answer; there is nothing left to do about it.
+        let (call_id, decision) = ("call_1".into(), Decision::Approved);
+        assert!(fulfil(&run, Wish::Answer { call_id, decision }).await.unwrap());
+    }
+}

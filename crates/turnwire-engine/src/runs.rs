@@ -42,10 +42,10 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long a run may exist before its journal does.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
-/// How often a run that never began is called off while the store is away.
-const CALL_OFF_EVERY: Duration = Duration::from_millis(500);
 /// How often it is looked for.
 const JOURNAL_LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often a run that never began is called off while the store is away.
+const CALL_OFF_EVERY: Duration = Duration::from_millis(500);
 
 /// What an engine is made of. [`EngineParts::default`] is all in memory, with no model and no
 /// tools.

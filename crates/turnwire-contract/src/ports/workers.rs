@@ -41,7 +41,8 @@ pub trait Workers: Send + Sync {
     /// Which of `run_ids` do not belong to this worker any more.
     async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
 
-    /// Leaves a wish for whoever works on the run, which must not be over.
+    /// Leaves a wish for whoever works on the run. A run that is over, or is not this tenant's,
+    /// is [not found](StoreError::NotFound).
     async fn leave(&self, tenant: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError>;
 
     /// The wishes for the runs of this worker, oldest first. They stay until they are done with.

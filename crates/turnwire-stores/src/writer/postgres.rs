@@ -1,5 +1,7 @@
 //! A batch in PostgreSQL: one statement, and a transaction only when a run ends.
 
+use std::sync::LazyLock;
+
 use async_trait::async_trait;
 use sqlx::PgConnection;
 use turnwire_contract::seeded::{Fault, is_seeded};
@@ -30,29 +32,16 @@ const WRITE: &str = "with first as ( \
     union all \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
 
-/// The statement, or one that writes over what others have written.
+/// The statement, or one without a fence: a fault for tests, see `turnwire_contract::seeded`.
 fn write() -> &'static str {
-    if is_seeded(Fault::NoFence) { WRITE_WITHOUT_FENCE } else { WRITE }
+    static WITHOUT_FENCE: LazyLock<String> = LazyLock::new(|| {
+        let over = "do update set last_seq = excluded.last_seq, tag = excluded.tag, \
+            kind = excluded.kind, call_id = excluded.call_id, body = excluded.body";
+        let open = WRITE.replace("do nothing", over);
+        open.replace("where r.run_id in (select run_id from first))", "on conflict do nothing)")
+    });
+    if is_seeded(Fault::NoFence) { &WITHOUT_FENCE } else { WRITE }
 }
-
-/// A fault for tests: see `turnwire_contract::seeded`.
-const WRITE_WITHOUT_FENCE: &str = "with first as ( \
-        insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
-        select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
-            $6::text[], $7::text[], $8::text[]) \
-        on conflict (run_id, first_seq) do update set last_seq = excluded.last_seq, \
-            tag = excluded.tag, kind = excluded.kind, call_id = excluded.call_id, \
-            body = excluded.body \
-        returning run_id), \
-    rest as ( \
-        insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
-        select r.* from unnest($9::text[], $10::text[], $11::bigint[], $12::bigint[], \
-            $13::bigint[], $14::text[], $15::text[], $16::text[]) \
-            as r(tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
-        on conflict do nothing) \
-    select run_id from first \
-    union all \
-    select pg_notify($17, news)::text from unnest($18::text[]) as news";
 
 /// Whose rows are where ours were refused.
 const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[]) \
