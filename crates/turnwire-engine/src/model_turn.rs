@@ -5,12 +5,12 @@
 
 use std::{collections::HashMap, future::Future, mem};
 
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, future::join};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{Span, instrument, warn};
 use turnwire_contract::{
     CallId, Completeness, Event, Finish, ItemId, LogError, Model, ModelError, ModelPart,
-    RunOutcome, ToolKind, ToolRef, Usage,
+    ModelStream, RunOutcome, ToolKind, ToolRef, Usage,
 };
 
 use crate::{
@@ -29,12 +29,15 @@ pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carrie
     let turn = run.state().turn() + 1;
     Span::current().record("turn", turn);
     let most_attempts = run.state().limits().model_attempts;
-    run.record(Event::TurnStarted { turn }).await?;
+    let mut listener = Listener::new(run, turn);
+    // Asking changes nothing in the world, so it need not wait for the journal.
+    let (started, mut asked) =
+        join(run.record(Event::TurnStarted { turn }), listener.ask(model)).await;
+    started?;
 
     let mut attempt = 1;
     loop {
-        let mut listener = Listener::new(run, turn);
-        let why = match listener.listen(model).await? {
+        let why = match listener.listen(asked).await? {
             Heard::Everything | Heard::Stop => return Ok(Carried::On),
             Heard::Silence(why) => why,
         };
@@ -53,6 +56,8 @@ pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carrie
             () = run.left() => return Ok(Carried::On),
             () = sleep(delay) => {}
         }
+        listener = Listener::new(run, turn);
+        asked = listener.ask(model).await;
     }
 }
 
@@ -131,9 +136,16 @@ impl<'a> Listener<'a> {
         }
     }
 
-    async fn listen(&mut self, model: &dyn Model) -> Result<Heard, LogError> {
+    async fn ask(&self, model: &dyn Model) -> Waited<Result<ModelStream, ModelError>> {
         let prompt = self.run.state().prompt();
-        let mut parts = match self.wait_for(model.stream(prompt)).await {
+        self.wait_for(model.stream(prompt)).await
+    }
+
+    async fn listen(
+        &mut self,
+        asked: Waited<Result<ModelStream, ModelError>>,
+    ) -> Result<Heard, LogError> {
+        let mut parts = match asked {
             Waited::Got(Ok(parts)) => parts,
             Waited::Got(Err(error)) => return Ok(Heard::Silence(Why::Error(error))),
             Waited::TooLong => return Ok(Heard::Silence(Why::TimedOut)),

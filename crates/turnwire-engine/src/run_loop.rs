@@ -96,7 +96,9 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
         match step {
             Step::Discover(servers) => discover(run, workplace, servers).await?,
             Step::AskModel => {
-                if let Carried::End(outcome) = ask_model(run, workplace.model.as_ref()).await? {
+                // On the heap: a run that waits for a tool should not carry it along.
+                let turn = Box::pin(ask_model(run, workplace.model.as_ref()));
+                if let Carried::End(outcome) = turn.await? {
                     return Ok(Driven::Ended(outcome));
                 }
             }

@@ -83,7 +83,9 @@ impl Cluster {
             let log = folder.join(format!("node-{index}.log"));
             let mut environment = environment.to_vec();
             environment.push(("TURNWIRE_SEEDED_NODE".to_owned(), index.to_string()));
-            let recipe = Recipe { program: program.gateway.clone(), config, log, environment };
+            let other = options.other_gateway.as_ref().filter(|_| index % 2 == 1);
+            let program = other.unwrap_or(&program.gateway).clone();
+            let recipe = Recipe { program, config, log, environment };
             nodes.push(Arc::new(Node::new(index, free_port(), proxy, recipe)));
         }
         let pool = postgres.as_ref().map(|postgres| pool(postgres.port()));
@@ -270,9 +272,12 @@ fn settings(
     options: &Options,
 ) -> String {
     let lease_ms = options.lease_ms;
-    let store = store.map(|url| format!("[store]\nurl = \"{url}\"\nlease_ms = {lease_ms}\n\n"));
+    let store = match store {
+        Some(url) => format!("[store]\nurl = \"{url}\"\nlease_ms = {lease_ms}\n\n"),
+        None => "[store]\nurl = \"memory:\"\n\n".to_owned(),
+    };
     let news = news.map(|url| format!("[fanout]\nurl = \"{url}\"\n\n"));
-    let (store, news) = (store.unwrap_or_default(), news.unwrap_or_default());
+    let news = news.unwrap_or_default();
     format!(
         "{store}{news}[limits]\nmax_recoveries = 1000\n\n[models.default]\nkind = \"chat_completions\"\nbase_url = \"{models}\"\n\
          model = \"scripted\"\n\n[mcp_servers.tools]\nurl = \

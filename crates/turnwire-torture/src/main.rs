@@ -8,7 +8,7 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use turnwire_torture::{
     evidence::Verdict,
-    modes::{self, controls, outage, rolling},
+    modes::{self, controls, first_token, outage, resume, rolling},
     options::Options,
     report::{self, Setting},
 };
@@ -62,6 +62,12 @@ async fn carry_out(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
     }
     if let Some(n_rounds) = options.rolling {
         return rolling::rolling(options, n_rounds).await;
+    }
+    if let Some(seconds) = options.first_token {
+        return first_token::first_token(options, seconds).await;
+    }
+    if let Some(n_runs) = options.resume {
+        return resume::resume(options, n_runs).await;
     }
     modes::torture(options).await
 }

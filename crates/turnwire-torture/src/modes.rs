@@ -1,7 +1,10 @@
-//! The ways to use the harness: torture, rolling restarts, store outages, negative controls.
+//! The ways to use the harness: torture, rolling restarts, store outages, reading again from
+//! everywhere, negative controls.
 
 pub mod controls;
+pub mod first_token;
 pub mod outage;
+pub mod resume;
 pub mod rolling;
 
 use std::{

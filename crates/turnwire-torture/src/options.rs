@@ -48,6 +48,9 @@ pub struct Options {
     /// The gateway's program.
     #[arg(long)]
     pub gateway: Option<PathBuf>,
+    /// The program of every second gateway, of another version.
+    #[arg(long)]
+    pub other_gateway: Option<PathBuf>,
     /// Where the programs `upstreams` and `mcp-props` are; beside this one if not set.
     #[arg(long)]
     pub programs: Option<PathBuf>,
@@ -66,6 +69,12 @@ pub struct Options {
     /// So many rolling restarts under load.
     #[arg(long, value_name = "N")]
     pub rolling: Option<u64>,
+    /// So many runs, read again after every frame of every surface on another node.
+    #[arg(long, value_name = "N")]
+    pub resume: Option<u64>,
+    /// What the first word costs more than in memory, measured for so many seconds each.
+    #[arg(long, value_name = "SECONDS")]
+    pub first_token: Option<u64>,
     /// Gateways with this fault: succeeds if the checker finds it. `none` must find nothing.
     #[arg(long, value_name = "NAME")]
     pub negative_control: Option<String>,

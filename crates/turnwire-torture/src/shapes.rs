@@ -56,6 +56,14 @@ impl Shape {
         make(dice)
     }
 
+    /// A run of few words that nobody has to do anything for.
+    pub fn brief(dice: &mut Dice) -> Self {
+        let makers: [(u64, Maker); 4] =
+            [(1, one_tool), (1, parallel_tools), (1, several_turns), (1, brief_words)];
+        let make = dice.weigh(&makers).copied().unwrap_or(brief_words);
+        make(dice)
+    }
+
     /// A text that takes about so long.
     pub fn lasting(dice: &mut Dice, millis: u64) -> Self {
         let pieces = words(dice, millis / 20);
@@ -108,6 +116,11 @@ fn plain(dice: &mut Dice) -> Shape {
     let n_words = dice.between(20, 200);
     let (pieces, pace) = (words(dice, n_words), dice.between(1, 4));
     Shape::new("plain", dice, vec![spoken(&pieces, pace)], pieces)
+}
+
+fn brief_words(dice: &mut Dice) -> Shape {
+    let pieces = words(dice, 12);
+    Shape::new("brief_words", dice, vec![spoken(&pieces, 5)], pieces)
 }
 
 fn one_tool(dice: &mut Dice) -> Shape {

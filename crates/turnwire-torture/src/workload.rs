@@ -115,13 +115,7 @@ impl Workload {
         dice: &mut Dice,
         is_contested: bool,
     ) {
-        let asked = Asked {
-            shape: shape.name,
-            answer: shape.answer.clone(),
-            is_cancelled: shape.cancel_after_ms.is_some(),
-            ..Asked::default()
-        };
-        self.client.notes.write().asked.insert(key.to_owned(), asked);
+        self.note(key, shape);
         let (run_id, first) = match self.begin(key, shape, conversation, dice, is_contested).await {
             Ok(begun) => begun,
             // Only one of two can have the conversation.
@@ -145,8 +139,19 @@ impl Workload {
         notes.told.extend(told.map(|told| (run_id, told)));
     }
 
+    /// Writes down what is going to be asked for.
+    pub fn note(&self, key: &str, shape: &Shape) {
+        let asked = Asked {
+            shape: shape.name,
+            answer: shape.answer.clone(),
+            is_cancelled: shape.cancel_after_ms.is_some(),
+            ..Asked::default()
+        };
+        self.client.notes.write().asked.insert(key.to_owned(), asked);
+    }
+
     /// Asks for the run until a node has named it.
-    async fn begin(
+    pub async fn begin(
         &self,
         key: &str,
         shape: &Shape,

@@ -1,0 +1,124 @@
+//! What durability costs whoever waits for the first word: a gateway that keeps its runs in
+//! PostgreSQL beside one that keeps them in memory, in turns, with the same load.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    cluster::Cluster,
+    dice::Dice,
+    evidence::Verdict,
+    figures::Times,
+    observations::now,
+    options::Options,
+    report::Setting,
+    shapes::Shape,
+    sse::{Piece, SseReader},
+};
+
+/// How many streams there are at any time.
+const N_STREAMS: usize = 100;
+/// How long a run talks, and so how often somebody waits for a first word.
+const TALK_MS: u64 = 2_000;
+/// How often the two take turns.
+const N_TURNS: u64 = 3;
+/// How long a stream may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Measures each of the two for so many seconds.
+pub async fn first_token(options: &Options, seconds: u64) -> anyhow::Result<(Setting, Verdict)> {
+    let seed = options.seed.unwrap_or_else(|| now().unsigned_abs());
+    let mut dice = Dice::new(seed);
+    let one = Options { nodes: 1, keep: None, ..options.clone() };
+    let durable = Cluster::start(&one, &[]).await?;
+    let fleeting = Cluster::start(&Options { in_memory: true, ..one }, &[]).await?;
+    let (mut in_memory, mut kept) = (Times::default(), Times::default());
+    let each = Duration::from_secs(seconds) / u32::try_from(N_TURNS)?;
+    let begun = Instant::now();
+    for _ in 0..N_TURNS {
+        measure(&fleeting, each, &mut dice, &mut in_memory).await?;
+        measure(&durable, each, &mut dice, &mut kept).await?;
+    }
+    let mut setting = Setting {
+        title: format!("the first word at {N_STREAMS} streams"),
+        seed,
+        took: begun.elapsed(),
+        ..Setting::default()
+    };
+    for (name, times) in [("in memory", &in_memory), ("in PostgreSQL", &kept)] {
+        let of = |per_cent| ms(times.percentile(per_cent).unwrap_or_default());
+        let words = format!("p50 {}, p99 {} (of {})", of(50), of(99), times.len());
+        setting.notes.push((name.to_owned(), words));
+    }
+    for per_cent in [50, 99] {
+        let added = kept.percentile(per_cent).zip(in_memory.percentile(per_cent));
+        let (kept, in_memory) = added.context("nothing was measured")?;
+        setting.notes.push((format!("added at p{per_cent}"), ms(kept - in_memory)));
+    }
+    durable.stop().await;
+    fleeting.stop().await;
+    Ok((setting, Verdict::default()))
+}
+
+fn ms(micros: i64) -> String {
+    format!("{}.{:02} ms", micros / 1_000, micros.abs() % 1_000 / 10)
+}
+
+/// Keeps the streams open for `time`, each from another moment on.
+async fn measure(
+    cluster: &Cluster,
+    time: Duration,
+    dice: &mut Dice,
+    times: &mut Times,
+) -> anyhow::Result<()> {
+    let tasks = TaskTracker::new();
+    let until = Instant::now() + time;
+    let waited: Vec<_> = (0..N_STREAMS)
+        .map(|_| {
+            let mut dice = dice.fork();
+            let url = cluster.nodes.first().map(|node| node.url("/v1/responses"));
+            let http = cluster.http.clone();
+            tasks.spawn(async move {
+                let url = url.context("there is no node")?;
+                sleep(dice.millis(0, TALK_MS)).await;
+                let mut waited = Vec::new();
+                while Instant::now() < until {
+                    let shape = Shape::lasting(&mut dice, TALK_MS);
+                    let body = json!({ "model": "default", "input": shape.script, "stream": true });
+                    let request = http.post(&url).json(&body);
+                    let first = timeout(PATIENCE, first_word(request));
+                    waited.push(first.await.context("the stream does not end")??);
+                }
+                anyhow::Ok(waited)
+            })
+        })
+        .collect();
+    tasks.close();
+    for waited in waited {
+        for time in waited.await?? {
+            times.add(i64::try_from(time.as_micros())?);
+        }
+    }
+    Ok(())
+}
+
+/// How long the first word takes. The stream is read to its end.
+async fn first_word(request: reqwest::RequestBuilder) -> anyhow::Result<Duration> {
+    let asked = Instant::now();
+    let mut answer = request.send().await?.error_for_status()?;
+    let (mut reader, mut first) = (SseReader::default(), None);
+    while let Some(bytes) = answer.chunk().await? {
+        let is_word = |piece: &Piece| match piece {
+            Piece::Frame { data, .. } => data.contains("response.output_text.delta"),
+            Piece::Comment => false,
+        };
+        if reader.read(&bytes).iter().any(is_word) {
+            first.get_or_insert_with(|| asked.elapsed());
+        }
+    }
+    first.context("nothing was said")
+}
