@@ -24,6 +24,16 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Serve runs over HTTP: the Responses API, chat, WebSocket
     Serve(ServeArguments),
+    /// Try everything that the settings name: what works, what does not, what to do
+    Doctor(DoctorArguments),
+    /// The text of a PDF; for `serve`, which starts it with limits
+    #[command(hide = true)]
+    ReadPdf,
+    /// Check a stream of /v1/responses, of any vendor, for faults in its lifecycle
+    Check(CheckArguments),
+    /// See which MCP servers there are, and try them
+    #[command(subcommand)]
+    Mcp(McpCommand),
 }
 
 /// What follows the options in `turnwire run --help`.
@@ -59,6 +69,9 @@ pub(crate) struct RunArguments {
     /// The settings file [default: turnwire.toml, if there is one]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// A file with `mcpServers`, as other programs keep them; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Vec<PathBuf>,
     /// Write the final answer to a file, too
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -106,6 +119,9 @@ pub(crate) struct ServeArguments {
     /// The settings file [default: turnwire.toml, if there is one]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// A file with `mcpServers`, as other programs keep them; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Vec<PathBuf>,
     /// The model for requests that name none: one from the settings, or a name the default
     /// provider knows
     #[arg(short, long, value_name = "NAME")]
@@ -115,6 +131,155 @@ pub(crate) struct ServeArguments {
     pub(crate) demo: bool,
     /// Print one line of JSON to stdout once it listens, {"listening":"…"}, and only warnings to
     /// stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Whether to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorWish,
+}
+
+/// What follows the options in `turnwire doctor --help`.
+const DOCTOR_HELP: &str = "\
+Looks at the settings, the models, the MCP servers, the store, the fan-out, the web search, the
+address to listen at and the proxies of the environment. A store is opened as `serve` opens it, one
+question is asked of the search engine, and models are asked for their list.
+
+Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage.";
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = DOCTOR_HELP)]
+pub(crate) struct DoctorArguments {
+    /// The settings file [default: turnwire.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The model for requests that name none, as for `serve`
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Look at everything but models, which are scripted
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) demo: bool,
+    /// Print one line of JSON: {"ok":…,"checks":[{"subject":…,"status":"ok|warning|broken",…}]}
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Whether to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorWish,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// List the MCP servers of the settings with their tools
+    List(McpListArguments),
+    /// Connect to one server, list its tools, and perhaps call one
+    Test(McpTestArguments),
+    /// Log in to a server that wants to know who uses it, in a browser
+    Login(McpLoginArguments),
+}
+
+/// What follows the options in `turnwire mcp list --help`.
+const MCP_LIST_HELP: &str = "\
+Exit codes: 0 all servers can be used, 1 some cannot, 2 wrong usage or settings.";
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = MCP_LIST_HELP)]
+pub(crate) struct McpListArguments {
+    #[command(flatten)]
+    pub(crate) common: McpArguments,
+}
+
+/// What follows the options in `turnwire mcp test --help`.
+const MCP_TEST_HELP: &str = "\
+Examples:
+  turnwire mcp test docs
+  turnwire mcp test docs --call search --args '{\"query\": \"streams\"}'
+
+Exit codes: 0 it works, 1 it does not, 2 wrong usage or settings.";
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = MCP_TEST_HELP)]
+pub(crate) struct McpTestArguments {
+    /// The server
+    pub(crate) name: String,
+    /// Call this tool of it; nobody is asked first
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) call: Option<String>,
+    /// The arguments of the call, a JSON object
+    #[arg(long = "args", value_name = "JSON", requires = "call")]
+    pub(crate) arguments: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: McpArguments,
+}
+
+/// What follows the options in `turnwire mcp login --help`.
+const MCP_LOGIN_HELP: &str = "\
+Prints the address of a page. Whoever opens it and says yes is sent back to a port of this machine,
+and the tokens are kept for `serve` and `run`.
+
+Exit codes: 0 logged in, 1 not, 2 wrong usage or settings.";
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = MCP_LOGIN_HELP)]
+pub(crate) struct McpLoginArguments {
+    /// The server, which has `oauth` in its settings
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) common: McpArguments,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct McpArguments {
+    /// The settings file [default: turnwire.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A file with `mcpServers`, as other programs keep them; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Vec<PathBuf>,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Whether to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorWish,
+}
+
+/// What follows the options in `turnwire check --help`.
+const CHECK_HELP: &str = "\
+Examples:
+  turnwire check recorded.sse
+  curl -sN … | turnwire check -
+  turnwire check 'http://127.0.0.1:7878/v1/responses/resp_…?stream=true&starting_after=17' --resumed
+  turnwire check http://localhost:8000/v1 --ask \"Why is the sky blue?\" --model qwen3:8b
+
+Reads server-sent events, one JSON event per line, or a JSON list of events. docs/check.md lists
+what can be found.
+
+Exit codes: 0 fine, 1 faults found, 2 could not be read, or wrong usage.";
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct CheckArguments {
+    /// A file, an address, or `-` for stdin
+    #[arg(default_value = "-", value_name = "FILE|URL")]
+    pub(crate) source: String,
+    /// It is the rest of a stream, taken up with `starting_after`
+    #[arg(long)]
+    pub(crate) resumed: bool,
+    /// A header for an address; ${NAME} in its value is taken from the environment
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// Post this question to the Responses API at an address, and check the answer
+    #[arg(long, value_name = "QUESTION", requires = "model")]
+    pub(crate) ask: Option<String>,
+    /// The model that --ask asks
+    #[arg(short, long, value_name = "NAME", requires = "ask")]
+    pub(crate) model: Option<String>,
+    /// The variable that has the key for the address [default with --ask: `OPENAI_API_KEY`]
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) api_key_env: Option<String>,
+    /// How long an address may take; what came by then is checked
+    #[arg(long, value_name = "SECONDS", default_value = "300")]
+    pub(crate) timeout: NonZeroU64,
+    /// Print what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Whether to use colours

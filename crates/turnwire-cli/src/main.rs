@@ -42,6 +42,10 @@ fn main() -> ExitCode {
     match arguments.command {
         Command::Run(arguments) => commands::run::run(&arguments, &environment),
         Command::Serve(arguments) => commands::serve::serve(&arguments, &environment),
+        Command::Doctor(arguments) => commands::doctor::doctor(&arguments, &environment),
+        Command::ReadPdf => commands::read_pdf::read_pdf(),
+        Command::Mcp(command) => commands::mcp::mcp(&command, &environment),
+        Command::Check(arguments) => commands::check::check(&arguments, &environment),
     }
     .into()
 }

@@ -52,3 +52,8 @@ pub(crate) fn start(environment: &Environment, look: Look) -> Result<bool, Probl
 pub(crate) fn start_to_stay(environment: &Environment, paint: Paint) -> Result<(), Problem> {
     begin(environment, Some("warn"), paint).map(drop)
 }
+
+/// Begins to log for a command that tells everything itself, if a log is asked for.
+pub(crate) fn start_if_wanted(environment: &Environment, paint: Paint) -> Result<(), Problem> {
+    begin(environment, None, paint).map(drop)
+}

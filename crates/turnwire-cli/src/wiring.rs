@@ -1,24 +1,31 @@
 //! The whole composition: the only file that names models, tools and stores.
 
-use std::sync::Arc;
+use std::{env, sync::Arc};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::ToolServers;
+use turnwire_contract::{IndexQueue, Library, Pins, Reader, ToolServers};
 use turnwire_engine::{
-    EngineParts, MemoryBlobStore, MemoryEventLog, MemoryRunStore, Runs, Toolbox, ToolboxError,
+    ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryEventLog, MemoryPins, MemoryRunStore, Runs,
+    Toolbox, ToolboxError,
 };
 use turnwire_gateway::{App, AppOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    OpenAiResponses, OpenAiResponsesOptions,
+    JsonSchemaCalls, OpenAiResponses, OpenAiResponsesOptions,
 };
 use turnwire_stores::{OpenError, Store};
-use turnwire_tools::{FileSearch, McpServers, MemoryLibrary, WebSearch, WebSearchOptions};
+use turnwire_tools::{
+    Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch, HttpFunction,
+    HttpFunctionOptions, Indexer, McpServers, MemoryLibrary, PdfProgram, TextReader, WebSearch,
+    WebSearchOptions,
+};
 
 use crate::{
     demo,
     exit::Problem,
-    settings::{Kind, ModelSettings, Provider, RunSettings, ServeSettings},
+    settings::{
+        ApprovalSettings, Kind, ModelSettings, Provider, RunSettings, ServeSettings, ToolCalling,
+    },
 };
 
 /// How many finished runs a gateway remembers: its clients come back for them.
@@ -42,7 +49,10 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), 
         agent = agent.tool(demo::multiply(demo.tool_time));
     }
     if let Some(options) = &settings.web_search {
-        agent = agent.tool(web_search(options)?);
+        agent = agent.tool(web_search(options, &settings.egress)?);
+    }
+    for options in &settings.functions {
+        agent = agent.tool(http_function(options)?);
     }
     let agent = agent.build().map_err(|error: Error| Problem::failure(error.to_string()))?;
     Ok((agent, tool_servers))
@@ -56,16 +66,26 @@ pub(crate) struct Gateway {
     pub(crate) tool_servers: Arc<McpServers>,
     /// Where runs are kept, which has to be closed after it; nothing if that is in memory.
     pub(crate) store: Option<Store>,
+    /// Reads files in the background, once it is started.
+    pub(crate) indexer: Indexer,
 }
 
 /// The gateway that the settings describe. Its store is open, and nothing else is started yet.
 pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
-    let library = Arc::new(MemoryLibrary::new());
+    let store = match &settings.store {
+        Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
+        None => None,
+    };
+    let reader = Arc::new(TextReader::new(embeddings(settings.embeddings.as_ref())?));
+    let (library, queue) = files_in(store.as_ref(), reader.clone());
     let mut tools = Toolbox::default();
     let unusable = |error: ToolboxError| Problem::failure(error.to_string());
     tools.add(Arc::new(FileSearch::new(library.clone()))).map_err(unusable)?;
     if let Some(options) = &settings.web_search {
-        tools.add(Arc::new(web_search(options)?)).map_err(unusable)?;
+        tools.add(Arc::new(web_search(options, &settings.egress)?)).map_err(unusable)?;
+    }
+    for options in &settings.functions {
+        tools.add(Arc::new(http_function(options)?)).map_err(unusable)?;
     }
     let named = settings.models.named.iter();
     let models = named.map(|(name, settings)| Ok((name.clone(), model(settings)?)));
@@ -76,15 +96,12 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         }
         ModelSettings::Provider(_) => tool_servers.clone(),
     };
-    let store = match &settings.store {
-        Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
-        None => None,
-    };
     let runs = Runs::new(EngineParts {
         models: models.collect::<Result<_, Problem>>()?,
         any_model: Some(model(&settings.models.any)?),
         tools,
         servers,
+        policy: policy(&settings.approvals, store.as_ref()),
         ..kept_in(store.as_ref())
     });
     let options = AppOptions {
@@ -95,7 +112,43 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         ..AppOptions::default()
     };
-    Ok(Gateway { app: App::new(runs, library, options), tool_servers, store })
+    let indexer = Indexer::new(queue, reader, pdf_program());
+    Ok(Gateway { app: App::new(runs, library, options), tool_servers, store, indexer })
+}
+
+/// Files in `store`, or in memory, and the queue of those that wait to be read.
+fn files_in(
+    store: Option<&Store>,
+    reader: Arc<dyn Reader>,
+) -> (Arc<dyn Library>, Arc<dyn IndexQueue>) {
+    if let Some(store) = store {
+        let library = Arc::new(store.library(reader));
+        return (library.clone(), library);
+    }
+    let library = Arc::new(MemoryLibrary::with_reader(reader));
+    (library.clone(), library)
+}
+
+/// This very program reads PDFs, in a process of their own.
+fn pdf_program() -> Option<PdfProgram> {
+    env::current_exe().ok().map(|program| PdfProgram::new(program, "read-pdf"))
+}
+
+fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>, Problem> {
+    let made = options.map(|options| Embeddings::new(options.clone())).transpose();
+    made.map_err(|error| {
+        Problem::usage(format!("there are no embeddings: {error}"))
+            .hint("check [embeddings] in the settings")
+    })
+}
+
+/// What people are asked about.
+fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy {
+    let pins = settings.pin_definitions.then(|| match store {
+        Some(store) => Arc::new(store.clone()) as Arc<dyn Pins>,
+        None => Arc::new(MemoryPins::default()),
+    });
+    ApprovalPolicy { ask_before: settings.ask_before.clone(), pins }
 }
 
 /// An engine that keeps its runs in `store`, or in memory.
@@ -124,7 +177,7 @@ fn not_opened(error: OpenError) -> Problem {
 }
 
 fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
-    let Provider { kind, base_url, api_key, model } = match settings {
+    let Provider { kind, base_url, api_key, model, tool_calling } = match settings {
         ModelSettings::Scripted(demo) => return Ok(Arc::new(demo::model(*demo))),
         ModelSettings::Provider(provider) => provider.clone(),
     };
@@ -145,14 +198,31 @@ fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
                 .map(|model| Arc::new(model) as _)
         }
     };
-    model.map_err(|error| {
+    let model = model.map_err(|error| {
         Problem::usage(format!("the model cannot be used: {error}"))
             .hint("check its address and its key in the settings")
+    })?;
+    Ok(match tool_calling {
+        ToolCalling::Native => model,
+        ToolCalling::JsonSchema => Arc::new(JsonSchemaCalls::new(model)),
     })
 }
 
-fn web_search(options: &WebSearchOptions) -> Result<WebSearch, Problem> {
-    WebSearch::new(options.clone()).map_err(|error| {
+fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem> {
+    let name = &options.name;
+    HttpFunction::new(options.clone()).map_err(|error| {
+        Problem::usage(format!("the function `{name}` cannot be used: {error}"))
+            .hint(format!("check [functions.{name}] in the settings"))
+    })
+}
+
+/// The search that the options describe, with its way out.
+pub(crate) fn web_search(
+    options: &WebSearchOptions,
+    egress: &EgressOptions,
+) -> Result<WebSearch, Problem> {
+    let egress = Egress::new(egress).map_err(|error| Problem::failure(error.to_string()))?;
+    WebSearch::new(options.clone(), egress).map_err(|error| {
         Problem::usage(format!("the web cannot be searched: {error}"))
             .hint("check [web_search] in the settings")
     })

@@ -1,7 +1,7 @@
 //! What the settings become.
 
 use turnwire_contract::{TenantId, ToolServers};
-use turnwire_tools::McpServerOptions;
+use turnwire_tools::{EgressOptions, McpServerOptions};
 
 use super::*;
 use crate::{
@@ -11,7 +11,8 @@ use crate::{
 
 fn provider(base_url: &str) -> ModelSettings {
     let (kind, base_url) = (Kind::ChatCompletions, base_url.to_owned());
-    ModelSettings::Provider(Provider { kind, base_url, api_key: None, model: None })
+    let tool_calling = ToolCalling::default();
+    ModelSettings::Provider(Provider { kind, base_url, api_key: None, model: None, tool_calling })
 }
 
 fn demo_settings() -> ServeSettings {
@@ -90,7 +91,9 @@ fn an_agent_has_the_tools_of_the_settings() {
         model_name: "scripted".to_owned(),
         instructions: None,
         tool_servers: [("docs".to_owned(), McpServerOptions::http("http://d"))].into(),
+        functions: Vec::new(),
         web_search: Some(WebSearchOptions::new("http://localhost:8888")),
+        egress: EgressOptions::default(),
         limits: turnwire::Limits::default(),
     };
     let (agent, _) = agent(&settings).unwrap();

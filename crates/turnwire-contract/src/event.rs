@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Annotation, CallId, Completeness, Decision, DiscoveryOutcome, Failure, ItemId, RunId,
-    RunOutcome, RunRequest, Seq, Timestamp, ToolOutcome, ToolRef, Usage, ports::Finish,
+    Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Failure, InputId,
+    ItemId, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolOutcome, ToolRef, Usage,
+    ports::Finish,
 };
 
 /// An event with its place in the journal.
@@ -190,13 +191,30 @@ pub enum Event {
     ApprovalRequested {
         /// The call that waits.
         call_id: CallId,
+        /// Until when the answer may come: then the call is denied. For ever if not set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
+        /// What the tool says of itself now, if that is why a person is asked: its definition
+        /// is not the one that was trusted before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changed: Option<String>,
     },
-    /// A person has answered.
+    /// A person has answered, now or earlier for the whole conversation, or nobody has in time.
     ApprovalResolved {
         /// The call that waited.
         call_id: CallId,
         /// What was decided.
         decision: Decision,
+        /// The arguments to call the tool with instead of the model's, as raw JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<String>,
+        /// Whether the answer holds for the rest of the conversation.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        remember: bool,
+        /// Where the answer came from: a surface, such as `/ws/chat`, or `expiry`, `nobody`,
+        /// `conversation`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
 
     /// A tool is about to work on the call; recorded before it does anything.
@@ -208,6 +226,14 @@ pub enum Event {
         /// The arguments in a few words, for people; empty if there is nothing to say.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         label: String,
+    },
+    /// The tool works on without us, under a name: whoever takes the run over asks for it by that
+    /// name instead of calling the tool again.
+    ToolTaskStarted {
+        /// The call.
+        call_id: CallId,
+        /// The name, as the tool gave it.
+        task: String,
     },
     /// The tool entered a phase of its work.
     ToolPhase {
@@ -235,6 +261,32 @@ pub enum Event {
         call_id: CallId,
         /// Only the new part.
         text: String,
+    },
+    /// The tool asks a person for input, and waits.
+    InputRequested {
+        /// The call.
+        call_id: CallId,
+        /// The question: a call may have several.
+        input_id: InputId,
+        /// What is asked, in the tool's words.
+        message: String,
+        /// The JSON Schema of what it wants to know.
+        schema: Value,
+        /// Until when the answer may come. For as long as the call lasts if not set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
+    },
+    /// The question of a tool is settled. Exactly one per question.
+    InputResolved {
+        /// The call.
+        call_id: CallId,
+        /// The question.
+        input_id: InputId,
+        /// What the tool was told.
+        reply: Reply,
+        /// Where the answer came from: a surface, or `expiry`, `nobody`, `call_over`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// The tool has said nothing for a while, and is still being waited for.
     ToolStayedSilent {
@@ -283,12 +335,15 @@ impl Event {
             Self::CallAnnounced { call_id, .. }
             | Self::ArgumentsAdded { call_id, .. }
             | Self::ArgumentsFinished { call_id, .. }
-            | Self::ApprovalRequested { call_id }
+            | Self::ApprovalRequested { call_id, .. }
             | Self::ApprovalResolved { call_id, .. }
             | Self::ToolStarted { call_id, .. }
+            | Self::ToolTaskStarted { call_id, .. }
             | Self::ToolPhase { call_id, .. }
             | Self::ToolProgressed { call_id, .. }
             | Self::ToolOutputAdded { call_id, .. }
+            | Self::InputRequested { call_id, .. }
+            | Self::InputResolved { call_id, .. }
             | Self::ToolStayedSilent { call_id, .. }
             | Self::ToolRetried { call_id, .. }
             | Self::ToolFinished { call_id, .. } => Some(call_id),
@@ -311,6 +366,26 @@ impl Event {
             | Self::ToolsDiscovered { .. }
             | Self::RunFinished { .. } => None,
         }
+    }
+
+    /// A person must allow the call, for as long as that takes.
+    pub fn approval_requested(call_id: CallId) -> Self {
+        Self::ApprovalRequested { call_id, expires_at: None, changed: None }
+    }
+
+    /// A person has answered so.
+    pub fn approval_resolved(call_id: CallId, answer: impl Into<ApprovalAnswer>) -> Self {
+        let ApprovalAnswer { decision, arguments, remember, by } = answer.into();
+        Self::ApprovalResolved { call_id, decision, arguments, remember, by }
+    }
+
+    /// What a person has answered about a call, if that is what happened.
+    pub fn answer(&self) -> Option<ApprovalAnswer> {
+        let Self::ApprovalResolved { decision, arguments, remember, by, .. } = self else {
+            return None;
+        };
+        let (decision, arguments, by) = (decision.clone(), arguments.clone(), by.clone());
+        Some(ApprovalAnswer { decision, arguments, remember: *remember, by })
     }
 
     /// Whether nothing can follow.

@@ -58,6 +58,10 @@ id! {
     ItemId
 }
 id! {
+    /// A question that a tool asked a person: `inp_…`.
+    InputId
+}
+id! {
     /// A series of runs that share a history: `conv_…`.
     ConversationId
 }
@@ -76,6 +80,10 @@ id! {
 id! {
     /// Files that are searched together: `vs_…`.
     CollectionId
+}
+id! {
+    /// Files that were attached to a collection together: `vsfb_…`.
+    BatchId
 }
 
 impl Default for TenantId {

@@ -19,16 +19,24 @@ pub mod time;
 pub mod tool;
 
 pub use event::{Event, Recorded};
-pub use ids::{BlobId, CallId, CollectionId, ConversationId, FileId, ItemId, RunId, Seq, TenantId};
+pub use ids::{
+    BatchId, BlobId, CallId, CollectionId, ConversationId, FileId, InputId, ItemId, RunId, Seq,
+    TenantId,
+};
 pub use item::{Annotation, Completeness, Content, Entry, Item, Role};
-pub use outcome::{Decision, DiscoveryOutcome, Failure, IncompleteReason, RunOutcome, ToolOutcome};
+pub use outcome::{
+    ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, Reply, RunOutcome,
+    ToolOutcome,
+};
 pub use ports::{
-    Abandoned, Alone, Attachment, BlobError, BlobStore, CallLink, CollectionRecord, Comparison,
-    ConversationRecord, Created, Ending, EventLog, EventStream, FileRecord, Filter, FilterMistake,
-    Finish, Lease, LeftWish, Library, LibraryError, LogError, Model, ModelError, ModelPart,
-    ModelStream, NewRun, NoToolServers, Passage, Prompt, Query, RequestKey, RunRecord, RunStatus,
-    RunStore, StoreError, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Wish,
-    Workers,
+    Abandoned, Allowed, Alone, Attachment, BatchRecord, BlobError, BlobStore, CallLink, Chunking,
+    CollectionNotes, CollectionRecord, CollectionUsage, Comparison, ConversationRecord, Created,
+    Ending, EventLog, EventStream, FileCounts, FileRecord, Filter, FilterMistake, Finish, Found,
+    IndexQueue, IndexTask, IndexWork, Indexed, Indexing, Lease, LeftWish, Library, LibraryError,
+    LogError, MOST_CLAIMS, Model, ModelError, ModelPart, ModelStream, NewPassage, NewRun,
+    NoToolServers, NoVectors, Passage, Pinned, Pins, Prompt, Query, Question, RANKED, Reader,
+    RequestKey, RunRecord, RunStatus, RunStore, StoreError, Tool, ToolContext, ToolError, ToolNote,
+    ToolRequest, ToolServers, Unreadable, Vectors, Wish, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Generation, Limits, RunRequest, ServerUse, ToolChoice, Usage,

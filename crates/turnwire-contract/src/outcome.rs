@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{ToolOutput, ToolSpec};
 
@@ -167,4 +168,55 @@ pub enum Decision {
         /// Why; may be empty.
         reason: String,
     },
+}
+
+/// A person's answer about a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalAnswer {
+    /// What was decided.
+    pub decision: Decision,
+    /// The arguments to call the tool with instead of the model's, as raw JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// Whether the answer holds for the rest of the conversation.
+    #[serde(default)]
+    pub remember: bool,
+    /// Where it came from: the name of a surface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl ApprovalAnswer {
+    /// The same answer, which came from `surface`.
+    pub fn by(self, surface: impl Into<String>) -> Self {
+        Self { by: Some(surface.into()), ..self }
+    }
+
+    /// Whether `other` says the same, wherever it came from.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let said =
+            |answer: &Self| (answer.decision.clone(), answer.arguments.clone(), answer.remember);
+        said(self) == said(other)
+    }
+}
+
+impl From<Decision> for ApprovalAnswer {
+    fn from(decision: Decision) -> Self {
+        Self { decision, arguments: None, remember: false, by: None }
+    }
+}
+
+/// What a tool is told that has asked a person for input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Reply {
+    /// Here it is.
+    Accepted {
+        /// What the person said, in the shape that was asked for.
+        content: Map<String, Value>,
+    },
+    /// The person does not want to say, or nobody can be asked.
+    Declined,
+    /// There is no answer: the person has put the question aside, or it is too late for one.
+    Cancelled,
 }

@@ -42,6 +42,9 @@ pub struct RunRequest {
     /// What to do about calls that a person must allow.
     #[serde(default)]
     pub approvals: Approvals,
+    /// Whether somebody is there whom a tool may ask for input. If not, it is told so at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inputs: bool,
     /// Whether the model must, may or must not use them.
     #[serde(default)]
     pub tool_choice: ToolChoice,
@@ -77,6 +80,7 @@ impl RunRequest {
             servers: Vec::new(),
             first_calls: Vec::new(),
             approvals: Approvals::Wait,
+            inputs: false,
             tool_choice: ToolChoice::Auto,
             parallel_tool_calls: true,
             generation: Generation::default(),
@@ -247,6 +251,10 @@ pub struct Limits {
     pub call_silence: Duration,
     /// How long a call may take altogether, whatever it reports.
     pub call_total: Duration,
+    /// How long a person may take to answer, if the tool's own spec does not say. For ever if not
+    /// set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_expiry: Option<Duration>,
     /// How often a call is tried, if its tool may be called again and says that it may work.
     pub call_attempts: u32,
     /// How long the model may stay silent.
@@ -276,6 +284,7 @@ impl Default for Limits {
             wall_clock: Duration::from_mins(30),
             call_silence: Duration::from_mins(1),
             call_total: Duration::from_mins(10),
+            approval_expiry: None,
             call_attempts: 2,
             model_silence: Duration::from_mins(1),
             model_total: Duration::from_mins(15),

@@ -24,6 +24,11 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
+
+    /// The moment `wait` after this one.
+    pub fn later(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX)))
+    }
 }
 
 impl fmt::Display for Timestamp {

@@ -28,9 +28,29 @@ pub struct ToolSpec {
     /// Whether a person must allow each call.
     #[serde(default)]
     pub needs_approval: bool,
+    /// Whether the operator has said that nobody need be asked about this tool, whatever holds
+    /// for others of its effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exempt: bool,
+    /// How long a person may take to allow a call; the run's own limit if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_expiry: Option<Duration>,
+    /// What it says of itself now, withheld from the model, if its definition is not the one
+    /// that was trusted before: a person must allow it first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
     /// How long it may stay silent; the engine's own limit if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// How long a call may take altogether, whatever it reports; the run's own limit if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
+    /// How many calls of it one process carries out at the same time; any number if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_at_once: Option<u32>,
+    /// How many calls of all tools of its server one process carries out at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_most_at_once: Option<u32>,
     /// Which arguments say best what a call is about, most telling first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub telling_arguments: Vec<String>,
@@ -52,10 +72,21 @@ impl ToolSpec {
             effect: Effect::Once,
             parallel: false,
             needs_approval: false,
+            exempt: false,
+            approval_expiry: None,
+            changed: None,
             timeout: None,
+            deadline: None,
+            most_at_once: None,
+            server_most_at_once: None,
             telling_arguments: Vec::new(),
             settings: Value::Null,
         }
+    }
+
+    /// Whether a person must allow each call, for whatever reason.
+    pub fn is_guarded(&self) -> bool {
+        self.needs_approval || self.changed.is_some()
     }
 
     /// The facts that every event and frame about this tool repeats.

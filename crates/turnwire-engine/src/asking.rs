@@ -3,14 +3,45 @@
 //! If this process works on the run, it is done here and now. Otherwise a wish is left for the
 //! one that does, or for the one that will: see [`Workers`](turnwire_contract::Workers).
 
+use std::sync::Arc;
+
 use futures::TryStreamExt;
+use serde_json::Value;
 use tracing::warn;
 use turnwire_contract::{
-    CallId, Decision, Event, LogError, Recorded, RunId, Seq, StoreError, TenantId, Wish,
+    ApprovalAnswer, CallId, Event, InputId, LogError, Recorded, Reply, RunId, Seq, StoreError,
+    TenantId, Wish,
     seeded::{Fault, is_seeded},
 };
 
-use crate::{live_run::Stop, runs::Runs};
+use crate::{
+    live_run::Stop,
+    run_state::{Call, RunState},
+    runs::Runs,
+    toolbox::{complaints_about, read_arguments_for},
+};
+
+/// What came of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// It is the one that counts; or it says the same as the one that does.
+    Taken,
+    /// Another answer counts: somebody was quicker, or it came too late.
+    TooLate,
+    /// Nobody has asked.
+    NotAsked,
+}
+
+/// Why an answer was not taken; the question stays open.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// What the person wrote does not fit what is asked for.
+    #[error("{0}")]
+    DoesNotFit(String),
+    /// The journal did not take it.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
 
 impl Runs {
     /// Cancels a run, here or elsewhere. Says whether there was something to cancel; when it
@@ -39,40 +70,78 @@ impl Runs {
         });
     }
 
-    /// Cancels one call; the run goes on. Says whether there was something to cancel.
+    /// Cancels one call, whether a tool is at work on it or it waits for a person; the run goes
+    /// on. Says whether there was something to cancel.
     pub async fn cancel_call(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
         call_id: &CallId,
     ) -> Result<bool, StoreError> {
-        if let Some(run) = self.live(tenant, run_id) {
-            return Ok(run.stop_call(call_id));
-        }
-        let is_at_work = match self.recorded(tenant, run_id).await {
-            Ok(journal) => is_at_work(&journal, call_id),
-            Err(LogError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
-            Err(_) => false,
+        let runs = self.clone();
+        let (tenant, run_id, call_id) = (tenant.clone(), run_id.clone(), call_id.clone());
+        let work = async move {
+            let away = |error: LogError| StoreError::Unavailable(error.to_string());
+            if let Some(run) = runs.live(&tenant, &run_id) {
+                match run.cancel_call(&call_id).await {
+                    Err(LogError::Conflict { .. }) => {}
+                    done => return done.map_err(away),
+                }
+            }
+            let is_open = match runs.recorded(&tenant, &run_id).await {
+                Ok(journal) => is_open(&journal, &call_id),
+                Err(LogError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
+                Err(_) => false,
+            };
+            if !is_open {
+                return Ok(false);
+            }
+            runs.leave(&tenant, &run_id, Wish::CancelCall { call_id }).await
         };
-        if !is_at_work {
-            return Ok(false);
-        }
-        self.leave(tenant, run_id, Wish::CancelCall { call_id: call_id.clone() }).await
+        self.to_its_end(work).await
     }
 
-    /// Answers for a person whether a call may be carried out. Says whether it was waiting
-    /// for that; a second answer changes nothing.
+    /// Answers for a person whether a call may be carried out. Says whether that is the answer
+    /// that counts; a second one changes nothing.
     pub async fn resolve(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
         call_id: &CallId,
-        decision: Decision,
+        answer: impl Into<ApprovalAnswer>,
     ) -> Result<bool, LogError> {
+        let answer = self.give_answer(tenant, run_id, call_id, answer.into(), Repeat::IsTooLate);
+        match answer.await {
+            Ok(answered) => Ok(answered == Answered::Taken),
+            Err(AnswerError::DoesNotFit(_)) => Ok(false),
+            Err(AnswerError::Log(error)) => Err(error),
+        }
+    }
+
+    /// Answers for a person whether a call may be carried out. The same answer once more is as
+    /// good as the first.
+    pub async fn answer(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        call_id: &CallId,
+        answer: ApprovalAnswer,
+    ) -> Result<Answered, AnswerError> {
+        self.give_answer(tenant, run_id, call_id, answer, Repeat::IsTaken).await
+    }
+
+    async fn give_answer(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        call_id: &CallId,
+        answer: ApprovalAnswer,
+        repeat: Repeat,
+    ) -> Result<Answered, AnswerError> {
         let runs = self.clone();
         let (tenant, run_id, call_id) = (tenant.clone(), run_id.clone(), call_id.clone());
         let work = async move {
-            runs.resolve_here_or_elsewhere(&tenant, &run_id, &call_id, decision).await
+            runs.resolve_here_or_elsewhere(&tenant, &run_id, &call_id, answer, repeat).await
         };
         self.to_its_end(work).await
     }
@@ -82,38 +151,131 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
         call_id: &CallId,
-        decision: Decision,
-    ) -> Result<bool, LogError> {
+        answer: ApprovalAnswer,
+        repeat: Repeat,
+    ) -> Result<Answered, AnswerError> {
         if let Some(run) = self.live(tenant, run_id) {
-            let done = run.resolve(call_id, decision.clone()).await?;
-            if done || !self.0.parts.workers.outlive_us() {
-                return Ok(done);
+            check_arguments(&run.state(), call_id, &answer)?;
+            match run.resolve(call_id, answer.clone()).await {
+                Ok(true) => return Ok(Answered::Taken),
+                // Settled; or the run has ended, or moved on to another worker, in this moment.
+                Ok(false) | Err(LogError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        let Ok(journal) = self.recorded(tenant, run_id).await else { return Ok(false) };
-        if !waits_for_approval(&journal, call_id) {
-            return Ok(false);
+        let journal = match self.recorded(tenant, run_id).await {
+            Ok(journal) => journal,
+            Err(LogError::NotFound(_)) => return Ok(Answered::NotAsked),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(settled) = settled_by(&journal, call_id, &answer, repeat) {
+            return Ok(settled);
+        }
+        if let Some(state) = state_of(run_id, &journal) {
+            check_arguments(&state, call_id, &answer)?;
         }
         let head = journal.last().map_or(Seq::START, |last| last.seq);
-        let wish = Wish::Answer { call_id: call_id.clone(), decision: decision.clone() };
-        match self.leave(tenant, run_id, wish).await {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
-            Err(error) => return Err(LogError::Unavailable(error.to_string())),
+        let wish = Wish::Answer { call_id: call_id.clone(), answer: answer.clone() };
+        if !self.leave_or_fail(tenant, run_id, wish).await? {
+            // It has ended since: perhaps because somebody has given the same answer.
+            let journal = self.recorded(tenant, run_id).await?;
+            let settled = settled_by(&journal, call_id, &answer, repeat);
+            return Ok(settled.unwrap_or(Answered::TooLate));
         }
         let mut events = self.follow(tenant, run_id, head).await?;
-        while let Some(recorded) = events.try_next().await? {
-            if recorded.event.call_id() != Some(call_id) {
-                continue;
+        while let Some(recorded) = events.try_next().await.map_err(AnswerError::Log)? {
+            if let Some(given) = answer_in(&recorded.event, call_id) {
+                return Ok(judged(&given, &answer));
             }
-            if let Event::ApprovalResolved { decision: theirs, .. } = &recorded.event {
-                return Ok(*theirs == decision);
-            }
-            if matches!(recorded.event, Event::ToolFinished { .. }) {
+            if is_end_of(&recorded.event, call_id) {
                 break;
             }
         }
-        Ok(false)
+        Ok(Answered::TooLate)
+    }
+
+    /// Answers for a person what a tool has asked: the question of this id, or the only one of
+    /// the call. The same answer once more is as good as the first.
+    pub async fn reply(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        call_id: &CallId,
+        input_id: Option<InputId>,
+        reply: Reply,
+        by: impl Into<String>,
+    ) -> Result<Answered, AnswerError> {
+        let runs = self.clone();
+        let (tenant, run_id, call_id) = (tenant.clone(), run_id.clone(), call_id.clone());
+        let by = Some(by.into());
+        let work = async move {
+            runs.reply_here_or_elsewhere(&tenant, &run_id, &call_id, input_id, reply, by).await
+        };
+        self.to_its_end(work).await
+    }
+
+    async fn reply_here_or_elsewhere(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        call_id: &CallId,
+        input_id: Option<InputId>,
+        reply: Reply,
+        by: Option<String>,
+    ) -> Result<Answered, AnswerError> {
+        let journal = match self.recorded(tenant, run_id).await {
+            Ok(journal) => journal,
+            Err(LogError::NotFound(_)) => return Ok(Answered::NotAsked),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(asked) = asked_in(&journal, call_id, input_id.as_ref()) else {
+            return Ok(Answered::NotAsked);
+        };
+        let (input_id, schema) = asked;
+        let head = journal.last().map_or(Seq::START, |last| last.seq);
+        let given = journal.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
+        if let Some(given) = given {
+            return Ok(if given == reply { Answered::Taken } else { Answered::TooLate });
+        }
+        if let Reply::Accepted { content } = &reply {
+            complaints_about(&schema, &Value::Object(content.clone()))
+                .map_or(Ok(()), |complaint| Err(AnswerError::DoesNotFit(complaint)))?;
+        }
+        if let Some(run) = self.live(tenant, run_id) {
+            match run.reply(&input_id, reply.clone(), by.clone()).await {
+                Ok(true) => return Ok(Answered::Taken),
+                Ok(false) | Err(LogError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let (call_id, ours) = (call_id.clone(), reply.clone());
+        let wish = Wish::Input { call_id: call_id.clone(), input_id: input_id.clone(), reply, by };
+        if !self.leave_or_fail(tenant, run_id, wish).await? {
+            let journal = self.recorded(tenant, run_id).await?;
+            let given = journal.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
+            let is_ours = given.is_some_and(|given| given == ours);
+            return Ok(if is_ours { Answered::Taken } else { Answered::TooLate });
+        }
+        let mut events = self.follow(tenant, run_id, head).await?;
+        while let Some(recorded) = events.try_next().await.map_err(AnswerError::Log)? {
+            if let Some(given) = reply_in(&recorded.event, &input_id) {
+                return Ok(if given == ours { Answered::Taken } else { Answered::TooLate });
+            }
+            if is_end_of(&recorded.event, &call_id) {
+                break;
+            }
+        }
+        Ok(Answered::TooLate)
+    }
+
+    async fn leave_or_fail(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        wish: Wish,
+    ) -> Result<bool, LogError> {
+        let left = self.leave(tenant, run_id, wish).await;
+        left.map_err(|error| LogError::Unavailable(error.to_string()))
     }
 
     /// Leaves a wish for whoever works on the run. Says whether anybody will.
@@ -136,17 +298,100 @@ impl Runs {
     }
 }
 
-/// Whether the journal ends with this call at work.
-fn is_at_work(journal: &[impl AsRef<Recorded>], call_id: &CallId) -> bool {
-    let about = journal.iter().rev().map(|recorded| &recorded.as_ref().event);
-    let mut about = about.filter(|event| event.call_id() == Some(call_id));
-    about.clone().any(|event| matches!(event, Event::ToolStarted { .. }))
-        && !about.any(|event| matches!(event, Event::ToolFinished { .. }))
+/// What the same answer once more counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    IsTaken,
+    IsTooLate,
 }
 
-/// Whether the journal ends with this call waiting for a person.
-fn waits_for_approval(journal: &[impl AsRef<Recorded>], call_id: &CallId) -> bool {
-    let about = journal.iter().rev().map(|recorded| &recorded.as_ref().event);
-    let mut about = about.filter(|event| event.call_id() == Some(call_id));
-    matches!(about.next(), Some(Event::ApprovalRequested { .. }))
+/// What came of an answer to a question that is settled, or was never asked; nothing if it
+/// waits.
+fn settled_by(
+    journal: &[Arc<Recorded>],
+    call_id: &CallId,
+    answer: &ApprovalAnswer,
+    repeat: Repeat,
+) -> Option<Answered> {
+    let about = journal.iter().map(|recorded| &recorded.event);
+    let about: Vec<&Event> = about.filter(|event| event.call_id() == Some(call_id)).collect();
+    let given = about.iter().find_map(|event| answer_in(event, call_id));
+    if let Some(given) = given {
+        return Some(match repeat {
+            Repeat::IsTaken => judged(&given, answer),
+            Repeat::IsTooLate => Answered::TooLate,
+        });
+    }
+    let was_asked = about.iter().any(|event| matches!(event, Event::ApprovalRequested { .. }));
+    let is_over = about.iter().any(|event| is_end_of(event, call_id));
+    match (was_asked, is_over) {
+        (false, _) => Some(Answered::NotAsked),
+        (true, true) => Some(Answered::TooLate),
+        (true, false) => None,
+    }
+}
+
+fn judged(given: &ApprovalAnswer, ours: &ApprovalAnswer) -> Answered {
+    if given.says_the_same(ours) { Answered::Taken } else { Answered::TooLate }
+}
+
+fn answer_in(event: &Event, about: &CallId) -> Option<ApprovalAnswer> {
+    event.answer().filter(|_| event.call_id() == Some(about))
+}
+
+fn reply_in(event: &Event, about: &InputId) -> Option<Reply> {
+    let Event::InputResolved { input_id, reply, .. } = event else { return None };
+    (input_id == about).then(|| reply.clone())
+}
+
+/// The question that is meant, with the schema of its answer: the one of this id, or the latest
+/// of the call.
+fn asked_in(
+    journal: &[Arc<Recorded>],
+    about: &CallId,
+    meant: Option<&InputId>,
+) -> Option<(InputId, Value)> {
+    journal.iter().rev().find_map(|recorded| {
+        let Event::InputRequested { call_id, input_id, schema, .. } = &recorded.event else {
+            return None;
+        };
+        let is_meant = call_id == about && meant.is_none_or(|meant| meant == input_id);
+        is_meant.then(|| (input_id.clone(), schema.clone()))
+    })
+}
+
+/// The arguments that a person has written must be ones that the tool takes.
+fn check_arguments(
+    state: &RunState,
+    call_id: &CallId,
+    answer: &ApprovalAnswer,
+) -> Result<(), AnswerError> {
+    let Some(arguments) = &answer.arguments else { return Ok(()) };
+    let call = state.call(call_id).filter(|call| Call::waits_for_approval(call));
+    let Some(spec) = call.and_then(|call| state.spec(&call.tool.name)) else { return Ok(()) };
+    read_arguments_for(spec, arguments).map(drop).map_err(AnswerError::DoesNotFit)
+}
+
+/// What the journal of a run means, as far as its tools and calls are concerned.
+fn state_of(run_id: &RunId, journal: &[Arc<Recorded>]) -> Option<RunState> {
+    let Event::RunQueued { request } = &journal.first()?.event else { return None };
+    let mut state = RunState::new(run_id, Arc::clone(request), Vec::new());
+    for recorded in journal {
+        state.apply(&recorded.event);
+    }
+    Some(state)
+}
+
+/// Whether the journal ends with this call at work, or waiting for a person.
+fn is_open(journal: &[Arc<Recorded>], call_id: &CallId) -> bool {
+    let about = journal.iter().map(|recorded| &recorded.event);
+    let about: Vec<&Event> = about.filter(|event| event.call_id() == Some(call_id)).collect();
+    let began = |event: &&Event| {
+        matches!(event, Event::ToolStarted { .. } | Event::ApprovalRequested { .. })
+    };
+    about.iter().any(began) && !about.iter().any(|event| is_end_of(event, call_id))
+}
+
+fn is_end_of(event: &Event, about: &CallId) -> bool {
+    matches!(event, Event::ToolFinished { call_id, .. } if call_id == about)
 }

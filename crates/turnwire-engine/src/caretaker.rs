@@ -24,7 +24,7 @@ use turnwire_contract::{LeftWish, RunId, StoreError, Wish};
 
 use crate::{
     live_run::{LiveRun, Stop},
-    runs::Runs,
+    runs::{Runs, StartError},
     sync::lock,
 };
 
@@ -163,6 +163,16 @@ impl Runs {
         if done.is_empty() { Ok(()) } else { workers.done_with(&done).await }
     }
 
+    /// Attends to what was asked of a run while nobody worked on it, before anybody does: it may
+    /// be over sooner than wishes are looked at again.
+    pub(crate) async fn heed(&self, run: &LiveRun) -> Result<(), StartError> {
+        let left = self.0.parts.workers.wishes().await?;
+        for LeftWish { wish, .. } in left.into_iter().filter(|left| left.run_id == *run.id()) {
+            fulfil(run, wish).await?;
+        }
+        Ok(())
+    }
+
     async fn take_up_abandoned(&self) -> Result<(), StoreError> {
         loop {
             if self.refuse_if_closing().is_err() {
@@ -233,11 +243,15 @@ async fn fulfil(run: &LiveRun, wish: Wish) -> Result<bool, turnwire_contract::Lo
             Ok(false)
         }
         Wish::CancelCall { call_id } => {
-            run.stop_call(&call_id);
+            run.cancel_call(&call_id).await?;
             Ok(false)
         }
-        Wish::Answer { call_id, decision } => {
-            run.resolve(&call_id, decision).await?;
+        Wish::Answer { call_id, answer } => {
+            run.resolve(&call_id, answer).await?;
+            Ok(true)
+        }
+        Wish::Input { input_id, reply, by, .. } => {
+            run.reply(&input_id, reply, by).await?;
             Ok(true)
         }
     }
@@ -263,7 +277,7 @@ mod tests {
         assert_eq!(run.stopped_by(), Some(Stop::Cancelled));
         assert!(!fulfil(&run, Wish::CancelCall { call_id: "call_1".into() }).await.unwrap());
         // Nobody waits for this answer; there is nothing left to do about it.
-        let (call_id, decision) = ("call_1".into(), Decision::Approved);
-        assert!(fulfil(&run, Wish::Answer { call_id, decision }).await.unwrap());
+        let (call_id, answer) = ("call_1".into(), Decision::Approved.into());
+        assert!(fulfil(&run, Wish::Answer { call_id, answer }).await.unwrap());
     }
 }

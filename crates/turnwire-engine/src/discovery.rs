@@ -15,7 +15,7 @@ use turnwire_contract::{
     ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
 };
 
-use crate::{failures, live_run::LiveRun, run_loop::Workplace};
+use crate::{failures, live_run::LiveRun, pinning, run_loop::Workplace};
 
 /// Asks `servers` for their tools, side by side. Each answer is recorded as soon as it comes.
 pub(crate) async fn discover(
@@ -58,7 +58,7 @@ async fn ask(
     };
     let _one_at_a_time = naming.lock().await;
     let outcome = match answer {
-        Ok(tools) => listed(run, &server, tools),
+        Ok(tools) => listed(run, workplace, &server, tools).await,
         Err(error) => {
             warn!(%error, "The server did not tell its tools.");
             DiscoveryOutcome::Failed { failure: failures::server_unreachable(&error.to_string()) }
@@ -70,17 +70,28 @@ async fn ask(
 }
 
 /// What is offered of the server's tools, under names that no other tool has.
-fn listed(run: &LiveRun, server: &ServerUse, tools: Vec<Arc<dyn Tool>>) -> DiscoveryOutcome {
+async fn listed(
+    run: &LiveRun,
+    workplace: &Workplace,
+    server: &ServerUse,
+    tools: Vec<Arc<dyn Tool>>,
+) -> DiscoveryOutcome {
+    let mut specs: Vec<ToolSpec> = tools
+        .iter()
+        .map(|tool| tool.spec())
+        .filter(|spec| server.allows(&spec.name))
+        .cloned()
+        .collect();
+    let policy = &workplace.policy;
+    if let Some(pins) = &policy.pins {
+        pinning::mark_changed(pins.as_ref(), run.tenant(), &server.label, &mut specs).await;
+    }
     let state = run.state();
     let mut taken: HashSet<String> = state.offered().map(|spec| spec.name.clone()).collect();
     drop(state);
     let mut offered = Vec::new();
-    for tool in tools {
-        let spec = tool.spec();
-        if !server.allows(&spec.name) {
-            continue;
-        }
-        let mut spec = spec.clone();
+    for mut spec in specs {
+        policy.apply(&mut spec);
         spec.needs_approval |= server.ask_before.includes(&spec.name);
         spec.name = offered_name(&spec.name);
         if taken.contains(&spec.name) {
@@ -119,7 +130,8 @@ impl ServerTool {
         self.tool.server.as_deref().unwrap_or_default()
     }
 
-    fn known(&self) -> Option<Arc<dyn Tool>> {
+    /// The tool as its server tells of it now, if that is known.
+    pub(crate) fn known(&self) -> Option<Arc<dyn Tool>> {
         self.named(self.servers.known_tools(&self.tenant, self.label())?)
     }
 

@@ -20,17 +20,18 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, watch},
-    time::{Instant, timeout},
+    sync::{Notify, oneshot, watch},
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    CallId, Decision, Ending, Event, EventLog, IncompleteReason, LogError, Recorded, RunId,
-    RunOutcome, RunRequest, Seq, TenantId,
+    ApprovalAnswer, CallId, Decision, Ending, Event, EventLog, IncompleteReason, InputId, LogError,
+    Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, TenantId, Timestamp,
 };
 
 use crate::{
     ambient::Ambient,
+    deadline::later,
     run_state::{Call, RunState},
     sync::lock,
 };
@@ -60,6 +61,10 @@ pub struct LiveRun {
     /// Serializes the answers of people: each looks at the state before it is recorded.
     resolving: tokio::sync::Mutex<()>,
     resolved: Notify,
+    /// Rung when something new may expire.
+    asked: Notify,
+    /// Who waits for the answers to what tools have asked.
+    repliers: Mutex<HashMap<InputId, oneshot::Sender<Reply>>>,
     /// Whether what the run leaves behind was stored with its end.
     ending_is_stored: AtomicBool,
     put_away: CancellationToken,
@@ -135,6 +140,8 @@ impl LiveRun {
             calls_at_work: Mutex::default(),
             resolving: tokio::sync::Mutex::default(),
             resolved: Notify::new(),
+            asked: Notify::new(),
+            repliers: Mutex::default(),
             ending_is_stored: AtomicBool::new(false),
             put_away: CancellationToken::new(),
             watcher: None,
@@ -180,6 +187,11 @@ impl LiveRun {
         &self.tenant
     }
 
+    /// The time, as the journal knows it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.ambient.now()
+    }
+
     /// A new id of the given kind.
     pub fn new_id(&self, prefix: &'static str) -> String {
         self.ambient.new_id(prefix)
@@ -214,6 +226,9 @@ impl LiveRun {
 
     /// Stores the events that end the run, and what it leaves behind, in one go.
     pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, LogError> {
+        // What somebody is answering just now is settled, and must not be settled again.
+        let _one_at_a_time = self.resolving.lock().await;
+        drop(self.committed.lock().await);
         let (closing, entries) = {
             let state = self.state();
             let closing = state.closing_events(outcome.clone());
@@ -364,13 +379,26 @@ impl LiveRun {
     }
 }
 
+impl LiveRun {
+    /// Cancels one call, at work or waiting for a person; the run goes on. Says whether there
+    /// was something to cancel.
+    pub(crate) async fn cancel_call(&self, call_id: &CallId) -> Result<bool, LogError> {
+        if self.stop_call(call_id) {
+            return Ok(true);
+        }
+        let decision = Decision::Denied { reason: "the call was cancelled".to_owned() };
+        self.resolve(call_id, ApprovalAnswer::from(decision).by("cancel")).await
+    }
+}
+
 /// === Waiting for people ===
 impl LiveRun {
-    /// Records a person's answer, if the call waits for one. Says whether it did.
+    /// Records a person's answer, if the call waits for one. Says whether it did. A conflict says
+    /// that the run is not ours any more, and nothing about the question.
     pub(crate) async fn resolve(
         &self,
         call_id: &CallId,
-        decision: Decision,
+        answer: ApprovalAnswer,
     ) -> Result<bool, LogError> {
         // Of two answers that come at once, the one that takes the call out of the state's
         // waiting ones is recorded; the lock below is held until its event is applied.
@@ -378,18 +406,83 @@ impl LiveRun {
         // Readers see an event a moment before the state has taken note of it; whoever answers
         // that fast waits here until it has.
         drop(self.committed.lock().await);
+        self.record_expired().await?;
         if !self.state().call(call_id).is_some_and(Call::waits_for_approval) {
             return Ok(false);
         }
-        let call_id = call_id.clone();
-        match self.record(Event::ApprovalResolved { call_id, decision }).await {
-            Ok(_) => {}
-            // The run has ended, or moved on to another worker, in the same moment.
-            Err(LogError::Conflict { .. }) => return Ok(false),
-            Err(error) => return Err(error),
+        self.record(Event::approval_resolved(call_id.clone(), answer)).await?;
+        self.resolved.notify_one();
+        Ok(true)
+    }
+
+    /// Answers for everybody who has taken too long. Says whether the run is still ours.
+    async fn expire(&self) -> Result<bool, LogError> {
+        let _one_at_a_time = self.resolving.lock().await;
+        drop(self.committed.lock().await);
+        self.record_expired().await
+    }
+
+    async fn record_expired(&self) -> Result<bool, LogError> {
+        let expired = self.state().expired_events(self.now());
+        if expired.is_empty() {
+            return Ok(true);
+        }
+        if !self.record_if_ours(expired.clone()).await? {
+            return Ok(false);
+        }
+        for event in expired {
+            self.pass_on(&event);
         }
         self.resolved.notify_one();
         Ok(true)
+    }
+
+    /// Records `events`. Says whether the run was still ours to record them: it may have ended,
+    /// or moved on to another worker, in the same moment.
+    async fn record_if_ours(&self, events: Vec<Event>) -> Result<bool, LogError> {
+        match self.record_all(events).await {
+            Ok(_) => Ok(true),
+            Err(LogError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that people have been asked something that may expire.
+    pub(crate) fn note_asked(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Keeps an eye on what nobody answers, until it is `done` with or the run is lost. Not to be
+    /// dropped before: it may be recording.
+    pub(crate) async fn keep_expiring(&self, done: &CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = done.cancelled() => return,
+                () = self.due() => {}
+            }
+            match self.expire().await {
+                Ok(true) => {}
+                // The steps will find out for themselves.
+                Ok(false) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits until somebody has taken too long to answer.
+    async fn due(&self) {
+        loop {
+            let next = self.state().next_expiry();
+            let wait = match next {
+                Some(at) if at <= self.now() => return,
+                Some(at) => at.since(self.now()),
+                None => Duration::MAX,
+            };
+            tokio::select! {
+                () = sleep_until(later(Instant::now(), wait)) => {}
+                () = self.asked.notified() => {}
+            }
+        }
     }
 
     /// Waits until a person has answered, or the run is to stop or to be left.
@@ -400,6 +493,64 @@ impl LiveRun {
             () = self.stopped() => {}
             () = self.left() => {}
         }
+    }
+
+    /// Records what a tool asks, and remembers who waits for the answer.
+    pub(crate) async fn ask(
+        &self,
+        input_id: InputId,
+        asked: Event,
+        replier: oneshot::Sender<Reply>,
+    ) -> Result<(), LogError> {
+        lock(&self.repliers).insert(input_id, replier);
+        self.record(asked).await?;
+        self.note_asked();
+        Ok(())
+    }
+
+    /// Records a person's answer to what a tool asked, if it waits for one. Says whether it did.
+    pub(crate) async fn reply(
+        &self,
+        input_id: &InputId,
+        reply: Reply,
+        by: Option<String>,
+    ) -> Result<bool, LogError> {
+        let _one_at_a_time = self.resolving.lock().await;
+        drop(self.committed.lock().await);
+        self.record_expired().await?;
+        let Some(call_id) = self.state().question(input_id).map(|open| open.call_id.clone()) else {
+            return Ok(false);
+        };
+        let resolved = Event::InputResolved { call_id, input_id: input_id.clone(), reply, by };
+        self.record(resolved.clone()).await?;
+        self.pass_on(&resolved);
+        Ok(true)
+    }
+
+    /// Tells the tool what was answered.
+    fn pass_on(&self, event: &Event) {
+        if let Event::InputResolved { input_id, reply, .. } = event
+            && let Some(replier) = lock(&self.repliers).remove(input_id)
+        {
+            // A tool that has lost interest has it in its journal all the same.
+            let _ = replier.send(reply.clone());
+        }
+    }
+
+    /// Records the end of a call, and of what its tool still asks.
+    pub(crate) async fn record_end_of_call(
+        &self,
+        call_id: &CallId,
+        end: Event,
+    ) -> Result<Seq, LogError> {
+        let _one_at_a_time = self.resolving.lock().await;
+        drop(self.committed.lock().await);
+        let mut events = self.state().close_questions(call_id);
+        for event in &events {
+            self.pass_on(event);
+        }
+        events.push(end);
+        self.record_all(events).await
     }
 
     /// Gives the attached watcher a chance to have seen `place` before the tool begins.

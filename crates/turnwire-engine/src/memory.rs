@@ -16,9 +16,9 @@ use async_trait::async_trait;
 use futures::stream;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Entry, EventLog,
-    EventStream, ItemId, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord,
-    RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp,
+    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Entry,
+    EventLog, EventStream, ItemId, LogError, NewRun, Pinned, Pins, Recorded, RequestKey, RunId,
+    RunOutcome, RunRecord, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp,
 };
 
 use crate::sync::lock;
@@ -249,12 +249,13 @@ struct Conversation {
     metadata: BTreeMap<String, String>,
     entries: Vec<Entry>,
     busy_with: Option<RunId>,
+    allowed: Vec<Allowed>,
 }
 
 impl Conversation {
     fn opened(created_at: Timestamp) -> Self {
         let (metadata, entries) = (BTreeMap::new(), Vec::new());
-        Self { created_at, metadata, entries, busy_with: None }
+        Self { created_at, metadata, entries, busy_with: None, allowed: Vec::new() }
     }
 }
 
@@ -526,6 +527,29 @@ impl RunStore for MemoryRunStore {
         Ok(())
     }
 
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        let mut kept = lock(&self.kept);
+        Ok(kept.conversation(tenant, id).map(|found| found.allowed.clone()).unwrap_or_default())
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        let known = &mut kept.conversation(tenant, id)?.allowed;
+        if !known.contains(&allowed) {
+            known.push(allowed);
+        }
+        Ok(())
+    }
+
     async fn restore(
         &self,
         tenant: &TenantId,
@@ -537,8 +561,39 @@ impl RunStore for MemoryRunStore {
         if let Err(busy @ StoreError::Busy { .. }) = kept.idle_conversation(tenant, &id) {
             return Err(busy);
         }
-        let restored = Conversation { created_at, metadata, entries, busy_with: None };
+        let restored = Conversation { metadata, entries, ..Conversation::opened(created_at) };
         kept.conversations.insert((tenant.clone(), id), restored);
+        Ok(())
+    }
+}
+
+/// Trusted definitions of tools, in memory.
+#[derive(Debug, Default)]
+pub struct MemoryPins {
+    /// By tenant, server and tool.
+    trusted: Mutex<HashMap<(TenantId, String, String), String>>,
+}
+
+#[async_trait]
+impl Pins for MemoryPins {
+    async fn meet(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tools: &[Pinned],
+    ) -> Result<Vec<Pinned>, StoreError> {
+        let mut trusted = lock(&self.trusted);
+        let met = tools.iter().map(|Pinned { tool, definition }| {
+            let key = (tenant.clone(), server.to_owned(), tool.clone());
+            let definition = trusted.entry(key).or_insert_with(|| definition.clone()).clone();
+            Pinned { tool: tool.clone(), definition }
+        });
+        Ok(met.collect())
+    }
+
+    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
+        let Pinned { tool, definition } = tool;
+        lock(&self.trusted).insert((tenant.clone(), server.to_owned(), tool), definition);
         Ok(())
     }
 }

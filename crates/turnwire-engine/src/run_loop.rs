@@ -11,17 +11,21 @@ use std::{
 
 use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
 use tokio::time::sleep;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
-    BlobStore, CallId, Event, LogError, Model, RunOutcome, RunStore, ToolOutcome, ToolServers,
+    Allowed, BlobStore, CallId, Event, LogError, Model, RunOutcome, RunStore, ToolOutcome,
+    ToolServers, ToolSpec,
 };
 
 use crate::{
+    definition::definition_of,
     discovery::discover,
     failures,
+    lanes::Lanes,
     live_run::{LiveRun, Stop},
     model_turn::ask_model,
+    policy::ApprovalPolicy,
     run_state::Step,
     tool_call::carry_out,
     toolbox::Toolbox,
@@ -37,6 +41,10 @@ pub(crate) struct Workplace {
     pub(crate) tasks: TaskTracker,
     /// How often a silent tool is said to be still at work.
     pub(crate) heartbeat: Duration,
+    /// What people are asked about.
+    pub(crate) policy: ApprovalPolicy,
+    /// How many calls are carried out at the same time.
+    pub(crate) lanes: Lanes,
 }
 
 /// Whether the loop goes on after a step.
@@ -67,7 +75,13 @@ pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<Driven
         run.stop(Stop::TimeLimit);
         pending::<Infallible>().await
     };
-    let steps = AssertUnwindSafe(carry_out_steps(run, workplace)).catch_unwind();
+    let done = CancellationToken::new();
+    let steps = async {
+        let outcome = AssertUnwindSafe(carry_out_steps(run, workplace)).catch_unwind().await;
+        done.cancel();
+        outcome
+    };
+    let steps = async { tokio::join!(steps, run.keep_expiring(&done)).0 };
     let outcome = tokio::select! {
         outcome = steps => outcome,
         never = out_of_time => match never {},
@@ -94,7 +108,7 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
         let step = run.state().next_step();
         debug!(?step, "Next.");
         match step {
-            Step::Discover(servers) => discover(run, workplace, servers).await?,
+            Step::Discover(servers) => Box::pin(discover(run, workplace, servers)).await?,
             Step::AskModel => {
                 // On the heap: a run that waits for a tool should not carry it along.
                 let turn = Box::pin(ask_model(run, workplace.model.as_ref()));
@@ -102,10 +116,7 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
                     return Ok(Driven::Ended(outcome));
                 }
             }
-            Step::AskApproval(calls) => {
-                let asked = run.state().asking_events(calls);
-                run.record_all(asked).await?;
-            }
+            Step::AskApproval(calls) => ask_people(run, workplace, calls).await?,
             Step::RunTools(calls) => run_tools(run, workplace, calls).await?,
             Step::SkipCalls { calls, reason } => {
                 run.record_all(skipped(calls, &reason)).await?;
@@ -114,6 +125,31 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
             Step::Finish(outcome) => return Ok(Driven::Ended(outcome)),
         }
     }
+}
+
+/// Asks a person about `calls`, but for those of tools that were allowed earlier for the whole
+/// conversation.
+async fn ask_people(
+    run: &LiveRun,
+    workplace: &Workplace,
+    calls: Vec<CallId>,
+) -> Result<(), LogError> {
+    let conversation_id = run.state().request().conversation_id.clone();
+    let allowed: Vec<Allowed> = match conversation_id {
+        // While the store is away nothing is known to be allowed, and asking does no harm.
+        Some(id) => workplace.store.allowed(run.tenant(), &id).await.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let is_allowed = |spec: &ToolSpec| {
+        let is_it = |allowed: &Allowed| {
+            allowed.tool == spec.name && allowed.definition == definition_of(spec)
+        };
+        spec.changed.is_none() && allowed.iter().any(is_it)
+    };
+    let asked = run.state().asking_events(calls, run.now(), is_allowed);
+    run.record_all(asked).await?;
+    run.note_asked();
+    Ok(())
 }
 
 /// Carries out `calls` side by side. Each one's end is recorded as soon as it comes.

@@ -15,15 +15,26 @@ use std::{
 
 use serde_json::Value;
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Content, Decision, DiscoveryOutcome, Entry, Event, Finish,
-    FirstCall, IncompleteReason, Item, ItemId, Limits, Prompt, Role, RunId, RunOutcome, RunRequest,
-    ServerUse, ToolChoice, ToolKind, ToolOutcome, ToolRef, ToolSpec, Usage,
+    ApprovalAnswer, Approvals, CallId, Completeness, Content, Decision, DiscoveryOutcome, Entry,
+    Event, Finish, FirstCall, IncompleteReason, InputId, Item, ItemId, Limits, Prompt, Reply, Role,
+    RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolKind, ToolOutcome,
+    ToolRef, ToolSpec, Usage,
 };
 
-use crate::{compaction::compacted, failures, told_to_model::told_to_model};
+use crate::{
+    citations::{Sources, citations},
+    compaction::compacted,
+    failures,
+    told_to_model::{told_of_edit, told_to_model},
+};
 
 /// What the model is told of a call that nobody could be asked about.
 const NOBODY_TO_ASK: &str = "nobody can be asked on this connection";
+/// What it is told if that is because the tool is not what it was.
+const CHANGED: &str = "the tool's definition has changed since it was last trusted, and nobody can \
+                       be asked about it on this connection";
+/// What it is told of a call that nobody has answered about.
+const NOT_IN_TIME: &str = "nobody answered in time";
 
 /// What has to happen next.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +86,13 @@ pub struct RunState {
     /// The calls of the latest turn, in the order the model named them.
     calls: Vec<Call>,
     all_call_ids: Vec<CallId>,
+    /// What tools ask people and nobody has answered yet.
+    questions: Vec<OpenQuestion>,
+    /// The tools that a person has allowed for the rest of the conversation, in this run.
+    remembered: Vec<String>,
     n_dispatched: u32,
+    /// What tools have found that an answer may cite.
+    sources: Sources,
     /// What the last round of tools came to, and how many rounds in a row came to the same.
     last_round: Option<u64>,
     n_same_rounds: u32,
@@ -92,6 +109,8 @@ struct OpenMessage {
     item_id: ItemId,
     text: String,
     refusal: String,
+    /// Whether the model has named sources itself.
+    has_sources: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -112,6 +131,10 @@ pub struct Call {
     pub arguments: String,
     /// How often the tool was started on it.
     pub attempts: u32,
+    /// The arguments as the model wrote them, if a person has put others in their place.
+    edited_from: Option<String>,
+    /// The name under which the tool works on without us, if it does.
+    pub task: Option<String>,
     completeness: Option<Completeness>,
     approval: Approval,
     outcome: Option<ToolOutcome>,
@@ -121,8 +144,21 @@ pub struct Call {
 enum Approval {
     NotNeeded,
     Needed,
-    Requested,
-    Resolved(Decision),
+    Requested { expires_at: Option<Timestamp> },
+    Resolved(ApprovalAnswer),
+}
+
+/// Something that a tool asks a person, and nobody has answered yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenQuestion {
+    /// The call whose tool asks.
+    pub call_id: CallId,
+    /// The question.
+    pub input_id: InputId,
+    /// The JSON Schema of what it wants to know.
+    pub schema: Value,
+    /// Until when the answer may come.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl RunState {
@@ -149,7 +185,10 @@ impl RunState {
             said: Vec::new(),
             calls: Vec::new(),
             all_call_ids: Vec::new(),
+            questions: Vec::new(),
+            remembered: Vec::new(),
             n_dispatched: 0,
+            sources: Sources::default(),
             last_round: None,
             n_same_rounds: 0,
             n_workers: 0,
@@ -333,13 +372,13 @@ impl RunState {
         call.approval == Approval::NotNeeded
             && self.turn == 0
             && self.request.first_calls.iter().any(is_it)
-            && self.spec(&call.tool.name).is_some_and(|spec| spec.needs_approval)
+            && self.spec(&call.tool.name).is_some_and(ToolSpec::is_guarded)
     }
 
     /// The next calls that may run side by side: neighbours that allow it, or one alone.
     /// A call that waits for a person does not hold up others, unless order was asked for.
     fn next_batch(&self, open: &[&Call], most: usize) -> Vec<CallId> {
-        let waits = |call: &Call| call.approval == Approval::Requested;
+        let waits = |call: &Call| matches!(call.approval, Approval::Requested { .. });
         if !self.request.parallel_tool_calls {
             return open
                 .first()
@@ -371,9 +410,8 @@ impl RunState {
     /// Whether this run will not carry the call out: the client does, or the next run, once a
     /// person has answered.
     fn is_for_others(&self, call: &Call) -> bool {
-        let is_handed_back = self.request.approvals == Approvals::HandBack
-            && call.approval == Approval::Requested
-            && call.outcome.is_none();
+        let is_handed_back =
+            self.request.approvals == Approvals::HandBack && call.waits_for_approval();
         call.is_for_client() || is_handed_back
     }
 }
@@ -386,18 +424,34 @@ fn skip(calls: Vec<&Call>, reason: &str) -> Step {
 impl Call {
     /// Whether a person said no, and why.
     pub fn denied(&self) -> Option<&str> {
+        match &self.answer()?.decision {
+            Decision::Denied { reason } => Some(reason),
+            Decision::Approved => None,
+        }
+    }
+
+    /// What a person has answered, if one was asked and has.
+    pub fn answer(&self) -> Option<&ApprovalAnswer> {
         match &self.approval {
-            Approval::Resolved(Decision::Denied { reason }) => Some(reason),
-            Approval::Resolved(Decision::Approved)
+            Approval::Resolved(answer) => Some(answer),
+            Approval::NotNeeded | Approval::Needed | Approval::Requested { .. } => None,
+        }
+    }
+
+    /// Until when the call waits for a person, if it does and not for ever.
+    fn expires_at(&self) -> Option<Timestamp> {
+        match &self.approval {
+            Approval::Requested { expires_at } if self.outcome.is_none() => *expires_at,
+            Approval::Requested { .. }
             | Approval::NotNeeded
             | Approval::Needed
-            | Approval::Requested => None,
+            | Approval::Resolved(_) => None,
         }
     }
 
     /// Whether a person has been asked and has not answered.
     pub fn waits_for_approval(&self) -> bool {
-        self.approval == Approval::Requested && self.outcome.is_none()
+        matches!(self.approval, Approval::Requested { .. }) && self.outcome.is_none()
     }
 
     /// Whether the client carries it out after the run: it must be whole for that.
@@ -412,19 +466,85 @@ impl Call {
 
 /// === Asking people ===
 impl RunState {
-    /// What is recorded when calls need a person's permission: the question, and at once the
-    /// answer if nobody can be asked.
-    pub fn asking_events(&self, calls: Vec<CallId>) -> Vec<Event> {
-        let declines = self.request.approvals == Approvals::Decline;
-        let answer = |call_id| Event::ApprovalResolved {
-            call_id,
-            decision: Decision::Denied { reason: NOBODY_TO_ASK.to_owned() },
-        };
+    /// What is recorded at the moment `now` when calls need a person's permission: the question,
+    /// and at once the answer if nobody can be asked, or if one was given earlier for the whole
+    /// conversation. `is_allowed` knows of those that this run has not seen.
+    pub fn asking_events(
+        &self,
+        calls: Vec<CallId>,
+        now: Timestamp,
+        is_allowed: impl Fn(&ToolSpec) -> bool,
+    ) -> Vec<Event> {
         let asked = |call_id: CallId| {
-            let answer = declines.then(|| answer(call_id.clone()));
-            [Event::ApprovalRequested { call_id }].into_iter().chain(answer)
+            let spec = self.call(&call_id).and_then(|call| self.spec(&call.tool.name));
+            let changed = spec.and_then(|spec| spec.changed.clone());
+            let is_remembered = |spec: &ToolSpec| self.remembered.contains(&spec.name);
+            let answer = if spec.is_some_and(|spec| is_remembered(spec) || is_allowed(spec)) {
+                let yes = ApprovalAnswer::from(Decision::Approved).by("conversation");
+                Some(ApprovalAnswer { remember: true, ..yes })
+            } else if self.request.approvals == Approvals::Decline {
+                let reason = if changed.is_some() { CHANGED } else { NOBODY_TO_ASK }.to_owned();
+                Some(ApprovalAnswer::from(Decision::Denied { reason }).by("nobody"))
+            } else {
+                None
+            };
+            let patience = spec.and_then(|spec| spec.approval_expiry);
+            let patience = patience.or(self.limits().approval_expiry);
+            // A question that is handed back is answered by another run, whenever that comes.
+            let waits = answer.is_none() && self.request.approvals == Approvals::Wait;
+            let expires_at = patience.filter(|_| waits).map(|wait| now.later(wait));
+            let answer = answer.map(|answer| Event::approval_resolved(call_id.clone(), answer));
+            [Event::ApprovalRequested { call_id, expires_at, changed }].into_iter().chain(answer)
         };
         calls.into_iter().flat_map(asked).collect()
+    }
+
+    /// What nobody has answered in time, as of `now`.
+    pub fn expired_events(&self, now: Timestamp) -> Vec<Event> {
+        let is_due = |expires_at: Option<Timestamp>| expires_at.is_some_and(|at| at <= now);
+        let calls = self.calls.iter().filter(|call| is_due(call.expires_at()));
+        let denied = calls.map(|call| {
+            let decision = Decision::Denied { reason: NOT_IN_TIME.to_owned() };
+            let answer = ApprovalAnswer::from(decision).by("expiry");
+            Event::approval_resolved(call.call_id.clone(), answer)
+        });
+        let questions = self.questions.iter().filter(|question| is_due(question.expires_at));
+        denied.chain(questions.map(|question| question.put_aside("expiry"))).collect()
+    }
+
+    /// When the next question will have waited for too long.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        let of_calls = self.calls.iter().filter_map(Call::expires_at);
+        of_calls.chain(self.questions.iter().filter_map(|question| question.expires_at)).min()
+    }
+
+    /// What the tool of a call asks a person, in the order it did.
+    pub fn questions<'a>(
+        &'a self,
+        call_id: &'a CallId,
+    ) -> impl Iterator<Item = &'a OpenQuestion> + 'a {
+        self.questions.iter().filter(move |question| question.call_id == *call_id)
+    }
+
+    /// A question that nobody has answered yet.
+    pub fn question(&self, input_id: &InputId) -> Option<&OpenQuestion> {
+        self.questions.iter().find(|question| question.input_id == *input_id)
+    }
+
+    /// What settles the questions of a call that is over.
+    pub fn close_questions(&self, call_id: &CallId) -> Vec<Event> {
+        self.questions(call_id).map(|question| question.put_aside("call_over")).collect()
+    }
+}
+
+impl OpenQuestion {
+    fn put_aside(&self, by: &str) -> Event {
+        Event::InputResolved {
+            call_id: self.call_id.clone(),
+            input_id: self.input_id.clone(),
+            reply: Reply::Cancelled,
+            by: Some(by.to_owned()),
+        }
     }
 }
 
@@ -436,10 +556,23 @@ impl RunState {
         if let Some(OpenReasoning { item_id, text }) = self.reasoning.clone() {
             events.push(Event::ReasoningFinished { item_id, text, seal: None, completeness });
         }
-        if let Some(OpenMessage { item_id, text, refusal }) = self.message.clone() {
+        if let Some(message) = self.message.clone() {
+            events.extend(self.citations_of(&message, completeness));
+            let OpenMessage { item_id, text, refusal, .. } = message;
             events.push(Event::MessageFinished { item_id, text, refusal, completeness });
         }
         events
+    }
+
+    /// What the message cites. A model that names its sources itself knows best, and what was
+    /// withdrawn cites nothing.
+    fn citations_of(&self, message: &OpenMessage, completeness: Completeness) -> Vec<Event> {
+        if message.has_sources || completeness == Completeness::Superseded {
+            return Vec::new();
+        }
+        let added =
+            |annotation| Event::AnnotationAdded { item_id: message.item_id.clone(), annotation };
+        citations(&message.text, &self.sources).into_iter().map(added).collect()
     }
 
     /// What closes the arguments that are still being written.
@@ -459,6 +592,7 @@ impl RunState {
         let mut events = self.close_discoveries();
         events.extend(self.close_text(Completeness::Cut));
         events.extend(self.close_arguments(Completeness::Cut));
+        events.extend(self.questions.iter().map(|question| question.put_aside("call_over")));
         let stopped = why_skipped(&outcome);
         // A call that was cut while it was written is not for the client either.
         let open = self.calls.iter().filter(|call| call.outcome.is_none());
@@ -510,8 +644,8 @@ impl RunState {
         events.push(Event::TurnFinished { turn: 0, finish, usage });
         for FirstCall { call_id, decision, .. } in calls {
             let Some(decision) = decision.clone() else { continue };
-            let call_id = call_id.clone();
-            events.push(Event::ApprovalResolved { call_id, decision });
+            let answer = ApprovalAnswer::from(decision).by("next_request");
+            events.push(Event::approval_resolved(call_id.clone(), answer));
         }
         events
     }
@@ -519,7 +653,8 @@ impl RunState {
     /// What a worker records when it takes over a run that another one left.
     ///
     /// A turn cut in the middle is withdrawn and asked for again. A tool that was at work is
-    /// called again only if that does no harm; otherwise its outcome is unknown, and said so.
+    /// called again only if that does no harm, or if it works on under a name and need not begin
+    /// again; otherwise its outcome is unknown, and said so.
     pub fn takeover_events(&self) -> Vec<Event> {
         let mut events = vec![Event::RunTakenOver { attempt: self.n_workers + 1 }];
         if self.turn_is_open {
@@ -533,7 +668,10 @@ impl RunState {
             events.push(Event::TurnAbandoned { turn: self.turn });
             return events;
         }
-        let at_work = self.open_calls().filter(|call| call.attempts > 0);
+        // Whoever waits for the answers is gone with its worker; a tool that is called again
+        // asks again.
+        events.extend(self.questions.iter().map(|question| question.put_aside("call_over")));
+        let at_work = self.open_calls().filter(|call| call.attempts > 0 && call.task.is_none());
         let unknown = at_work.filter(|call| {
             let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
             effect.is_none_or(|effect| effect == turnwire_contract::Effect::Once)
@@ -571,11 +709,13 @@ impl RunState {
             Event::RunQueued { .. }
             | Event::Unknown(_)
             | Event::TurnRetried { .. }
-            | Event::AnnotationAdded { .. }
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
             | Event::ToolStayedSilent { .. } => {}
+            Event::ToolTaskStarted { call_id, task } => {
+                self.change(call_id, |call| call.task = Some(task.clone()));
+            }
             Event::RunStarted => self.n_workers = 1,
             Event::DiscoveryStarted { item_id, server } => {
                 self.discovering.push((server.clone(), item_id.clone()));
@@ -592,18 +732,21 @@ impl RunState {
                 self.close_turn(*finish, *usage);
             }
             Event::MessageStarted { item_id } => {
-                let (text, refusal) = (String::new(), String::new());
-                self.message = Some(OpenMessage { item_id: item_id.clone(), text, refusal });
+                self.message = Some(OpenMessage {
+                    item_id: item_id.clone(),
+                    text: String::new(),
+                    refusal: String::new(),
+                    has_sources: false,
+                });
+            }
+            Event::AnnotationAdded { .. } => {
+                self.message.iter_mut().for_each(|message| message.has_sources = true);
             }
             Event::TextAdded { text, .. } => {
-                if let Some(message) = &mut self.message {
-                    message.text.push_str(text);
-                }
+                self.message.iter_mut().for_each(|message| message.text.push_str(text));
             }
             Event::RefusalAdded { text, .. } => {
-                if let Some(message) = &mut self.message {
-                    message.refusal.push_str(text);
-                }
+                self.message.iter_mut().for_each(|message| message.refusal.push_str(text));
             }
             Event::MessageFinished { item_id, text, refusal, .. } => {
                 self.message = None;
@@ -626,31 +769,29 @@ impl RunState {
                 self.announce(call_id, item_id, tool);
             }
             Event::ArgumentsAdded { call_id, text } => {
-                if let Some(call) = self.call_mut(call_id) {
-                    call.arguments.push_str(text);
-                }
+                self.change(call_id, |call| call.arguments.push_str(text));
             }
             Event::ArgumentsFinished { call_id, arguments, completeness } => {
-                if let Some(call) = self.call_mut(call_id) {
+                self.change(call_id, |call| {
                     call.arguments.clone_from(arguments);
                     call.completeness = Some(*completeness);
+                });
+            }
+            Event::ApprovalRequested { call_id, expires_at, .. } => {
+                let approval = Approval::Requested { expires_at: *expires_at };
+                self.change(call_id, |call| call.approval = approval);
+            }
+            Event::ApprovalResolved { call_id, .. } => {
+                if let Some(answer) = event.answer() {
+                    self.resolve(call_id, answer);
                 }
             }
-            Event::ApprovalRequested { call_id } => {
-                if let Some(call) = self.call_mut(call_id) {
-                    call.approval = Approval::Requested;
-                }
-            }
-            Event::ApprovalResolved { call_id, decision } => {
-                if let Some(call) = self.call_mut(call_id) {
-                    call.approval = Approval::Resolved(decision.clone());
-                }
+            Event::InputRequested { .. } | Event::InputResolved { .. } => {
+                self.note_question(event);
             }
             Event::ToolStarted { call_id, attempt, .. }
             | Event::ToolRetried { call_id, attempt, .. } => {
-                if let Some(call) = self.call_mut(call_id) {
-                    call.attempts = *attempt;
-                }
+                self.change(call_id, |call| call.attempts = *attempt);
             }
             Event::ToolFinished { call_id, outcome, .. } => {
                 if matches!(outcome, ToolOutcome::Succeeded { .. }) {
@@ -662,6 +803,12 @@ impl RunState {
                 self.added.append(&mut self.held_input);
                 self.outcome = Some(outcome.clone());
             }
+        }
+    }
+
+    fn change(&mut self, call_id: &CallId, change: impl FnOnce(&mut Call)) {
+        if let Some(call) = self.call_mut(call_id) {
+            change(call);
         }
     }
 
@@ -722,7 +869,7 @@ impl RunState {
     fn announce(&mut self, call_id: &CallId, item_id: &ItemId, tool: &ToolRef) {
         // A call that comes first has been asked about, or needs no asking.
         let spec = self.spec(&tool.name).filter(|_| self.turn > 0);
-        let needs_approval = spec.is_some_and(|spec| spec.needs_approval);
+        let needs_approval = spec.is_some_and(ToolSpec::is_guarded);
         self.all_call_ids.push(call_id.clone());
         self.calls.push(Call {
             call_id: call_id.clone(),
@@ -730,17 +877,48 @@ impl RunState {
             tool: tool.clone(),
             arguments: String::new(),
             attempts: 0,
+            edited_from: None,
+            task: None,
             completeness: None,
             approval: if needs_approval { Approval::Needed } else { Approval::NotNeeded },
             outcome: None,
         });
     }
 
+    fn note_question(&mut self, event: &Event) {
+        if let Event::InputRequested { call_id, input_id, schema, expires_at, .. } = event {
+            self.questions.push(OpenQuestion {
+                call_id: call_id.clone(),
+                input_id: input_id.clone(),
+                schema: schema.clone(),
+                expires_at: *expires_at,
+            });
+        }
+        if let Event::InputResolved { input_id, .. } = event {
+            self.questions.retain(|question| question.input_id != *input_id);
+        }
+    }
+
+    fn resolve(&mut self, call_id: &CallId, answer: ApprovalAnswer) {
+        let Some(call) = self.call_mut(call_id) else { return };
+        if let Some(arguments) = &answer.arguments {
+            call.edited_from = Some(std::mem::replace(&mut call.arguments, arguments.clone()));
+        }
+        let remembered = (answer.remember && answer.decision == Decision::Approved)
+            .then(|| call.tool.name.clone());
+        call.approval = Approval::Resolved(answer);
+        self.remembered.extend(remembered);
+    }
+
     fn finish_call(&mut self, call_id: &CallId, outcome: &ToolOutcome) {
         let Some(call) = self.call_mut(call_id) else { return };
         call.outcome = Some(outcome.clone());
+        let kind = call.tool.kind;
         if !call.was_skipped() {
             self.n_dispatched += 1;
+        }
+        if let ToolOutcome::Succeeded { output } = outcome {
+            self.sources.note(kind, output);
         }
         self.settle_round();
     }
@@ -758,7 +936,10 @@ impl RunState {
             .filter(|call| call.is_whole())
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
             .map(|(call, outcome)| {
-                let result = told_to_model(&call.call_id, outcome, limit);
+                let mut result = told_to_model(&call.call_id, outcome, limit);
+                if call.edited_from.is_some() {
+                    told_of_edit(&mut result, &call.arguments);
+                }
                 Entry::new(result_id(&call.item_id), result)
             })
             .collect();

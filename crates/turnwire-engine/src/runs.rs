@@ -30,8 +30,10 @@ use crate::{
     ambient::Ambient,
     caretaker::Care,
     failures,
+    lanes::Lanes,
     live_run::{LiveRun, Stop},
     memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore},
+    policy::ApprovalPolicy,
     run_loop::{Driven, Workplace, drive},
     run_state::RunState,
     sync::lock,
@@ -71,6 +73,8 @@ pub struct EngineParts {
     pub ambient: Arc<Ambient>,
     /// How often a silent tool is said to be still at work.
     pub heartbeat: Duration,
+    /// What people are asked about, beside what tools and requests say of themselves.
+    pub policy: ApprovalPolicy,
 }
 
 impl Default for EngineParts {
@@ -86,6 +90,7 @@ impl Default for EngineParts {
             workers: Arc::new(Alone),
             ambient: Arc::new(Ambient::system()),
             heartbeat: HEARTBEAT,
+            policy: ApprovalPolicy::default(),
         }
     }
 }
@@ -113,6 +118,7 @@ pub(crate) struct Engine {
     /// Leaves every run to another worker.
     pub(crate) leave: CancellationToken,
     pub(crate) care: Care,
+    lanes: Lanes,
 }
 
 impl Runs {
@@ -125,6 +131,7 @@ impl Runs {
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
             care: Care::default(),
+            lanes: Lanes::default(),
         }))
     }
 
@@ -189,11 +196,12 @@ impl Runs {
         self.to_its_end(async move { runs.begin(request, start).await }).await
     }
 
-    async fn begin(&self, request: RunRequest, start: Start) -> Result<RunHandle, StartError> {
+    async fn begin(&self, mut request: RunRequest, start: Start) -> Result<RunHandle, StartError> {
         self.refuse_if_closing()?;
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.ambient.new_id("run"));
+        parts.policy.apply_to_request(&mut request);
         let request = Arc::new(request);
         let created_at = parts.ambient.now();
         let (tenant, key) = (request.tenant.clone(), start.key);
@@ -320,6 +328,8 @@ impl Runs {
             blobs: Arc::clone(&parts.blobs),
             tasks: self.0.tasks.clone(),
             heartbeat: parts.heartbeat,
+            policy: parts.policy.clone(),
+            lanes: self.0.lanes.clone(),
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
         let (done, outcome) = oneshot::channel();

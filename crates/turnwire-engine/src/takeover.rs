@@ -78,6 +78,7 @@ impl Runs {
         let model = self.model(&record.request.model)?;
         let owed = owed_events(&run);
         run.record_all(owed).await?;
+        self.heed(&run).await?;
         let events = parts.log.read(run.tenant(), run.id(), Seq::START).await?;
         Ok(self.work_on(run, model, events))
     }

@@ -27,6 +27,13 @@ pub(crate) fn told_to_model(call_id: &CallId, outcome: &ToolOutcome, limit: usiz
     Item::CallResult { call_id: call_id.clone(), output, images, failed }
 }
 
+/// Says that the tool was called with other arguments than the model's.
+pub(crate) fn told_of_edit(result: &mut Item, arguments: &str) {
+    if let Item::CallResult { output, .. } = result {
+        *output = format!("[a person changed the arguments of this call to {arguments}]\n{output}");
+    }
+}
+
 fn shown(output: &ToolOutput, limit: usize) -> String {
     let head = beginning(&output.text, limit);
     let total = output.total_bytes();

@@ -15,24 +15,26 @@ use std::{
 
 use futures::future::BoxFuture;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
-    BlobId, CallId, CallLink, Effect, Event, LogError, Tool, ToolContext, ToolError, ToolNote,
-    ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Allowed, BlobId, CallId, CallLink, Decision, Effect, Event, InputId, LogError, Question, Reply,
+    Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
     seeded::{Fault, is_seeded},
     tool::KeptAside,
 };
 
 use crate::{
     deadline::later,
+    definition::definition_of,
     discovery::ServerTool,
     failures,
     live_run::LiveRun,
+    pinning,
     run_loop::Workplace,
     told_to_model::beginning,
     toolbox::{not_found, read_arguments_for},
@@ -89,6 +91,27 @@ pub(crate) async fn carry_out(
         }
     };
 
+    if let Some(answer) = call.answer() {
+        let is_approved = answer.decision == Decision::Approved;
+        let keeping = keep_permission(run, workplace, &spec, is_approved, answer.remember);
+        Box::pin(keeping).await?;
+    }
+    // From here on, whoever sees the call can stop it.
+    let token = run.begin_call(&call_id);
+    let places = tokio::select! {
+        biased;
+        // The loop looks at the stop next, and ends the call that never began.
+        () = run.stopped() => None,
+        () = run.left() => None,
+        // It has its start and its end all the same.
+        () = token.cancelled() => Some(Vec::new()),
+        places = Box::pin(workplace.lanes.places(&spec)) => Some(places),
+    };
+    let Some(places) = places else {
+        run.end_call(&call_id);
+        return Ok(());
+    };
+
     let attempt = call.attempts + 1;
     let label = words_from(|| tool.label(&arguments)).unwrap_or_default();
     // A call taken over from another worker was started before; it has one start only.
@@ -100,9 +123,8 @@ pub(crate) async fn carry_out(
             reason: failures::engine_stopped(),
         },
     };
-    // From its start on, whoever sees the call can stop it.
-    let token = run.begin_call(&call_id);
-    let too_late = is_seeded(Fault::StartAfterCall).then(|| start.clone());
+    drop(call);
+    let too_late = is_seeded(Fault::StartAfterCall).then(|| Box::new(start.clone()));
     if too_late.is_none() {
         let place = run.record(start).await?;
         run.let_watcher_see(place).await;
@@ -120,13 +142,44 @@ pub(crate) async fn carry_out(
     let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
     let outcome = work.until_it_is_over(attempt).await;
     if let Some(start) = too_late {
-        run.record(start).await?;
+        run.record(*start).await?;
     }
     run.end_call(&call_id);
+    drop(places);
 
-    let outcome = keep_aside(run, workplace, tool.as_ref(), outcome?).await;
+    let outcome = Box::pin(keep_aside(run, workplace, tool.as_ref(), outcome?)).await;
     let duration_ms = millis(began.elapsed());
-    run.record(Event::ToolFinished { call_id, outcome, duration_ms }).await?;
+    let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
+    run.record_end_of_call(&call_id, end).await?;
+    Ok(())
+}
+
+/// Keeps what a person has allowed for longer than this call, before the tool begins: a worker
+/// that dies now leaves the call to one that does the same.
+async fn keep_permission(
+    run: &LiveRun,
+    workplace: &Workplace,
+    spec: &ToolSpec,
+    is_approved: bool,
+    remember: bool,
+) -> Result<(), LogError> {
+    if !is_approved {
+        return Ok(());
+    }
+    if spec.changed.is_some() {
+        if let Some(pins) = &workplace.policy.pins {
+            let servers = Arc::clone(&workplace.servers);
+            let now = ServerTool::new(servers, run.tenant().clone(), spec).known();
+            pinning::trust(pins.as_ref(), run, spec, now.as_ref().map(|tool| tool.spec())).await?;
+        }
+        return Ok(());
+    }
+    let conversation_id = run.state().request().conversation_id.clone();
+    let Some(conversation_id) = conversation_id.filter(|_| remember) else { return Ok(()) };
+    let allowed = Allowed { tool: spec.name.clone(), definition: definition_of(spec) };
+    if let Err(error) = workplace.store.allow(run.tenant(), &conversation_id, allowed).await {
+        warn!(%error, "What a person has allowed could not be kept; they will be asked again.");
+    }
     Ok(())
 }
 
@@ -176,17 +229,19 @@ impl Work<'_> {
         }
     }
 
-    /// Lets the tool work once, and records what it reports until it is done or given up.
+    /// Lets the tool work once, and records what it reports until it is done or given up. What
+    /// is not needed while it waits is on the heap: a run that waits should weigh little.
     async fn attempt(&self, attempt: u32) -> Result<Attempt, LogError> {
         if self.token.is_cancelled() {
             return Ok(Attempt::Over(ToolOutcome::Cancelled));
         }
-        let limits = self.run.state().limits().clone();
-        let silence = self.tool.spec().timeout.unwrap_or(limits.call_silence);
-        let until = later(self.began, limits.call_total);
+        let (silence, total) = self.patience();
+        let mut until = later(self.began, total);
         let (sender, mut notes) = mpsc::channel(MAX_WAITING_NOTES);
-        let mut task = self.start(attempt, limits.call_total, sender);
+        let mut task = self.start(attempt, total, sender);
         let mut heard_at = Instant::now();
+        // While a person thinks, the tool is not silent, and its time stands still.
+        let (mut n_asked, mut asked_at) = (0_u32, heard_at);
         let heartbeat = match self.workplace.heartbeat {
             Duration::ZERO => Duration::MAX,
             heartbeat => heartbeat,
@@ -201,25 +256,47 @@ impl Work<'_> {
                     let _ = timeout(STOP_GRACE, &mut task.0).await;
                     return Ok(Attempt::Over(ToolOutcome::Cancelled));
                 }
-                Some(note) = notes.recv() => {
-                    self.write_down(note, &mut notes).await?;
+                Some(said) = notes.recv() => {
+                    let mut next = Some(said);
+                    while let Some(said) = next.take() {
+                        match said {
+                            Said::Note(note) => {
+                                next = Box::pin(self.write_down(*note, &mut notes)).await?;
+                            }
+                            Said::Asked(question, replier) => {
+                                if n_asked == 0 {
+                                    asked_at = Instant::now();
+                                }
+                                n_asked += 1;
+                                Box::pin(self.ask(*question, replier)).await?;
+                            }
+                            Said::WasAnswered => {
+                                n_asked = n_asked.saturating_sub(1);
+                                if n_asked == 0 {
+                                    until = later(until, asked_at.elapsed());
+                                }
+                            }
+                        }
+                    }
                     heard_at = Instant::now();
                     heartbeat_at = later(heard_at, heartbeat);
                 }
                 result = &mut task.0 => {
                     // Last words, spoken in the same breath as the result.
-                    if let Ok(note) = notes.try_recv() {
-                        self.write_down(note, &mut notes).await?;
+                    while let Ok(said) = notes.try_recv() {
+                        if let Said::Note(note) = said {
+                            Box::pin(self.write_down(*note, &mut notes)).await?;
+                        }
                     }
                     return Ok(self.judge(result));
                 }
-                () = sleep_until(until.min(later(heard_at, silence))) => {
+                () = sleep_until(until.min(later(heard_at, silence))), if n_asked == 0 => {
                     let after_ms = millis(self.began.elapsed());
                     self.token.cancel();
                     let _ = timeout(STOP_GRACE, &mut task.0).await;
                     return Ok(Attempt::Over(ToolOutcome::TimedOut { after_ms }));
                 }
-                () = sleep_until(heartbeat_at) => {
+                () = sleep_until(heartbeat_at), if n_asked == 0 => {
                     heartbeat_at = later(heartbeat_at, heartbeat);
                     let (call_id, elapsed_ms) = (self.call_id.clone(), millis(self.began.elapsed()));
                     self.run.record(Event::ToolStayedSilent { call_id, elapsed_ms }).await?;
@@ -228,35 +305,82 @@ impl Work<'_> {
         }
     }
 
+    /// How long the tool may say nothing, and how long it may take altogether.
+    fn patience(&self) -> (Duration, Duration) {
+        let (state, spec) = (self.run.state(), self.tool.spec());
+        let limits = state.limits();
+        let silence = spec.timeout.unwrap_or(limits.call_silence);
+        (silence, spec.deadline.unwrap_or(limits.call_total))
+    }
+
     /// Starts the tool in a task of its own, so that a tool that blocks or crashes harms
     /// neither the run nor the tools beside it.
     fn start(
         &self,
         attempt: u32,
         time_allowed: Duration,
-        sender: mpsc::Sender<ToolNote>,
+        sender: mpsc::Sender<Said>,
     ) -> DroppedWhenGivenUp {
         let link = Arc::new(Link { sender, token: self.token.clone() });
         let (run_id, call_id) = (self.run.id().clone(), self.call_id.clone());
+        let begun = self.run.state().call(self.call_id).and_then(|call| call.task.clone());
         let context = ToolContext::new(run_id, call_id, attempt, time_allowed, link);
+        let context = context.going_on_with(begun);
         let (tool, request) = (Arc::clone(self.tool), self.request.clone());
         let task = self.workplace.tasks.spawn(async move { tool.call(request, context).await });
         DroppedWhenGivenUp(task)
     }
 
-    /// Records `first` and whatever else the tool has said meanwhile.
+    /// Records `first` and whatever else the tool has said meanwhile, up to the first thing that
+    /// is not a note, which it returns.
     async fn write_down(
         &self,
         first: ToolNote,
-        notes: &mut mpsc::Receiver<ToolNote>,
-    ) -> Result<(), LogError> {
+        notes: &mut mpsc::Receiver<Said>,
+    ) -> Result<Option<Said>, LogError> {
         let mut events = vec![noted(self.call_id, first)];
+        let mut other = None;
         while events.len() < MAX_WAITING_NOTES
-            && let Ok(note) = notes.try_recv()
+            && let Ok(said) = notes.try_recv()
         {
-            events.push(noted(self.call_id, note));
+            match said {
+                Said::Note(note) => events.push(noted(self.call_id, *note)),
+                Said::Asked(..) | Said::WasAnswered => {
+                    other = Some(said);
+                    break;
+                }
+            }
         }
         self.run.record_all(events).await?;
+        Ok(other)
+    }
+
+    /// Passes on a question of the tool, or answers it at once if nobody can be asked.
+    async fn ask(
+        &self,
+        question: Question,
+        replier: oneshot::Sender<Reply>,
+    ) -> Result<(), LogError> {
+        let (may_ask, patience) = {
+            let state = self.run.state();
+            (state.request().inputs, state.limits().approval_expiry)
+        };
+        let patience = self.tool.spec().approval_expiry.or(patience).filter(|_| may_ask);
+        let (call_id, input_id) = (self.call_id.clone(), InputId::new(self.run.new_id("inp")));
+        let asked = Event::InputRequested {
+            call_id: call_id.clone(),
+            input_id: input_id.clone(),
+            message: beginning(&question.message, MOST_FAILURE_BYTES).to_owned(),
+            schema: question.schema,
+            expires_at: patience.map(|wait| self.run.now().later(wait)),
+        };
+        if may_ask {
+            return self.run.ask(input_id, asked, replier).await;
+        }
+        let (reply, by) = (Reply::Declined, Some("nobody".to_owned()));
+        let declined = Event::InputResolved { call_id, input_id, reply: reply.clone(), by };
+        self.run.record_all(vec![asked, declined]).await?;
+        let _ = replier.send(reply);
         Ok(())
     }
 
@@ -297,15 +421,41 @@ impl Drop for DroppedWhenGivenUp {
 
 /// The engine's end of a tool's context.
 struct Link {
-    sender: mpsc::Sender<ToolNote>,
+    sender: mpsc::Sender<Said>,
     token: CancellationToken,
+}
+
+/// What comes from a tool at work. Small, because room for many is kept for every call.
+enum Said {
+    /// It tells something.
+    Note(Box<ToolNote>),
+    /// It asks a person something, and waits.
+    Asked(Box<Question>, oneshot::Sender<Reply>),
+    /// It waits no longer.
+    WasAnswered,
 }
 
 impl CallLink for Link {
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // Nobody listens once the call is over; late words are dropped.
-            let _ = self.sender.send(note).await;
+            let _ = self.sender.send(Said::Note(Box::new(note))).await;
+        })
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            let (replier, reply) = oneshot::channel();
+            if self.sender.send(Said::Asked(Box::new(question), replier)).await.is_err() {
+                return Reply::Cancelled;
+            }
+            let reply = tokio::select! {
+                biased;
+                () = self.token.cancelled() => Reply::Cancelled,
+                reply = reply => reply.unwrap_or(Reply::Cancelled),
+            };
+            let _ = self.sender.send(Said::WasAnswered).await;
+            reply
         })
     }
 
@@ -326,6 +476,7 @@ fn noted(call_id: &CallId, note: ToolNote) -> Event {
         }
         ToolNote::Phase(phase) => Event::ToolPhase { call_id, phase },
         ToolNote::Output(text) => Event::ToolOutputAdded { call_id, text },
+        ToolNote::TaskStarted(task) => Event::ToolTaskStarted { call_id, task },
     }
 }
 

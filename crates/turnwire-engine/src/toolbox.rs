@@ -67,15 +67,27 @@ pub(crate) fn read_arguments_for(spec: &ToolSpec, raw: &str) -> Result<Map<Strin
     read_arguments(schema.ok().as_ref(), raw)
 }
 
-fn read_arguments(schema: Option<&Validator>, raw: &str) -> Result<Map<String, Value>, String> {
-    let value = parse(raw)?;
-    let errors = schema.into_iter().flat_map(|schema| schema.iter_errors(&value));
+/// What is wrong with `value` by `schema`; nothing if it fits, or if the schema is none.
+pub(crate) fn complaints_about(schema: &Value, value: &Value) -> Option<String> {
+    let schema = jsonschema::validator_for(schema).ok()?;
+    complaints(Some(&schema), value)
+}
+
+fn complaints(schema: Option<&Validator>, value: &Value) -> Option<String> {
+    let errors = schema.into_iter().flat_map(|schema| schema.iter_errors(value));
     let complaints: Vec<String> = errors
         .take(MOST_COMPLAINTS)
         .map(|error| complaint(&error.instance_path().to_string(), &error.to_string()))
         .collect();
+    (!complaints.is_empty()).then(|| complaints.join("; "))
+}
+
+fn read_arguments(schema: Option<&Validator>, raw: &str) -> Result<Map<String, Value>, String> {
+    let value = parse(raw)?;
+    if let Some(complaints) = complaints(schema, &value) {
+        return Err(complaints);
+    }
     match value {
-        _ if !complaints.is_empty() => Err(complaints.join("; ")),
         Value::Object(arguments) => Ok(arguments),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err("the arguments must be a JSON object".to_owned())

@@ -147,7 +147,11 @@ fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
     pure!(Responses::new(Profile::Extended));
     pure!(WsChat::new(WsOptions::default()));
     pure!(WsChat::new(ASKED));
-    pure!(WithPlaces::new(ChatStream::new(ChatStreamOptions { tokens: true, approvals: true })));
+    pure!(WithPlaces::new(ChatStream::new(ChatStreamOptions {
+        tokens: true,
+        approvals: true,
+        inputs: true
+    })));
     Ok(())
 }
 

@@ -10,7 +10,6 @@ use crate::{
     door::{Caller, Door, DoorOptions},
     health::Readiness,
     metrics::Metrics,
-    vector_stores::Batches,
 };
 
 /// What the operator says about the server, beside what the engine is made of.
@@ -61,7 +60,6 @@ struct Parts {
     library: Arc<dyn Library>,
     options: AppOptions,
     door: Door,
-    batches: Batches,
     metrics: Metrics,
     readiness: Readiness,
     tasks: TaskTracker,
@@ -84,7 +82,6 @@ impl App {
             library,
             options,
             door,
-            batches: Batches::default(),
             metrics: Metrics::default(),
             readiness: Readiness::default(),
             tasks,
@@ -123,11 +120,6 @@ impl App {
         &self.0.readiness
     }
 
-    /// The batches of files that were attached lately.
-    pub(crate) fn batches(&self) -> &Batches {
-        &self.0.batches
-    }
-
     /// Where work goes that outlives its request.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
@@ -159,6 +151,12 @@ impl App {
     /// What is kept of the built-in tool of this kind, if the settings have it.
     pub(crate) fn built_in(&self, kind: ToolKind) -> Option<Arc<ToolSpec>> {
         self.runs().tools().specs().into_iter().find(|spec| spec.kind == kind)
+    }
+
+    /// The function of this name that this server runs, if the settings have one.
+    pub(crate) fn function(&self, name: &str) -> Option<Arc<ToolSpec>> {
+        let specs = self.runs().tools().specs();
+        specs.into_iter().find(|spec| spec.kind == ToolKind::Function && spec.name == name)
     }
 
     /// A request of `caller` as the settings have it, with every tool they name.

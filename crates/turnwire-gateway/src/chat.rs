@@ -63,6 +63,10 @@ struct ChatMessage {
     /// not, such calls are denied, and the model is told.
     #[serde(default)]
     approvals: bool,
+    /// `/chat/stream`: whether to send what tools ask the person. If not, they are told that
+    /// nobody can be asked.
+    #[serde(default)]
+    inputs: bool,
 }
 
 impl ChatMessage {
@@ -146,7 +150,7 @@ fn session_of(journal: &[Arc<Recorded>]) -> ConversationId {
     tag = "chat",
     request_body = ChatMessage,
     params(IdempotencyKey, ("Last-Event-ID" = Option<String>, Header, description = "Reads on \
-        after this frame; of the body, only `tokens` and `approvals` are looked at")),
+        after this frame; of the body, only `tokens`, `approvals` and `inputs` are looked at")),
     responses(
         (status = 200, description = "What happens, as it happens", content(
             (ChatStreamFrame = "text/event-stream"),
@@ -163,17 +167,26 @@ async fn chat_stream(
     if let Some(place) = place_in(&headers)? {
         let body = body.map_or_else(|_| Value::Null, |sent| sent.body);
         let wants = |what: &str| body.get(what).and_then(Value::as_bool) == Some(true);
-        let options = ChatStreamOptions { tokens: wants("tokens"), approvals: wants("approvals") };
+        let options = ChatStreamOptions {
+            tokens: wants("tokens"),
+            approvals: wants("approvals"),
+            inputs: wants("inputs"),
+        };
         return read_on(&app, &caller, place, options).await;
     }
     let KeyedBody { body, key } = body?;
     let message = ChatMessage::read(body)?;
-    let options = ChatStreamOptions { tokens: message.tokens, approvals: message.approvals };
+    let options = ChatStreamOptions {
+        tokens: message.tokens,
+        approvals: message.approvals,
+        inputs: message.inputs,
+    };
     let (seen, watcher) = watch::channel(Seq::START);
     let mut run = message.into_run(&app, &caller);
     if !options.approvals {
         run.approvals = Approvals::Decline;
     }
+    run.inputs = options.inputs;
     let handle = match app.made_before(caller.tenant(), key.as_ref()).await? {
         Some(handle) => handle,
         None => app.start(run, Start { watcher: Some(watcher), key }).await?,
@@ -194,6 +207,9 @@ struct ResumeWish {
     /// Whether to send the questions about calls that a person must allow.
     #[serde(default)]
     approvals: bool,
+    /// Whether to send what tools ask the person.
+    #[serde(default)]
+    inputs: bool,
 }
 
 #[utoipa::path(
@@ -215,7 +231,8 @@ async fn resume(
         Some(place) => place,
         None => read_place(wish.after.as_deref().unwrap_or_default())?,
     };
-    let options = ChatStreamOptions { tokens: wish.tokens, approvals: wish.approvals };
+    let options =
+        ChatStreamOptions { tokens: wish.tokens, approvals: wish.approvals, inputs: wish.inputs };
     read_on(&app, &caller, place, options).await
 }
 

@@ -15,8 +15,8 @@
 //! * `seat` is the place of a connection, which its socket takes along;
 //! * [`sse`] writes event streams; [`streaming`] turns a journal into frames and frames into a
 //!   stream that can be resumed;
-//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs`,
-//!   `files`, `models`, and [`openapi`], which describes them all.
+//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs`
+//!   with `run_calls`, `files`, `models`, and [`openapi`], which describes them all.
 
 pub mod app;
 mod body;
@@ -32,9 +32,11 @@ mod models;
 pub mod openapi;
 pub mod page;
 mod query;
+mod range;
 pub mod refusal;
 pub mod responses;
 mod retry;
+mod run_calls;
 mod runs;
 mod seat;
 pub mod server;
@@ -63,6 +65,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(chat::routes())
         .merge(ws_chat::routes())
         .merge(runs::routes())
+        .merge(run_calls::routes())
         .merge(health::routes())
         .merge(metrics::routes())
 }

@@ -221,7 +221,7 @@ impl From<StartError> for Refusal {
 }
 
 /// An error as a sentence: with a capital letter and a full stop.
-fn sentence(error: &dyn std::fmt::Display) -> String {
+pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());

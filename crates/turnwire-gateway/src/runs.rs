@@ -6,30 +6,23 @@
 use axum::{
     Json,
     extract::{Path, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response as HttpResponse},
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use serde::{Deserialize, Serialize};
-use turnwire_contract::{
-    CallId, Decision, Event, EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError,
-    ToolOutcome,
-};
-use turnwire_engine::Start;
+use turnwire_contract::{EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError};
 use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
-    body::JsonBody,
     door::Caller,
-    idempotency::{IdempotencyKey, Keyed},
     page::{Order, Page, PageWish},
     query::Asked,
     refusal::{ErrorBody, Refusal},
-    retry::retry_of,
     sse::{HEARTBEAT, SseFrame, event_stream, json_of, with_heartbeat},
     streaming::{follow_while_it_runs, no_such_place},
 };
@@ -44,10 +37,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(snapshot))
         .routes(routes!(events))
         .routes(routes!(cancel))
-        .routes(routes!(cancel_call))
-        .routes(routes!(retry_call))
-        .routes(routes!(approve_call))
-        .routes(routes!(result))
 }
 
 /// A run in a list.
@@ -265,11 +254,11 @@ fn accepted(headers: &HeaderMap) -> Format {
 
 /// What came of a wish.
 #[derive(Debug, Serialize, ToSchema)]
-struct Done {
+pub(crate) struct Done {
     /// The run.
-    run_id: String,
+    pub(crate) run_id: String,
     /// Whether there was something to do.
-    done: bool,
+    pub(crate) done: bool,
 }
 
 #[utoipa::path(
@@ -289,121 +278,7 @@ async fn cancel(
     Ok(Json(Done { run_id: id, done }))
 }
 
-#[utoipa::path(
-    post,
-    path = "/v1/runs/{run_id}/calls/{call_id}/cancel",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
-    responses((status = 200, description = "Whether the call was at work", body = Done))
-)]
-async fn cancel_call(
-    State(app): State<App>,
-    caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
-) -> Result<Json<Done>, Refusal> {
-    let run_id = find(&app, &caller, &id).await?;
-    let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id)).await?;
-    Ok(Json(Done { run_id: id, done }))
-}
-
-#[utoipa::path(
-    post,
-    path = "/v1/runs/{run_id}/calls/{call_id}/retry",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path), IdempotencyKey),
-    responses(
-        (status = 200, description = "The new run, which begins with the call", body = Done),
-        (status = 409, description = "The run goes on, or the call worked", body = ErrorBody),
-    )
-)]
-async fn retry_call(
-    State(app): State<App>,
-    caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
-    Keyed(key): Keyed,
-) -> Result<Json<Done>, Refusal> {
-    let run_id = find(&app, &caller, &id).await?;
-    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
-        handle
-    } else {
-        let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
-        app.start(run, Start { watcher: None, key }).await?
-    };
-    Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
-}
-
-/// A person's answer.
-#[derive(Debug, Deserialize, ToSchema)]
-struct ApprovalAnswer {
-    /// Whether the call may be carried out.
-    approve: bool,
-    /// Why not; the model is told.
-    #[serde(default)]
-    reason: String,
-}
-
-#[utoipa::path(
-    post,
-    path = "/v1/runs/{run_id}/calls/{call_id}/approve",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
-    request_body = ApprovalAnswer,
-    responses((status = 200, description = "Whether the call was waiting for it", body = Done))
-)]
-async fn approve_call(
-    State(app): State<App>,
-    caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
-    JsonBody(body): JsonBody,
-) -> Result<Json<Done>, Refusal> {
-    let answer: ApprovalAnswer = serde_json::from_value(body).map_err(|error| {
-        Refusal::bad_request("invalid_value", format!("The body makes no sense: {error}."))
-    })?;
-    let run_id = find(&app, &caller, &id).await?;
-    let decision = match answer {
-        ApprovalAnswer { approve: true, .. } => Decision::Approved,
-        ApprovalAnswer { reason, .. } => Decision::Denied { reason },
-    };
-    let call_id = CallId::new(call_id);
-    let done = app.runs().resolve(caller.tenant(), &run_id, &call_id, decision).await?;
-    Ok(Json(Done { run_id: id, done }))
-}
-
-#[utoipa::path(
-    get,
-    path = "/v1/runs/{run_id}/calls/{call_id}/result",
-    tag = "runs",
-    params(("run_id" = String, Path), ("call_id" = String, Path)),
-    responses((status = 200, description = "The whole result", content_type = "text/plain"))
-)]
-async fn result(
-    State(app): State<App>,
-    caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
-) -> Result<HttpResponse, Refusal> {
-    let run_id = find(&app, &caller, &id).await?;
-    let journal = app.runs().recorded(caller.tenant(), &run_id).await?;
-    let output =
-        journal.iter().find_map(|recorded| match &recorded.event {
-            Event::ToolFinished {
-                call_id: of, outcome: ToolOutcome::Succeeded { output }, ..
-            } if of.as_str() == call_id => Some(output.clone()),
-            _ => None,
-        });
-    let output = output.ok_or_else(|| Refusal::not_found("Result of call", &call_id))?;
-    let text = match output.rest {
-        Some(rest) => app.runs().blobs().get(caller.tenant(), &rest.blob).await?,
-        None => output.text,
-    };
-    // Never shown by a browser as anything but text, whatever the tool returned.
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ];
-    Ok((StatusCode::OK, headers, text).into_response())
-}
-
-async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, Refusal> {
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, Refusal> {
     let run_id = RunId::new(id);
     match app.runs().find(caller.tenant(), &run_id).await {
         Ok(_) => Ok(run_id),

@@ -22,10 +22,10 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error};
 use turnwire_contract::{
-    Approvals, CallId, ConversationId, Decision, EventStream, Item, LogError, RunId, RunRequest,
-    Seq, StoreError,
+    Approvals, CallId, ConversationId, EventStream, Item, LogError, RunId, RunRequest, Seq,
+    StoreError,
 };
-use turnwire_engine::{Start, StartError};
+use turnwire_engine::{AnswerError, Answered, Start, StartError};
 use turnwire_surfaces::{Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -36,10 +36,13 @@ use crate::{
     metrics::Direction,
     query::Asked,
     retry::retry_of,
+    run_calls::{approval, taken},
     seat::Seat,
     streaming::{follow_while_it_runs, frames},
 };
 
+/// Where answers that come over the socket come from.
+const BY: &str = "/ws/chat";
 /// How many messages a client may send in one second.
 const MOST_PER_SECOND: u32 = 50;
 /// How many messages may wait for their turn.
@@ -231,10 +234,21 @@ impl Chat {
                 self.done(was_at_work, "that call is not at work").await
             }
             WsRequest::ToolRetry { tool_call_id } => self.retry(&tool_call_id).await,
-            WsRequest::Approval { tool_call_id, approved, reason } => {
-                let decision =
-                    if approved { Decision::Approved } else { Decision::Denied { reason } };
-                self.resolve(&tool_call_id, decision).await
+            WsRequest::Approval { tool_call_id, approved, reason, arguments, remember } => {
+                let answer = approval(approved, reason, arguments, remember).by(BY);
+                let Some(run_id) = self.last_run.clone() else { return self.not_asked().await };
+                let tenant = self.caller.tenant();
+                let answered = self.app.runs().answer(tenant, &run_id, &tool_call_id, answer);
+                let answered = answered.await;
+                self.note_answered(answered, "arguments").await
+            }
+            WsRequest::Input { tool_call_id, input_id, action, content } => {
+                let Some(run_id) = self.last_run.clone() else { return self.not_asked().await };
+                let (runs, tenant) = (self.app.runs(), self.caller.tenant());
+                let reply = action.reply(content);
+                let answered = runs.reply(tenant, &run_id, &tool_call_id, input_id, reply, BY);
+                let answered = answered.await;
+                self.note_answered(answered, "content").await
             }
             WsRequest::Resume { run_id, after } => self.resume(run_id, after).await,
         }
@@ -289,6 +303,7 @@ impl Chat {
         if !self.options.approvals {
             run.approvals = Approvals::Decline;
         }
+        run.inputs = self.options.inputs;
         let handle = match self.app.start(run, Start::default()).await {
             Ok(handle) => handle,
             Err(StartError::Store(error @ StoreError::Busy { .. })) => {
@@ -351,17 +366,23 @@ impl Chat {
         }
     }
 
-    async fn resolve(&mut self, call_id: &CallId, decision: Decision) -> Result<(), Gone> {
-        let Some(run_id) = self.last_run.clone() else {
-            return self.done(Ok(false), "that call does not wait for an answer").await;
-        };
-        let tenant = self.caller.tenant();
-        match self.app.runs().resolve(tenant, &run_id, call_id, decision).await {
-            Ok(was_waiting) => {
-                self.done(Ok(was_waiting), "that call does not wait for an answer").await
-            }
-            Err(error) => self.broken(&error).await,
+    /// Says why a person's answer does not count, if it does not.
+    async fn note_answered(
+        &mut self,
+        answered: Result<Answered, AnswerError>,
+        written: &str,
+    ) -> Result<(), Gone> {
+        match answered {
+            Err(AnswerError::Log(error)) => self.broken(&error).await,
+            answered => match taken(answered, written) {
+                Ok(()) => Ok(()),
+                Err(refusal) => self.refuse(ErrorCode::InvalidFormat, &refusal.message).await,
+            },
         }
+    }
+
+    async fn not_asked(&mut self) -> Result<(), Gone> {
+        self.note_answered(Ok(Answered::NotAsked), "").await
     }
 
     /// Finds out which tools there are, beside everything else.

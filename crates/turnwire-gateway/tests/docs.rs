@@ -143,8 +143,9 @@ beside all of the events above. Nothing is left out, and the numbers run over bo
         introduction: "\
 `POST /chat/stream` with `{\"message\": \"…\", \"session_id\": \"…\"}` answers with server-sent events \
 that have an `id:` and a `data:` line. `response` or `error` comes once, then `done`, and nothing \
-follows. `token` and `approval_request` come only if the request has `\"tokens\": true` or \
-`\"approvals\": true`.
+follows. `token`, `approval_request` and `input_request` come only if the request has \
+`\"tokens\": true`, `\"approvals\": true` or `\"inputs\": true`. How they are answered is told in \
+[approvals.md](approvals.md).
 
 The `id` is a place: `GET /chat/stream` with it as `Last-Event-ID`, or as `?after=`, reads on after \
 that frame. A run goes on when its reader is gone.",

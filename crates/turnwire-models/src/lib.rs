@@ -4,11 +4,13 @@
 //! side speaks: [`chat_completions`] for the many OpenAI-compatible servers, [`openai_responses`]
 //! and [`anthropic_messages`]. Each is the same three files: `request` (ours → theirs), `stream`
 //! (theirs → [`ModelPart`](turnwire_contract::ModelPart)) and `mod` (the two together).
-//! [`scripted`] is a model that needs no one to speak to.
+//! [`scripted`] is a model that needs no one to speak to, and [`json_schema_calls`] lets a model
+//! that cannot call tools do so.
 //!
 //! Below them, in reading order: `sse_reader` finds the frames in the bytes, `lenient_json`
 //! reads what is in them, `translator` hands it to an adapter's stream, `provider_error` says
-//! what a complaint means, and `http` carries it all over the network.
+//! what a complaint means, and `http` carries it all over the network. [`probe`] finds out whether
+//! a provider can be reached at all.
 //!
 //! Adapters translate. They do not retry, do not wait longer or shorter than they are told, and
 //! no input makes them panic.
@@ -16,8 +18,10 @@
 pub mod anthropic_messages;
 pub mod chat_completions;
 mod http;
+pub mod json_schema_calls;
 mod lenient_json;
 pub mod openai_responses;
+pub mod probe;
 mod provider_error;
 pub mod scripted;
 mod secret;
@@ -32,6 +36,7 @@ mod sample_prompt;
 pub use anthropic_messages::{AnthropicMessages, AnthropicMessagesOptions};
 pub use chat_completions::{ChatCompletions, ChatCompletionsOptions};
 pub use http::{DEFAULT_CONNECT_TIMEOUT, SetupError};
+pub use json_schema_calls::JsonSchemaCalls;
 pub use openai_responses::{OpenAiResponses, OpenAiResponsesOptions};
 pub use scripted::{Scripted, Turn};
 pub use secret::Secret;

@@ -141,9 +141,13 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut transaction = self.hold_conversation(tenant, id).await?;
         entries::take_out(&mut *transaction, tenant, id, None).await?;
-        let sql = "delete from conversations where tenant = $1 and id = $2";
         let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
-        transaction.query(sql, &values).await?;
+        for sql in [
+            "delete from allowed where tenant = $1 and conversation_id = $2",
+            "delete from conversations where tenant = $1 and id = $2",
+        ] {
+            transaction.query(sql, &values).await?;
+        }
         Ok(transaction.commit().await?)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::{error, warn};
-use turnwire_contract::{BlobError, BlobId, StoreError};
+use turnwire_contract::{BlobError, BlobId, LibraryError, StoreError};
 
 use crate::database::DatabaseError;
 
@@ -22,6 +22,17 @@ impl From<DatabaseError> for StoreError {
             // What cannot be written down was never kept.
             DatabaseError::Refused(_) => Self::NotFound("thing of such a name".to_owned()),
             DatabaseError::Taken(_) => Self::Exists("thing of that name".to_owned()),
+        }
+    }
+}
+
+/// The same for the library.
+impl From<DatabaseError> for LibraryError {
+    fn from(error: DatabaseError) -> Self {
+        match StoreError::from(error) {
+            StoreError::NotFound(what) => Self::NotFound(what),
+            StoreError::Exists(what) => Self::Exists(what),
+            other => Self::Unavailable(other.to_string()),
         }
     }
 }

@@ -2,7 +2,8 @@
 //! SQLite for one node, PostgreSQL for several, and Redis to carry news between them.
 //!
 //! One [`Store`] keeps everything: it is the journal, the run store, the blob store and the
-//! roster of workers at once, because what must happen together has to be in one database.
+//! roster of workers at once, because what must happen together has to be in one database. A
+//! [`StoreLibrary`] keeps files and their index in the same database.
 
 mod blob_store;
 mod conversations;
@@ -12,9 +13,11 @@ mod event_log;
 mod failures;
 mod follower;
 mod forgetting;
+mod library;
 mod news;
 mod outage;
 mod pages;
+mod probe;
 mod reader;
 mod retention;
 mod rows;
@@ -22,7 +25,10 @@ mod run_store;
 mod store;
 mod sync;
 mod tails;
+mod trust;
 mod workers;
 mod writer;
 
+pub use library::{MAX_FILE_BYTES, StoreLibrary};
+pub use probe::reach_fanout;
 pub use store::{OpenError, Store, StoreOptions};

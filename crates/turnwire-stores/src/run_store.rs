@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Created, Ending, Entry, ItemId, NewRun, RequestKey, RunId,
-    RunOutcome, RunRecord, RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Created, Ending, Entry, ItemId, NewRun,
+    RequestKey, RunId, RunOutcome, RunRecord, RunStatus, RunStore, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -179,6 +179,23 @@ impl RunStore for Store {
         item_id: &ItemId,
     ) -> Result<(), StoreError> {
         self.take_from_conversation(tenant, id, item_id).await
+    }
+
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        self.find_allowed(tenant, id).await
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        self.keep_allowed(tenant, id, &allowed).await
     }
 
     async fn restore(

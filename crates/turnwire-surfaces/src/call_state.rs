@@ -1,4 +1,4 @@
-//! Where a call stands, in the nine words that web, terminal and interfaces share.
+//! Where a call stands, in the ten words that web, terminal and interfaces share.
 
 use std::fmt;
 
@@ -17,6 +17,9 @@ pub enum CallState {
     /// A person has to allow it first.
     #[serde(rename = "needs approval")]
     NeedsApproval,
+    /// Its tool has asked a person something, and waits.
+    #[serde(rename = "needs input")]
+    NeedsInput,
     /// A tool, or the client, is at work on it.
     #[serde(rename = "running")]
     Running,
@@ -42,9 +45,10 @@ pub enum CallState {
 
 impl CallState {
     /// All of them, in the order of a call's life.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Preparing,
         Self::NeedsApproval,
+        Self::NeedsInput,
         Self::Running,
         Self::Done,
         Self::Failed,
@@ -59,6 +63,7 @@ impl CallState {
         match self {
             Self::Preparing => words::PREPARING,
             Self::NeedsApproval => words::NEEDS_APPROVAL,
+            Self::NeedsInput => words::NEEDS_INPUT,
             Self::Running => "running",
             Self::Done => "done",
             Self::Failed => "failed",
@@ -91,11 +96,15 @@ impl CallState {
             | Event::ApprovalResolved { decision: Decision::Approved, .. } => Some(Self::Preparing),
             Event::ApprovalRequested { .. } => Some(Self::NeedsApproval),
             Event::ApprovalResolved { decision: Decision::Denied { .. }, .. } => Some(Self::Denied),
-            Event::ToolStarted { .. } | Event::ToolRetried { .. } => Some(Self::Running),
+            Event::InputRequested { .. } => Some(Self::NeedsInput),
+            Event::ToolStarted { .. } | Event::ToolRetried { .. } | Event::InputResolved { .. } => {
+                Some(Self::Running)
+            }
             Event::ToolFinished { outcome, .. } => Some(Self::at_end(outcome)),
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }

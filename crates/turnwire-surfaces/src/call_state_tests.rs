@@ -11,7 +11,7 @@ fn the_word_is_what_goes_over_the_wire() {
     let words: Vec<&str> = CallState::ALL.map(CallState::word).into();
     assert_eq!(
         words.join(", "),
-        "preparing, needs approval, running, done, failed, denied, stopped, timed out, unknown"
+        "preparing, needs approval, needs input, running, done, failed, denied, stopped, timed out, unknown"
     );
 }
 

@@ -112,14 +112,22 @@ impl CallBook {
             Event::ToolPhase { call_id, .. }
             | Event::ToolProgressed { call_id, .. }
             | Event::ToolOutputAdded { call_id, .. }
+            | Event::InputRequested { call_id, .. }
+            | Event::InputResolved { call_id, .. }
             | Event::ToolRetried { call_id, .. } => {
                 if let Some(call) = self.calls.get_mut(call_id) {
                     call.heard_at = Some(recorded.at);
                 }
             }
+            Event::ApprovalResolved { call_id, arguments: Some(arguments), .. } => {
+                if let Some(call) = self.calls.get_mut(call_id).filter(|call| !call.is_over) {
+                    call.replace_arguments(arguments);
+                }
+            }
             Event::ToolFinished { call_id, .. } => return self.finish(call_id),
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::TurnAbandoned { .. }
@@ -269,6 +277,14 @@ impl Call {
             Arguments::Growing(partial) => partial.push(text),
             Arguments::Whole(_) => {}
         }
+    }
+
+    /// A person has put other arguments in the place of the model's.
+    fn replace_arguments(&mut self, arguments: &str) {
+        let mut partial = PartialJson::default();
+        partial.push(arguments);
+        self.label = preview::label(&self.telling, &partial);
+        self.arguments = Arguments::Whole(arguments.to_owned());
     }
 
     /// From here on the raw text is enough; the parts are let go.

@@ -2,7 +2,8 @@
 //!
 //! The frames are those of [`chat_events`](crate::chat_events) with the event's name as their
 //! `type`: `tool_call`, `tool_result`, `response`, `error`, `done`, and no others unless the
-//! client asked. `"tokens": true` adds `token`, `"approvals": true` adds `approval_request`.
+//! client asked. `"tokens": true` adds `token`, `"approvals": true` adds `approval_request`,
+//! `"inputs": true` adds `input_request`.
 //! The place of a frame is the same either way, so a client may come back with other wishes.
 //!
 //! The last word is `response` or `error`, once, and then `done`, once. With tokens the
@@ -11,7 +12,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, ConversationId, Event, Recorded};
+use turnwire_contract::{CallId, ConversationId, Event, InputId, Recorded, Timestamp};
 use utoipa::ToSchema;
 
 use crate::{
@@ -82,6 +83,34 @@ pub enum ChatStreamFrame {
         /// The call.
         #[schema(value_type = String)]
         call_id: CallId,
+        /// Until when the answer may come; then the call is denied.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
+        expires_at: Option<Timestamp>,
+        /// What the tool says of itself now, if its definition is not the one that was trusted
+        /// before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        changed: Option<String>,
+    },
+    /// A tool asks the person something, and waits. Asked for with `inputs`.
+    InputRequest {
+        /// The tool's name.
+        tool: String,
+        /// The call.
+        #[schema(value_type = String)]
+        call_id: CallId,
+        /// The question.
+        #[schema(value_type = String)]
+        input_id: InputId,
+        /// What is asked.
+        message: String,
+        /// The JSON Schema of the answer.
+        #[schema(value_type = Object)]
+        schema: Value,
+        /// Until when the answer may come.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
+        expires_at: Option<Timestamp>,
     },
 }
 
@@ -116,6 +145,8 @@ pub struct ChatStreamOptions {
     pub tokens: bool,
     /// Calls that a person has to allow.
     pub approvals: bool,
+    /// What tools ask the person.
+    pub inputs: bool,
 }
 
 /// The projection of `/chat/stream`. [`WithPlaces`](crate::WithPlaces) adds the places.
@@ -138,7 +169,12 @@ impl ChatStream {
         if is_wanted { vec![ChatStreamFrame::Token { content }] } else { Vec::new() }
     }
 
-    fn approval_request(&self, call_id: &CallId) -> Vec<ChatStreamFrame> {
+    fn approval_request(
+        &self,
+        call_id: &CallId,
+        expires_at: Option<Timestamp>,
+        changed: Option<&str>,
+    ) -> Vec<ChatStreamFrame> {
         let call = self.events.book().get(call_id);
         let Some(call) = call.filter(|call| self.options.approvals && !call.is_over) else {
             return Vec::new();
@@ -147,6 +183,26 @@ impl ChatStream {
             tool: clean(&call.tool.name).into_owned(),
             args: Value::Object(call.arguments()),
             call_id: call_id.clone(),
+            expires_at,
+            changed: changed.map(|words| clean(words).into_owned()),
+        }]
+    }
+
+    fn input_request(&self, event: &Event) -> Vec<ChatStreamFrame> {
+        let Event::InputRequested { call_id, input_id, message, schema, expires_at } = event else {
+            return Vec::new();
+        };
+        let call = self.events.book().get(call_id);
+        let Some(call) = call.filter(|call| self.options.inputs && !call.is_over) else {
+            return Vec::new();
+        };
+        vec![ChatStreamFrame::InputRequest {
+            tool: clean(&call.tool.name).into_owned(),
+            call_id: call_id.clone(),
+            input_id: input_id.clone(),
+            message: clean(message).into_owned(),
+            schema: schema.clone(),
+            expires_at: *expires_at,
         }]
     }
 }
@@ -162,10 +218,14 @@ impl Projection for ChatStream {
                 self.cleaner.reset();
                 Vec::new()
             }
-            Event::ApprovalRequested { call_id } => self.approval_request(call_id),
+            Event::ApprovalRequested { call_id, expires_at, changed } => {
+                self.approval_request(call_id, *expires_at, changed.as_deref())
+            }
+            Event::InputRequested { .. } => self.input_request(&recorded.event),
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
@@ -185,6 +245,7 @@ impl Projection for ChatStream {
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
+            | Event::InputResolved { .. }
             | Event::ToolStayedSilent { .. }
             | Event::ToolRetried { .. }
             | Event::ToolFinished { .. }

@@ -10,7 +10,8 @@ use crate::{
     tests::{tell, turns},
 };
 
-const EVERYTHING: ChatStreamOptions = ChatStreamOptions { tokens: true, approvals: true };
+const EVERYTHING: ChatStreamOptions =
+    ChatStreamOptions { tokens: true, approvals: true, inputs: true };
 
 fn session() -> ConversationId {
     ConversationId::new("conv_1")
@@ -26,7 +27,7 @@ fn multiplies() -> Story {
         .says(&["Let me see."])
         .calls("call_1", "multiply", r#"{"a":5,"b":4}"#)
         .turn_done(Finish::CalledTools)
-        .then(Event::ApprovalRequested { call_id: CallId::from("call_1") })
+        .then(Event::approval_requested(CallId::from("call_1")))
         .started("call_1")
         .finished("call_1", succeeded("20"))
         .turn()
@@ -151,7 +152,7 @@ fn an_escape_that_is_never_closed_ends_with_its_message() {
 
 #[test]
 fn a_call_that_is_over_is_not_asked_about() {
-    let asked = || Event::ApprovalRequested { call_id: CallId::from("call_1") };
+    let asked = || Event::approval_requested(CallId::from("call_1"));
     let story = Story::new().turn().calls("call_1", "x", "").finished("call_1", failed("no"));
     assert_eq!(story.then(asked()).last_seen_by(&mut ChatStream::new(EVERYTHING)), []);
     let unknown = Story::new().then(asked());
@@ -201,7 +202,9 @@ proptest! {
             ChatStreamFrame::ToolCall { .. } | ChatStreamFrame::ToolResult { .. } => "tool",
             ChatStreamFrame::Response { .. } | ChatStreamFrame::Error { .. } => "last word",
             ChatStreamFrame::Done { .. } => "done",
-            ChatStreamFrame::Token { .. } | ChatStreamFrame::ApprovalRequest { .. } => "unasked",
+            ChatStreamFrame::Token { .. }
+            | ChatStreamFrame::ApprovalRequest { .. }
+            | ChatStreamFrame::InputRequest { .. } => "unasked",
         }).collect();
         prop_assert!(types.ends_with(&["last word", "done"]));
         prop_assert!(types.iter().rev().skip(2).all(|word| *word == "tool"));

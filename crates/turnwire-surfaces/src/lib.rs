@@ -9,7 +9,8 @@
 //!   [`chat_events`] that of `on_event`, [`messages`] that of the message list (made of
 //!   [`message`]s), [`transcript`] that of the terminal, and [`answer`] is what is left when
 //!   nobody watches;
-//! * [`responses`] is the surface of `/v1/responses`, in the words of official clients;
+//! * [`responses`] is the surface of `/v1/responses`, in the words of official clients, and
+//!   [`check`] reads such a stream back, whoever sent it, and says what is wrong with it;
 //! * [`ws_chat`] is the surface of the chat socket (it sends [`ws_message`]s and is sent
 //!   [`ws_request`]s), [`chat_stream`] that of `/chat/stream`, and [`native`] is the run as it
 //!   stands, beside its events as they are ([`native_event`]);
@@ -30,6 +31,7 @@ pub mod callbacks;
 pub mod calls;
 pub mod chat_events;
 pub mod chat_stream;
+pub mod check;
 pub mod clean;
 pub mod cursor;
 mod earlier;
@@ -59,6 +61,7 @@ pub use callbacks::{CallbackFrame, Callbacks, Told};
 pub use calls::{Call, CallBook, CallNews};
 pub use chat_events::{ChatEvents, ChatFrame};
 pub use chat_stream::{ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions};
+pub use check::{CheckOptions, Checker};
 pub use clean::{Cleaner, clean};
 pub use cursor::{Cursor, Placed, WithPlaces};
 pub use message::{Message, MessageState, Stage, ToolBlock};
@@ -71,7 +74,7 @@ pub use transcript::{Mark, Totals, Transcript, TranscriptFrame};
 pub use wire_json::wire_json;
 pub use ws_chat::WsChat;
 pub use ws_message::{ErrorCode, WsError, WsMessage};
-pub use ws_request::{WsOptions, WsRequest};
+pub use ws_request::{InputAction, WsOptions, WsRequest};
 
 /// Turns the events of one run into the frames of one surface.
 ///

@@ -390,19 +390,25 @@ impl Projection for Messages {
                 frames.extend(self.note_completeness(*completeness));
                 frames
             }
-            Event::ApprovalRequested { call_id }
+            Event::ApprovalRequested { call_id, .. }
             | Event::ToolStarted { call_id, .. }
             | Event::ToolPhase { call_id, .. }
             | Event::ToolProgressed { call_id, .. }
             | Event::ToolOutputAdded { call_id, .. }
+            | Event::InputRequested { call_id, .. }
+            | Event::InputResolved { call_id, .. }
             | Event::ToolStayedSilent { call_id, .. }
             | Event::ToolRetried { call_id, .. } => self.work_on_block(call_id, recorded),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 self.end_block(call_id, outcome, *duration_ms)
             }
+            Event::ApprovalResolved { call_id, arguments: Some(arguments), .. } => {
+                self.close_parameters(call_id, arguments)
+            }
             Event::RunFinished { outcome, .. } => self.finish(outcome),
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. }

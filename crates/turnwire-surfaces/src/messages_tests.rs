@@ -184,7 +184,7 @@ fn s4_9_everything_a_tool_says_is_running() {
     let reason = Failure::new("away", "away");
     let (progress, total, message) = (1.0, Some(2.0), None);
     for (event, note) in [
-        (Event::ApprovalRequested { call_id: id() }, "needs approval"),
+        (Event::approval_requested(id()), "needs approval"),
         (Event::ToolPhase { call_id: id(), phase: "searching".to_owned() }, "searching"),
         (Event::ToolProgressed { call_id: id(), progress, total, message }, "1/2"),
         (Event::ToolOutputAdded { call_id: id(), text: "ou\0t".to_owned() }, "out"),

@@ -13,7 +13,8 @@
 use serde::Serialize;
 use turnwire_contract::{
     Annotation, CallId, Completeness, ConversationId, Decision, DiscoveryOutcome, Event, Failure,
-    ItemId, Recorded, RunId, RunOutcome, Seq, Timestamp, ToolKind, ToolOutcome, ToolRef, Usage,
+    InputId, ItemId, Recorded, Reply, RunId, RunOutcome, Seq, Timestamp, ToolKind, ToolOutcome,
+    ToolRef, Usage,
 };
 use utoipa::ToSchema;
 
@@ -21,7 +22,8 @@ use crate::{
     call_state::CallState,
     clean::clean,
     native_event::{
-        AnnotationShape, DecisionShape, FailureShape, RunOutcomeShape, ToolKindShape, UsageShape,
+        AnnotationShape, DecisionShape, FailureShape, ReplyShape, RunOutcomeShape, ToolKindShape,
+        UsageShape,
     },
     preview::{WIRE_BYTES, result_ref, result_summary},
 };
@@ -202,6 +204,9 @@ pub struct CallSnapshot {
     pub announced_at: Timestamp,
     /// What a person was asked, if one was.
     pub approval: Option<ApprovalSnapshot>,
+    /// What its tool has asked a person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputSnapshot>,
     /// Every try.
     pub attempts: Vec<AttemptSnapshot>,
     /// When a tool first began to work on it.
@@ -240,6 +245,46 @@ pub struct ApprovalSnapshot {
     /// The answer.
     #[schema(value_type = Option<DecisionShape>)]
     pub decision: Option<Decision>,
+    /// Until when it may come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// What the tool says of itself now, if its definition is not the one that was trusted
+    /// before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
+    /// The arguments as the model wrote them, if a person has put others in their place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited_from: Option<String>,
+    /// Whether the answer holds for the rest of the conversation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remember: bool,
+    /// Where the answer came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// What a tool has asked a person.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct InputSnapshot {
+    /// The question.
+    #[schema(value_type = String)]
+    pub input_id: InputId,
+    /// What is asked.
+    pub message: String,
+    /// The JSON Schema of the answer.
+    #[schema(value_type = Object)]
+    pub schema: serde_json::Value,
+    /// When it was asked.
+    #[schema(value_type = String, format = DateTime)]
+    pub requested_at: Timestamp,
+    /// Until when the answer may come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// The answer; nothing while the tool waits.
+    #[schema(value_type = Option<ReplyShape>)]
+    pub reply: Option<Reply>,
 }
 
 /// One try of a call.
@@ -400,6 +445,8 @@ impl RunSnapshot {
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
+            | Event::InputRequested { .. }
+            | Event::InputResolved { .. }
             | Event::ToolStayedSilent { .. }
             | Event::ToolRetried { .. }
             | Event::ToolFinished { .. } => self.note_call(recorded),
@@ -411,7 +458,7 @@ impl RunSnapshot {
                 self.retrying = None;
                 self.part_with_worker(at);
             }
-            Event::Unknown(_) => {}
+            Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
         }
     }
 
@@ -512,6 +559,7 @@ impl RunSnapshot {
             arguments_complete: false,
             announced_at: at,
             approval: None,
+            inputs: Vec::new(),
             attempts: Vec::new(),
             started_at: None,
             finished_at: None,
@@ -551,11 +599,39 @@ impl CallSnapshot {
                     self.state = CallState::Running;
                 }
             }
-            Event::ApprovalRequested { .. } => self.approval().requested_at = Some(at),
-            Event::ApprovalResolved { decision, .. } => {
+            Event::ApprovalRequested { expires_at, changed, .. } => {
+                let approval = self.approval();
+                approval.requested_at = Some(at);
+                approval.expires_at = *expires_at;
+                approval.changed.clone_from(changed);
+            }
+            Event::ApprovalResolved { decision, arguments, remember, by, .. } => {
+                let edited = arguments.clone();
+                let edited = edited.map(|edited| std::mem::replace(&mut self.arguments, edited));
                 let approval = self.approval();
                 approval.resolved_at = Some(at);
                 approval.decision = Some(decision.clone());
+                approval.edited_from = edited;
+                approval.remember = *remember;
+                approval.by.clone_from(by);
+            }
+            Event::InputRequested { input_id, message, schema, expires_at, .. } => {
+                self.heard(at);
+                self.inputs.push(InputSnapshot {
+                    input_id: input_id.clone(),
+                    message: message.clone(),
+                    schema: schema.clone(),
+                    requested_at: at,
+                    expires_at: *expires_at,
+                    reply: None,
+                });
+            }
+            Event::InputResolved { input_id, reply, .. } => {
+                self.heard(at);
+                let asked = self.inputs.iter_mut().find(|asked| asked.input_id == *input_id);
+                if let Some(asked) = asked {
+                    asked.reply = Some(reply.clone());
+                }
             }
             Event::ToolStarted { attempt, .. } => self.attempt(*attempt, at, None),
             Event::ToolRetried { attempt, reason, .. } => {
@@ -583,6 +659,7 @@ impl CallSnapshot {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
@@ -607,6 +684,11 @@ impl CallSnapshot {
             requested_at: None,
             resolved_at: None,
             decision: None,
+            expires_at: None,
+            changed: None,
+            edited_from: None,
+            remember: false,
+            by: None,
         })
     }
 

@@ -179,13 +179,31 @@ pub enum NativeEvent {
     ApprovalRequested {
         /// The call that waits.
         call_id: String,
+        /// Until when the answer may come: then the call is denied. For ever if not set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(format = DateTime)]
+        expires_at: Option<String>,
+        /// What the tool says of itself now, if that is why a person is asked: its definition
+        /// is not the one that was trusted before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changed: Option<String>,
     },
-    /// A person has answered.
+    /// A person has answered, now or earlier for the whole conversation, or nobody has in time.
     ApprovalResolved {
         /// The call that waited.
         call_id: String,
         /// What was decided.
         decision: DecisionShape,
+        /// The arguments to call the tool with instead of the model's, as raw JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<String>,
+        /// Whether the answer holds for the rest of the conversation.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        remember: bool,
+        /// Where the answer came from: a surface, such as `/ws/chat`, or `expiry`, `nobody`,
+        /// `conversation`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
 
     /// A tool is about to work on the call; recorded before it does anything.
@@ -197,6 +215,14 @@ pub enum NativeEvent {
         /// The arguments in a few words, for people; empty if there is nothing to say.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         label: String,
+    },
+    /// The tool works on without us, under a name: whoever takes the run over asks for it by that
+    /// name instead of calling the tool again.
+    ToolTaskStarted {
+        /// The call.
+        call_id: String,
+        /// The name, as the tool gave it.
+        task: String,
     },
     /// The tool entered a phase of its work.
     ToolPhase {
@@ -224,6 +250,34 @@ pub enum NativeEvent {
         call_id: String,
         /// Only the new part.
         text: String,
+    },
+    /// The tool asks a person for input, and waits.
+    InputRequested {
+        /// The call.
+        call_id: String,
+        /// The question: a call may have several.
+        input_id: String,
+        /// What is asked, in the tool's words.
+        message: String,
+        /// The JSON Schema of what it wants to know.
+        #[schema(value_type = Object)]
+        schema: Value,
+        /// Until when the answer may come. For as long as the call lasts if not set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(format = DateTime)]
+        expires_at: Option<String>,
+    },
+    /// The question of a tool is settled. Exactly one per question.
+    InputResolved {
+        /// The call.
+        call_id: String,
+        /// The question.
+        input_id: String,
+        /// What the tool was told.
+        reply: ReplyShape,
+        /// Where the answer came from: a surface, or `expiry`, `nobody`, `call_over`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// The tool has said nothing for a while, and is still being waited for.
     ToolStayedSilent {
@@ -385,6 +439,23 @@ pub enum DecisionShape {
         /// Why; may be empty.
         reason: String,
     },
+}
+
+/// What a tool is told that has asked a person for input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = NativeReply)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum ReplyShape {
+    /// Here it is.
+    Accepted {
+        /// What the person said, in the shape that was asked for.
+        #[schema(value_type = Object)]
+        content: serde_json::Map<String, Value>,
+    },
+    /// The person does not want to say, or nobody can be asked.
+    Declined,
+    /// There is no answer: the person has put the question aside, or it is too late for one.
+    Cancelled,
 }
 
 /// How a call ended.

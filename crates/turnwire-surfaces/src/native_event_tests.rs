@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::json;
 use turnwire_contract::{
     Annotation, CallId, Completeness, Decision, DiscoveryOutcome, Event, Failure, Finish, Image,
-    IncompleteReason, Item, ItemId, Recorded, RunId, RunOutcome, RunRequest, Seq, Timestamp,
+    IncompleteReason, Item, ItemId, Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp,
     ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec, Usage, tool::KeptAside,
 };
 use utoipa::PartialSchema;
@@ -66,6 +66,54 @@ fn tools() -> Vec<ToolRef> {
     kinds.map(|kind| ToolRef { name: "x".to_owned(), kind, server: server(kind) }).to_vec()
 }
 
+/// What people are asked, and what they answer.
+fn asking() -> Vec<Event> {
+    let call_id = || CallId::from("call_1");
+    let text = || "text".to_owned();
+    vec![
+        Event::approval_requested(call_id()),
+        Event::ApprovalRequested {
+            call_id: call_id(),
+            expires_at: Some(Timestamp::from_micros(1)),
+            changed: Some(text()),
+        },
+        Event::approval_resolved(call_id(), Decision::Approved),
+        Event::approval_resolved(call_id(), Decision::Denied { reason: text() }),
+        Event::ApprovalResolved {
+            call_id: call_id(),
+            decision: Decision::Approved,
+            arguments: Some(text()),
+            remember: true,
+            by: Some(text()),
+        },
+        Event::InputRequested {
+            call_id: call_id(),
+            input_id: "inp_1".into(),
+            message: text(),
+            schema: json!({ "type": "object" }),
+            expires_at: Some(Timestamp::from_micros(1)),
+        },
+        Event::InputResolved {
+            call_id: call_id(),
+            input_id: "inp_1".into(),
+            reply: Reply::Accepted { content: serde_json::Map::new() },
+            by: Some(text()),
+        },
+        Event::InputResolved {
+            call_id: call_id(),
+            input_id: "inp_1".into(),
+            reply: Reply::Declined,
+            by: None,
+        },
+        Event::InputResolved {
+            call_id: call_id(),
+            input_id: "inp_1".into(),
+            reply: Reply::Cancelled,
+            by: None,
+        },
+    ]
+}
+
 /// At least one event of each kind, with every shape that its fields can have.
 fn events() -> Vec<Event> {
     let item_id = || ItemId::from("item_1");
@@ -124,13 +172,8 @@ fn events() -> Vec<Event> {
             arguments: text(),
             completeness: Completeness::Complete,
         },
-        Event::ApprovalRequested { call_id: call_id() },
-        Event::ApprovalResolved { call_id: call_id(), decision: Decision::Approved },
-        Event::ApprovalResolved {
-            call_id: call_id(),
-            decision: Decision::Denied { reason: text() },
-        },
         Event::ToolStarted { call_id: call_id(), attempt: 1, label: text() },
+        Event::ToolTaskStarted { call_id: call_id(), task: text() },
         Event::ToolPhase { call_id: call_id(), phase: text() },
         Event::ToolProgressed {
             call_id: call_id(),
@@ -142,6 +185,7 @@ fn events() -> Vec<Event> {
         Event::ToolStayedSilent { call_id: call_id(), elapsed_ms: 15_000 },
         Event::ToolRetried { call_id: call_id(), attempt: 2, reason: failure() },
     ];
+    events.extend(asking());
     let reasons = [
         Finish::Answered,
         Finish::CalledTools,
@@ -185,9 +229,12 @@ fn name_of(event: &Event) -> &'static str {
         Event::ApprovalRequested { .. } => "approval_requested",
         Event::ApprovalResolved { .. } => "approval_resolved",
         Event::ToolStarted { .. } => "tool_started",
+        Event::ToolTaskStarted { .. } => "tool_task_started",
         Event::ToolPhase { .. } => "tool_phase",
         Event::ToolProgressed { .. } => "tool_progressed",
         Event::ToolOutputAdded { .. } => "tool_output_added",
+        Event::InputRequested { .. } => "input_requested",
+        Event::InputResolved { .. } => "input_resolved",
         Event::ToolStayedSilent { .. } => "tool_stayed_silent",
         Event::ToolRetried { .. } => "tool_retried",
         Event::ToolFinished { .. } => "tool_finished",
@@ -237,5 +284,5 @@ fn the_schema_has_every_event_with_all_of_its_fields() {
     }
     let documented: BTreeSet<String> = schema.into_iter().map(|(name, _)| name).collect();
     assert_eq!(seen, documented);
-    assert_eq!(documented.len(), 29);
+    assert_eq!(documented.len(), 32);
 }

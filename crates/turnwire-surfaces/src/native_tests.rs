@@ -163,9 +163,8 @@ fn a_run_that_is_over_says_how_it_ended() {
 #[test]
 fn a_call_goes_through_its_states() {
     let story = || Story::new().turn().announced("call_1", "x");
-    let asked =
-        || story().written("call_1", "{}").then(Event::ApprovalRequested { call_id: call_id() });
-    let decided = |decision| asked().then(Event::ApprovalResolved { call_id: call_id(), decision });
+    let asked = || story().written("call_1", "{}").then(Event::approval_requested(call_id()));
+    let decided = |decision| asked().then(Event::approval_resolved(call_id(), decision));
     let state = |story| only_call(story).state;
     assert_eq!(state(story()), CallState::Preparing);
     assert_eq!(state(story().written("call_1", "{}")), CallState::Preparing);

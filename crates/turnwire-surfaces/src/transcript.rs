@@ -290,11 +290,13 @@ impl Projection for Transcript {
                 Some(_) | None => self.tool_noted(call_id, recorded),
             },
             Event::CallAnnounced { call_id, .. }
-            | Event::ApprovalRequested { call_id }
+            | Event::ApprovalRequested { call_id, .. }
             | Event::ApprovalResolved { call_id, .. }
             | Event::ToolPhase { call_id, .. }
             | Event::ToolProgressed { call_id, .. }
             | Event::ToolOutputAdded { call_id, .. }
+            | Event::InputRequested { call_id, .. }
+            | Event::InputResolved { call_id, .. }
             | Event::ToolStayedSilent { call_id, .. }
             | Event::ToolRetried { call_id, .. } => self.tool_noted(call_id, recorded),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
@@ -305,6 +307,7 @@ impl Projection for Transcript {
             }
             Event::RunQueued { .. }
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::TurnFinished { .. }
             | Event::AnnotationAdded { .. }
             | Event::MessageFinished { .. }

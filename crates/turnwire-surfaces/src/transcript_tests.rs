@@ -86,8 +86,8 @@ fn a_tool_at_work_is_heard_of() {
         message: Some(message.to_owned()),
     };
     let story = deploying()
-        .then(Event::ApprovalRequested { call_id: call_id() })
-        .then(Event::ApprovalResolved { call_id: call_id(), decision: Decision::Approved })
+        .then(Event::approval_requested(call_id()))
+        .then(Event::approval_resolved(call_id(), Decision::Approved))
         .started("call_1")
         .then(Event::ToolPhase { call_id: call_id(), phase: "building".to_owned() })
         .then(progressed(3.0, "unit tests"))

@@ -1,9 +1,9 @@
 //! What is said about tools at work and at their end, in the same words on every surface.
 //!
-//! The state words are: preparing, needs approval, running, done, failed, denied, stopped,
-//! timed out, unknown.
+//! The state words are: preparing, needs approval, needs input, running, done, failed, denied,
+//! stopped, timed out, unknown.
 
-use turnwire_contract::{Decision, Event, Failure, RunOutcome, Timestamp, ToolOutcome};
+use turnwire_contract::{Decision, Event, Failure, Reply, RunOutcome, Timestamp, ToolOutcome};
 
 use crate::{
     calls::Call,
@@ -14,6 +14,8 @@ use crate::{
 pub const PREPARING: &str = "preparing";
 /// The note on a call that waits for a person.
 pub const NEEDS_APPROVAL: &str = "needs approval";
+/// The note on a call whose tool waits for a person.
+pub const NEEDS_INPUT: &str = "needs input";
 /// How long a note or an ending may get.
 const NOTE_CHARS: usize = 100;
 
@@ -23,6 +25,9 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
     let note = match event {
         Event::CallAnnounced { .. } => PREPARING.to_owned(),
         Event::ApprovalRequested { .. } => NEEDS_APPROVAL.to_owned(),
+        Event::ApprovalResolved { decision: Decision::Approved, arguments: Some(_), .. } => {
+            "approved with other arguments".to_owned()
+        }
         Event::ApprovalResolved { decision: Decision::Approved, .. } => "approved".to_owned(),
         Event::ApprovalResolved { decision: Decision::Denied { .. }, .. } => "denied".to_owned(),
         Event::ToolStarted { attempt: 1, .. } => "running".to_owned(),
@@ -32,6 +37,10 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
             progress_words(*progress, *total, message.as_deref())
         }
         Event::ToolOutputAdded { text, .. } => last_line(text)?.to_owned(),
+        Event::InputRequested { message, .. } => format!("{NEEDS_INPUT}: {message}"),
+        Event::InputResolved { reply: Reply::Accepted { .. }, .. } => "input given".to_owned(),
+        Event::InputResolved { reply: Reply::Declined, .. } => "input declined".to_owned(),
+        Event::InputResolved { reply: Reply::Cancelled, .. } => "no input given".to_owned(),
         Event::ToolStayedSilent { elapsed_ms, .. } => {
             format!("no update for {}", seconds(call.silent_ms(*elapsed_ms, at)))
         }
@@ -41,6 +50,7 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         Event::RunQueued { .. }
         | Event::RunStarted
         | Event::Unknown(_)
+        | Event::ToolTaskStarted { .. }
         | Event::RunTakenOver { .. }
         | Event::TurnStarted { .. }
         | Event::TurnRetried { .. }

@@ -48,8 +48,8 @@ fn a_tool_at_work_says_what_it_does() {
     let tool = ToolRef { name: "x".to_owned(), kind: ToolKind::Function, server: None };
     let (id, item_id) = (call_id.clone(), ItemId::new("fc_1"));
     check_note(Event::CallAnnounced { call_id: id.clone(), item_id, tool }, Some("preparing"));
-    check_note(Event::ApprovalRequested { call_id: id.clone() }, Some("needs approval"));
-    let resolved = |decision| Event::ApprovalResolved { call_id: call_id.clone(), decision };
+    check_note(Event::approval_requested(id.clone()), Some("needs approval"));
+    let resolved = |decision| Event::approval_resolved(call_id.clone(), decision);
     check_note(resolved(Decision::Approved), Some("approved"));
     check_note(resolved(Decision::Denied { reason: String::new() }), Some("denied"));
     let started = |attempt| {

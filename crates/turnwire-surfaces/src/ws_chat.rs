@@ -23,8 +23,8 @@
 //! is counted and left out. So a client may ask for more when it comes back.
 
 use turnwire_contract::{
-    Completeness, ConversationId, Event, IncompleteReason, ItemId, Recorded, RunId, RunOutcome,
-    Timestamp, ToolOutcome, ToolOutput,
+    Completeness, ConversationId, Event, IncompleteReason, InputId, ItemId, Recorded, RunId,
+    RunOutcome, Timestamp, ToolOutcome, ToolOutput,
 };
 
 use crate::{
@@ -37,8 +37,9 @@ use crate::{
     wire_json::{escaped, wire_json},
     words,
     ws_message::{
-        ApprovalRequest, Complete, ErrorCode, FailedCall, Started, Token, ToolComplete,
-        ToolProgress, ToolResultChunk, ToolResultEnd, ToolStart, TurnOutcome, WsError, WsMessage,
+        ApprovalRequest, Complete, ErrorCode, FailedCall, InputRequest, Started, Token,
+        ToolComplete, ToolOutputPiece, ToolProgress, ToolResultChunk, ToolResultEnd, ToolStart,
+        TurnOutcome, WsError, WsMessage,
     },
     ws_request::WsOptions,
 };
@@ -257,9 +258,22 @@ impl Projection for WsChat {
                     self.said = Some(item_id.clone());
                 }
             }
-            Event::ApprovalRequested { call_id } => {
+            Event::ApprovalRequested { call_id, .. } => {
                 if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
-                    out.send_if(self.options.approvals, || approval_request(call, recorded.at));
+                    out.send_if(self.options.approvals, || approval_request(call, recorded));
+                }
+            }
+            Event::InputRequested { call_id, .. } => {
+                if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
+                    out.send_if(self.options.inputs, || input_request(call, recorded));
+                }
+            }
+            Event::ToolOutputAdded { call_id, text } => {
+                if self.book.get(call_id).is_some_and(|call| !call.is_over) {
+                    out.send_if(self.options.output, || {
+                        let (tool_call_id, content) = (call_id.clone(), sentence(text));
+                        WsMessage::ToolOutput(ToolOutputPiece { tool_call_id, content })
+                    });
                 }
             }
             Event::ToolStarted { call_id, .. } => {
@@ -283,6 +297,7 @@ impl Projection for WsChat {
             Event::RunFinished { outcome, .. } => out.send(self.end_turn(outcome)),
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::AnnotationAdded { .. }
             | Event::ReasoningAdded { .. }
@@ -293,7 +308,7 @@ impl Projection for WsChat {
             | Event::ArgumentsAdded { .. }
             | Event::ArgumentsFinished { .. }
             | Event::ApprovalResolved { .. }
-            | Event::ToolOutputAdded { .. } => {}
+            | Event::InputResolved { .. } => {}
         }
         out.messages
     }
@@ -341,14 +356,48 @@ fn tool_start(call: &Call, at: Timestamp) -> WsMessage {
     })
 }
 
-fn approval_request(call: &Call, at: Timestamp) -> WsMessage {
+fn approval_request(call: &Call, recorded: &Recorded) -> WsMessage {
+    let (expires_at, changed) =
+        if let Event::ApprovalRequested { expires_at, changed, .. } = &recorded.event {
+            (*expires_at, changed.as_deref().map(sentence))
+        } else {
+            (None, None)
+        };
     WsMessage::ApprovalRequest(ApprovalRequest {
         tool_call_id: call.call_id.clone(),
         tool_name: name(call),
         tool_input: input(call),
-        timestamp: at,
+        timestamp: recorded.at,
         kind: call.tool.kind,
         server: call.tool.server.clone(),
+        expires_at,
+        changed,
+    })
+}
+
+fn input_request(call: &Call, recorded: &Recorded) -> WsMessage {
+    let (input_id, message, schema, expires_at) = if let Event::InputRequested {
+        input_id,
+        message,
+        schema,
+        expires_at,
+        ..
+    } = &recorded.event
+    {
+        (input_id.clone(), sentence(message), schema.clone(), *expires_at)
+    } else {
+        (InputId::new(""), String::new(), serde_json::Value::Null, None)
+    };
+    WsMessage::InputRequest(InputRequest {
+        tool_call_id: call.call_id.clone(),
+        input_id,
+        tool_name: name(call),
+        message,
+        schema,
+        timestamp: recorded.at,
+        kind: call.tool.kind,
+        server: call.tool.server.clone(),
+        expires_at,
     })
 }
 

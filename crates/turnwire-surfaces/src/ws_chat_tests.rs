@@ -13,8 +13,15 @@ use crate::{
     tests::{tell, turns},
 };
 
-const EVERYTHING: WsOptions =
-    WsOptions { chunks: true, progress: true, tools: true, approvals: true, resume: true };
+const EVERYTHING: WsOptions = WsOptions {
+    chunks: true,
+    progress: true,
+    tools: true,
+    approvals: true,
+    inputs: true,
+    output: true,
+    resume: true,
+};
 
 fn in_conversation() -> Story {
     let conversation_id = Some(ConversationId::new("conv_1"));
@@ -502,11 +509,8 @@ fn what_was_asked_for_comes_and_each_message_says_its_place() {
         .announced_as("call_1", tool)
         .written("call_1", r#"{"q":"x"}"#)
         .turn_done(Finish::CalledTools)
-        .then(Event::ApprovalRequested { call_id: call_id() })
-        .then(Event::ApprovalResolved {
-            call_id: call_id(),
-            decision: turnwire_contract::Decision::Approved,
-        })
+        .then(Event::approval_requested(call_id()))
+        .then(Event::approval_resolved(call_id(), turnwire_contract::Decision::Approved))
         .started("call_1")
         .then(Event::ToolPhase { call_id: call_id(), phase: "reading".to_owned() })
         .then(Event::ToolProgressed {
@@ -519,7 +523,7 @@ fn what_was_asked_for_comes_and_each_message_says_its_place() {
         .then(Event::ToolRetried { call_id: call_id(), attempt: 2, reason })
         .finished("call_1", ToolOutcome::Cancelled)
         .then(Event::ToolPhase { call_id: call_id(), phase: "late".to_owned() })
-        .then(Event::ApprovalRequested { call_id: call_id() });
+        .then(Event::approval_requested(call_id()));
     check_with(
         story,
         EVERYTHING,
@@ -541,7 +545,7 @@ fn s2_20_r12_who_asks_for_nothing_gets_only_the_messages_of_old() {
     let story = in_conversation()
         .turn()
         .calls("call_1", "x", "{}")
-        .then(Event::ApprovalRequested { call_id: call_id() })
+        .then(Event::approval_requested(call_id()))
         .started("call_1")
         .then(Event::ToolPhase { call_id: call_id(), phase: "reading".to_owned() })
         .finished("call_1", succeeded(&big_text()))
@@ -611,6 +615,8 @@ proptest! {
                 | WsMessage::ToolResultChunk(_)
                 | WsMessage::ToolResultEnd(_)
                 | WsMessage::ApprovalRequest(_)
+                | WsMessage::InputRequest(_)
+                | WsMessage::ToolOutput(_)
                 | WsMessage::Tools(_) => {
                     return Err(TestCaseError::fail(format!("not asked for: {message:?}")));
                 }

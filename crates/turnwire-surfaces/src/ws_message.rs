@@ -17,7 +17,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, ConversationId, IncompleteReason, RunId, Timestamp, ToolKind, ToolSpec,
+    CallId, ConversationId, IncompleteReason, InputId, RunId, Timestamp, ToolKind, ToolSpec,
 };
 use utoipa::ToSchema;
 
@@ -56,6 +56,10 @@ pub enum WsMessage {
     ToolResultEnd(ToolResultEnd),
     /// A person has to allow a call. Asked for with `approvals`.
     ApprovalRequest(ApprovalRequest),
+    /// A tool asks the person something, and waits. Asked for with `inputs`.
+    InputRequest(InputRequest),
+    /// A tool let out some of its output early. Asked for with `output`.
+    ToolOutput(ToolOutputPiece),
     /// The tools there are. Asked for with `tools`.
     Tools(Tools),
 }
@@ -392,6 +396,60 @@ pub struct ApprovalRequest {
     /// The server it lives on, if it lives on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// Until when the answer may come; then the call is denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// What the tool says of itself now, if its definition is not the one that was trusted
+    /// before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
+}
+
+/// A tool asks the person something, and waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WsInputRequest)]
+pub struct InputRequest {
+    /// The call.
+    #[schema(value_type = String)]
+    pub tool_call_id: CallId,
+    /// The question; a call may have several.
+    #[schema(value_type = String)]
+    pub input_id: InputId,
+    /// The tool's name.
+    #[serde(deserialize_with = "not_empty")]
+    #[schema(min_length = 1)]
+    pub tool_name: String,
+    /// What is asked.
+    pub message: String,
+    /// The JSON Schema of the answer.
+    #[schema(value_type = Object)]
+    pub schema: serde_json::Value,
+    /// When it was asked.
+    #[schema(value_type = String, format = DateTime)]
+    pub timestamp: Timestamp,
+    /// What kind of tool it is.
+    #[serde(default)]
+    #[schema(required, value_type = ToolKindShape)]
+    pub kind: ToolKind,
+    /// The server it lives on, if it lives on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Until when the answer may come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A piece of what a tool lets out while it works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WsToolOutput)]
+pub struct ToolOutputPiece {
+    /// The call.
+    #[schema(value_type = String)]
+    pub tool_call_id: CallId,
+    /// Only the new part.
+    pub content: String,
 }
 
 /// The tools there are.

@@ -5,7 +5,8 @@
 //! types nobody knows are refused.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
-use turnwire_contract::{CallId, ConversationId, RunId};
+use serde_json::{Map, Value};
+use turnwire_contract::{CallId, ConversationId, InputId, Reply, RunId};
 use utoipa::ToSchema;
 
 use crate::{
@@ -59,6 +60,29 @@ pub enum WsRequest {
         /// Why not; the model is told.
         #[serde(default)]
         reason: String,
+        /// The arguments to call the tool with instead of the model's.
+        #[serde(default)]
+        #[schema(value_type = Option<Object>)]
+        arguments: Option<Map<String, Value>>,
+        /// Whether later calls of this tool in this conversation are allowed too.
+        #[serde(default)]
+        remember: bool,
+    },
+    /// Answers an `input_request`.
+    Input {
+        /// The call whose tool asks.
+        #[schema(value_type = String)]
+        tool_call_id: CallId,
+        /// The question; the call's latest if it is missing.
+        #[serde(default)]
+        #[schema(value_type = Option<String>)]
+        input_id: Option<InputId>,
+        /// What the person does about it.
+        action: InputAction,
+        /// With `accept`: what the person says, in the shape that was asked for.
+        #[serde(default)]
+        #[schema(value_type = Object)]
+        content: Map<String, Value>,
     },
     /// Goes on with a turn after a lost connection.
     Resume {
@@ -71,6 +95,29 @@ pub enum WsRequest {
         #[schema(value_type = String, example = "12.0")]
         after: Cursor,
     },
+}
+
+/// What a person does about a tool's question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputAction {
+    /// Answers it.
+    Accept,
+    /// Does not want to answer.
+    Decline,
+    /// Puts it aside.
+    Cancel,
+}
+
+impl InputAction {
+    /// What the tool is told.
+    pub fn reply(self, content: Map<String, Value>) -> Reply {
+        match self {
+            Self::Accept => Reply::Accepted { content },
+            Self::Decline => Reply::Declined,
+            Self::Cancel => Reply::Cancelled,
+        }
+    }
 }
 
 /// What a client understands beside the six messages of old.
@@ -86,6 +133,10 @@ pub struct WsOptions {
     pub tools: bool,
     /// Calls that a person has to allow: `approval_request`.
     pub approvals: bool,
+    /// What tools ask the person: `input_request`.
+    pub inputs: bool,
+    /// What tools let out while they work: `tool_output`.
+    pub output: bool,
     /// What is needed to go on after a lost connection: `started`, and a `cursor` on every
     /// message of a turn.
     pub resume: bool,

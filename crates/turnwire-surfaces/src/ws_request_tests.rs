@@ -79,7 +79,13 @@ fn s2_f3_s2_f4_s2_q5_calls_and_turns_can_be_steered() {
     );
     check(
         r#"{"type":"approval","tool_call_id":"call_1","approved":true}"#,
-        WsRequest::Approval { tool_call_id, approved: true, reason: String::new() },
+        WsRequest::Approval {
+            tool_call_id,
+            approved: true,
+            reason: String::new(),
+            arguments: None,
+            remember: false,
+        },
     );
     check(r#"{"type":"cancel"}"#, WsRequest::Cancel);
     check(r#"{"type":"tools"}"#, WsRequest::Tools);
@@ -100,12 +106,14 @@ fn a_client_says_where_it_goes_on() {
 fn s2_q2_a_client_says_what_it_understands() {
     check(r#"{"type":"hello"}"#, WsRequest::Hello(WsOptions::default()));
     check(
-        r#"{"type":"hello","chunks":true,"progress":true,"tools":true,"approvals":true,"resume":true,"later":1}"#,
+        r#"{"type":"hello","chunks":true,"progress":true,"tools":true,"approvals":true,"inputs":true,"output":true,"resume":true,"later":1}"#,
         WsRequest::Hello(WsOptions {
             chunks: true,
             progress: true,
             tools: true,
             approvals: true,
+            inputs: true,
+            output: true,
             resume: true,
         }),
     );

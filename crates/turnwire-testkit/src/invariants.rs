@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Event, Item, ItemId, Prompt, Recorded, RunOutcome, RunRequest,
-    Seq, ToolKind, ToolOutcome,
+    Approvals, CallId, Completeness, Event, InputId, Item, ItemId, Prompt, Recorded, RunOutcome,
+    RunRequest, Seq, ToolKind, ToolOutcome,
 };
 
 /// What is wrong with a whole journal; nothing, if all is well.
@@ -80,6 +80,8 @@ struct CallSeen {
     waits_for_approval: bool,
     was_denied: bool,
     is_for_client: bool,
+    /// What its tool asks, and nobody has answered yet.
+    asked: HashSet<InputId>,
 }
 
 impl JournalReader {
@@ -151,6 +153,7 @@ impl JournalReader {
             }
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
             | Event::AnnotationAdded { .. } => {}
@@ -247,11 +250,25 @@ impl JournalReader {
                 }
             }
             Event::ToolPhase { .. }
+            | Event::ToolTaskStarted { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
             | Event::ToolStayedSilent { .. } => {
                 if call.n_starts == 0 {
                     wrong.push(format!("I1: {call_id} reports before its start"));
+                }
+            }
+            Event::InputRequested { input_id, .. } => {
+                if call.n_starts == 0 {
+                    wrong.push(format!("I1: {call_id} asks before its start"));
+                }
+                if !call.asked.insert(input_id.clone()) {
+                    wrong.push(format!("C15: {input_id} is asked twice"));
+                }
+            }
+            Event::InputResolved { input_id, .. } => {
+                if !call.asked.remove(input_id) {
+                    wrong.push(format!("C15: {input_id} is answered, and does not wait"));
                 }
             }
             Event::ToolRetried { attempt, .. } => {
@@ -264,6 +281,9 @@ impl JournalReader {
                 call.n_ends += 1;
                 if call.arguments_closed.is_none() {
                     wrong.push(format!("I12: {call_id} ends with its arguments open"));
+                }
+                if !call.asked.is_empty() {
+                    wrong.push(format!("I12: {call_id} ends with {:?} open", call.asked));
                 }
                 wrong.extend(outcome_violation(call_id, call, outcome));
             }

@@ -6,6 +6,7 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     fs::OpenOptions,
     future::pending,
     io::Write,
@@ -20,12 +21,15 @@ use std::{
 use rmcp::{
     ErrorData, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+        CreateTaskResult, DiscoverResult, ElicitRequest, ElicitRequestParams, GetTaskParams,
+        GetTaskResult, InputRequest, InputRequests, InputRequiredResult, InputResponses,
         JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
         ProtocolVersion, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-        ToolAnnotations,
+        ToolAnnotations, UpdateTaskParams,
     },
     service::{RequestContext, RoleServer, SubscriptionContext, SubscriptionSink},
+    task_manager::{TaskContext, TaskExit, TaskManager, TaskOptions},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -53,20 +57,21 @@ pub enum Generation {
 }
 
 /// The server. Clones share everything: over HTTP each request may get one of its own.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct McpProps {
     generation: Generation,
     log: Option<PathBuf>,
     grown: Arc<AtomicBool>,
     subscribers: Arc<Mutex<Vec<SubscriptionSink>>>,
     ledger: Option<Ledger>,
+    tasks: TaskManager,
 }
 
 impl McpProps {
     /// A server that writes down what it does in `log`.
     pub fn new(log: Option<PathBuf>, generation: Generation) -> Self {
         let (grown, subscribers) = (Arc::default(), Arc::default());
-        Self { generation, log, grown, subscribers, ledger: None }
+        Self { generation, log, grown, subscribers, ledger: None, tasks: TaskManager::new() }
     }
 
     /// The same, with tools that do something to the world; see [`Ledger`].
@@ -127,9 +132,80 @@ impl McpProps {
                 self.tell_of_change(call).await;
                 text("there is a new tool".to_owned())
             }
+            "shrink" => {
+                self.grown.store(false, Ordering::Release);
+                self.tell_of_change(call).await;
+                text("the new tool is gone".to_owned())
+            }
+            "ignore_cancel" => {
+                let seconds = call.number("seconds").max(0.0);
+                sleep(Duration::from_secs_f64(seconds)).await;
+                self.write_down("ignored", call.facts());
+                text("done all the same".to_owned())
+            }
+            "late_progress" => Ok(self.talk_on(call)),
+            "everything" => Ok(CallToolResult::success(every_kind_of_content())),
+            "elicit" => self.elicit(call).await,
             "late" if self.has_grown() => text("better late than never".to_owned()),
             other => Err(ErrorData::invalid_params(format!("there is no tool `{other}`"), None)),
         }
+    }
+
+    /// Answers, and reports progress afterwards, which no server should.
+    fn talk_on(&self, call: &Call) -> CallToolResult {
+        let (props, facts, peer) = (self.clone(), call.facts(), call.context.peer.clone());
+        let token = call.context.meta.get_progress_token();
+        #[expect(clippy::disallowed_methods, reason = "it has to outlive its call")]
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(100)).await;
+            if let Some(token) = token {
+                let late = ProgressNotificationParam::new(token, 99.0).with_message("too late");
+                let _ = peer.notify_progress(late).await;
+            }
+            props.write_down("talked on", facts);
+        });
+        CallToolResult::success(vec![ContentBlock::text("done")])
+    }
+
+    /// Asks a person for a name, by a request of its own, as the older generation does.
+    async fn elicit(&self, call: &Call) -> Result<CallToolResult, ErrorData> {
+        let request = ElicitRequest::new(who_are_you());
+        let answer = call.context.peer.send_request(request.into()).await;
+        let told = match answer {
+            Ok(answer) => serde_json::to_value(answer).unwrap_or_default(),
+            Err(error) => json!({ "error": error.to_string() }),
+        };
+        Ok(CallToolResult::success(vec![ContentBlock::text(greeting(&told))]))
+    }
+
+    /// Works as a task, reports how far it is, and asks in the middle if it is told to.
+    fn start_task(&self, call: &Call) -> CallToolResponse {
+        let steps = call.whole("steps").max(1);
+        let step =
+            Duration::from_secs_f64(call.number("seconds").max(0.0)).div_f64(to_float(steps));
+        let options = TaskOptions::new().with_poll_interval_ms(50);
+        let (props, facts, name) = (self.clone(), call.facts(), call.name.clone());
+        let work = async move |task: TaskContext| {
+            for done in 1..=steps {
+                tokio::select! {
+                    () = sleep(step) => {}
+                    () = task.cancelled() => {
+                        props.write_down("cancelled", facts.clone());
+                        return Err(TaskExit::Cancelled);
+                    }
+                }
+                task.set_status_message(format!("step {done} of {steps}"));
+            }
+            if name == "task_that_asks" {
+                let request = InputRequest::Elicitation(ElicitRequest::new(who_are_you()));
+                let told = task.request_input("name", request).await?;
+                return Ok(CallToolResult::success(vec![ContentBlock::text(greeting(&told))]));
+            }
+            props.write_down("effect", facts);
+            Ok(CallToolResult::success(vec![ContentBlock::text(format!("{steps} steps"))]))
+        };
+        let task = self.tasks.spawn(options, move |task| Box::pin(work(task)));
+        CallToolResponse::Task(CreateTaskResult::new(task))
     }
 
     /// Works for a while, acts in the middle of it, and writes down whether it did.
@@ -188,10 +264,16 @@ impl McpProps {
     }
 }
 
+impl fmt::Debug for McpProps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpProps").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
 impl ServerHandler for McpProps {
     fn get_info(&self) -> ServerConfig {
-        let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
-        ServerConfig::new(tools.build())
+        let can = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
+        ServerConfig::new(can.enable_tasks().build())
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -245,9 +327,44 @@ impl ServerHandler for McpProps {
         let arguments = request.arguments.unwrap_or_default();
         let call = Call { name: request.name.into_owned(), arguments, context };
         self.write_down("began", call.facts());
+        let is_newer = call.context.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
+        match call.name.as_str() {
+            "task" | "task_that_asks" => return Ok(self.start_task(&call)),
+            // The newer generation asks by its answer, and is called again.
+            "elicit" if is_newer => return Ok(asks_first(request.input_responses)),
+            _ => {}
+        }
         let result = self.act(&call).await;
         self.write_down("ended", call.facts());
         result.map(CallToolResponse::from)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.write_down(
+            "polled",
+            JsonObject::from_iter([("task".to_owned(), json!(request.task_id))]),
+        );
+        self.tasks.get_task(&request.task_id).map(GetTaskResult::new)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.cancel_task(&request.task_id)
     }
 
     fn accepted_subscription_filter(
@@ -310,6 +427,50 @@ fn fall_over() -> ! {
     std::process::exit(7)
 }
 
+/// What a person is asked for.
+fn who_are_you() -> ElicitRequestParams {
+    let schema = json!({
+        "type": "object",
+        "properties": { "name": { "type": "string", "default": "Nobody" } },
+    });
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: "Who are you?".to_owned(),
+        requested_schema: serde_json::from_value(schema).expect("it is a schema"),
+    }
+}
+
+/// What the tool makes of the answer.
+fn greeting(told: &Value) -> String {
+    let action = told.get("action").and_then(Value::as_str).unwrap_or("nothing");
+    let name = told.pointer("/content/name").and_then(Value::as_str);
+    name.map_or_else(|| format!("they said: {action}"), |name| format!("hello, {name}"))
+}
+
+/// The answer to a call that needs to know something first.
+fn asks_first(responses: Option<InputResponses>) -> CallToolResponse {
+    if let Some(told) = responses.as_ref().and_then(|responses| responses.get("name")) {
+        return CallToolResult::success(vec![ContentBlock::text(greeting(told))]).into();
+    }
+    let question = InputRequest::Elicitation(ElicitRequest::new(who_are_you()));
+    let requests = InputRequests::from([("name".to_owned(), question)]);
+    InputRequiredResult::from_input_requests(requests).into()
+}
+
+/// One of each.
+fn every_kind_of_content() -> Vec<ContentBlock> {
+    let blocks = json!([
+        { "type": "text", "text": "words" },
+        { "type": "image", "data": PIXEL, "mimeType": "image/png" },
+        { "type": "audio", "data": "AAAA", "mimeType": "audio/wav" },
+        { "type": "resource", "resource": { "uri": "sea://note", "text": "inside", "mimeType": "text/plain" } },
+        { "type": "resource", "resource": { "uri": "sea://chart", "blob": PIXEL, "mimeType": "image/png" } },
+        { "type": "resource", "resource": { "uri": "sea://data", "blob": "AAAA", "mimeType": "application/pdf" } },
+        { "type": "resource_link", "uri": "sea://far", "name": "far", "description": "Further out." },
+    ]);
+    serde_json::from_value(blocks).expect("they are blocks")
+}
+
 fn all_tools() -> Vec<Tool> {
     let number = json!({ "type": "number" });
     let text = json!({ "type": "string" });
@@ -330,6 +491,13 @@ fn all_tools() -> Vec<Tool> {
         tool("environment", "Names what is in its environment.", json!({})),
         tool("grow", "Brings a new tool.", json!({}))
             .annotate(ToolAnnotations::new().read_only(false)),
+        tool("shrink", "Takes the new tool away.", json!({})),
+        tool("ignore_cancel", "Works on when it is stopped.", json!({ "seconds": number })),
+        tool("late_progress", "Reports progress after its end.", json!({})),
+        tool("everything", "Returns every kind of content.", json!({})),
+        tool("elicit", "Asks who you are.", json!({})),
+        tool("task", "Works as a task.", json!({ "seconds": number, "steps": whole })),
+        tool("task_that_asks", "Asks in the middle of a task.", json!({})),
     ]
 }
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use turnwire_contract::{
-    Effect, Image, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
+    Effect, Image, Question, Reply, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
 };
 
 /// What a [`Prop`] does when it is called.
@@ -42,6 +42,8 @@ pub enum Behaviour {
     Reports(u32, Duration, String),
     /// Returns a picture and no words.
     Draws,
+    /// Asks the person this, and returns the answer.
+    Asks(Question),
 }
 
 /// A tool for tests, which also remembers how it was used.
@@ -139,6 +141,13 @@ impl Tool for Prop {
                 }
                 Ok(ToolOutput::text(text))
             }
+            Behaviour::Asks(question) => match context.ask(question.clone()).await {
+                Reply::Accepted { content } => {
+                    Ok(ToolOutput::text(format!("told: {}", serde_json::Value::Object(content))))
+                }
+                Reply::Declined => Ok(ToolOutput::text("declined")),
+                Reply::Cancelled => Err(ToolError::failed("nobody answered")),
+            },
             Behaviour::Draws => {
                 let image = Image { media_type: "image/png".to_owned(), base64: "iVBO".to_owned() };
                 Ok(ToolOutput { images: vec![image], ..ToolOutput::default() })

@@ -8,9 +8,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Annotation, Approvals, CallId, Decision, Effect, Event, FirstCall, Item, ModelError, ModelPart,
-    Recorded, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRef, ToolRequest, ToolSpec,
-    Usage,
+    Annotation, ApprovalAnswer, Approvals, CallId, Decision, Effect, Event, FirstCall, Item,
+    ModelError, ModelPart, Question, Recorded, Reply, Tool, ToolContext, ToolError, ToolKind,
+    ToolOutput, ToolRef, ToolRequest, ToolSpec, Usage,
 };
 use turnwire_models::Turn;
 
@@ -76,6 +76,7 @@ pub fn all() -> Vec<Scenario> {
     let kinds = [
         answers(),
         tools(),
+        people(),
         failing_tools(),
         servers(),
         handed_back(),
@@ -222,6 +223,49 @@ fn tools() -> Vec<Scenario> {
                 Turn::new().text("A picture."),
             ])
             .tool(Prop::new("draw", Behaviour::Draws)),
+        ),
+    ]
+}
+
+/// People who say more than yes and no.
+fn people() -> Vec<Scenario> {
+    let delete = Prop::new("delete", Behaviour::Returns("deleted".into()))
+        .with(|spec: &mut ToolSpec| spec.needs_approval = true);
+    let question = Question {
+        message: "Window or aisle?".to_owned(),
+        schema: json!({ "type": "object", "properties": { "seat": { "type": "string" } } }),
+    };
+    vec![
+        disturbed(
+            "approval_edited",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "delete", json!({ "path": "/" })),
+                Turn::new().text("Only that one, then."),
+            ])
+            .tool(delete)
+            .limits(|limits| limits.approval_expiry = Some(seconds(60))),
+            |event| matches!(event, Event::ApprovalRequested { .. }),
+            |event| {
+                let call_id = event.call_id().cloned().unwrap_or_else(|| CallId::new(""));
+                let arguments = Some(json!({ "path": "/tmp/old" }).to_string());
+                let yes = ApprovalAnswer::from(Decision::Approved).by("/ws/chat");
+                Act::Answer(call_id, ApprovalAnswer { arguments, remember: true, ..yes })
+            },
+        ),
+        disturbed(
+            "input_given",
+            Stage::new([
+                Turn::new().call_with_id("call_1", "book", json!({ "to": "Oslo" })),
+                Turn::new().text("Booked."),
+            ])
+            .tool(Prop::new("book", Behaviour::Asks(question)))
+            .request(|request| request.inputs = true),
+            |event| matches!(event, Event::InputRequested { .. }),
+            |event| {
+                let call_id = event.call_id().cloned().unwrap_or_else(|| CallId::new(""));
+                let content = [("seat".to_owned(), json!("window"))].into_iter().collect();
+                Act::Reply(call_id, Reply::Accepted { content })
+            },
         ),
     ]
 }

@@ -133,7 +133,7 @@ impl RandomRun {
             if let Event::CallAnnounced { call_id, .. } = &recorded.event {
                 last_call = Some(call_id.clone());
             }
-            if let Event::ApprovalRequested { call_id } = &recorded.event {
+            if let Event::ApprovalRequested { call_id, .. } = &recorded.event {
                 n_asked += 1;
                 let decision = match n_asked % 2 {
                     0 => turnwire_contract::Decision::Denied { reason: String::new() },

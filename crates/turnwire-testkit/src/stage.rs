@@ -7,10 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use turnwire_contract::{
-    CallId, Decision, Event, Item, Limits, Model, NoToolServers, Recorded, RunOutcome, RunRequest,
-    ServerUse, TenantId, Tool, ToolServers,
+    ApprovalAnswer, CallId, Decision, Event, Item, Limits, Model, NoToolServers, Recorded, Reply,
+    RunOutcome, RunRequest, ServerUse, TenantId, Tool, ToolServers,
 };
-use turnwire_engine::{Ambient, EngineParts, RunHandle, Runs, Toolbox};
+use turnwire_engine::{Ambient, ApprovalPolicy, EngineParts, RunHandle, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
 
 /// A run about to be played.
@@ -20,6 +20,7 @@ pub struct Stage {
     servers: Arc<dyn ToolServers>,
     request: RunRequest,
     heartbeat: Duration,
+    policy: ApprovalPolicy,
 }
 
 /// Something that happens to the run from outside.
@@ -31,6 +32,10 @@ pub enum Act {
     CancelCall(CallId),
     /// Somebody answers for this call.
     Resolve(CallId, Decision),
+    /// Somebody answers for this call, and says more.
+    Answer(CallId, ApprovalAnswer),
+    /// Somebody answers what the tool of this call asks.
+    Reply(CallId, Reply),
 }
 
 /// A run that was played to its end.
@@ -60,6 +65,7 @@ impl Stage {
             servers: Arc::new(NoToolServers),
             request: RunRequest::new("scripted", vec![Item::user("Go.")]),
             heartbeat: Duration::from_secs(5),
+            policy: ApprovalPolicy::default(),
         }
     }
 
@@ -101,6 +107,12 @@ impl Stage {
         self
     }
 
+    /// Changes what people are asked about.
+    pub fn policy(mut self, policy: ApprovalPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Sets everything up, and returns the engine with the request to start.
     pub fn set_up(self) -> (Runs, RunRequest) {
         let mut tools = Toolbox::default();
@@ -115,6 +127,7 @@ impl Stage {
             any_model: Some(self.model),
             ambient: Arc::new(Ambient::simulated()),
             heartbeat: self.heartbeat,
+            policy: self.policy,
             ..EngineParts::default()
         });
         (runs, request)
@@ -152,6 +165,16 @@ async fn perform(runs: &Runs, run: &RunHandle, act: Act) {
         Act::Resolve(call_id, decision) => {
             let tenant = TenantId::default();
             runs.resolve(&tenant, run.id(), &call_id, decision)
+                .await
+                .expect("the answer is recorded");
+        }
+        Act::Answer(call_id, answer) => {
+            let tenant = TenantId::default();
+            runs.answer(&tenant, run.id(), &call_id, answer).await.expect("the answer is recorded");
+        }
+        Act::Reply(call_id, reply) => {
+            let tenant = TenantId::default();
+            runs.reply(&tenant, run.id(), &call_id, None, reply, "test")
                 .await
                 .expect("the answer is recorded");
         }

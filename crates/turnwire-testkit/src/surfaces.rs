@@ -29,8 +29,15 @@ pub const ALL: [(&str, WriteDown); 12] = [
 ];
 
 /// What a client of the chat socket gets that asked for everything.
-pub const ASKED: WsOptions =
-    WsOptions { chunks: true, progress: true, tools: true, approvals: true, resume: true };
+pub const ASKED: WsOptions = WsOptions {
+    chunks: true,
+    progress: true,
+    tools: true,
+    approvals: true,
+    inputs: true,
+    output: true,
+    resume: true,
+};
 
 /// What happened.
 pub fn events(journal: &Journal) -> String {
@@ -143,10 +150,10 @@ fn on_socket(journal: &Journal, options: WsOptions) -> String {
     frames.iter().map(|placed| options.wire_text(placed) + "\n").collect()
 }
 
-/// `/chat/stream` with tokens and approvals. A client that did not ask for them gets the same
+/// `/chat/stream` with tokens, approvals and inputs. A client that did not ask for them gets the same
 /// without those lines, at the same places.
 pub fn chat_stream(journal: &Journal) -> String {
-    let options = ChatStreamOptions { tokens: true, approvals: true };
+    let options = ChatStreamOptions { tokens: true, approvals: true, inputs: true };
     let frames = frames(journal, WithPlaces::new(ChatStream::new(options)));
     let run_id = journal.first().map_or("", |recorded| recorded.run_id.as_str());
     let block = |placed: &Placed<ChatStreamFrame>| {

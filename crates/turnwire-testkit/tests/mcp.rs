@@ -22,8 +22,8 @@ use axum::{
 };
 use futures::{StreamExt, future::join_all};
 use mcp_world::{
-    HttpServer, LABEL, Listener, Log, call, call_with, is_alive, known, names, one, tool, tools,
-    until, with_env,
+    HttpServer, LABEL, Listener, Log, call, call_with, go_on_with, is_alive, known, names, one,
+    tool, tools, until, with_env,
 };
 use rmcp::transport::{
     StreamableHttpServerConfig, StreamableHttpService,
@@ -34,8 +34,8 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, process::Command, time::timeout};
 use tokio_util::task::TaskTracker;
 use turnwire_contract::{
-    AskBefore, DiscoveryOutcome, Effect, Event, Image, Item, RunOutcome, RunRequest, ServerUse,
-    TenantId, Tool, ToolError, ToolKind, ToolNote, ToolOutcome, ToolOutput, ToolServers,
+    AskBefore, DiscoveryOutcome, Effect, Event, Image, Item, Reply, RunOutcome, RunRequest,
+    ServerUse, TenantId, Tool, ToolError, ToolKind, ToolNote, ToolOutcome, ToolOutput, ToolServers,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_models::{Scripted, Turn};
@@ -44,7 +44,7 @@ use turnwire_tools::{McpServerOptions, McpServers};
 
 const PROPS: &str = env!("CARGO_BIN_EXE_mcp-props");
 
-const ALL: [&str; 13] = [
+const ALL: [&str; 20] = [
     "echo",
     "add",
     "fail",
@@ -58,6 +58,13 @@ const ALL: [&str; 13] = [
     "structured",
     "environment",
     "grow",
+    "shrink",
+    "ignore_cancel",
+    "late_progress",
+    "everything",
+    "elicit",
+    "task",
+    "task_that_asks",
 ];
 
 /// How a server is reached, and which generation of the protocol it speaks.
@@ -712,4 +719,205 @@ async fn a_run_uses_the_tools_of_a_server() {
     assert!(outcomes.contains(&Some("2 steps".to_owned())), "{outcomes:?}");
     assert!(outcomes.contains(&None), "{outcomes:?}");
     assert_eq!(run.outcome().await, RunOutcome::Completed);
+}
+
+/// A task as it was named when it began.
+fn task_of(listener: &Listener) -> Option<String> {
+    listener.notes().into_iter().find_map(|(_, note)| match note {
+        ToolNote::TaskStarted(task) => Some(task),
+        ToolNote::Progress { .. } | ToolNote::Phase(_) | ToolNote::Output(_) => None,
+    })
+}
+
+/// R21: a call that the server makes a task of is asked about until it is over, and what the
+/// server says about it on the way is progress.
+#[tokio::test]
+async fn a_task_is_followed_to_its_end() {
+    for way in [Way::Pipes, Way::Http] {
+        let world = World::new(way).await;
+        let task = tool(&world.servers, "task").await;
+        let listener = Arc::new(Listener::default());
+        let arguments = json!({ "seconds": 0.6, "steps": 3 });
+        let result = call_with(task.as_ref(), arguments, &listener).await;
+        assert_eq!(result, Ok(ToolOutput::text("3 steps")), "{way:?}");
+        let notes = listener.notes();
+        assert!(matches!(notes[0].1, ToolNote::TaskStarted(_)), "{way:?}: {notes:?}");
+        let told = |words: &str| {
+            notes.iter().any(|(_, note)| {
+                matches!(note, ToolNote::Progress { message: Some(message), .. } if message == words)
+            })
+        };
+        assert!(told("step 1 of 3") && told("step 2 of 3"), "{way:?}: {notes:?}");
+    }
+}
+
+/// R21: whoever takes over asks for the task and does not call the tool again; and whoever left
+/// has not stopped it by leaving.
+#[tokio::test]
+async fn a_task_is_polled_on_by_another() {
+    let world = World::new(Way::Http).await;
+    let options = world.http.as_ref().unwrap().options();
+    let first = tool(&world.servers, "task").await;
+    let listener = Arc::new(Listener::default());
+    let arguments = json!({ "seconds": 0.8, "steps": 2 });
+    let name = {
+        let calling = call_with(first.as_ref(), arguments.clone(), &listener);
+        tokio::select! {
+            result = calling => panic!("it was too quick: {result:?}"),
+            name = until(|| task_of(&listener)) => name,
+        }
+    };
+    world.servers.shut_down().await;
+    let others = one(options);
+    let again = tool(&others, "task").await;
+    let arguments = arguments.as_object().unwrap().clone();
+    let listener = Arc::new(Listener::default());
+    let result = go_on_with(again.as_ref(), arguments, Some(name), &listener).await;
+    assert_eq!(result, Ok(ToolOutput::text("2 steps")));
+    assert_eq!((world.log.count("began"), world.log.count("effect")), (1, 1));
+    assert_eq!(world.log.count("cancelled"), 0);
+    assert_eq!(task_of(&listener), None, "it is known already");
+}
+
+/// R21: a task that its server no longer knows has an outcome that nobody knows.
+#[tokio::test]
+async fn a_forgotten_task_is_said_to_be_forgotten() {
+    let world = World::new(Way::Http).await;
+    let task = tool(&world.servers, "task").await;
+    let name = Some("nobody-knows-it".to_owned());
+    let result = go_on_with(task.as_ref(), serde_json::Map::new(), name, &Arc::default()).await;
+    let Err(ToolError::Failed(words)) = result else { panic!("{result:?}") };
+    assert!(words.contains("no longer knows the task"), "{words}");
+    assert!(words.contains("whether it did its work is not known"), "{words}");
+    assert_eq!(world.log.count("began"), 0);
+}
+
+/// L3: a cancel of the call is a cancel of its task.
+#[tokio::test]
+async fn a_cancel_reaches_the_task() {
+    let world = World::new(Way::Pipes).await;
+    let task = tool(&world.servers, "task").await;
+    let listener = Arc::new(Listener::default());
+    let calling = call_with(task.as_ref(), json!({ "seconds": 30, "steps": 1 }), &listener);
+    let stopping = async {
+        until(|| task_of(&listener)).await;
+        listener.stop.cancel();
+        Instant::now()
+    };
+    let (result, stopped_at) = tokio::join!(calling, stopping);
+    assert_eq!(result, Err(ToolError::failed("the call was cancelled")));
+    assert!(stopped_at.elapsed() < Duration::from_millis(500));
+    assert_eq!(world.log.until("cancelled").await["tool"], "task");
+    assert_eq!(world.log.count("effect"), 0);
+}
+
+/// What a server wants to know in the middle of a call is asked, and the answer goes back: in
+/// both generations of the protocol, and in a task.
+#[tokio::test]
+async fn a_question_is_asked_and_answered() {
+    let cases = [
+        (Way::Pipes, "elicit"),
+        (Way::OlderPipes, "elicit"),
+        (Way::Http, "elicit"),
+        (Way::OlderHttp, "elicit"),
+        (Way::Pipes, "task_that_asks"),
+    ];
+    let ann = json!({ "name": "Ann" }).as_object().unwrap().clone();
+    for (way, name) in cases {
+        let world = World::new(way).await;
+        let elicit = tool(&world.servers, name).await;
+        let said = async |reply: Reply| {
+            let listener = Listener::with_reply(reply);
+            let result = call_with(elicit.as_ref(), json!({}), &listener).await;
+            let asked = listener.questions();
+            assert_eq!(asked.len(), 1, "{way:?}, {name}");
+            assert_eq!(asked[0].message, "Who are you?", "{way:?}, {name}");
+            result.unwrap_or_else(|error| panic!("{way:?}, {name}: {error}")).text
+        };
+        assert_eq!(said(Reply::Accepted { content: ann.clone() }).await, "hello, Ann");
+        // What is left out has its usual value.
+        let nothing = serde_json::Map::new();
+        assert_eq!(said(Reply::Accepted { content: nothing }).await, "hello, Nobody");
+        assert_eq!(said(Reply::Declined).await, "they said: decline");
+        assert_eq!(said(Reply::Cancelled).await, "they said: cancel");
+    }
+}
+
+/// Where nobody can be asked the server is told so at once, and goes on.
+#[tokio::test]
+async fn a_question_nobody_can_be_asked_is_declined() {
+    let world = World::new(Way::OlderPipes).await;
+    assert_eq!(world.call("elicit", json!({})).await, Ok(ToolOutput::text("they said: decline")));
+}
+
+/// Everything that a result may hold is there for the model: as text, as pictures, or named.
+#[tokio::test]
+async fn every_kind_of_content_is_kept() {
+    for way in [Way::Pipes, Way::OlderHttp] {
+        let world = World::new(way).await;
+        let output = world.call("everything", json!({})).await.unwrap();
+        let pixel = Image { media_type: "image/png".to_owned(), base64: PIXEL.to_owned() };
+        assert_eq!(output.images, [pixel.clone(), pixel], "{way:?}");
+        let lines: Vec<&str> = output.text.lines().collect();
+        let expected = [
+            "words",
+            "[sound of type audio/wav, not shown]",
+            "sea://note:",
+            "inside",
+            "sea://chart",
+            "sea://data: [data of type application/pdf, not shown]",
+            "far: sea://far (Further out.)",
+        ];
+        assert_eq!(lines, expected, "{way:?}");
+    }
+}
+
+/// L46: what a server says after the end of a call is heard by nobody.
+#[tokio::test]
+async fn progress_after_the_end_is_not_heard() {
+    for way in [Way::Pipes, Way::OlderPipes] {
+        let world = World::new(way).await;
+        let talker = tool(&world.servers, "late_progress").await;
+        let listener = Arc::new(Listener::default());
+        let result = call_with(talker.as_ref(), json!({}), &listener).await;
+        assert_eq!(result, Ok(ToolOutput::text("done")), "{way:?}");
+        world.log.until("talked on").await;
+        // Over pipes one thing comes after the other.
+        world.call("echo", json!({ "text": "x" })).await.unwrap();
+        assert!(listener.notes().is_empty(), "{way:?}: {:?}", listener.notes());
+    }
+}
+
+/// L3: a tool that works on though it was told to stop holds up nobody but itself.
+#[tokio::test]
+async fn a_tool_that_ignores_a_cancel_is_left_behind() {
+    let world = World::new(Way::Pipes).await;
+    let stubborn = tool(&world.servers, "ignore_cancel").await;
+    let listener = Arc::new(Listener::default());
+    let calling = call_with(stubborn.as_ref(), json!({ "seconds": 0.5 }), &listener);
+    let stopping = async {
+        world.log.until("began").await;
+        listener.stop.cancel();
+        Instant::now()
+    };
+    let (result, stopped_at) = tokio::join!(calling, stopping);
+    assert_eq!(result, Err(ToolError::failed("the call was cancelled")));
+    assert!(stopped_at.elapsed() < Duration::from_millis(300));
+    world.log.until("ignored").await;
+    assert_eq!(world.log.count("started"), 1, "and the server is the same");
+}
+
+/// A tool that comes is there for the next run, and one that goes is not.
+#[tokio::test]
+async fn tools_come_and_go() {
+    for way in [Way::Pipes, Way::OlderPipes, Way::Http] {
+        let world = World::new(way).await;
+        let has_it = || known(&world.servers).map(|tools| names(&tools).contains(&"late"));
+        tools(&world.servers).await.unwrap();
+        assert_eq!(has_it(), Some(false), "{way:?}");
+        world.call("grow", json!({})).await.unwrap();
+        until(|| has_it().filter(|has_it| *has_it)).await;
+        world.call("shrink", json!({})).await.unwrap();
+        until(|| has_it().filter(|has_it| !*has_it)).await;
+    }
 }

@@ -19,16 +19,16 @@
 mod mcp_world;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use mcp_world::{Listener, call, call_with, known, names, one, tool, tools, until};
+use mcp_world::{Listener, call, call_with, known, names, one, tool, tools, until, with_env};
 use serde_json::json;
 use tokio::process::Command;
-use turnwire_contract::{ToolError, ToolNote};
+use turnwire_contract::{Reply, ToolError, ToolNote};
 use turnwire_tools::{McpServerOptions, McpServers};
 
 /// How long a server may take from nothing to its list of tools.
@@ -54,11 +54,38 @@ fn clock() -> McpServers {
     one(McpServerOptions::stdio(installed("python/bin/mcp-server-time"), [""; 0]))
 }
 
+/// Written in TypeScript; sees one folder and no other.
+fn files_in(folder: &Path) -> McpServers {
+    let folder = folder.display().to_string();
+    one(McpServerOptions::stdio("node", [installed(&npm("filesystem")), folder]))
+}
+
+/// Written in TypeScript; keeps a graph of what it is told in a file.
+fn memory_in(folder: &Path) -> McpServers {
+    let options = McpServerOptions::stdio("node", [installed(&npm("memory"))]);
+    one(with_env(options, "MEMORY_FILE_PATH", &folder.join("memory.json")))
+}
+
+/// Written in Python; reads and changes repositories.
+fn git() -> McpServers {
+    one(McpServerOptions::stdio(installed("python/bin/mcp-server-git"), [""; 0]))
+}
+
+fn npm(name: &str) -> String {
+    format!("node_modules/@modelcontextprotocol/server-{name}/dist/index.js")
+}
+
 #[tokio::test]
-async fn both_are_there_soon_and_then_at_once() {
-    for (name, servers, some) in
-        [("everything", everything(), "echo"), ("time", clock(), "get_current_time")]
-    {
+async fn all_are_there_soon_and_then_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = [
+        ("everything", everything(), "echo"),
+        ("filesystem", files_in(folder.path()), "read_text_file"),
+        ("memory", memory_in(folder.path()), "create_entities"),
+        ("time", clock(), "get_current_time"),
+        ("git", git(), "git_status"),
+    ];
+    for (name, servers, some) in servers {
         let began = Instant::now();
         let told = tools(&servers).await.unwrap();
         let cold = began.elapsed();
@@ -179,6 +206,103 @@ async fn everything_answers_over_http() {
     let arguments = json!({ "duration": 0.6, "steps": 2 });
     call_with(long.as_ref(), arguments, &listener).await.unwrap();
     assert_eq!(listener.notes().len(), 2);
+    servers.shut_down().await;
+}
+
+/// What is written can be read, and a folder that was not given is closed.
+#[tokio::test]
+async fn files_are_written_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = files_in(folder.path());
+    let path = folder.path().join("note.txt").display().to_string();
+    call(&servers, "write_file", json!({ "path": path, "content": "héllo" })).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "héllo");
+    let read = call(&servers, "read_text_file", json!({ "path": path })).await.unwrap();
+    assert_eq!(read.text, "héllo");
+    let closed = call(&servers, "read_text_file", json!({ "path": "/etc/passwd" })).await;
+    assert!(matches!(closed, Err(ToolError::Failed(_))), "{closed:?}");
+    servers.shut_down().await;
+}
+
+/// What a server was told survives it.
+#[tokio::test]
+async fn memory_remembers() {
+    let folder = tempfile::tempdir().unwrap();
+    let ann = json!({ "name": "Ann", "entityType": "person", "observations": ["likes crabs"] });
+    let servers = memory_in(folder.path());
+    call(&servers, "create_entities", json!({ "entities": [ann] })).await.unwrap();
+    servers.shut_down().await;
+    let servers = memory_in(folder.path());
+    let found = call(&servers, "search_nodes", json!({ "query": "crabs" })).await.unwrap();
+    assert!(found.text.contains("Ann"), "{}", found.text);
+    let data = found.structured.expect("it has data as well");
+    assert_eq!(data["entities"][0]["name"], "Ann");
+    servers.shut_down().await;
+}
+
+#[tokio::test]
+async fn git_tells_of_a_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("git").args(["init", "--quiet"]).arg(folder.path()).status().await;
+    assert!(made.unwrap().success());
+    std::fs::write(folder.path().join("new.txt"), "new").unwrap();
+    let servers = git();
+    let path = folder.path().display().to_string();
+    let status = call(&servers, "git_status", json!({ "repo_path": path })).await.unwrap();
+    assert!(status.text.contains("new.txt"), "{}", status.text);
+    let wrong = call(&servers, "git_status", json!({ "repo_path": "/nowhere" })).await;
+    assert!(matches!(wrong, Err(ToolError::Failed(_))), "{wrong:?}");
+    servers.shut_down().await;
+}
+
+/// R21: a tool that has to be called as a task is, though its server is of the older generation;
+/// its steps are progress, and its name is known.
+#[tokio::test]
+async fn everything_works_as_a_task() {
+    let servers = everything();
+    let research = tool(&servers, "simulate-research-query").await;
+    let listener = Arc::new(Listener::default());
+    let arguments = json!({ "topic": "crabs" });
+    let result = call_with(research.as_ref(), arguments, &listener).await.unwrap();
+    assert!(result.text.contains("crabs"), "{}", result.text);
+    let notes = listener.notes();
+    assert!(matches!(notes[0].1, ToolNote::TaskStarted(_)), "{notes:?}");
+    let steps = notes
+        .iter()
+        .filter(|(_, note)| matches!(note, ToolNote::Progress { message: Some(_), .. }));
+    assert!(steps.count() >= 2, "{notes:?}");
+    servers.shut_down().await;
+}
+
+/// L3: and stopped as a task.
+#[tokio::test]
+async fn a_task_of_everything_is_stopped() {
+    let servers = everything();
+    let research = tool(&servers, "simulate-research-query").await;
+    let listener = Arc::new(Listener::default());
+    let calling = call_with(research.as_ref(), json!({ "topic": "crabs" }), &listener);
+    let stopping = async {
+        let started = |(_, note)| matches!(note, ToolNote::TaskStarted(_)).then_some(());
+        until(|| listener.notes().into_iter().find_map(started)).await;
+        listener.stop.cancel();
+        Instant::now()
+    };
+    let (result, stopped) = tokio::join!(calling, stopping);
+    assert_eq!(result, Err(ToolError::failed("the call was cancelled")));
+    assert!(stopped.elapsed() < Duration::from_millis(500));
+    servers.shut_down().await;
+}
+
+/// What a server that we did not write asks of a person, and what it makes of the answer.
+#[tokio::test]
+async fn everything_asks_a_person() {
+    let servers = everything();
+    let elicit = tool(&servers, "trigger-elicitation-request").await;
+    let content = json!({ "name": "Ann" }).as_object().unwrap().clone();
+    let listener = Listener::with_reply(Reply::Accepted { content });
+    let result = call_with(elicit.as_ref(), json!({}), &listener).await.unwrap();
+    assert_eq!(listener.questions().len(), 1);
+    assert!(result.text.contains("Ann"), "{}", result.text);
     servers.shut_down().await;
 }
 

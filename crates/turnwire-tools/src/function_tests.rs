@@ -187,7 +187,13 @@ fn a_tool_is_careful_until_told_otherwise() {
         effect: Effect::Once,
         parallel: false,
         needs_approval: false,
+        exempt: false,
+        approval_expiry: None,
+        changed: None,
         timeout: None,
+        deadline: None,
+        most_at_once: None,
+        server_most_at_once: None,
         telling_arguments: Vec::new(),
         settings: Value::Null,
     };

@@ -35,11 +35,12 @@ pub use error::Error;
 pub use run::{Reply, Run};
 
 pub use turnwire_contract::{
-    BlobStore, CallId, Completeness, Content, ConversationId, Decision, Effect, Event, EventLog,
-    EventStream, Failure, Finish, Generation, Image, IncompleteReason, Item, ItemId, Limits,
-    LogError, Model, ModelError, ModelPart, ModelStream, Prompt, Recorded, Role, RunId, RunOutcome,
-    RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, Tool, ToolContext, ToolError,
-    ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest, ToolSpec, Usage,
+    ApprovalAnswer, BlobStore, CallId, Completeness, Content, ConversationId, Decision, Effect,
+    Event, EventLog, EventStream, Failure, Finish, Generation, Image, IncompleteReason, Item,
+    ItemId, Limits, LogError, Model, ModelError, ModelPart, ModelStream, Prompt, Question,
+    Recorded, Role, RunId, RunOutcome, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp,
+    Tool, ToolContext, ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest,
+    ToolSpec, Usage,
 };
 pub use turnwire_engine::{StartError, ToolboxError};
 pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUpdate};

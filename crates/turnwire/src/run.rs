@@ -6,7 +6,7 @@ use futures::StreamExt;
 use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 use turnwire_contract::{
-    CallId, ConversationId, Decision, EventStream, RunId, RunOutcome, Seq, Usage,
+    ApprovalAnswer, CallId, ConversationId, EventStream, RunId, RunOutcome, Seq, Usage,
 };
 use turnwire_engine::{RunHandle, failures::is_journal_lost};
 use turnwire_surfaces::Answer;
@@ -53,14 +53,17 @@ impl Run {
         self.handle.cancel_call(call_id)
     }
 
-    /// Answers whether a call that waits for approval may be carried out. Says whether it was
-    /// waiting.
-    pub async fn resolve(&self, call_id: &CallId, decision: Decision) -> Result<bool, Error> {
-        Ok(self
-            .agent
-            .runs
-            .resolve(&self.agent.request.tenant, self.id(), call_id, decision)
-            .await?)
+    /// Answers whether a call that waits for approval may be carried out: a [`Decision`], or an
+    /// [`ApprovalAnswer`] that says more. Says whether it was waiting.
+    ///
+    /// [`Decision`]: turnwire_contract::Decision
+    pub async fn resolve(
+        &self,
+        call_id: &CallId,
+        answer: impl Into<ApprovalAnswer>,
+    ) -> Result<bool, Error> {
+        let tenant = &self.agent.request.tenant;
+        Ok(self.agent.runs.resolve(tenant, self.id(), call_id, answer).await?)
     }
 
     /// Every event of the run, from the first to the one that ends it; those that are past

@@ -88,6 +88,24 @@ test("two function calls in one answer", async (stream) => {
   await isStored(second);
 }, BOTH);
 
+// C15: two calls wait for a person at once; one is allowed, the other is not.
+test("mcp approvals", async (stream) => {
+  const tools = [SCENARIOS.guarded_mcp_tool];
+  const [first] = await stream({ model: MODEL, input: script(SCENARIOS.two_sums), tools });
+  const asked = first.output.filter((item) => item.type === "mcp_approval_request");
+  equal(asked.map((item) => [item.name, item.server_label]), [["add", "props"], ["add", "props"]]);
+  await isStored(first);
+  const input = [
+    { type: "mcp_approval_response", approval_request_id: asked[1].id, approve: false, reason: "too big" },
+    { type: "mcp_approval_response", approval_request_id: asked[0].id, approve: true },
+  ];
+  const [second] = await stream({ model: MODEL, previous_response_id: first.id, input, tools });
+  const calls = second.output.filter((item) => item.type === "mcp_call");
+  equal(calls.map((call) => call.status), ["completed", "failed"]);
+  equal(textOf(second), "Sums: 9, Error: denied by the user: too big.");
+  await isStored(second);
+}, BOTH);
+
 test("cancel", async (stream) => {
   const seen = {};
   const [response] = await stream({ model: MODEL, input: script(SCENARIOS.endless_text), background: true }, async (event) => {
@@ -205,6 +223,50 @@ test("delete", async () => {
 test("models", async () => {
   const models = await all(await client.models.list());
   assert(models.some((model) => model.id === MODEL), models);
+});
+
+test("web search with sources and citations", async (stream) => {
+  const include = ["web_search_call.action.sources"];
+  const tools = [SCENARIOS.web_search_tool];
+  const [response] = await stream({ model: MODEL, input: script(SCENARIOS.cited_search), tools, include });
+  const [searched, message] = response.output;
+  const sources = [1, 2, 3].map((n) => ({ type: "url", url: `https://example.com/rust-streams/${n}` }));
+  equal(searched.action, { type: "search", query: "rust streams", queries: ["rust streams"], sources });
+  const [{ text, annotations }] = message.content;
+  // Indexes count code points; strings of JavaScript count halves of them.
+  const letters = Array.from(text);
+  const cited = annotations.map((note) => [letters.slice(note.start_index, note.end_index).join(""), note.url, note.title]);
+  equal(annotations.map((note) => note.type), ["url_citation", "url_citation", "url_citation"]);
+  equal(cited, SCENARIOS.cited_places, "cited places");
+  same(response, await client.responses.retrieve(response.id, { include }));
+}, BOTH);
+
+test("vector stores in full", async () => {
+  const expires_after = { anchor: "last_active_at", days: 3 };
+  const store = await client.vectorStores.create({ name: "all of it", expires_after });
+  equal(store.expires_at, store.last_active_at + 3 * 24 * 3600);
+  equal((await client.vectorStores.update(store.id, { name: "renamed" })).name, "renamed");
+  const texts = { "fern.txt": "Ferns grow in shade.", "moss.txt": "Moss grows on stones." };
+  const files = [];
+  for (const [name, text] of Object.entries(texts)) {
+    files.push(await client.files.create({ file: await toFile(Buffer.from(text), name), purpose: "assistants" }));
+  }
+  const chunking_strategy = { type: "static", static: { max_chunk_size_tokens: 200, chunk_overlap_tokens: 20 } };
+  const batch = await client.vectorStores.fileBatches.createAndPoll(store.id, {
+    file_ids: files.map((file) => file.id), attributes: { kind: "green" }, chunking_strategy,
+  });
+  equal([batch.status, batch.file_counts.completed], ["completed", 2]);
+  const listed = await all(await client.vectorStores.fileBatches.listFiles(batch.id, { vector_store_id: store.id }));
+  equal(listed.map((file) => file.id).sort(), files.map((file) => file.id).sort());
+  equal(listed[0].chunking_strategy, chunking_strategy);
+  await client.vectorStores.files.update(files[1].id, { vector_store_id: store.id, attributes: { kind: "grey" } });
+  const filters = { type: "eq", key: "kind", value: "green" };
+  const found = await all(await client.vectorStores.search(store.id, { query: "grow", filters }));
+  equal(found.map((one) => one.filename), ["fern.txt"]);
+  const parsed = await all(await client.vectorStores.files.content(files[0].id, { vector_store_id: store.id }));
+  equal(parsed.map((piece) => piece.text), ["Ferns grow in shade."]);
+  await client.vectorStores.delete(store.id);
+  for (const file of files) await client.files.delete(file.id);
 });
 
 test("files and file search", async (stream) => {

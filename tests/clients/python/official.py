@@ -3,6 +3,7 @@
 Whatever the client gathered must be, field by field, what the gateway stores.
 """
 
+import os
 import sys
 import uuid
 
@@ -131,6 +132,33 @@ def test_function_call_with_the_history_sent_along(stream):
     except openai.NotFoundError:
         return
     raise AssertionError("a response that was not to be stored is there")
+
+
+def test_mcp_approvals(stream):
+    """C15: two calls wait for a person at once; one is allowed, the other is not."""
+    tools = [SCENARIOS["guarded_mcp_tool"]]
+    first, _ = stream(model=MODEL, input=script(SCENARIOS["two_sums"]), tools=tools)
+    asked = [item for item in first["output"] if item["type"] == "mcp_approval_request"]
+    assert first["status"] == "completed" and first["output"][1]["type"] == "message", first["output"]
+    assert [(item["name"], item["server_label"]) for item in asked] == [("add", "props")] * 2, first["output"]
+    assert asked[0]["arguments"] != asked[1]["arguments"] and asked[0]["id"] != asked[1]["id"]
+    is_stored(first)
+    answers = [
+        {"type": "mcp_approval_response", "approval_request_id": asked[1]["id"], "approve": False, "reason": "too big"},
+        {"type": "mcp_approval_response", "approval_request_id": asked[0]["id"], "approve": True},
+    ]
+    second, _ = stream(model=MODEL, previous_response_id=first["id"], input=answers, tools=tools)
+    calls = [item for item in second["output"] if item["type"] == "mcp_call"]
+    assert [call["status"] for call in calls] == ["completed", "failed"], calls
+    assert calls[0]["output"] == "9", calls
+    assert text_of(second) == "Sums: 9, Error: denied by the user: too big.", text_of(second)
+    is_stored(second)
+    try:
+        client.responses.create(model=MODEL, previous_response_id=second["id"], input=answers[1:], tools=tools)
+    except openai.BadRequestError as error:
+        assert error.code == "approval_request_not_found", error.code
+        return
+    raise AssertionError("a question was answered twice")
 
 
 def test_cancel(stream):
@@ -310,6 +338,52 @@ def test_models():
     assert client.models.retrieve(MODEL).id == MODEL
 
 
+def test_web_search_with_sources_and_citations(stream):
+    """The indexes cut the right text out of the answer: Python counts code points, and so do they."""
+    sources = ["web_search_call.action.sources"]
+    response, fold = stream(model=MODEL, input=script(SCENARIOS["cited_search"]), tools=[SCENARIOS["web_search_tool"]], include=sources)
+    searched, message = response["output"]
+    found = [{"type": "url", "url": f"https://example.com/rust-streams/{n}"} for n in (1, 2, 3)]
+    assert searched["action"] == {"type": "search", "query": "rust streams", "queries": ["rust streams"], "sources": found}, searched
+    part = message["content"][0]
+    assert {note["type"] for note in part["annotations"]} == {"url_citation"}, part["annotations"]
+    cited = [[part["text"][note["start_index"] : note["end_index"]], note["url"], note["title"]] for note in part["annotations"]]
+    assert cited == SCENARIOS["cited_places"], cited
+    same(response, dumped(client.responses.retrieve(response["id"], include=sources)))
+    # Who does not ask for sources does not get them.
+    bare = client.responses.create(model=MODEL, input=script(SCENARIOS["cited_search"]), tools=[SCENARIOS["web_search_tool"]])
+    assert "sources" not in dumped(bare)["output"][0]["action"], bare.output[0]
+
+
+def page_script(*calls):
+    turns = [{"calls": [{"name": "web_search", "arguments": call}]} for call in calls]
+    return script([*turns, {"text": "So it [says]({}).".replace("{}", calls[0]["url"])}])
+
+
+def test_pages_are_opened_and_searched(stream):
+    pages = os.environ.get("TURNWIRE_PAGES")
+    if not pages:
+        return
+    opened, found = f"{pages}/moved/seals", f"{pages}/pages/seals"
+    calls = [{"action": "open_page", "url": opened}, {"action": "find_in_page", "url": found, "pattern": "secret"}]
+    response, _ = stream(model=MODEL, input=page_script(*calls), tools=[SCENARIOS["web_search_tool"]])
+    actions = [item["action"] for item in response["output"] if item["type"] == "web_search_call"]
+    assert actions == [{"type": "open_page", "url": opened}, {"type": "find_in_page", "url": found, "pattern": "secret"}], actions
+    assert [item.get("status") for item in response["output"]] == ["completed"] * 3, response["output"]
+    (cited,) = response["output"][-1]["content"][0]["annotations"]
+    assert (cited["url"], cited["title"]) == (opened, "All about seals"), cited
+    is_stored(response)
+
+
+def test_a_page_inside_is_not_opened(stream):
+    """A4: the model names the address, the server does not go there."""
+    call = {"action": "open_page", "url": "http://169.254.169.254/latest/meta-data/"}
+    response, fold = stream(model=MODEL, input=page_script(call), tools=[SCENARIOS["web_search_tool"]])
+    (searched,) = [item for item in response["output"] if item["type"] == "web_search_call"]
+    assert (searched["status"], searched["action"]["type"]) == ("failed", "open_page"), searched
+    assert response["status"] == "completed" and fold.ends == [], fold.ends
+
+
 def test_files_and_file_search(stream):
     secret = uuid.uuid4().hex
     file = client.files.create(file=("notes.txt", f"The secret word is {secret}.".encode()), purpose="assistants")
@@ -344,6 +418,99 @@ def test_upload_into_a_vector_store():
     assert client.vector_stores.retrieve(store.id).file_counts.completed == 1
     found = client.vector_stores.search(store.id, query="ferns")
     assert "shade" in found.data[0].content[0].text
+    client.vector_stores.delete(store.id)
+
+
+def paper(text):
+    """A PDF of one page."""
+    stream = f"BT /F1 24 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+    ]
+    pdf, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(pdf))
+        pdf += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    pdf_end = b"xref\n0 6\n0000000000 65535 f \n%strailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n"
+    return pdf + pdf_end % (table, len(pdf))
+
+
+def test_a_pdf_is_searched():
+    store = client.vector_stores.create(name="papers")
+    added = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("p.pdf", paper("Narwhals dive deep")))
+    assert added.status == "completed", added
+    found = client.vector_stores.search(store.id, query="narwhal")
+    assert "Narwhals dive deep" in found.data[0].content[0].text, found
+    broken = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("b.pdf", b"%PDF-1.4\nnothing"))
+    assert broken.status == "failed" and broken.last_error.code == "invalid_file", broken
+    client.vector_stores.delete(store.id)
+
+
+def test_vector_stores_in_full():
+    store = client.vector_stores.create(
+        name="all of it", metadata={"a": "b"}, expires_after={"anchor": "last_active_at", "days": 3}
+    )
+    assert store.expires_at == store.last_active_at + 3 * 24 * 3600 and store.expires_after.days == 3, store
+    store = client.vector_stores.update(store.id, name="renamed", expires_after=None)
+    assert store.name == "renamed" and store.expires_at is None and store.metadata == {"a": "b"}, store
+    assert store.id in [one.id for one in client.vector_stores.list()]
+
+    texts = {"fern.txt": "Ferns grow in shade.", "moss.txt": "Moss grows on stones.", "cactus.txt": "A cactus needs sun."}
+    files = [
+        client.files.create(
+            file=(name, text.encode()), purpose="assistants", expires_after={"anchor": "created_at", "seconds": 3600}
+        )
+        for name, text in texts.items()
+    ]
+    assert all(file.expires_at == file.created_at + 3600 for file in files), files
+    static = {"type": "static", "static": {"max_chunk_size_tokens": 200, "chunk_overlap_tokens": 20}}
+    batch = client.vector_stores.file_batches.create_and_poll(
+        store.id,
+        files=[
+            {"file_id": files[0].id, "attributes": {"kind": "green", "year": 2024}, "chunking_strategy": static},
+            {"file_id": files[1].id, "attributes": {"kind": "green", "year": 1999}},
+            {"file_id": files[2].id, "attributes": {"kind": "dry", "year": 2024}},
+        ],
+    )
+    assert batch.status == "completed" and batch.file_counts.completed == 3, batch
+    assert client.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id).status == "completed"
+    listed = client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store.id, filter="completed")
+    assert {one.id for one in listed} == {file.id for file in files}
+    cancelled = client.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
+    assert cancelled.status == "completed", "it is too late"
+    kept = client.vector_stores.retrieve(store.id)
+    assert kept.status == "completed" and kept.file_counts.total == 3 and kept.usage_bytes > 0, kept
+
+    fern = client.vector_stores.files.retrieve(files[0].id, vector_store_id=store.id)
+    assert fern.chunking_strategy.static.max_chunk_size_tokens == 200, fern
+    parsed = client.vector_stores.files.content(files[0].id, vector_store_id=store.id)
+    assert [piece.text for piece in parsed] == ["Ferns grow in shade."]
+
+    def names(**options):
+        found = client.vector_stores.search(store.id, **options)
+        return [one.filename for one in found]
+
+    green = {"type": "eq", "key": "kind", "value": "green"}
+    new = {"type": "gte", "key": "year", "value": 2000}
+    assert set(names(query="grow", filters=green)) == {"fern.txt", "moss.txt"}
+    assert names(query="grow", filters={"type": "and", "filters": [green, new]}) == ["fern.txt"]
+    assert set(names(query=["ferns", "cactus"])[:2]) == {"fern.txt", "cactus.txt"}
+    assert len(names(query="grow", max_num_results=1)) == 1
+    changed = client.vector_stores.files.update(files[1].id, vector_store_id=store.id, attributes={"kind": "dry"})
+    assert changed.attributes == {"kind": "dry"}, changed
+    assert names(query="grow", filters=green) == ["fern.txt"]
+    client.vector_stores.files.delete(files[0].id, vector_store_id=store.id)
+    assert files[0].id not in [one.id for one in client.vector_stores.files.list(store.id)]
+    uploads = client.vector_stores.file_batches.upload_and_poll(store.id, files=[("lichen.txt", b"Lichens live on rock.")])
+    assert uploads.status == "completed", uploads
+    assert "lichen.txt" in names(query="lichens")
+    for file in files:
+        client.files.delete(file.id)
     client.vector_stores.delete(store.id)
 
 

@@ -1,4 +1,8 @@
 //! What can be done, one file per command.
 
+pub(crate) mod check;
+pub(crate) mod doctor;
+pub(crate) mod mcp;
+pub(crate) mod read_pdf;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -139,7 +139,7 @@ async fn ask(
                 Shown::Event(recorded) => {
                     let recorded = recorded?;
                     answer.note(recorded.as_ref());
-                    if let Event::ApprovalRequested { call_id } = &recorded.event {
+                    if let Event::ApprovalRequested { call_id, .. } = &recorded.event {
                         let decision = Decision::Denied { reason: NOBODY_TO_ASK.to_owned() };
                         run.resolve(call_id, decision).await.map_err(broken)?;
                     }

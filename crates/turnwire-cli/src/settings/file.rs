@@ -13,15 +13,20 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::{Table, Value};
 use turnwire::Limits;
-use turnwire_tools::WebSearchOptions;
+use turnwire_tools::EgressOptions;
 
 use super::{
+    approvals::{ApprovalSettings, approvals},
+    egress::egress,
+    embeddings::EmbeddingsSection,
+    functions::{NamedFunction, named_functions},
     limits::limits,
+    mcp_files::mcp_files,
     models::{NamedModel, named_models},
     server::ServerSection,
     store::StoreSection,
     tool_servers::{NamedServer, named_servers},
-    web_search::web_search,
+    web_search::WebSearchSection,
     words::did_you_mean,
 };
 use crate::exit::Problem;
@@ -67,8 +72,14 @@ pub(super) struct Sections {
     pub(super) models: BTreeMap<String, NamedModel>,
     pub(super) server: ServerSection,
     pub(super) tool_servers: BTreeMap<String, NamedServer>,
-    pub(super) web_search: Option<WebSearchOptions>,
+    /// Files that name more of them.
+    pub(super) mcp_files: Vec<PathBuf>,
+    pub(super) functions: BTreeMap<String, NamedFunction>,
+    pub(super) web_search: Option<WebSearchSection>,
+    pub(super) egress: EgressOptions,
+    pub(super) embeddings: Option<EmbeddingsSection>,
     pub(super) limits: Limits,
+    pub(super) approvals: ApprovalSettings,
     pub(super) store: StoreSection,
 }
 
@@ -82,8 +93,13 @@ impl Sections {
             models,
             server,
             mcp_servers,
+            mcp,
+            functions,
             web_search: search,
+            egress: way_out,
+            embeddings,
             limits: most,
+            approvals: asking,
             store,
             fanout,
         } = read_table("", file.table()?, mistakes);
@@ -91,15 +107,25 @@ impl Sections {
         let models = section("models", models);
         let server = section("server", server);
         let servers = section("mcp_servers", mcp_servers);
+        let mcp = section("mcp", mcp);
+        let functions = section("functions", functions);
         let search = section("web_search", search);
+        let way_out = section("egress", way_out);
+        let embeddings = section("embeddings", embeddings);
         let most = section("limits", most);
+        let asking = section("approvals", asking);
         let (store, fanout) = (section("store", store), section("fanout", fanout));
         Ok(Self {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
             tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
-            web_search: search.and_then(|table| web_search(table, mistakes)),
+            mcp_files: mcp_files(mcp.unwrap_or_default(), file, mistakes),
+            functions: named_functions(functions.unwrap_or_default(), file, mistakes),
+            web_search: search.and_then(|table| WebSearchSection::read(table, mistakes)),
+            egress: egress(way_out.unwrap_or_default(), mistakes),
+            embeddings: embeddings.and_then(|table| EmbeddingsSection::read(table, mistakes)),
             limits: limits(most.unwrap_or_default(), mistakes),
+            approvals: approvals(asking.unwrap_or_default(), mistakes),
             store: StoreSection::read(store, fanout, mistakes),
         })
     }
@@ -112,8 +138,13 @@ pub(super) struct RawSettings {
     models: Option<Value>,
     server: Option<Value>,
     mcp_servers: Option<Value>,
+    mcp: Option<Value>,
+    functions: Option<Value>,
     web_search: Option<Value>,
+    egress: Option<Value>,
+    embeddings: Option<Value>,
     limits: Option<Value>,
+    approvals: Option<Value>,
     store: Option<Value>,
     fanout: Option<Value>,
 }
@@ -124,8 +155,20 @@ pub(super) trait RawTable: DeserializeOwned + Default {
 }
 
 impl RawTable for RawSettings {
-    const KEYS: &'static [&'static str] =
-        &["models", "server", "mcp_servers", "web_search", "limits", "store", "fanout"];
+    const KEYS: &'static [&'static str] = &[
+        "models",
+        "server",
+        "mcp_servers",
+        "mcp",
+        "functions",
+        "web_search",
+        "egress",
+        "embeddings",
+        "limits",
+        "approvals",
+        "store",
+        "fanout",
+    ];
 }
 
 /// Reads a table key by key, so that one mistake does not hide the next.

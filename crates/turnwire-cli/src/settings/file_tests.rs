@@ -34,7 +34,8 @@ max_turns = 0
         &[
             "15 mistakes in turnwire.toml and the environment",
             "  entirely: there is no such setting; there are `models`, `server`, `mcp_servers`, \
-             `web_search`, `limits`, `store`, `fanout`",
+             `mcp`, `functions`, `web_search`, `egress`, `embeddings`, `limits`, `approvals`, \
+             `store`, `fanout`",
             "  modles: there is no such setting; did you mean `models`?",
             "  server: not a table; write [server] above its settings",
             "  models.a.bas_url: there is no such setting; did you mean `base_url`?",
@@ -49,7 +50,7 @@ max_turns = 0
             "  models.d: not a table; write [models.d] above its settings",
             "  models.scripted: this name is taken by the demo; give it another name",
             "  mcp_servers.docs: `command` or `url` is missing",
-            "  web_search.provider: there is no provider `bing`; there are `searxng`",
+            "  web_search.provider: there is no provider `bing`; there are `searxng`, `brave`, `tavily`",
             "  limits.max_turns: invalid value: integer `0`, expected a nonzero u32",
             "  TURNWIRE_DEMO_PACE_MS: `fast` is not a number of milliseconds",
             "hint: repair it, or name another settings file with --config FILE",

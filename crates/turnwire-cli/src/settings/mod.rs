@@ -18,6 +18,7 @@
 //! base_url = "http://localhost:11434/v1"
 //! model = "qwen3:8b"                     # the name sent to the server; left out, our own
 //! api_key_env = "OPENAI_API_KEY"         # the variable that has the key
+//! tool_calling = "json_schema"           # for a model that cannot call tools by itself
 //!
 //! [mcp_servers.everything]               # a program: only from this file, never from a request
 //! command = "npx"
@@ -31,9 +32,34 @@
 //! require_approval = ["publish"]         # or "never", "always"
 //! tools.search = { effect = "pure" }     # or "idempotent", "once"
 //!
+//! [approvals]
+//! once = "always"                        # ask before calls that must not happen twice
+//! expire_after_sec = 900                 # an unanswered question is a no
+//! pin_definitions = true                 # a tool that changes waits for a person
+//!
+//! [mcp]
+//! files = ["mcp.json"]                   # `mcpServers`, as other programs keep them
+//!
+//! [functions.weather]                    # somebody's HTTP interface, as a tool
+//! description = "Tells the weather of a city."
+//! method = "GET"
+//! url = "https://api.example.com/weather/{city}?units={units}"
+//! parameters = { type = "object", properties = { city = {}, units = {} }, required = ["city"] }
+//! header_env = { Authorization = "WEATHER_AUTHORIZATION" }
+//! effect = "pure"
+//!
 //! [web_search]
-//! provider = "searxng"
+//! provider = "searxng"                   # or "brave", "tavily", with api_key_env
 //! base_url = "http://localhost:8888"
+//!
+//! [egress]                               # for addresses that a model or a request names
+//! open_networks = ["10.1.0.0/16"]        # closed unless named here
+//! ports = [80, 443]
+//!
+//! [embeddings]                           # files are found by their meaning too
+//! base_url = "http://localhost:11434/v1"
+//! model = "all-minilm"
+//! api_key_env = "OPENAI_API_KEY"
 //!
 //! [store]
 //! url = "sqlite://turnwire.db"           # or "postgres://…", or "memory:"
@@ -49,8 +75,13 @@
 //! wall_clock_sec = 1800
 //! ```
 
+mod approvals;
+mod egress;
+mod embeddings;
 mod file;
+mod functions;
 mod limits;
+mod mcp_files;
 mod models;
 mod run;
 mod serve;
@@ -58,14 +89,18 @@ mod server;
 mod store;
 #[cfg(test)]
 mod testing;
+mod tool_server_login;
 mod tool_servers;
 mod web_search;
 mod words;
 
 pub(crate) use self::{
-    models::{DEFAULT_MODEL, Demo, Kind, ModelSettings, Provider, ServedModels},
+    approvals::ApprovalSettings,
+    mcp_files::McpSettings,
+    models::{DEFAULT_MODEL, Demo, Kind, ModelSettings, Provider, ServedModels, ToolCalling},
     run::RunSettings,
     serve::ServeSettings,
     server::listen_address,
-    words::did_you_mean,
+    tool_servers::filled,
+    words::{did_you_mean, is_http_url},
 };

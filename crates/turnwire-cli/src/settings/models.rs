@@ -48,6 +48,21 @@ pub(crate) struct Provider {
     pub(crate) api_key: Option<Secret>,
     /// The name sent to the server, if it is not the one that was asked for.
     pub(crate) model: Option<String>,
+    pub(crate) tool_calling: ToolCalling,
+}
+
+/// How a model calls tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ToolCalling {
+    /// By itself.
+    #[default]
+    Native,
+    /// By answers that fit a JSON Schema, for a model that cannot.
+    JsonSchema,
+}
+
+impl ToolCalling {
+    const NAMES: [(&str, Self); 2] = [("native", Self::Native), ("json_schema", Self::JsonSchema)];
 }
 
 /// What the server speaks.
@@ -124,10 +139,12 @@ pub(super) struct RawModel {
     base_url: Option<String>,
     model: Option<String>,
     api_key_env: Option<String>,
+    tool_calling: Option<String>,
 }
 
 impl RawTable for RawModel {
-    const KEYS: &'static [&'static str] = &["kind", "base_url", "model", "api_key_env"];
+    const KEYS: &'static [&'static str] =
+        &["kind", "base_url", "model", "api_key_env", "tool_calling"];
 }
 
 /// A model of the file, checked.
@@ -137,6 +154,7 @@ pub(super) struct NamedModel {
     base_url: Option<String>,
     model: Option<String>,
     api_key_env: Option<String>,
+    tool_calling: ToolCalling,
 }
 
 pub(super) fn named_models(
@@ -163,7 +181,8 @@ pub(super) fn named_models(
 fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedModel> {
     let has_kind = table.contains_key("kind");
     let raw: RawModel = read_table(&format!("{path}."), table, mistakes);
-    let RawModel { kind, base_url, model, api_key_env } = raw;
+    let RawModel { kind, base_url, model, api_key_env, tool_calling } = raw;
+    let tool_calling = tool_calling_of(path, tool_calling.as_deref(), mistakes);
     let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
     let known = kind.as_deref().and_then(|kind| Kind::NAMES.iter().find(|(name, _)| *name == kind));
     match (&kind, known) {
@@ -180,7 +199,17 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         mistakes.push(format!("{path}.base_url: {}", not_a_url(base_url, EXAMPLE_URL)));
     }
     let kind = known?.1;
-    Some(NamedModel { kind, base_url, model, api_key_env })
+    Some(NamedModel { kind, base_url, model, api_key_env, tool_calling })
+}
+
+fn tool_calling_of(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> ToolCalling {
+    let Some(word) = word else { return ToolCalling::default() };
+    let found = ToolCalling::NAMES.iter().find(|(name, _)| *name == word);
+    if found.is_none() {
+        let advice = did_you_mean(word, &ToolCalling::NAMES.map(|(name, _)| name));
+        mistakes.push(format!("{path}.tool_calling: there is no way `{word}`; {advice}"));
+    }
+    found.map_or(ToolCalling::default(), |(_, way)| *way)
 }
 
 /// For what a model is chosen, which decides what helps somebody who has none.
@@ -232,7 +261,7 @@ fn provider(
     model: &NamedModel,
     environment: &Environment,
 ) -> Result<Provider, Problem> {
-    let NamedModel { kind, base_url, model, api_key_env } = model;
+    let NamedModel { kind, base_url, model, api_key_env, tool_calling } = model;
     let path = |key: &str| format!("models.{name}.{key}");
     let from_environment = openai_base_url(environment)?.filter(|_| kind.speaks_openai());
     let is_default = name == DEFAULT_MODEL;
@@ -258,14 +287,16 @@ fn provider(
         None => None,
     };
     let (kind, api_key, model) = (*kind, api_key.map(Secret::from), model.clone());
-    Ok(Provider { kind, base_url, api_key, model })
+    Ok(Provider { kind, base_url, api_key, model, tool_calling: *tool_calling })
 }
 
 /// What the variables of the two providers say that everybody knows.
 fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>, Problem> {
     let key = |name| environment.get(name).map(Secret::from);
-    let provider =
-        |kind, base_url: String, api_key| Provider { kind, base_url, api_key, model: None };
+    let provider = |kind, base_url: String, api_key| {
+        let tool_calling = ToolCalling::default();
+        Provider { kind, base_url, api_key, model: None, tool_calling }
+    };
     let openai_key = key("OPENAI_API_KEY");
     if let Some(base_url) = openai_base_url(environment)? {
         return Ok(Some(provider(Kind::ChatCompletions, base_url, openai_key)));

@@ -48,6 +48,30 @@ fn the_file_wins_over_the_defaults() {
 }
 
 #[test]
+fn a_model_that_cannot_call_tools_says_how_it_does() {
+    let calling = |line: &str| {
+        let file = format!("{LOCAL}{line}");
+        let settings = settings(&file, &[], None).unwrap();
+        let ModelSettings::Provider(provider) = settings.model else { panic!("{file}") };
+        provider.tool_calling
+    };
+    assert_eq!(calling(""), ToolCalling::Native);
+    assert_eq!(calling("tool_calling = \"native\""), ToolCalling::Native);
+    assert_eq!(calling("tool_calling = \"json_schema\""), ToolCalling::JsonSchema);
+    check_problem(
+        &format!("{LOCAL}tool_calling = \"json_schem\""),
+        &[],
+        None,
+        &[
+            "a mistake in turnwire.toml",
+            "  models.default.tool_calling: there is no way `json_schem`; did you mean \
+             `json_schema`?",
+            "hint: repair it, or name another settings file with --config FILE",
+        ],
+    );
+}
+
+#[test]
 fn the_environment_wins_over_the_file() {
     let variables = [("OPENAI_BASE_URL", "http://variable/v1"), ("OPENAI_API_KEY", "k")];
     assert_eq!(

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use turnwire::Limits;
-use turnwire_tools::{McpServerOptions, WebSearchOptions};
+use turnwire_tools::{EgressOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions};
 
 use super::{
     file::{Sections, SettingsFile, all_of},
+    functions::functions,
+    mcp_files::servers,
     models::{Demo, ModelSettings, Occasion, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
-    tool_servers::with_environment,
 };
 use crate::{args::RunArguments, environment::Environment, exit::Problem};
 
@@ -20,7 +21,10 @@ pub(crate) struct RunSettings {
     pub(crate) model_name: String,
     pub(crate) instructions: Option<String>,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
+    pub(crate) functions: Vec<HttpFunctionOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
+    /// Where it goes when a model or a request names the address.
+    pub(crate) egress: EgressOptions,
     pub(crate) limits: Limits,
 }
 
@@ -43,7 +47,11 @@ impl RunSettings {
     ) -> Result<Self, Problem> {
         let mut mistakes = Vec::new();
         let sections = Sections::read(file, &mut mistakes)?;
-        let tool_servers = with_environment(&sections.tool_servers, environment, &mut mistakes);
+        let tool_servers = servers(&sections, &arguments.mcp_config, environment, &mut mistakes);
+        let functions = functions(&sections.functions, environment, &mut mistakes);
+        let web_search = sections.web_search.as_ref();
+        let web_search =
+            web_search.map(|search| search.with_environment(environment, &mut mistakes));
         let mut in_environment = Vec::new();
         let usual = if is_watched { WATCHED_DEMO } else { Demo::default() };
         let demo = demo(usual, environment, &mut in_environment);
@@ -63,7 +71,9 @@ impl RunSettings {
             model_name,
             instructions: arguments.instructions.clone(),
             tool_servers,
-            web_search: sections.web_search,
+            functions,
+            web_search,
+            egress: sections.egress,
             limits: narrowed(sections.limits, arguments),
         })
     }

@@ -5,13 +5,17 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use turnwire::Limits;
 use turnwire_gateway::DoorOptions;
 use turnwire_stores::StoreOptions;
-use turnwire_tools::{McpServerOptions, WebSearchOptions};
+use turnwire_tools::{
+    EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions,
+};
 
 use super::{
+    approvals::ApprovalSettings,
     file::{Sections, SettingsFile, all_of},
+    functions::functions,
+    mcp_files::servers,
     models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
     server::{DEFAULT_LISTEN, listen_of},
-    tool_servers::with_environment,
 };
 use crate::{args::ServeArguments, environment::Environment, exit::Problem};
 
@@ -25,8 +29,15 @@ pub(crate) struct ServeSettings {
     pub(crate) instructions: Option<String>,
     pub(crate) models: ServedModels,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
+    pub(crate) functions: Vec<HttpFunctionOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
+    /// Where it goes when a model or a request names the address.
+    pub(crate) egress: EgressOptions,
+    /// Whose vectors files are found by, beside their words.
+    pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
+    /// What people are asked about.
+    pub(crate) approvals: ApprovalSettings,
     /// Where runs are kept; in memory if not set.
     pub(crate) store: Option<StoreOptions>,
     /// What works, and is not what one would want.
@@ -54,7 +65,13 @@ impl ServeSettings {
         let demo = demo(WATCHED_DEMO, environment, &mut in_environment);
         let listen = listen_of(environment, &mut in_environment);
         let api_keys = sections.server.keys(environment, &mut in_file, &mut in_environment);
-        let tool_servers = with_environment(&sections.tool_servers, environment, &mut in_file);
+        let tool_servers = servers(&sections, &arguments.mcp_config, environment, &mut in_file);
+        let functions = functions(&sections.functions, environment, &mut in_file);
+        let web_search = sections.web_search.as_ref();
+        let web_search =
+            web_search.map(|search| search.with_environment(environment, &mut in_file));
+        let embeddings = sections.embeddings.as_ref();
+        let embeddings = embeddings.map(|section| section.options(environment, &mut in_file));
         let wish = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
         let is_demo = arguments.demo || wish == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
@@ -77,8 +94,12 @@ impl ServeSettings {
             instructions: server.instructions,
             models,
             tool_servers,
-            web_search: sections.web_search,
-            limits: sections.limits,
+            functions,
+            web_search,
+            egress: sections.egress,
+            embeddings,
+            limits: Limits { approval_expiry: sections.approvals.expire_after, ..sections.limits },
+            approvals: sections.approvals,
             store,
             warnings,
         })

@@ -170,8 +170,17 @@ url = "http://d/mcp"
 #[test]
 fn the_example_is_without_mistakes() {
     let example = include_str!("../../../../examples/turnwire.toml");
-    let variables =
-        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TEAM_KEYS", "GITHUB_TOKEN", "DOCS_TOKEN", "TEAM"];
+    let variables = [
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "TEAM_KEYS",
+        "GITHUB_TOKEN",
+        "DOCS_TOKEN",
+        "TEAM",
+        "WEATHER_AUTHORIZATION",
+        "TICKETS_SECRET",
+        "BILLING_KEY",
+    ];
     let variables = variables.map(|name| (name, "something"));
     settings(example, &[], None).unwrap();
     let is_setting = |line: &str| line.starts_with('[') || line.contains(" = ");
@@ -181,9 +190,13 @@ fn the_example_is_without_mistakes() {
         None => line,
     });
     let all: Vec<&str> = all.collect();
-    let served = settings(&all.join("\n"), &variables, None).unwrap();
+    let servers = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(servers.path(), "{ \"mcpServers\": {} }").unwrap();
+    let all = all.join("\n").replace("mcp.json", servers.path().to_str().unwrap());
+    let served = settings(&all, &variables, None).unwrap();
     assert_eq!(served.models.named.len(), 3);
-    assert_eq!(served.tool_servers.len(), 3);
+    assert_eq!(served.tool_servers.len(), 5);
     assert_eq!(served.door.api_keys, ["something"]);
     assert!(served.web_search.is_some());
+    assert_eq!(served.functions.len(), 1);
 }

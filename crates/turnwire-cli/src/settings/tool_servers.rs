@@ -1,17 +1,18 @@
 //! `[mcp_servers.*]`: programs that are started and addresses that are asked for their tools.
 //!
-//! This file is the only way a command gets into Turnwire: no request, no store and no
-//! variable can name one (A8).
+//! The settings, and the files that they name, are the only way a command gets into Turnwire: no
+//! request, no store and no variable can name one (A8).
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use toml::{Table, Value};
 use turnwire_contract::{AskBefore, Effect};
-use turnwire_tools::{McpServerOptions, McpTransport, Secret};
+use turnwire_tools::{McpServerOptions, McpToolOptions, McpTransport, Secret};
 
 use super::{
     file::{RawTable, read_table, table_of},
+    tool_server_login::{NamedLogin, named_login},
     words::{did_you_mean, is_http_url, not_a_url, not_set},
 };
 use crate::environment::Environment;
@@ -20,7 +21,7 @@ use crate::environment::Environment;
 const MAX_LABEL: usize = 64;
 /// What the address of a server looks like.
 const EXAMPLE_URL: &str = "https://docs.example.com/mcp";
-const EFFECTS: [(&str, Effect); 3] =
+pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("pure", Effect::Pure), ("idempotent", Effect::Idempotent), ("once", Effect::Once)];
 
 /// A server as it is written.
@@ -35,8 +36,11 @@ pub(super) struct RawToolServer {
     cwd: Option<PathBuf>,
     url: Option<String>,
     bearer_token_env_var: Option<String>,
+    oauth: Option<Value>,
     startup_timeout_sec: Option<f64>,
     tool_timeout_sec: Option<f64>,
+    tool_deadline_sec: Option<f64>,
+    max_parallel_calls: Option<NonZeroU32>,
     enabled_tools: Option<Vec<String>>,
     require_approval: Option<Value>,
     tools: Option<Value>,
@@ -51,8 +55,11 @@ impl RawTable for RawToolServer {
         "cwd",
         "url",
         "bearer_token_env_var",
+        "oauth",
         "startup_timeout_sec",
         "tool_timeout_sec",
+        "tool_deadline_sec",
+        "max_parallel_calls",
         "enabled_tools",
         "require_approval",
         "tools",
@@ -64,16 +71,29 @@ impl RawTable for RawToolServer {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawTool {
     effect: Option<String>,
+    require_approval: Option<String>,
+    approval_expire_after_sec: Option<f64>,
+    timeout_sec: Option<f64>,
+    deadline_sec: Option<f64>,
+    max_parallel_calls: Option<NonZeroU32>,
 }
 
 impl RawTable for RawTool {
-    const KEYS: &'static [&'static str] = &["effect"];
+    const KEYS: &'static [&'static str] = &[
+        "effect",
+        "require_approval",
+        "approval_expire_after_sec",
+        "timeout_sec",
+        "deadline_sec",
+        "max_parallel_calls",
+    ];
 }
 
 /// A server of the file, checked; what the environment has to say is still missing.
 pub(super) struct NamedServer {
-    options: McpServerOptions,
+    pub(super) options: McpServerOptions,
     bearer_token_env_var: Option<String>,
+    login: Option<NamedLogin>,
 }
 
 pub(super) fn named_servers(
@@ -96,27 +116,44 @@ pub(super) fn named_servers(
     named
 }
 
-fn is_label(label: &str) -> bool {
+pub(super) fn is_label(label: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=MAX_LABEL).contains(&label.len()) && label.bytes().all(fits)
 }
 
-fn named_server(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedServer> {
+pub(super) fn named_server(
+    path: &str,
+    table: Table,
+    mistakes: &mut Vec<String>,
+) -> Option<NamedServer> {
     let had = |key: &str| table.contains_key(key);
     let has_transport = had("command") || had("url");
     let mut raw: RawToolServer = read_table(&format!("{path}."), table, mistakes);
     let startup = seconds(path, "startup_timeout_sec", raw.startup_timeout_sec, mistakes);
     let tool_timeout = seconds(path, "tool_timeout_sec", raw.tool_timeout_sec, mistakes);
+    let tool_deadline = seconds(path, "tool_deadline_sec", raw.tool_deadline_sec, mistakes);
+    let most_at_once = raw.max_parallel_calls.map(NonZeroU32::get);
+    let exempt = raw.require_approval.as_ref().and_then(Value::as_str) == Some("never");
     let require_approval = ask_before(path, raw.require_approval.take(), mistakes);
-    let effects = effects(path, raw.tools.take(), mistakes);
+    let (effects, tools) = tools(path, raw.tools.take(), mistakes);
     let enabled_tools = raw.enabled_tools.take();
     let bearer_token_env_var = raw.bearer_token_env_var.clone();
+    let login = raw.oauth.clone().and_then(|oauth| named_login(path, oauth, mistakes));
     let transport = transport(path, raw, has_transport, mistakes)?;
     let mut options = McpServerOptions::new(transport);
     options.startup_timeout = startup.unwrap_or(options.startup_timeout);
-    let options =
-        McpServerOptions { tool_timeout, enabled_tools, effects, require_approval, ..options };
-    Some(NamedServer { options, bearer_token_env_var })
+    let options = McpServerOptions {
+        tool_timeout,
+        tool_deadline,
+        most_at_once,
+        enabled_tools,
+        effects,
+        tools,
+        require_approval,
+        exempt,
+        ..options
+    };
+    Some(NamedServer { options, bearer_token_env_var, login })
 }
 
 /// Either a program or an address, with what belongs to it and nothing else.
@@ -135,6 +172,7 @@ fn transport(
     let of_address = [
         is_set("headers", raw.headers.is_some()),
         is_set("bearer_token_env_var", raw.bearer_token_env_var.is_some()),
+        is_set("oauth", raw.oauth.is_some()),
     ];
     let mut misplaced = |keys: &[Option<&str>], wanted: &str| {
         for key in keys.iter().flatten() {
@@ -166,13 +204,17 @@ fn transport(
             }
             let headers = texts(path, "headers", raw.headers, is_header, mistakes);
             let is_authorization = |name: &String| name.eq_ignore_ascii_case("authorization");
-            if raw.bearer_token_env_var.is_some() && headers.keys().any(is_authorization) {
-                mistakes.push(format!(
-                    "{path}: has `bearer_token_env_var` and a header `Authorization`; keep one \
-                     of them"
-                ));
+            let ways = [
+                raw.bearer_token_env_var.as_ref().map(|_| "`bearer_token_env_var`"),
+                raw.oauth.as_ref().map(|_| "`oauth`"),
+                headers.keys().any(is_authorization).then_some("a header `Authorization`"),
+            ];
+            let ways: Vec<&str> = ways.into_iter().flatten().collect();
+            if ways.len() > 1 {
+                let ways = ways.join(" and ");
+                mistakes.push(format!("{path}: has {ways}; keep one of them"));
             }
-            Some(McpTransport::Http { url, bearer_token: None, headers })
+            Some(McpTransport::Http { url, bearer_token: None, headers, oauth: None })
         }
         // One that could not be read has been told already.
         (None, None) if was_written => None,
@@ -184,7 +226,7 @@ fn transport(
 }
 
 /// A table of texts that may be secret.
-fn texts(
+pub(super) fn texts(
     path: &str,
     key: &str,
     value: Option<Value>,
@@ -211,12 +253,12 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
-fn is_header(name: &str) -> bool {
+pub(super) fn is_header(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(fits)
 }
 
-fn seconds(
+pub(super) fn seconds(
     path: &str,
     key: &str,
     seconds: Option<f64>,
@@ -231,19 +273,13 @@ fn seconds(
 }
 
 fn ask_before(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> AskBefore {
-    const WORDS: [&str; 2] = ["never", "always"];
     let path = format!("{path}.require_approval");
     match value {
-        None => AskBefore::Nothing,
-        Some(Value::String(word)) => match word.as_str() {
-            "never" => AskBefore::Nothing,
-            "always" => AskBefore::Everything,
-            _ => {
-                let advice = did_you_mean(&word, &WORDS);
-                mistakes.push(format!("{path}: there is no `{word}`; {advice}"));
-                AskBefore::Everything
-            }
-        },
+        Some(Value::String(word)) if always_or_never(&path, &word, mistakes) => {
+            AskBefore::Everything
+        }
+        None | Some(Value::String(_)) => AskBefore::Nothing,
+        Some(Value::Table(table)) => always_and_never(&path, table, mistakes),
         Some(value) => {
             let names = value.try_into().map(AskBefore::Only);
             names.unwrap_or_else(|_: toml::de::Error| {
@@ -255,17 +291,66 @@ fn ask_before(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> A
     }
 }
 
-fn effects(
+/// Whether a person is asked, by one of two words. A word that is neither is read with care.
+pub(super) fn always_or_never(path: &str, word: &str, mistakes: &mut Vec<String>) -> bool {
+    const WORDS: [&str; 2] = ["never", "always"];
+    if !WORDS.contains(&word) {
+        let advice = did_you_mean(word, &WORDS);
+        mistakes.push(format!("{path}: there is no `{word}`; {advice}"));
+    }
+    word != "never"
+}
+
+/// `{ always = ["publish"] }` asks before those, `{ never = ["search"] }` before all but those;
+/// with both, a tool that is in neither is asked about.
+fn always_and_never(path: &str, table: Table, mistakes: &mut Vec<String>) -> AskBefore {
+    let mut lists = BTreeMap::new();
+    for (key, value) in table {
+        if !["always", "never"].contains(&key.as_str()) {
+            let advice = did_you_mean(&key, &["always", "never"]);
+            mistakes.push(format!("{path}.{key}: there is no such setting; {advice}"));
+            continue;
+        }
+        let names = match value {
+            Value::Table(mut filter) => {
+                filter.remove("tool_names").unwrap_or(Value::Boolean(false))
+            }
+            other => other,
+        };
+        match names.try_into::<Vec<String>>() {
+            Ok(names) => {
+                lists.insert(key, names);
+            }
+            Err(_) => mistakes.push(format!("{path}.{key}: not a list of names of tools")),
+        }
+    }
+    match (lists.remove("always"), lists.remove("never")) {
+        (Some(always), None) => AskBefore::Only(always),
+        (None, Some(never)) => AskBefore::AllBut(never),
+        (Some(always), Some(mut never)) => {
+            never.retain(|name| !always.contains(name));
+            AskBefore::AllBut(never)
+        }
+        (None, None) => AskBefore::Everything,
+    }
+}
+
+/// What is said about single tools: what they do to the world, and everything else.
+fn tools(
     path: &str,
     value: Option<Value>,
     mistakes: &mut Vec<String>,
-) -> BTreeMap<String, Effect> {
+) -> (BTreeMap<String, Effect>, BTreeMap<String, McpToolOptions>) {
     let path = format!("{path}.tools");
-    let mut effects = BTreeMap::new();
+    let (mut effects, mut tools) = (BTreeMap::new(), BTreeMap::new());
     for (tool, value) in table_of(&path, value, mistakes).unwrap_or_default() {
         let path = format!("{path}.{tool}");
         let Some(table) = table_of(&path, Some(value), mistakes) else { continue };
         let raw: RawTool = read_table(&format!("{path}."), table, mistakes);
+        let options = tool_options(&path, &raw, mistakes);
+        if options != McpToolOptions::default() {
+            tools.insert(tool.clone(), options);
+        }
         let Some(word) = raw.effect else { continue };
         if let Some((_, effect)) = EFFECTS.iter().find(|(name, _)| *name == word) {
             effects.insert(tool, *effect);
@@ -274,7 +359,23 @@ fn effects(
             mistakes.push(format!("{path}.effect: there is no effect `{word}`; {advice}"));
         }
     }
-    effects
+    (effects, tools)
+}
+
+fn tool_options(path: &str, raw: &RawTool, mistakes: &mut Vec<String>) -> McpToolOptions {
+    let mut time = |key: &str, value: Option<f64>| seconds(path, key, value, mistakes);
+    let approval_expiry = time("approval_expire_after_sec", raw.approval_expire_after_sec);
+    let (timeout, deadline) =
+        (time("timeout_sec", raw.timeout_sec), time("deadline_sec", raw.deadline_sec));
+    let ask = raw.require_approval.as_ref();
+    let path = format!("{path}.require_approval");
+    McpToolOptions {
+        ask: ask.map(|word| always_or_never(&path, word, mistakes)),
+        approval_expiry,
+        timeout,
+        deadline,
+        most_at_once: raw.max_parallel_calls.map(NonZeroU32::get),
+    }
 }
 
 /// The servers with what the environment has for them.
@@ -305,13 +406,16 @@ pub(super) fn with_environment(
                 mistakes.push(format!("{path}.bearer_token_env_var: {}", not_set(variable)));
             }
         }
+        if let Some(login) = &server.login {
+            options = options.with_oauth(login.with_environment(label, environment, mistakes));
+        }
         ready.insert(label.clone(), options);
     }
     ready
 }
 
 /// `text` with the value of the variable in place of each `${NAME}`.
-fn filled(text: &str, environment: &Environment) -> Result<String, String> {
+pub(crate) fn filled(text: &str, environment: &Environment) -> Result<String, String> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {

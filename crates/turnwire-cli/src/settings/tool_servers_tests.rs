@@ -56,8 +56,60 @@ headers = { X-Team = "${TEAM}" }
         url: "https://docs.example.com/mcp".into(),
         bearer_token: Some("t".into()),
         headers: [("X-Team".to_owned(), "blue".to_owned())].into(),
+        oauth: None,
     };
     assert_eq!(server(lines, &[("TOKEN", "t"), ("TEAM", "blue")]).transport, expected);
+}
+
+/// A7: every form of `require_approval`, and what is said about single tools.
+#[test]
+fn a7_who_is_asked_about_what() {
+    let approval = |form: &str| {
+        let lines = format!("url = \"http://d\"\nrequire_approval = {form}");
+        let options = server(&lines, &[]);
+        (options.require_approval, options.exempt)
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(approval("'never'"), (AskBefore::Nothing, true));
+    assert_eq!(approval("'always'"), (AskBefore::Everything, false));
+    assert_eq!(approval("{ always = ['a'] }"), (AskBefore::Only(names(&["a"])), false));
+    assert_eq!(approval("{ never = ['a'] }"), (AskBefore::AllBut(names(&["a"])), false));
+    let both = "{ always = ['a'], never = { tool_names = ['a', 'b'] } }";
+    assert_eq!(approval(both), (AskBefore::AllBut(names(&["b"])), false));
+    let lines = r#"
+url = "http://d"
+tool_deadline_sec = 300
+max_parallel_calls = 4
+tools.a = { require_approval = "always", approval_expire_after_sec = 60 }
+tools.b = { require_approval = "never", timeout_sec = 5, deadline_sec = 50, max_parallel_calls = 1 }
+tools.c = { effect = "pure" }
+"#;
+    let options = server(lines, &[]);
+    assert_eq!(options.tool_deadline, Some(Duration::from_mins(5)));
+    assert_eq!(options.most_at_once, Some(4));
+    let a = McpToolOptions {
+        ask: Some(true),
+        approval_expiry: Some(Duration::from_mins(1)),
+        ..McpToolOptions::default()
+    };
+    let b = McpToolOptions {
+        ask: Some(false),
+        timeout: Some(Duration::from_secs(5)),
+        deadline: Some(Duration::from_secs(50)),
+        most_at_once: Some(1),
+        ..McpToolOptions::default()
+    };
+    assert_eq!(options.tools, [("a".to_owned(), a), ("b".to_owned(), b)].into());
+    check_mistake(
+        "url = 'http://d'\nrequire_approval = { allways = ['a'], never = 3 }\n\
+         tools.a = { require_approval = 'nope', deadline_sec = -1 }",
+        &[
+            ".require_approval.allways: there is no such setting; did you mean `always`?",
+            ".require_approval.never: not a list of names of tools",
+            ".tools.a.deadline_sec: `-1` is not a time; give some seconds",
+            ".tools.a.require_approval: there is no `nope`; there are `never`, `always`",
+        ],
+    );
 }
 
 #[test]

@@ -1,21 +1,28 @@
 //! `[web_search]`: who searches the web for the model.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use toml::Table;
-use turnwire_tools::WebSearchOptions;
+use turnwire_tools::{SearchProvider, Secret, WebSearchOptions};
 
 use super::{
     file::{RawTable, read_table},
-    words::{did_you_mean, is_http_url, not_a_url, one_of},
+    words::{did_you_mean, is_http_url, not_a_url, not_set, one_of},
 };
+use crate::environment::Environment;
 
 /// Who can be asked.
-const PROVIDERS: [&str; 1] = ["searxng"];
-/// Who is meant to be, one day.
-const NOT_YET: [&str; 2] = ["brave", "tavily"];
+const PROVIDERS: [(&str, SearchProvider); 3] = [
+    ("searxng", SearchProvider::Searxng),
+    ("brave", SearchProvider::Brave),
+    ("tavily", SearchProvider::Tavily),
+];
 const EXAMPLE_URL: &str = "http://localhost:8888";
 /// More would drown the model.
 const MOST_RESULTS: i64 = 50;
+/// Nobody waits longer for a search.
+const LONGEST_SEC: i64 = 120;
 
 /// The section as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -23,44 +30,127 @@ const MOST_RESULTS: i64 = 50;
 pub(super) struct RawWebSearch {
     provider: Option<String>,
     base_url: Option<String>,
+    api_key_env: Option<String>,
     max_results: Option<i64>,
+    timeout_sec: Option<i64>,
+    open_pages: Option<bool>,
 }
 
 impl RawTable for RawWebSearch {
-    const KEYS: &'static [&'static str] = &["provider", "base_url", "max_results"];
+    const KEYS: &'static [&'static str] =
+        &["provider", "base_url", "api_key_env", "max_results", "timeout_sec", "open_pages"];
 }
 
-pub(super) fn web_search(table: Table, mistakes: &mut Vec<String>) -> Option<WebSearchOptions> {
-    let (had_provider, had_url) = (table.contains_key("provider"), table.contains_key("base_url"));
-    let raw: RawWebSearch = read_table("web_search.", table, mistakes);
-    let mut tell = |key: &str, why: String| mistakes.push(format!("web_search.{key}: {why}"));
-    match raw.provider.as_deref() {
-        Some(provider) if PROVIDERS.contains(&provider) => {}
-        Some(provider) if NOT_YET.contains(&provider) => {
-            tell("provider", format!("`{provider}` is not there yet; {}", one_of(&PROVIDERS)));
+/// The section, checked as far as the file goes.
+#[derive(Debug)]
+pub(super) struct WebSearchSection {
+    options: WebSearchOptions,
+    /// The variable that has the key, for those who want one.
+    key_variable: Option<String>,
+}
+
+impl WebSearchSection {
+    pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Option<Self> {
+        let written = |key: &str| table.contains_key(key);
+        let (had_provider, had_url) = (written("provider"), written("base_url"));
+        let raw: RawWebSearch = read_table("web_search.", table, mistakes);
+        let mut tell = |key: &str, why: String| mistakes.push(format!("web_search.{key}: {why}"));
+        let provider = match raw.provider.as_deref() {
+            Some(name) => {
+                let known = PROVIDERS.iter().find(|(known, _)| *known == name);
+                if known.is_none() {
+                    let advice = did_you_mean(name, &PROVIDERS.map(|(known, _)| known));
+                    tell("provider", format!("there is no provider `{name}`; {advice}"));
+                }
+                known.map(|(_, provider)| *provider)
+            }
+            // One that could not be read has been told already.
+            None if had_provider => None,
+            None => {
+                tell("provider", format!("missing; {}", one_of(&PROVIDERS.map(|(name, _)| name))));
+                None
+            }
+        };
+        match raw.base_url.as_deref() {
+            Some(url) if !is_http_url(url) => tell("base_url", not_a_url(url, EXAMPLE_URL)),
+            None if !had_url && matches!(provider, None | Some(SearchProvider::Searxng)) => {
+                tell("base_url", format!("missing; it should look like {EXAMPLE_URL}"));
+            }
+            Some(_) | None => {}
         }
-        Some(provider) => {
-            let advice = did_you_mean(provider, &PROVIDERS);
-            tell("provider", format!("there is no provider `{provider}`; {advice}"));
+        let max_results = between("max_results", raw.max_results, MOST_RESULTS, &mut tell);
+        let timeout = between("timeout_sec", raw.timeout_sec, LONGEST_SEC, &mut tell);
+        let key_variable = key_variable(provider?, &raw, &mut tell);
+        let mut options = usual(provider?);
+        if let Some(base_url) = raw.base_url {
+            options.base_url = base_url;
         }
-        // One that could not be read has been told already.
-        None if had_provider => {}
-        None => tell("provider", format!("missing; {}", one_of(&PROVIDERS))),
+        options.max_results =
+            max_results.and_then(|most| most.try_into().ok()).unwrap_or(options.max_results);
+        options.timeout = timeout.map_or(options.timeout, Duration::from_secs);
+        options.open_pages = raw.open_pages.unwrap_or(options.open_pages);
+        Some(Self { options, key_variable })
     }
-    match raw.base_url.as_deref() {
-        Some(url) if !is_http_url(url) => tell("base_url", not_a_url(url, EXAMPLE_URL)),
-        None if !had_url => {
-            tell("base_url", format!("missing; it should look like {EXAMPLE_URL}"));
-        }
-        Some(_) | None => {}
+
+    /// The section with the key that its variable has.
+    pub(super) fn with_environment(
+        &self,
+        environment: &Environment,
+        mistakes: &mut Vec<String>,
+    ) -> WebSearchOptions {
+        let mut options = self.options.clone();
+        options.api_key = self.key_variable.as_deref().and_then(|variable| {
+            let key = environment.get(variable);
+            if key.is_none() {
+                mistakes.push(format!("web_search.api_key_env: {}", not_set(variable)));
+            }
+            key.map(Secret::from)
+        });
+        options
     }
-    let mut options = WebSearchOptions::new(raw.base_url?);
-    match raw.max_results.map(|results| (results, usize::try_from(results))) {
-        Some((1..=MOST_RESULTS, Ok(results))) => options.max_results = results,
-        Some(_) => tell("max_results", format!("give a number from 1 to {MOST_RESULTS}")),
-        None => {}
+}
+
+/// A number from 1 to `most`.
+fn between(
+    key: &str,
+    value: Option<i64>,
+    most: i64,
+    tell: &mut impl FnMut(&str, String),
+) -> Option<u64> {
+    let value = value?;
+    if !(1..=most).contains(&value) {
+        tell(key, format!("give a number from 1 to {most}"));
     }
-    Some(options)
+    value.try_into().ok()
+}
+
+fn usual(provider: SearchProvider) -> WebSearchOptions {
+    // The key comes with the environment.
+    let no_key = Secret::new("");
+    match provider {
+        SearchProvider::Searxng => WebSearchOptions::new(""),
+        SearchProvider::Brave => WebSearchOptions::brave(no_key),
+        SearchProvider::Tavily => WebSearchOptions::tavily(no_key),
+    }
+}
+
+/// The variable that has the key. The usual key goes to the usual place, and not to whatever
+/// address the file has.
+fn key_variable(
+    provider: SearchProvider,
+    raw: &RawWebSearch,
+    tell: &mut impl FnMut(&str, String),
+) -> Option<String> {
+    let usual = match provider {
+        SearchProvider::Searxng => return None,
+        SearchProvider::Brave => "BRAVE_API_KEY",
+        SearchProvider::Tavily => "TAVILY_API_KEY",
+    };
+    if raw.api_key_env.is_none() && raw.base_url.is_some() {
+        tell("api_key_env", "missing; name the variable that has the key for this address".into());
+        return None;
+    }
+    Some(raw.api_key_env.clone().unwrap_or_else(|| usual.to_owned()))
 }
 
 #[cfg(test)]

@@ -10,6 +10,10 @@ fn check(lines: &str, expected: &[&str]) {
     check_mistakes(&format!("[web_search]\n{lines}"), &[], &expected);
 }
 
+fn options(lines: &str, variables: &[(&str, &str)]) -> WebSearchOptions {
+    demo_settings(&format!("[web_search]\n{lines}"), variables).unwrap().web_search.unwrap()
+}
+
 #[test]
 fn the_keys_of_the_section_are_known() {
     check_keys::<RawWebSearch>();
@@ -17,22 +21,55 @@ fn the_keys_of_the_section_are_known() {
 
 #[test]
 fn a_searxng_is_asked() {
-    let text = "[web_search]\nprovider = \"searxng\"\nbase_url = \"http://s\"\nmax_results = 3\n";
+    let lines = "provider = \"searxng\"\nbase_url = \"http://s\"\nmax_results = 3\n";
     let expected = WebSearchOptions { max_results: 3, ..WebSearchOptions::new("http://s") };
-    assert_eq!(demo_settings(text, &[]).unwrap().web_search, Some(expected));
+    assert_eq!(options(lines, &[]), expected);
+    let lines =
+        "provider = \"searxng\"\nbase_url = \"http://s\"\ntimeout_sec = 4\nopen_pages = false";
+    let expected = WebSearchOptions {
+        timeout: Duration::from_secs(4),
+        open_pages: false,
+        ..WebSearchOptions::new("http://s")
+    };
+    assert_eq!(options(lines, &[]), expected);
     assert_eq!(demo_settings("", &[]).unwrap().web_search, None);
 }
 
 #[test]
-fn other_providers_are_not_there_yet() {
+fn brave_and_tavily_are_asked_with_a_key_of_the_environment() {
+    let brave = options("provider = \"brave\"", &[("BRAVE_API_KEY", "k")]);
+    assert_eq!(brave, WebSearchOptions::brave(Secret::from("k")));
+    let tavily = options(
+        "provider = \"tavily\"\napi_key_env = \"SEARCH_KEY\"\nbase_url = \"http://t\"",
+        &[("SEARCH_KEY", "k"), ("TAVILY_API_KEY", "other")],
+    );
+    let expected = WebSearchOptions::tavily(Secret::from("k"));
+    assert_eq!(tavily, WebSearchOptions { base_url: "http://t".to_owned(), ..expected });
+    check(
+        "provider = \"tavily\"",
+        &["api_key_env: the environment variable `TAVILY_API_KEY` is not set"],
+    );
+    check(
+        "provider = \"brave\"\napi_key_env = \"MINE\"",
+        &["api_key_env: the environment variable `MINE` is not set"],
+    );
+    // The usual key does not go to an unusual address.
+    check(
+        "provider = \"brave\"\nbase_url = \"http://b\"",
+        &["api_key_env: missing; name the variable that has the key for this address"],
+    );
+}
+
+#[test]
+fn other_providers_are_not_known() {
     let url = "base_url = \"http://s\"\n";
-    for provider in ["brave", "tavily"] {
-        let expected = format!("provider: `{provider}` is not there yet; there are `searxng`");
-        check(&format!("{url}provider = \"{provider}\"\n"), &[&expected]);
-    }
     check(
         &format!("{url}provider = \"searxgn\"\n"),
         &["provider: there is no provider `searxgn`; did you mean `searxng`?"],
+    );
+    check(
+        &format!("{url}provider = \"bing\"\n"),
+        &["provider: there is no provider `bing`; there are `searxng`, `brave`, `tavily`"],
     );
 }
 
@@ -41,7 +78,7 @@ fn what_is_missing_or_wrong_is_told() {
     check(
         "",
         &[
-            "provider: missing; there are `searxng`",
+            "provider: missing; there are `searxng`, `brave`, `tavily`",
             "base_url: missing; it should look like http://localhost:8888",
         ],
     );
@@ -61,4 +98,6 @@ fn what_is_missing_or_wrong_is_told() {
         let lines = format!("{searxng}base_url = \"http://s\"\nmax_results = {wrong}\n");
         check(&lines, &["max_results: give a number from 1 to 50"]);
     }
+    let lines = format!("{searxng}base_url = \"http://s\"\ntimeout_sec = 0\n");
+    check(&lines, &["timeout_sec: give a number from 1 to 120"]);
 }

@@ -18,7 +18,7 @@ pub(super) fn one_of(known: &[&str]) -> String {
     format!("there are {}", quoted.join(", "))
 }
 
-pub(super) fn is_http_url(text: &str) -> bool {
+pub(crate) fn is_http_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(' '))
 }

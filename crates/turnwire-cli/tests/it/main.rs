@@ -8,8 +8,13 @@
     reason = "a test that cannot go on should fall over"
 )]
 
+mod check;
+mod doctor;
 mod exit_codes;
+mod functions;
+mod mcp;
 mod pipes;
+mod read_pdf;
 mod serve;
 mod settings;
 mod terminal;

@@ -236,8 +236,12 @@ impl Question {
         self.send(&json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }));
     }
 
-    pub(crate) fn call(mut self, name: &str) {
-        let function = json!({ "name": name, "arguments": "{}" });
+    pub(crate) fn call(self, name: &str) {
+        self.call_with(name, "{}");
+    }
+
+    pub(crate) fn call_with(mut self, name: &str, arguments: &str) {
+        let function = json!({ "name": name, "arguments": arguments });
         let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
         let delta = json!({ "tool_calls": [call] });
         self.send(&json!({ "choices": [{ "index": 0, "delta": delta }] }));

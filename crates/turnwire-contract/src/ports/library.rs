@@ -1,31 +1,27 @@
 //! Where files are kept that people have handed in, and the collections they are searched in.
 
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use serde::{
-    Deserialize, Serialize,
-    de::{IntoDeserializer, value::StrDeserializer},
-};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CollectionId, FileId, TenantId, Timestamp};
+use super::Filter;
+use crate::{BatchId, CollectionId, FileId, TenantId, Timestamp};
 
 /// Keeps files, and finds passages in them.
 ///
 /// Promises an implementation makes:
 ///
 /// * when [`add_file`](Self::add_file) returns `Ok`, [`content`](Self::content) returns the very
-///   same bytes until the file is removed;
-/// * a file can be found in a collection from the moment [`attach`](Self::attach) returns `Ok`
-///   until it is detached or removed, or the collection is removed; removing a collection
-///   leaves its files alone;
-/// * a file that cannot be read as text can be kept but not attached: it is
-///   [refused](LibraryError::Refused) with a reason its owner understands;
-/// * passages come best first, with scores between 0 and 1, and only those that share something
-///   with the question and pass its filter;
+///   same bytes until the file is removed or expires;
+/// * [`attach`](Self::attach) attaches all of the files or none, and each of them is in the
+///   [queue](super::IndexQueue) when it returns; a file can be found in a collection from the
+///   moment it is [`Indexing::Completed`] until it is detached or removed, or the collection is
+///   removed or expires; removing a collection leaves its files alone;
+/// * passages come best first, with scores between 0 and 1, and only those that pass the filter;
 /// * lists come newest first;
-/// * what belongs to one tenant does not exist for another.
+/// * what belongs to one tenant does not exist for another, and neither does an expired file.
 #[async_trait]
 pub trait Library: Send + Sync {
     /// Keeps a file; refused if there is one of that id.
@@ -66,13 +62,20 @@ pub trait Library: Send + Sync {
     /// All collections.
     async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>, LibraryError>;
 
-    /// Replaces a collection's name and the client's notes on it.
+    /// What is in a collection.
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+    ) -> Result<CollectionUsage, LibraryError>;
+
+    /// Replaces what a collection's owner says about it: its name, the notes and when it expires.
+    /// It counts as active just now.
     async fn annotate_collection(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-        name: String,
-        metadata: BTreeMap<String, String>,
+        notes: CollectionNotes,
     ) -> Result<(), LibraryError>;
 
     /// Forgets a collection. Its files stay.
@@ -82,12 +85,15 @@ pub trait Library: Send + Sync {
         collection_id: &CollectionId,
     ) -> Result<(), LibraryError>;
 
-    /// Makes a file findable in a collection. Attaching it again replaces its attributes.
+    /// Hands files to a collection, to be read and then found there, all of them in `batch` if
+    /// one is given. Attaching a file again reads it again. An attachment's state and what it
+    /// uses are the library's to say; what they are here does not matter.
     async fn attach(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-        attachment: Attachment,
+        batch: Option<BatchRecord>,
+        attachments: Vec<Attachment>,
     ) -> Result<(), LibraryError>;
 
     /// One file of a collection.
@@ -105,6 +111,23 @@ pub trait Library: Send + Sync {
         collection_id: &CollectionId,
     ) -> Result<Vec<Attachment>, LibraryError>;
 
+    /// Replaces the attributes of a file in a collection, without reading it again.
+    async fn set_attributes(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+        attributes: Map<String, Value>,
+    ) -> Result<(), LibraryError>;
+
+    /// What a file of a collection says, passage by passage; nothing before it has been read.
+    async fn passages(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<Vec<String>, LibraryError>;
+
     /// Takes a file out of a collection. The file stays.
     async fn detach(
         &self,
@@ -113,13 +136,30 @@ pub trait Library: Send + Sync {
         file_id: &FileId,
     ) -> Result<(), LibraryError>;
 
-    /// The passages in `collections` that answer `query` best.
+    /// Files that were attached together.
+    async fn batch(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<BatchRecord, LibraryError>;
+
+    /// Cancels what has not been read yet of a batch.
+    async fn cancel_batch(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<(), LibraryError>;
+
+    /// The passages in `collections` that answer `query` best. A collection that has expired is
+    /// [refused](LibraryError::Refused).
     async fn search(
         &self,
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<Vec<Passage>, LibraryError>;
+    ) -> Result<Found, LibraryError>;
 }
 
 /// A file as it is kept, without its content.
@@ -135,6 +175,9 @@ pub struct FileRecord {
     pub purpose: String,
     /// When it was handed in.
     pub created_at: Timestamp,
+    /// When it goes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A collection as it is kept, without its files.
@@ -142,25 +185,184 @@ pub struct FileRecord {
 pub struct CollectionRecord {
     /// Its id.
     pub id: CollectionId,
-    /// Its name, for people; may be empty.
-    pub name: String,
     /// When it was opened.
     pub created_at: Timestamp,
+    /// When it was last searched, changed or given a file, to the minute.
+    pub last_active_at: Timestamp,
+    /// What its owner says about it.
+    #[serde(flatten)]
+    pub notes: CollectionNotes,
+}
+
+impl CollectionRecord {
+    /// When it expires, if nothing happens to it until then.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        let micros = |days: u32| Duration::from_hours(24 * u64::from(days)).as_micros();
+        let micros = i64::try_from(micros(self.notes.expires_after_days?)).unwrap_or(i64::MAX);
+        Some(Timestamp::from_micros(self.last_active_at.as_micros().saturating_add(micros)))
+    }
+
+    /// Whether that has come.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at().is_some_and(|moment| moment <= now)
+    }
+}
+
+/// What its owner says about a collection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectionNotes {
+    /// Its name, for people; may be empty.
+    pub name: String,
     /// The client's own notes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// After how many days without a use it is of no use any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_after_days: Option<u32>,
+}
+
+/// How much is in a collection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CollectionUsage {
+    /// Its files.
+    pub files: FileCounts,
+    /// What their passages and vectors take.
+    pub bytes: u64,
+}
+
+/// How many files are how far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Waiting to be read, or being read.
+    pub in_progress: u64,
+    /// Can be found.
+    pub completed: u64,
+    /// Cannot be read.
+    pub failed: u64,
+    /// Were not wanted any more.
+    pub cancelled: u64,
+}
+
+impl FileCounts {
+    /// Counts one file more.
+    pub fn add(&mut self, state: &Indexing) {
+        match state {
+            Indexing::InProgress => self.in_progress += 1,
+            Indexing::Completed => self.completed += 1,
+            Indexing::Failed { .. } => self.failed += 1,
+            Indexing::Cancelled => self.cancelled += 1,
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.in_progress + self.completed + self.failed + self.cancelled
+    }
+}
+
+/// Files that were attached together. Its files are those attachments that name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchRecord {
+    /// Its id.
+    pub id: BatchId,
+    /// When it was handed over.
+    pub created_at: Timestamp,
+    /// Whether somebody has cancelled it.
+    pub cancelled: bool,
+    /// How far its files are.
+    pub files: FileCounts,
 }
 
 /// A file in a collection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
     /// The file.
     pub file_id: FileId,
     /// When it was attached.
     pub created_at: Timestamp,
     /// What a question can be narrowed by: texts, numbers and truths.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub attributes: Map<String, Value>,
+    /// How it is cut into passages.
+    pub chunking: Chunking,
+    /// The batch it was last attached in.
+    pub batch_id: Option<BatchId>,
+    /// How far it is.
+    pub state: Indexing,
+    /// What its passages and vectors take.
+    pub usage_bytes: u64,
+}
+
+impl Attachment {
+    /// A file that is to be attached, cut in the usual way.
+    pub fn new(file_id: FileId, created_at: Timestamp) -> Self {
+        Self {
+            file_id,
+            created_at,
+            attributes: Map::new(),
+            chunking: Chunking::Auto,
+            batch_id: None,
+            state: Indexing::InProgress,
+            usage_bytes: 0,
+        }
+    }
+}
+
+/// How a file is cut into passages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chunking {
+    /// As whoever cuts thinks best.
+    #[default]
+    Auto,
+    /// As its owner says.
+    Static {
+        /// The longest passage.
+        max_tokens: u32,
+        /// How much of the end of one is repeated at the beginning of the next.
+        overlap_tokens: u32,
+    },
+}
+
+impl Chunking {
+    /// How many tokens a passage has at most, and how many it shares with the one before. `Auto`
+    /// means a few paragraphs, which a model reads at a glance and a small embeddings model takes
+    /// in whole.
+    pub fn tokens(self) -> (u32, u32) {
+        match self {
+            Self::Auto => (256, 32),
+            Self::Static { max_tokens, overlap_tokens } => (max_tokens, overlap_tokens),
+        }
+    }
+}
+
+/// How far a file is on its way into a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Indexing {
+    /// It waits to be read, or is being read.
+    InProgress,
+    /// It can be found.
+    Completed,
+    /// It cannot.
+    Failed {
+        /// In a word.
+        why: Unreadable,
+        /// For its owner.
+        reason: String,
+    },
+    /// It was not wanted any more before it could be found.
+    Cancelled,
+}
+
+/// Why a file cannot be found by what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unreadable {
+    /// It is of a kind that nobody here can read.
+    Unsupported,
+    /// It is broken, or more than can be coped with.
+    Invalid,
+    /// It is not the file's fault.
+    Broke,
 }
 
 /// What is looked for.
@@ -181,6 +383,15 @@ impl Query {
     }
 }
 
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// Best first.
+    pub passages: Vec<Passage>,
+    /// Set if passages should have been found by their meaning too, and were not: why.
+    pub words_only: Option<String>,
+}
+
 /// A passage that was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
@@ -195,181 +406,6 @@ pub struct Passage {
     /// The attributes of that file in its collection.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub attributes: Map<String, Value>,
-}
-
-/// Which files a question is about, by their attributes.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Filter {
-    /// One attribute, compared with a value.
-    Compare {
-        /// Which attribute. A file that does not have it does not pass.
-        key: String,
-        /// How.
-        comparison: Comparison,
-        /// With what; a list for [`Comparison::In`] and [`Comparison::NotIn`].
-        value: Value,
-    },
-    /// All of these.
-    All(Vec<Filter>),
-    /// At least one of these.
-    Any(Vec<Filter>),
-}
-
-impl Filter {
-    /// Reads a filter as clients write it: a comparison such as `{"type": "eq", "key": "year",
-    /// "value": 2024}`, or several filters joined with `{"type": "and", "filters": […]}` or `or`.
-    ///
-    /// What is not understood is a mistake: without it, files would be shown that the client
-    /// wanted to leave out. `path` is where the filter stands, and the mistake tells its place
-    /// from there.
-    pub fn read(written: &Value, path: &str) -> Result<Self, FilterMistake> {
-        let Value::Object(fields) = written else {
-            return Err(FilterMistake::new(path, "must be an object"));
-        };
-        let field = |name: &str| (fields.get(name), format!("{path}.{name}"));
-        let (kind, at) = field("type");
-        match kind.and_then(Value::as_str) {
-            Some("and") => Ok(Self::All(read_joined(field("filters"))?)),
-            Some("or") => Ok(Self::Any(read_joined(field("filters"))?)),
-            Some(word) => Self::read_comparison(Comparison::of(word, at)?, field),
-            None => Err(FilterMistake::new(at, KINDS)),
-        }
-    }
-
-    fn read_comparison<'a>(
-        comparison: Comparison,
-        field: impl Fn(&str) -> (Option<&'a Value>, String),
-    ) -> Result<Self, FilterMistake> {
-        let (Some(Value::String(key)), _) = field("key") else {
-            return Err(FilterMistake::new(field("key").1, "must be the name of an attribute"));
-        };
-        let (value, at) = field("value");
-        let value = value.filter(|value| comparison.fits(value)).ok_or_else(|| {
-            let wanted = "must be a text, a number, `true` or `false`; for `in` and `nin` a list \
-                          of those";
-            FilterMistake::new(at, wanted)
-        })?;
-        Ok(Self::Compare { key: key.clone(), comparison, value: value.clone() })
-    }
-
-    /// Whether a file with these attributes passes.
-    pub fn passes(&self, attributes: &Map<String, Value>) -> bool {
-        match self {
-            Self::Compare { key, comparison, value } => {
-                attributes.get(key).is_some_and(|found| comparison.holds(found, value))
-            }
-            Self::All(filters) => filters.iter().all(|filter| filter.passes(attributes)),
-            Self::Any(filters) => filters.iter().any(|filter| filter.passes(attributes)),
-        }
-    }
-}
-
-fn read_joined((joined, at): (Option<&Value>, String)) -> Result<Vec<Filter>, FilterMistake> {
-    match joined {
-        Some(Value::Array(filters)) if !filters.is_empty() => {
-            let each = filters.iter().enumerate();
-            each.map(|(n, filter)| Filter::read(filter, &format!("{at}[{n}]"))).collect()
-        }
-        _ => Err(FilterMistake::new(at, "must be a list of at least one filter")),
-    }
-}
-
-/// What a filter's `type` may be.
-const KINDS: &str = "must be one of `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `nin`, `and`, `or`";
-
-/// What is wrong with a filter, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` {wanted}")]
-pub struct FilterMistake {
-    /// Where, such as `filters.filters[0].key`.
-    pub path: String,
-    /// What must be there, as the end of a sentence without its full stop.
-    pub wanted: &'static str,
-}
-
-impl FilterMistake {
-    fn new(path: impl Into<String>, wanted: &'static str) -> Self {
-        Self { path: path.into(), wanted }
-    }
-}
-
-/// How an attribute is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Comparison {
-    /// The same.
-    #[serde(rename = "eq")]
-    Equal,
-    /// Not the same.
-    #[serde(rename = "ne")]
-    NotEqual,
-    /// More.
-    #[serde(rename = "gt")]
-    Greater,
-    /// More, or the same.
-    #[serde(rename = "gte")]
-    GreaterOrEqual,
-    /// Less.
-    #[serde(rename = "lt")]
-    Less,
-    /// Less, or the same.
-    #[serde(rename = "lte")]
-    LessOrEqual,
-    /// One of the list.
-    #[serde(rename = "in")]
-    In,
-    /// None of the list.
-    #[serde(rename = "nin")]
-    NotIn,
-}
-
-impl Comparison {
-    /// The comparison of this word, which stands at `path`.
-    fn of(word: &str, path: String) -> Result<Self, FilterMistake> {
-        let word: StrDeserializer<'_, serde::de::value::Error> = word.into_deserializer();
-        Self::deserialize(word).map_err(|_| FilterMistake::new(path, KINDS))
-    }
-
-    /// Whether a comparison with this value makes sense.
-    fn fits(self, value: &Value) -> bool {
-        let is_plain = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
-        match self {
-            Self::In | Self::NotIn => value.as_array().is_some_and(|all| all.iter().all(is_plain)),
-            Self::Equal
-            | Self::NotEqual
-            | Self::Greater
-            | Self::GreaterOrEqual
-            | Self::Less
-            | Self::LessOrEqual => is_plain(value),
-        }
-    }
-
-    fn holds(self, found: &Value, wanted: &Value) -> bool {
-        let order = compare(found, wanted);
-        let listed = || wanted.as_array().map(|list| list.iter().any(|one| same(found, one)));
-        match self {
-            Self::Equal => same(found, wanted),
-            Self::NotEqual => !same(found, wanted),
-            Self::Greater => order == Some(Ordering::Greater),
-            Self::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-            Self::Less => order == Some(Ordering::Less),
-            Self::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            Self::In => listed() == Some(true),
-            Self::NotIn => listed() == Some(false),
-        }
-    }
-}
-
-/// 1 and 1.0 are the same to whoever wrote the filter.
-fn same(one: &Value, other: &Value) -> bool {
-    one == other || compare(one, other) == Some(Ordering::Equal)
-}
-
-fn compare(one: &Value, other: &Value) -> Option<Ordering> {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one.as_f64()?.partial_cmp(&other.as_f64()?),
-        (Value::String(one), Value::String(other)) => Some(one.cmp(other)),
-        _ => None,
-    }
 }
 
 /// Why the library did not do what it was asked.
@@ -389,6 +425,35 @@ pub enum LibraryError {
     Unavailable(String),
 }
 
-#[cfg(test)]
-#[path = "library_tests.rs"]
-mod tests;
+impl LibraryError {
+    /// There is no such file.
+    pub fn no_file(id: &FileId) -> Self {
+        Self::NotFound(format!("file `{id}`"))
+    }
+
+    /// There is no such collection.
+    pub fn no_collection(id: &CollectionId) -> Self {
+        Self::NotFound(format!("collection `{id}`"))
+    }
+
+    /// The file is not in the collection.
+    pub fn not_attached(id: &FileId) -> Self {
+        Self::NotFound(format!("file `{id}` in this collection"))
+    }
+
+    /// There is no such batch.
+    pub fn no_batch(id: &BatchId) -> Self {
+        Self::NotFound(format!("file batch `{id}`"))
+    }
+
+    /// The collection is of no use any more.
+    pub fn expired(id: &CollectionId) -> Self {
+        Self::Refused(format!("the collection `{id}` has expired"))
+    }
+
+    /// A file is bigger than is kept.
+    pub fn too_big(name: &str, most: usize) -> Self {
+        let limit = most / 1024 / 1024;
+        Self::Refused(format!("`{name}` is bigger than {limit} MiB, which is the limit"))
+    }
+}

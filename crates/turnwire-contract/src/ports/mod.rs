@@ -6,8 +6,12 @@
 
 mod blob_store;
 mod event_log;
+mod filter;
+mod indexing;
 mod library;
 mod model;
+mod pins;
+mod ranking;
 mod run_store;
 mod tool;
 mod tool_servers;
@@ -15,14 +19,21 @@ mod workers;
 
 pub use blob_store::{BlobError, BlobStore};
 pub use event_log::{Ending, EventLog, EventStream, LogError};
+pub use filter::{Comparison, Filter, FilterMistake};
+pub use indexing::{
+    IndexQueue, IndexTask, IndexWork, Indexed, MOST_CLAIMS, NewPassage, NoVectors, Reader, Vectors,
+};
 pub use library::{
-    Attachment, CollectionRecord, Comparison, FileRecord, Filter, FilterMistake, Library,
-    LibraryError, Passage, Query,
+    Attachment, BatchRecord, Chunking, CollectionNotes, CollectionRecord, CollectionUsage,
+    FileCounts, FileRecord, Found, Indexing, Library, LibraryError, Passage, Query, Unreadable,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
+pub use pins::{Pinned, Pins};
+pub use ranking::{RANKED, fused};
 pub use run_store::{
-    ConversationRecord, Created, NewRun, RequestKey, RunRecord, RunStatus, RunStore, StoreError,
+    Allowed, ConversationRecord, Created, NewRun, RequestKey, RunRecord, RunStatus, RunStore,
+    StoreError,
 };
-pub use tool::{CallLink, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
+pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
 pub use tool_servers::{NoToolServers, ToolServers};
 pub use workers::{Abandoned, Alone, Lease, LeftWish, Wish, Workers};

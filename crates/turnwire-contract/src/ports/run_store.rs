@@ -115,6 +115,27 @@ pub trait RunStore: Send + Sync {
         item_id: &ItemId,
     ) -> Result<(), StoreError>;
 
+    /// What a person has allowed for the rest of a conversation. Forgotten with it. A store that
+    /// keeps nothing of the kind has people asked again.
+    async fn allowed(
+        &self,
+        _tenant: &TenantId,
+        _conversation_id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Keeps what a person has allowed for the rest of a conversation that is there, also while
+    /// a run goes on in it; twice is as good as once.
+    async fn allow(
+        &self,
+        _tenant: &TenantId,
+        _conversation_id: &ConversationId,
+        _allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Puts a conversation in place, as when it was loaded from elsewhere.
     async fn restore(
         &self,
@@ -122,6 +143,15 @@ pub trait RunStore: Send + Sync {
         conversation: ConversationRecord,
         entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
+}
+
+/// A tool that a person has allowed for the rest of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// The tool's name, as the model is offered it.
+    pub tool: String,
+    /// What stands for its definition: another one is not allowed with it.
+    pub definition: String,
 }
 
 /// A run about to exist.

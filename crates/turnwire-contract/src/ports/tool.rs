@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::{CallId, RunId, TenantId, ToolOutput, ToolSpec};
+use crate::{CallId, Reply, RunId, TenantId, ToolOutput, ToolSpec};
 
 /// Something the model can use.
 ///
@@ -66,6 +66,7 @@ pub struct ToolContext {
     pub attempt: u32,
     /// How long it has altogether.
     pub time_allowed: Duration,
+    task: Option<String>,
     link: Arc<dyn CallLink>,
 }
 
@@ -78,7 +79,24 @@ impl ToolContext {
         time_allowed: Duration,
         link: Arc<dyn CallLink>,
     ) -> Self {
-        Self { run_id, call_id, attempt, time_allowed, link }
+        Self { run_id, call_id, attempt, time_allowed, task: None, link }
+    }
+
+    /// The same for a call whose work was begun before, under the name `task`.
+    pub fn going_on_with(self, task: Option<String>) -> Self {
+        Self { task, ..self }
+    }
+
+    /// The name of the work that was begun before: the tool asks for what came of it, and does
+    /// not begin again.
+    pub fn begun_task(&self) -> Option<&str> {
+        self.task.as_deref()
+    }
+
+    /// Tells that the work goes on without us, under a name by which it can be asked for later,
+    /// also by another worker.
+    pub async fn task_started(&self, task: impl Into<String>) {
+        self.link.tell(ToolNote::TaskStarted(task.into())).await;
     }
 
     /// Tells how far the work is: `progress` of `total`.
@@ -106,6 +124,12 @@ impl ToolContext {
     /// Lets out some of the output early.
     pub async fn output(&self, text: impl Into<String>) {
         self.link.tell(ToolNote::Output(text.into())).await;
+    }
+
+    /// Asks the person for input, and waits for the answer. The time that takes does not count
+    /// against the tool. Where nobody can be asked the answer is [`Reply::Declined`], at once.
+    pub async fn ask(&self, question: Question) -> Reply {
+        self.link.ask(question).await
     }
 
     /// Whether the call was stopped.
@@ -144,6 +168,17 @@ pub enum ToolNote {
     Phase(String),
     /// Some of the output.
     Output(String),
+    /// The work goes on without us, under this name.
+    TaskStarted(String),
+}
+
+/// Something a tool wants to know from a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// What is asked.
+    pub message: String,
+    /// The JSON Schema of the answer: an object with simple values.
+    pub schema: Value,
 }
 
 /// The engine's end of a [`ToolContext`].
@@ -151,6 +186,11 @@ pub trait CallLink: Send + Sync {
     /// Takes a note; waits while the journal is slower than the tool. Notes of a call that is
     /// over are dropped.
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()>;
+
+    /// Asks a person, and waits for the answer.
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(std::future::ready(Reply::Declined))
+    }
 
     /// Whether the call was stopped.
     fn is_cancelled(&self) -> bool;

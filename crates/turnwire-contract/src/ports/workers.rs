@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, Decision, RunId, StoreError, TenantId};
+use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId};
 
 /// The workers that share a store, as one of them sees it. A worker is a process with an engine.
 ///
@@ -90,8 +90,20 @@ pub enum Wish {
     Answer {
         /// The call that waits.
         call_id: CallId,
-        /// What was decided.
-        decision: Decision,
+        /// The answer.
+        #[serde(flatten)]
+        answer: ApprovalAnswer,
+    },
+    /// A person has answered a question that a tool asked.
+    Input {
+        /// The call.
+        call_id: CallId,
+        /// The question.
+        input_id: InputId,
+        /// The answer.
+        reply: Reply,
+        /// Where it came from.
+        by: Option<String>,
     },
 }
 

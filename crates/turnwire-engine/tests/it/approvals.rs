@@ -85,7 +85,7 @@ async fn order_is_kept_while_a_person_thinks() {
         .tool(free.clone())
         .request(|request| request.parallel_tool_calls = false)
         .play_with(|recorded| match &recorded.event {
-            Event::ApprovalRequested { call_id } => {
+            Event::ApprovalRequested { call_id, .. } => {
                 Some(Act::Resolve(call_id.clone(), Decision::Approved))
             }
             _ => None,

@@ -7,12 +7,16 @@
 )]
 
 mod approvals;
+mod approvals_in_depth;
 mod cancelling;
+mod citations;
 mod continuing;
+mod inputs;
 mod journal;
 mod limits;
 mod memory;
 mod model_turns;
+mod pinning;
 mod servers;
 mod takeover;
 mod telling_the_model;

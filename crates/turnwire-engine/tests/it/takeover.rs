@@ -1,11 +1,12 @@
 //! R20, R21: a run whose worker died is taken over. The journal of a whole run is cut after
 //! every event, and each stump is carried to its end by another engine.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use turnwire_contract::{
-    Effect, Event, EventLog, NewRun, Recorded, RunOutcome, RunRequest, RunStore, TenantId,
-    ToolOutcome,
+    Effect, Event, EventLog, NewRun, Recorded, RunOutcome, RunRequest, RunStore, TenantId, Tool,
+    ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_engine::{
     Ambient, EngineParts, MemoryEventLog, MemoryRunStore, Runs, StartError, Toolbox,
@@ -16,7 +17,11 @@ use turnwire_testkit::{Prop, Stage, invariants};
 use crate::{kinds, returns};
 
 /// An engine that knows the first events of a run and has never worked on it.
-async fn engine_with(journal: &[Arc<Recorded>], model: Scripted, props: &[Prop]) -> Runs {
+async fn engine_with<T: Tool + Clone + 'static>(
+    journal: &[Arc<Recorded>],
+    model: Scripted,
+    props: &[T],
+) -> Runs {
     let (log, store) = (MemoryEventLog::default(), MemoryRunStore::default());
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
@@ -110,6 +115,81 @@ async fn a_tool_that_acts_once_is_not_called_again() {
     assert_eq!(n_unknown, 1);
 }
 
+/// A tool that acts once, and works on under a name; it notes how it was called.
+#[derive(Clone)]
+struct Dispatcher {
+    spec: ToolSpec,
+    begun: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl Dispatcher {
+    fn new() -> Self {
+        Self { spec: ToolSpec::new("t", "Works on."), begun: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Tool for Dispatcher {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        _request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        self.begun.lock().unwrap().push(context.begun_task().map(str::to_owned));
+        if context.begun_task().is_none() {
+            context.task_started("task-7").await;
+        }
+        context.progress(1.0, 1.0).await;
+        Ok(ToolOutput::text("found"))
+    }
+}
+
+/// R21: work that goes on under a name is asked for by that name, though the tool acts once;
+/// before the name was known its outcome is unknown.
+#[tokio::test(start_paused = true)]
+async fn a_task_is_asked_for_and_not_begun_again() {
+    let turns = [Turn::new().call("t", serde_json::json!({})), Turn::new().text("done")];
+    let played = Stage::new(turns.clone()).tool(Dispatcher::new()).play().await;
+    let kinds_of_all = kinds(&played.journal);
+    let at = |kind: &str| kinds_of_all.iter().position(|known| known == kind).unwrap();
+    assert_eq!(at("tool_task_started"), at("tool_started") + 1);
+    for n_kept in at("tool_started") + 1..=at("tool_finished") {
+        let kept = &played.journal[..n_kept];
+        let tool = Dispatcher::new();
+        let model = Scripted::new([turns[1].clone()]);
+        let runs = engine_with(kept, model, std::slice::from_ref(&tool)).await;
+        let run = runs.take_over(&TenantId::default(), &kept[0].run_id).await.unwrap();
+        assert_eq!(run.outcome().await, RunOutcome::Completed);
+        let journal = run.journal().await.unwrap();
+        let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
+        assert!(wrong.is_empty(), "cut after {n_kept}: {wrong:#?}");
+        let ends = journal.iter().filter_map(|recorded| match &recorded.event {
+            Event::ToolFinished { outcome, .. } => Some(outcome.is_success()),
+            _ => None,
+        });
+        let is_known = kinds(kept).contains(&"tool_task_started".to_owned());
+        assert_eq!(ends.collect::<Vec<_>>(), [is_known], "cut after {n_kept}");
+        let called = tool.begun.lock().unwrap().clone();
+        let expected = if is_known { vec![Some("task-7".to_owned())] } else { Vec::new() };
+        assert_eq!(called, expected, "cut after {n_kept}");
+        // And by whoever comes after that one.
+        let again = journal
+            .iter()
+            .position(|recorded| matches!(recorded.event, Event::ToolRetried { attempt: 2, .. }));
+        let Some(again) = again else { continue };
+        let tool = Dispatcher::new();
+        let model = Scripted::new([turns[1].clone()]);
+        let runs = engine_with(&journal[..=again], model, std::slice::from_ref(&tool)).await;
+        let run = runs.take_over(&TenantId::default(), &kept[0].run_id).await.unwrap();
+        assert_eq!(run.outcome().await, RunOutcome::Completed);
+        assert_eq!(tool.begun.lock().unwrap().clone(), [Some("task-7".to_owned())]);
+    }
+}
+
 /// R20: what a cut turn said is withdrawn and does not enter the history.
 #[tokio::test(start_paused = true)]
 async fn a_cut_turn_is_withdrawn() {
@@ -136,7 +216,7 @@ async fn a_cut_turn_is_withdrawn() {
 #[tokio::test(start_paused = true)]
 async fn what_was_not_put_away_is_put_away() {
     let played = Stage::new([Turn::new().text("done")]).play().await;
-    let runs = engine_with(&played.journal, Scripted::new([]), &[]).await;
+    let runs = engine_with::<Prop>(&played.journal, Scripted::new([]), &[]).await;
     let (tenant, run_id) = (TenantId::default(), &played.journal[0].run_id);
     let taken = runs.take_over(&tenant, run_id).await;
     assert!(matches!(taken, Err(StartError::NotAbandoned(_))), "{taken:?}");

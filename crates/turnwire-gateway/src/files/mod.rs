@@ -50,12 +50,13 @@ struct FileObject {
     purpose: String,
     /// Always `processed`: a file is there as soon as it has been handed in.
     status: &'static str,
-    /// Always null: files stay until they are deleted.
+    /// When it goes by itself; null if it stays until it is deleted.
     expires_at: Option<i64>,
 }
 
 impl From<FileRecord> for FileObject {
-    fn from(FileRecord { id, name, bytes, purpose, created_at }: FileRecord) -> Self {
+    fn from(record: FileRecord) -> Self {
+        let FileRecord { id, name, bytes, purpose, created_at, expires_at } = record;
         Self {
             id: id.to_string(),
             object: "file",
@@ -64,7 +65,7 @@ impl From<FileRecord> for FileObject {
             filename: name,
             purpose,
             status: "processed",
-            expires_at: None,
+            expires_at: expires_at.map(seconds),
         }
     }
 }
@@ -103,13 +104,17 @@ async fn create(
     caller: Caller,
     upload: Upload,
 ) -> Result<Json<FileObject>, Refusal> {
-    let Upload { name, purpose, content } = upload;
+    let Upload { name, purpose, content, expires_after_seconds } = upload;
+    let created_at = app.runs().now();
     let record = FileRecord {
         id: FileId::new(app.runs().new_id("file")),
         name,
         bytes: u64::try_from(content.len()).unwrap_or(u64::MAX),
         purpose,
-        created_at: app.runs().now(),
+        created_at,
+        expires_at: expires_after_seconds.map(|seconds| {
+            Timestamp::from_micros(created_at.as_micros() + i64::from(seconds) * 1_000_000)
+        }),
     };
     app.library().add_file(caller.tenant(), record.clone(), content.into()).await?;
     Ok(Json(record.into()))

@@ -3,6 +3,8 @@
 //! Official clients send a form of several parts. It is read part by part and never further
 //! than the limit, whatever its headers claim.
 
+use std::ops::RangeInclusive;
+
 use axum::{
     extract::{
         DefaultBodyLimit, FromRequest, Multipart, Request,
@@ -23,6 +25,9 @@ const FIELD_BYTES: usize = 1024;
 /// How many characters of a name are kept.
 const NAME_LENGTH: usize = 255;
 
+/// How long a file may stay that goes by itself.
+const LIFETIME_SECONDS: RangeInclusive<u32> = 3_600..=2_592_000;
+
 /// What a file is called that has no name.
 const NO_NAME: &str = "upload";
 
@@ -33,10 +38,11 @@ pub(super) struct Upload {
     pub(super) name: String,
     pub(super) purpose: String,
     pub(super) content: Vec<u8>,
+    /// After how many seconds it goes by itself.
+    pub(super) expires_after_seconds: Option<u32>,
 }
 
-/// What a client sends to hand in a file. `expires_after` is accepted, too, and has no effect:
-/// files stay until they are deleted, and say so with `expires_at`.
+/// What a client sends to hand in a file.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 pub(super) struct UploadBody {
@@ -45,6 +51,12 @@ pub(super) struct UploadBody {
     file: Vec<u8>,
     /// What it is for, such as `assistants` or `user_data`.
     purpose: String,
+    /// When it goes by itself, counted from `created_at`, in seconds: an hour to thirty days.
+    #[schema(rename = "expires_after[seconds]")]
+    expires_after_seconds: Option<u32>,
+    /// Always `created_at`.
+    #[schema(rename = "expires_after[anchor]")]
+    expires_after_anchor: Option<String>,
 }
 
 impl FromRequest<App> for Upload {
@@ -73,7 +85,7 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
 }
 
 async fn read(mut form: Multipart, limit: usize) -> Result<Upload, Refusal> {
-    let (mut file, mut purpose) = (None, None);
+    let (mut file, mut purpose, mut lifetime) = (None, None, None);
     while let Some(field) = form.next_field().await.map_err(|error| not_read(error, limit))? {
         match field.name() {
             Some("file") => {
@@ -93,13 +105,32 @@ async fn read(mut form: Multipart, limit: usize) -> Result<Upload, Refusal> {
                     return Err(ClientError::invalid("purpose", message).into());
                 }
             }
+            Some("expires_after[seconds]") => {
+                lifetime = Some(lifetime_of(bytes_of(field, FIELD_BYTES, limit).await?)?);
+            }
+            Some("expires_after[anchor]") => {
+                let anchor = bytes_of(field, FIELD_BYTES, limit).await?;
+                if anchor.as_deref() != Some(b"created_at") {
+                    let message = "`expires_after[anchor]` must be `created_at`.";
+                    return Err(ClientError::invalid("expires_after[anchor]", message).into());
+                }
+            }
             // The next call reads on behind it.
             _ => {}
         }
     }
     let (name, content) = file.ok_or_else(|| ClientError::missing("file"))?;
     let purpose = purpose.ok_or_else(|| ClientError::missing("purpose"))?;
-    Ok(Upload { name, purpose, content })
+    Ok(Upload { name, purpose, content, expires_after_seconds: lifetime })
+}
+
+fn lifetime_of(written: Option<Vec<u8>>) -> Result<u32, ClientError> {
+    let seconds = written.and_then(|bytes| String::from_utf8(bytes).ok()?.parse().ok());
+    seconds.filter(|seconds| LIFETIME_SECONDS.contains(seconds)).ok_or_else(|| {
+        let (least, most) = (LIFETIME_SECONDS.start(), LIFETIME_SECONDS.end());
+        let message = format!("`expires_after[seconds]` must be between {least} and {most}.");
+        ClientError::invalid("expires_after[seconds]", message)
+    })
 }
 
 /// The bytes of a field; nothing if there are more than `most`.

@@ -1,6 +1,9 @@
 //! From a body to a run that can begin: everything that has to be looked up for it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use axum::http::StatusCode;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -88,7 +91,8 @@ pub(super) async fn prepare(
 
     let wishes = request::read_tools(&request.tools.0)?;
     let (tool_choice, wishes) = request::read_choice(request.tool_choice.as_ref(), wishes, &[])?;
-    let (tools, servers) = find_tools(app, caller, wishes).await?;
+    let bare = request::bare_functions(&request.tools.0);
+    let (tools, servers) = find_tools(app, caller, wishes, &bare).await?;
 
     let mut limits = app.options().limits.clone();
     if request.background == Some(true) {
@@ -246,11 +250,15 @@ async fn find_tools(
     app: &App,
     caller: &Caller,
     wishes: Vec<ToolWish>,
+    bare: &HashSet<&str>,
 ) -> Result<(Vec<Arc<ToolSpec>>, Vec<ServerUse>), Refusal> {
     let (mut tools, mut servers) = (Vec::new(), Vec::new());
     for wish in wishes {
         match wish {
-            ToolWish::Function(spec) => tools.push(Arc::new(spec)),
+            ToolWish::Function(spec) => {
+                let ours = app.function(&spec.name).filter(|_| bare.contains(&*spec.name));
+                tools.push(ours.unwrap_or_else(|| Arc::new(spec)));
+            }
             ToolWish::WebSearch { settings } => {
                 let spec = app.built_in(ToolKind::WebSearch);
                 tools.extend(spec.map(|spec| with_settings(&spec, settings)));

@@ -1,10 +1,9 @@
 //! `/v1/vector_stores/{vector_store_id}/files`: the files in a store.
 //!
-//! A file that cannot be read as text is no mistake of the request: the answer has the status
-//! `failed` and says why. The file is then not in the store, and a later look finds the reason
-//! only [as long as it is remembered](super::recent).
+//! A file that cannot be read as text is no mistake of the request: its status becomes `failed`
+//! and says why.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use axum::{
     Json,
@@ -12,15 +11,15 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use turnwire_contract::{Attachment, CollectionId, FileId, LibraryError};
+use turnwire_contract::{
+    Attachment, BatchRecord, Chunking, CollectionId, FileId, Indexing, Unreadable,
+};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Sizes,
     body::{AttachBody, AttributesBody, read_attach, read_attributes},
     find,
-    recent::{Batch, Tried},
 };
 use crate::{
     app::App,
@@ -29,7 +28,7 @@ use crate::{
     files::{self, Removed, missing, seconds},
     page::{Order, Page, PageWish},
     query::Asked,
-    refusal::Refusal,
+    refusal::{Refusal, sentence},
 };
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -44,6 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 pub(super) struct Wanted {
     pub(super) file_id: FileId,
     pub(super) attributes: Map<String, Value>,
+    pub(super) chunking: Chunking,
 }
 
 /// A file in a vector store.
@@ -54,6 +54,7 @@ pub(super) struct VectorStoreFile {
     /// Always `vector_store.file`.
     object: &'static str,
     created_at: i64,
+    /// What its passages and their vectors take.
     usage_bytes: u64,
     vector_store_id: String,
     status: Status,
@@ -67,30 +68,47 @@ pub(super) struct VectorStoreFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
-    /// No file ever is.
+    /// It waits to be read, or is being read.
     InProgress,
     /// It can be found.
     Completed,
     /// It cannot be read as text.
     Failed,
-    /// No file ever is.
+    /// Its batch was cancelled before it was read.
     Cancelled,
 }
 
-/// Why a file is not in the store.
+/// Why a file cannot be found.
 #[derive(Debug, Serialize, ToSchema)]
 struct LastError {
-    /// Always `unsupported_file`.
+    /// `unsupported_file`, `invalid_file` or `server_error`.
     code: &'static str,
     message: String,
 }
 
-/// How a file was cut into passages.
+/// How a file is cut into passages; `auto` shows as what it means.
 #[derive(Debug, Serialize, ToSchema)]
 struct ChunkingStrategy {
-    /// Always `other`: the library's own way.
+    /// Always `static`.
     #[serde(rename = "type")]
     kind: &'static str,
+    #[serde(rename = "static")]
+    tokens: ChunkTokens,
+}
+
+/// How long passages are.
+#[derive(Debug, Serialize, ToSchema)]
+struct ChunkTokens {
+    max_chunk_size_tokens: u32,
+    chunk_overlap_tokens: u32,
+}
+
+impl From<Chunking> for ChunkingStrategy {
+    fn from(chunking: Chunking) -> Self {
+        let (max_chunk_size_tokens, chunk_overlap_tokens) = chunking.tokens();
+        let tokens = ChunkTokens { max_chunk_size_tokens, chunk_overlap_tokens };
+        Self { kind: "static", tokens }
+    }
 }
 
 /// What a file says.
@@ -148,13 +166,11 @@ async fn attach(
 ) -> Result<Json<VectorStoreFile>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let wanted = read_attach(body)?;
-    let file = files::find(&app, &caller, wanted.file_id.as_str()).await?;
-    let batch = attach_all(&app, &caller, &store.id, vec![wanted.clone()]).await?;
-    let refused = batch.files.iter().find_map(|file| file.refused.clone());
-    let (created_at, attributes) = (batch.created_at, wanted.attributes);
-    let attachment = Attachment { file_id: file.id, created_at, attributes };
-    keep_refusals(&app, &caller, batch);
-    Ok(Json(show(&store.id, attachment, file.bytes, refused)))
+    let file_id = wanted.file_id.clone();
+    let wanted = all_there(&app, &caller, vec![wanted]).await?;
+    attach_all(&app, &caller, &store.id, None, wanted).await?;
+    let attached = attachment(&app, &caller, &store.id, file_id.as_str()).await?;
+    Ok(Json(show(&store.id, attached)))
 }
 
 #[utoipa::path(
@@ -173,11 +189,7 @@ async fn list(
 ) -> Result<Json<Page<VectorStoreFile>>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let attachments = app.library().attachments(caller.tenant(), &store.id).await?;
-    let sizes = Sizes::of(&app, &caller).await?;
-    let shown = |attachment: Attachment| {
-        let bytes = sizes.of_file(&attachment.file_id);
-        show(&store.id, attachment, bytes, None)
-    };
+    let shown = |attachment: Attachment| show(&store.id, attachment);
     let all = attachments.into_iter().rev().map(shown).filter(|file| status.takes(file));
     Ok(Json(page_of(all.collect(), &wish)?))
 }
@@ -195,16 +207,8 @@ async fn retrieve(
     Path((id, file_id)): Path<(String, String)>,
 ) -> Result<Json<VectorStoreFile>, Refusal> {
     let store = find(&app, &caller, &id).await?;
-    let file = files::find(&app, &caller, &file_id).await?;
-    let (attachment, refused) = match attachment(&app, &caller, &store.id, &file_id).await {
-        Ok(attachment) => (attachment, None),
-        Err(not_there) => {
-            let refusal = app.batches().refusal(caller.tenant(), &store.id, &file.id);
-            let (created_at, reason) = refusal.ok_or(not_there)?;
-            (Attachment { file_id: file.id, created_at, attributes: Map::new() }, Some(reason))
-        }
-    };
-    Ok(Json(show(&store.id, attachment, file.bytes, refused)))
+    let attached = attachment(&app, &caller, &store.id, &file_id).await?;
+    Ok(Json(show(&store.id, attached)))
 }
 
 #[utoipa::path(
@@ -222,11 +226,12 @@ async fn update(
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStoreFile>, Refusal> {
     let store = find(&app, &caller, &id).await?;
-    let mut attachment = attachment(&app, &caller, &store.id, &file_id).await?;
-    attachment.attributes = read_attributes(body)?;
-    let file = files::find(&app, &caller, &file_id).await?;
-    app.library().attach(caller.tenant(), &store.id, attachment.clone()).await?;
-    Ok(Json(show(&store.id, attachment, file.bytes, None)))
+    let attributes = read_attributes(body)?;
+    let (tenant, id) = (caller.tenant(), FileId::from(file_id.as_str()));
+    let changed = app.library().set_attributes(tenant, &store.id, &id, attributes).await;
+    changed.map_err(|error| missing("File", &file_id, error))?;
+    let attached = attachment(&app, &caller, &store.id, &file_id).await?;
+    Ok(Json(show(&store.id, attached)))
 }
 
 #[utoipa::path(
@@ -254,7 +259,7 @@ async fn detach(
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}/content",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
-    responses((status = 200, description = "What the file says", body = ContentPage))
+    responses((status = 200, description = "What the file says, passage by passage; nothing before it has been read", body = ContentPage))
 )]
 async fn content(
     State(app): State<App>,
@@ -262,10 +267,10 @@ async fn content(
     Path((id, file_id)): Path<(String, String)>,
 ) -> Result<Json<ContentPage>, Refusal> {
     let store = find(&app, &caller, &id).await?;
-    let attachment = attachment(&app, &caller, &store.id, &file_id).await?;
-    let content = app.library().content(caller.tenant(), &attachment.file_id).await;
-    let content = content.map_err(|error| missing("File", &file_id, error))?;
-    let data = vec![Text::new(String::from_utf8_lossy(&content).into_owned())];
+    let id = FileId::from(file_id.as_str());
+    let passages = app.library().passages(caller.tenant(), &store.id, &id).await;
+    let passages = passages.map_err(|error| missing("File", &file_id, error))?;
+    let data = passages.into_iter().map(Text::new).collect();
     let object = "vector_store.file_content.page";
     Ok(Json(ContentPage { object, data, has_more: false, next_page: None }))
 }
@@ -279,51 +284,34 @@ pub(super) async fn all_there(
 ) -> Result<Vec<Wanted>, Refusal> {
     let mut seen = HashSet::new();
     wanted.retain(|file| seen.insert(file.file_id.clone()));
-    for file in &wanted {
-        files::find(app, caller, file.file_id.as_str()).await?;
+    if let [one] = wanted.as_slice() {
+        files::find(app, caller, one.file_id.as_str()).await?;
+    } else if !wanted.is_empty() {
+        let files = app.library().files(caller.tenant()).await?;
+        let there: HashSet<FileId> = files.into_iter().map(|file| file.id).collect();
+        if let Some(missing) = wanted.iter().find(|file| !there.contains(&file.file_id)) {
+            return Err(Refusal::not_found("File", missing.file_id.as_str()));
+        }
     }
     Ok(wanted)
 }
 
-/// Attaches files, one after the other.
+/// Hands files over to be read.
 pub(super) async fn attach_all(
     app: &App,
     caller: &Caller,
     collection: &CollectionId,
+    batch: Option<BatchRecord>,
     wanted: Vec<Wanted>,
-) -> Result<Batch, Refusal> {
+) -> Result<(), Refusal> {
     let created_at = app.runs().now();
-    let mut files = Vec::new();
-    for Wanted { file_id, attributes } in wanted {
-        let attachment = Attachment { file_id: file_id.clone(), created_at, attributes };
-        let refused = attach_one(app, caller, collection, attachment).await?;
-        files.push(Tried { file_id, refused });
-    }
-    let id = app.runs().new_id("vsfb");
-    Ok(Batch { id, collection: collection.clone(), created_at, files })
-}
-
-/// Remembers why files were not attached that nobody called a batch.
-pub(super) fn keep_refusals(app: &App, caller: &Caller, mut batch: Batch) {
-    batch.files.retain(|file| file.refused.is_some());
-    if !batch.files.is_empty() {
-        app.batches().keep(caller.tenant(), Arc::new(batch));
-    }
-}
-
-/// Attaches a file, or returns the reason why it cannot be found by what it says.
-async fn attach_one(
-    app: &App,
-    caller: &Caller,
-    collection: &CollectionId,
-    attachment: Attachment,
-) -> Result<Option<String>, Refusal> {
-    let file_id = attachment.file_id.clone();
-    match app.library().attach(caller.tenant(), collection, attachment).await {
-        Ok(()) => Ok(None),
-        Err(refused @ LibraryError::Refused(_)) => Ok(Some(Refusal::from(refused).message)),
-        Err(other) => Err(missing("File", file_id.as_str(), other)),
-    }
+    let attachment = |Wanted { file_id, attributes, chunking }: Wanted| Attachment {
+        attributes,
+        chunking,
+        ..Attachment::new(file_id, created_at)
+    };
+    let attachments = wanted.into_iter().map(attachment).collect();
+    Ok(app.library().attach(caller.tenant(), collection, batch, attachments).await?)
 }
 
 async fn attachment(
@@ -337,23 +325,31 @@ async fn attachment(
     found.map_err(|error| missing("File", file_id, error))
 }
 
-/// A file in a store; `refused` says why it is not.
-pub(super) fn show(
-    collection: &CollectionId,
-    Attachment { file_id, created_at, attributes }: Attachment,
-    bytes: u64,
-    refused: Option<String>,
-) -> VectorStoreFile {
+/// A file in a store.
+pub(super) fn show(collection: &CollectionId, attachment: Attachment) -> VectorStoreFile {
+    let (status, last_error) = match attachment.state {
+        Indexing::InProgress => (Status::InProgress, None),
+        Indexing::Completed => (Status::Completed, None),
+        Indexing::Cancelled => (Status::Cancelled, None),
+        Indexing::Failed { why, reason } => {
+            let code = match why {
+                Unreadable::Unsupported => "unsupported_file",
+                Unreadable::Invalid => "invalid_file",
+                Unreadable::Broke => "server_error",
+            };
+            (Status::Failed, Some(LastError { code, message: sentence(&reason) }))
+        }
+    };
     VectorStoreFile {
-        id: file_id.to_string(),
+        id: attachment.file_id.to_string(),
         object: "vector_store.file",
-        created_at: seconds(created_at),
-        usage_bytes: if refused.is_some() { 0 } else { bytes },
+        created_at: seconds(attachment.created_at),
+        usage_bytes: attachment.usage_bytes,
         vector_store_id: collection.to_string(),
-        status: if refused.is_some() { Status::Failed } else { Status::Completed },
-        last_error: refused.map(|message| LastError { code: "unsupported_file", message }),
-        attributes,
-        chunking_strategy: ChunkingStrategy { kind: "other" },
+        status,
+        last_error,
+        attributes: attachment.attributes,
+        chunking_strategy: attachment.chunking.into(),
     }
 }
 

@@ -1,32 +1,27 @@
 //! `/v1/vector_stores/{vector_store_id}/file_batches`: many files at once.
 //!
-//! A batch is done when the answer to its request is sent. What there is to ask about it later
-//! is what [`recent`](super::recent) remembers.
-
-use std::{collections::HashMap, sync::Arc};
+//! A batch is its files: it is done when all of them have been read, or cannot be.
 
 use axum::{
     Json,
     extract::{Path, State},
 };
 use serde::Serialize;
-use serde_json::Map;
-use turnwire_contract::{Attachment, CollectionRecord, FileId};
+use turnwire_contract::{BatchId, BatchRecord, CollectionId, CollectionRecord};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    FileCounts, Sizes,
+    FileCounts,
     attached::{StatusWish, VectorStoreFile, all_there, attach_all, page_of, show},
     body::{BatchBody, read_batch},
     find,
-    recent::{Batch, Tried},
 };
 use crate::{
     app::App,
     body::JsonBody,
     door::Caller,
-    files::seconds,
+    files::{missing, seconds},
     page::{Page, PageWish},
     query::Asked,
     refusal::Refusal,
@@ -48,21 +43,27 @@ struct FileBatch {
     object: &'static str,
     created_at: i64,
     vector_store_id: String,
-    /// Always `completed`.
+    /// `in_progress`, `completed` or `cancelled`.
     status: &'static str,
     file_counts: FileCounts,
 }
 
-impl From<&Batch> for FileBatch {
-    fn from(batch: &Batch) -> Self {
-        let n_refused = batch.n_refused();
+impl FileBatch {
+    fn of(store: &CollectionId, batch: BatchRecord) -> Self {
+        let status = if batch.cancelled {
+            "cancelled"
+        } else if batch.files.in_progress > 0 {
+            "in_progress"
+        } else {
+            "completed"
+        };
         Self {
-            id: batch.id.clone(),
+            id: batch.id.to_string(),
             object: "vector_store.files_batch",
             created_at: seconds(batch.created_at),
-            vector_store_id: batch.collection.to_string(),
-            status: "completed",
-            file_counts: FileCounts::new(batch.files.len() - n_refused, n_refused),
+            vector_store_id: store.to_string(),
+            status,
+            file_counts: batch.files.into(),
         }
     }
 }
@@ -73,7 +74,7 @@ impl From<&Batch> for FileBatch {
     tag = "vector_stores",
     params(("vector_store_id" = String, Path)),
     request_body = BatchBody,
-    responses((status = 200, description = "The batch, done", body = FileBatch))
+    responses((status = 200, description = "The batch, which is read in the background", body = FileBatch))
 )]
 async fn create(
     State(app): State<App>,
@@ -83,9 +84,16 @@ async fn create(
 ) -> Result<Json<FileBatch>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let wanted = all_there(&app, &caller, read_batch(body)?).await?;
-    let batch = Arc::new(attach_all(&app, &caller, &store.id, wanted).await?);
-    app.batches().keep(caller.tenant(), Arc::clone(&batch));
-    Ok(Json(FileBatch::from(&*batch)))
+    let batch = BatchRecord {
+        id: BatchId::new(app.runs().new_id("vsfb")),
+        created_at: app.runs().now(),
+        cancelled: false,
+        files: turnwire_contract::FileCounts::default(),
+    };
+    let batch_id = batch.id.clone();
+    attach_all(&app, &caller, &store.id, Some(batch), wanted).await?;
+    let (_, batch) = find_batch(&app, &caller, &id, batch_id.as_str()).await?;
+    Ok(Json(FileBatch::of(&store.id, batch)))
 }
 
 #[utoipa::path(
@@ -100,8 +108,8 @@ async fn retrieve(
     caller: Caller,
     Path((id, batch_id)): Path<(String, String)>,
 ) -> Result<Json<FileBatch>, Refusal> {
-    let (_, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
-    Ok(Json(FileBatch::from(&*batch)))
+    let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
+    Ok(Json(FileBatch::of(&store.id, batch)))
 }
 
 #[utoipa::path(
@@ -109,15 +117,19 @@ async fn retrieve(
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("batch_id" = String, Path)),
-    responses((status = 200, description = "The batch: it is always too late", body = FileBatch))
+    responses((status = 200, description = "The batch; what has been read stays", body = FileBatch))
 )]
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
     Path((id, batch_id)): Path<(String, String)>,
 ) -> Result<Json<FileBatch>, Refusal> {
+    let store = find(&app, &caller, &id).await?;
+    let batch = BatchId::from(batch_id.as_str());
+    let cancelled = app.library().cancel_batch(caller.tenant(), &store.id, &batch).await;
+    cancelled.map_err(|error| missing("File batch", &batch_id, error))?;
     let (_, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
-    Ok(Json(FileBatch::from(&*batch)))
+    Ok(Json(FileBatch::of(&store.id, batch)))
 }
 
 #[utoipa::path(
@@ -140,21 +152,10 @@ async fn list_files(
 ) -> Result<Json<Page<VectorStoreFile>>, Refusal> {
     let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     let attachments = app.library().attachments(caller.tenant(), &store.id).await?;
-    let mut attached: HashMap<FileId, Attachment> =
-        attachments.into_iter().map(|attached| (attached.file_id.clone(), attached)).collect();
-    let sizes = Sizes::of(&app, &caller).await?;
-    let shown = |Tried { file_id, refused }: &Tried| {
-        let attachment = match refused {
-            None => attached.remove(file_id)?,
-            Some(_) => Attachment {
-                file_id: file_id.clone(),
-                created_at: batch.created_at,
-                attributes: Map::new(),
-            },
-        };
-        Some(show(&store.id, attachment, sizes.of_file(file_id), refused.clone()))
-    };
-    let all = batch.files.iter().filter_map(shown).filter(|file| status.takes(file)).collect();
+    let its = attachments.into_iter().filter(|file| file.batch_id.as_ref() == Some(&batch.id));
+    let mut all: Vec<VectorStoreFile> =
+        its.map(|file| show(&store.id, file)).filter(|file| status.takes(file)).collect();
+    all.reverse();
     Ok(Json(page_of(all, &wish)?))
 }
 
@@ -163,9 +164,10 @@ async fn find_batch(
     caller: &Caller,
     id: &str,
     batch_id: &str,
-) -> Result<(CollectionRecord, Arc<Batch>), Refusal> {
+) -> Result<(CollectionRecord, BatchRecord), Refusal> {
     let store = find(app, caller, id).await?;
-    let batch = app.batches().find(caller.tenant(), &store.id, batch_id);
-    let batch = batch.ok_or_else(|| Refusal::not_found("File batch", batch_id))?;
+    let batch = BatchId::from(batch_id);
+    let batch = app.library().batch(caller.tenant(), &store.id, &batch).await;
+    let batch = batch.map_err(|error| missing("File batch", batch_id, error))?;
     Ok((store, batch))
 }

@@ -1,10 +1,10 @@
 //! Reads what clients send about vector stores and the files in them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use turnwire_contract::FileId;
+use turnwire_contract::{Chunking, FileId};
 use utoipa::ToSchema;
 
 use super::attached::Wanted;
@@ -24,6 +24,12 @@ pub(super) const MAX_ATTRIBUTES: usize = 16;
 pub(super) const MAX_KEY: usize = 64;
 pub(super) const MAX_VALUE: usize = 512;
 
+/// After how many days without a use a store may expire.
+const DAYS: RangeInclusive<u32> = 1..=365;
+
+/// How long passages may be.
+const PASSAGE_TOKENS: RangeInclusive<u32> = 100..=4_096;
+
 /// What a client sends to open or change a vector store. A change leaves alone what it does not
 /// name.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -35,6 +41,52 @@ pub(super) struct StoreBody {
     pub(super) file_ids: Option<Vec<FileId>>,
     /// At most 16 notes.
     pub(super) metadata: Option<BTreeMap<String, String>>,
+    /// After how many days without a use it expires; null takes that back.
+    pub(super) expires_after: Option<ExpiryBody>,
+    /// How the `file_ids` are cut into passages.
+    pub(super) chunking_strategy: Option<ChunkingBody>,
+}
+
+/// When a store expires.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(super) struct ExpiryBody {
+    /// Always `last_active_at`.
+    anchor: Option<String>,
+    /// 1 to 365.
+    days: Option<u32>,
+}
+
+impl ExpiryBody {
+    /// After how many days.
+    pub(super) fn days(&self) -> Result<u32, ClientError> {
+        if self.anchor.as_deref() != Some("last_active_at") {
+            let message = "`expires_after.anchor` must be `last_active_at`.";
+            return Err(ClientError::invalid("expires_after.anchor", message));
+        }
+        self.days.filter(|days| DAYS.contains(days)).ok_or_else(|| {
+            let message = "`expires_after.days` must be between 1 and 365.";
+            ClientError::invalid("expires_after.days", message)
+        })
+    }
+}
+
+/// How files are cut into passages: `auto`, or `static` with two numbers.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub(super) struct ChunkingBody {
+    /// `auto` or `static`.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(rename = "static")]
+    tokens: Option<TokensBody>,
+}
+
+/// How long passages are.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub(super) struct TokensBody {
+    /// 100 to 4096.
+    max_chunk_size_tokens: Option<u32>,
+    /// At most half of that.
+    chunk_overlap_tokens: Option<u32>,
 }
 
 /// What a client sends to attach a file.
@@ -46,6 +98,7 @@ pub(super) struct AttachBody {
     /// At most 16 texts, numbers and truths that a search can be narrowed by.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Map<String, Value>>,
+    chunking_strategy: Option<ChunkingBody>,
 }
 
 /// What a client sends to attach many files: `file_ids` or `files`.
@@ -57,6 +110,8 @@ pub(super) struct BatchBody {
     /// The attributes of all `file_ids`.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Map<String, Value>>,
+    /// How all `file_ids` are cut into passages.
+    chunking_strategy: Option<ChunkingBody>,
     /// The files, at most 2000, each with its own attributes.
     files: Option<Vec<AttachBody>>,
 }
@@ -83,6 +138,38 @@ pub(super) fn read_store(body: Value) -> Result<StoreBody, Refusal> {
     Ok(body)
 }
 
+/// How a client wants files to be cut.
+pub(super) fn read_chunking(body: Option<ChunkingBody>) -> Result<Chunking, Refusal> {
+    read_chunking_at(body, "")
+}
+
+fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, Refusal> {
+    let Some(ChunkingBody { kind, tokens }) = body else { return Ok(Chunking::Auto) };
+    let invalid = |field: &str, wanted: String| {
+        let path = format!("{at}chunking_strategy.{field}");
+        Refusal::from(ClientError::invalid(path.as_str(), format!("`{path}` {wanted}.")))
+    };
+    match kind.as_deref() {
+        Some("auto") => return Ok(Chunking::Auto),
+        Some("static") => {}
+        _ => return Err(invalid("type", "must be `auto` or `static`".to_owned())),
+    }
+    let tokens = tokens.ok_or_else(|| {
+        Refusal::from(ClientError::missing(format!("{at}chunking_strategy.static")))
+    })?;
+    let max_tokens = tokens.max_chunk_size_tokens.filter(|n| PASSAGE_TOKENS.contains(n));
+    let max_tokens = max_tokens.ok_or_else(|| {
+        let (least, most) = (PASSAGE_TOKENS.start(), PASSAGE_TOKENS.end());
+        invalid("static.max_chunk_size_tokens", format!("must be between {least} and {most}"))
+    })?;
+    let overlap_tokens = tokens.chunk_overlap_tokens.filter(|n| *n <= max_tokens / 2);
+    let overlap_tokens = overlap_tokens.ok_or_else(|| {
+        let wanted = "must be at most half of `max_chunk_size_tokens`".to_owned();
+        invalid("static.chunk_overlap_tokens", wanted)
+    })?;
+    Ok(Chunking::Static { max_tokens, overlap_tokens })
+}
+
 pub(super) fn read_attach(body: Value) -> Result<Wanted, Refusal> {
     wanted(typed(body)?, "")
 }
@@ -93,12 +180,13 @@ pub(super) fn read_attributes(body: Value) -> Result<Map<String, Value>, Refusal
 }
 
 pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, Refusal> {
-    let BatchBody { file_ids, attributes, files } = typed(body)?;
+    let BatchBody { file_ids, attributes, chunking_strategy, files } = typed(body)?;
     match (file_ids, files) {
         (Some(ids), None) => {
             check_number(&ids, "file_ids")?;
             let attributes = checked(attributes, "attributes")?;
-            let with = |file_id| Wanted { file_id, attributes: attributes.clone() };
+            let chunking = read_chunking(chunking_strategy)?;
+            let with = |file_id| Wanted { file_id, attributes: attributes.clone(), chunking };
             Ok(ids.into_iter().map(with).collect())
         }
         (None, Some(files)) => {
@@ -127,9 +215,11 @@ pub(super) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, Refusal> {
     })
 }
 
-fn wanted(AttachBody { file_id, attributes }: AttachBody, at: &str) -> Result<Wanted, Refusal> {
+fn wanted(body: AttachBody, at: &str) -> Result<Wanted, Refusal> {
+    let AttachBody { file_id, attributes, chunking_strategy } = body;
     let file_id = file_id.ok_or_else(|| ClientError::missing(format!("{at}file_id")))?;
-    Ok(Wanted { file_id, attributes: checked(attributes, &format!("{at}attributes"))? })
+    let chunking = read_chunking_at(chunking_strategy, at)?;
+    Ok(Wanted { file_id, attributes: checked(attributes, &format!("{at}attributes"))?, chunking })
 }
 
 fn check_number<T>(files: &[T], path: &str) -> Result<(), ClientError> {

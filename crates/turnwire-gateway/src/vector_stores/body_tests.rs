@@ -1,14 +1,16 @@
 use serde_json::{Map, Value, json};
 
+use turnwire_contract::Chunking;
+
 use super::{
     MAX_ATTRIBUTES, MAX_FILES, MAX_KEY, MAX_NAME, MAX_VALUE, Wanted, read_attach, read_attributes,
-    read_batch, read_store,
+    read_batch, read_chunking, read_store,
 };
 use crate::refusal::Refusal;
 
 fn wanted(id: &str, attributes: Value) -> Wanted {
     let Value::Object(attributes) = attributes else { panic!("attributes are an object") };
-    Wanted { file_id: id.into(), attributes }
+    Wanted { file_id: id.into(), attributes, chunking: Chunking::Auto }
 }
 
 fn place(refusal: &Refusal) -> (&str, Option<&str>) {
@@ -16,7 +18,7 @@ fn place(refusal: &Refusal) -> (&str, Option<&str>) {
 }
 
 #[test]
-fn what_clients_send_that_has_no_effect_is_accepted() {
+fn what_clients_send_is_accepted() {
     let body = json!({
         "name": "Manuals",
         "description": "all of them",
@@ -141,4 +143,49 @@ fn a_batch_is_a_list_of_ids_or_of_files() {
     for (body, code, param) in refused {
         assert_eq!(place(&read_batch(body).unwrap_err()), (code, Some(param)));
     }
+}
+
+#[test]
+fn a_chunking_strategy_is_read_or_refused_by_its_field() {
+    let read = |strategy: Value| {
+        let body = json!({ "chunking_strategy": strategy });
+        read_chunking(read_store(body)?.chunking_strategy)
+    };
+    let cut = |most: u32, overlap: u32| {
+        let tokens = json!({ "max_chunk_size_tokens": most, "chunk_overlap_tokens": overlap });
+        read(json!({ "type": "static", "static": tokens }))
+    };
+    assert_eq!(read(Value::Null), Ok(Chunking::Auto));
+    assert_eq!(read(json!({ "type": "auto" })), Ok(Chunking::Auto));
+    for (most, overlap) in [(100, 0), (100, 50), (4_096, 2_048)] {
+        let expected = Chunking::Static { max_tokens: most, overlap_tokens: overlap };
+        assert_eq!(cut(most, overlap), Ok(expected));
+    }
+    let at = |read: Result<Chunking, Refusal>| read.unwrap_err().param.unwrap();
+    assert_eq!(at(read(json!({ "type": "clever" }))), "chunking_strategy.type");
+    assert_eq!(at(read(json!({ "type": "static" }))), "chunking_strategy.static");
+    for most in [99, 4_097] {
+        assert_eq!(at(cut(most, 0)), "chunking_strategy.static.max_chunk_size_tokens");
+    }
+    assert_eq!(at(cut(100, 51)), "chunking_strategy.static.chunk_overlap_tokens");
+    let body = json!({ "files": [{ "file_id": "a", "chunking_strategy": { "type": "x" } }] });
+    let refusal = read_batch(body).unwrap_err();
+    assert_eq!(place(&refusal), ("invalid_value", Some("files[0].chunking_strategy.type")));
+}
+
+#[test]
+fn an_expiry_is_read_or_refused_by_its_field() {
+    let read = |anchor: &str, days: i64| {
+        let body = json!({ "expires_after": { "anchor": anchor, "days": days } });
+        let days = read_store(body)?.expires_after.map(|after| after.days());
+        days.transpose().map_err(Refusal::from)
+    };
+    assert_eq!(read("last_active_at", 1), Ok(Some(1)));
+    assert_eq!(read("last_active_at", 365), Ok(Some(365)));
+    for days in [0, 366] {
+        let refusal = read("last_active_at", days).unwrap_err();
+        assert_eq!(place(&refusal), ("invalid_value", Some("expires_after.days")));
+    }
+    let refusal = read("created_at", 1).unwrap_err();
+    assert_eq!(place(&refusal), ("invalid_value", Some("expires_after.anchor")));
 }

@@ -1,40 +1,36 @@
 //! `/v1/vector_stores`: collections that files are searched in.
 //!
-//! A vector store is a collection of the [`Library`](turnwire_contract::Library). Indexing is
-//! done when an answer is sent, so a client that polls is done after one look.
+//! A vector store is a collection of the [`Library`](turnwire_contract::Library). Files are read
+//! in the background; their status, and the counts of a store and of a batch, say how far they
+//! are.
 //!
 //! * this file has the stores themselves;
 //! * [`attached`] has the files in a store, and [`batches`] many of them at once;
 //! * [`search`] looks for passages;
 //! * [`body`] reads what clients send.
 //!
-//! What official clients may send and nothing is made of: `chunking_strategy`, because the
-//! library cuts texts in its own way, and says so with the strategy `other`; `expires_after`,
-//! because nothing here expires, and `expires_at` says so; `description`.
+//! What official clients may send and nothing is made of: `description`.
 
 mod attached;
 mod batches;
 mod body;
-mod recent;
 mod search;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use axum::{
     Json,
     extract::{Path, State},
 };
 use serde::Serialize;
-use serde_json::Map;
-use turnwire_contract::{CollectionId, CollectionRecord, FileId};
+use serde_json::{Map, Value};
+use turnwire_contract::{CollectionId, CollectionNotes, CollectionRecord, CollectionUsage};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::recent::Batches;
-
 use self::{
     attached::Wanted,
-    body::{StoreBody, read_store},
+    body::{StoreBody, read_chunking, read_store},
 };
 use crate::{
     app::App,
@@ -63,47 +59,41 @@ struct VectorStore {
     object: &'static str,
     created_at: i64,
     name: String,
-    /// The bytes of all its files together.
+    /// What its passages and their vectors take.
     usage_bytes: u64,
     file_counts: FileCounts,
-    /// Always `completed`: files can be found as soon as they are attached.
+    /// `in_progress` while files are read, `expired` when it is of no use any more.
     status: &'static str,
-    /// Always null: a store stays until it is deleted.
+    expires_after: Option<ExpiresAfter>,
+    /// When it expires if it is not used until then; null: never.
     expires_at: Option<i64>,
-    /// When a file was attached last.
+    /// When it was used last.
     last_active_at: Option<i64>,
     metadata: BTreeMap<String, String>,
+}
+
+/// When a store expires.
+#[derive(Debug, Serialize, ToSchema)]
+struct ExpiresAfter {
+    /// Always `last_active_at`.
+    anchor: &'static str,
+    days: u32,
 }
 
 /// How many files are in which state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 struct FileCounts {
-    /// Always 0.
-    in_progress: usize,
-    completed: usize,
-    failed: usize,
-    /// Always 0.
-    cancelled: usize,
-    total: usize,
+    in_progress: u64,
+    completed: u64,
+    failed: u64,
+    cancelled: u64,
+    total: u64,
 }
 
-impl FileCounts {
-    fn new(completed: usize, failed: usize) -> Self {
-        Self { in_progress: 0, completed, failed, cancelled: 0, total: completed + failed }
-    }
-}
-
-/// How many bytes each file of a caller has.
-struct Sizes(HashMap<FileId, u64>);
-
-impl Sizes {
-    async fn of(app: &App, caller: &Caller) -> Result<Self, Refusal> {
-        let files = app.library().files(caller.tenant()).await?;
-        Ok(Self(files.into_iter().map(|file| (file.id, file.bytes)).collect()))
-    }
-
-    fn of_file(&self, id: &FileId) -> u64 {
-        self.0.get(id).copied().unwrap_or(0)
+impl From<turnwire_contract::FileCounts> for FileCounts {
+    fn from(counts: turnwire_contract::FileCounts) -> Self {
+        let turnwire_contract::FileCounts { in_progress, completed, failed, cancelled } = counts;
+        Self { in_progress, completed, failed, cancelled, total: counts.total() }
     }
 }
 
@@ -119,24 +109,26 @@ async fn create(
     caller: Caller,
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStore>, Refusal> {
-    let StoreBody { name, file_ids, metadata } = read_store(body)?;
-    let file_ids = file_ids.unwrap_or_default();
-    let wanted = file_ids.into_iter().map(|file_id| Wanted { file_id, attributes: Map::new() });
+    let StoreBody { name, file_ids, metadata, expires_after, chunking_strategy } =
+        read_store(body)?;
+    let chunking = read_chunking(chunking_strategy)?;
+    let file_ids = file_ids.unwrap_or_default().into_iter();
+    let wanted = file_ids.map(|file_id| Wanted { file_id, attributes: Map::new(), chunking });
     let wanted = attached::all_there(&app, &caller, wanted.collect()).await?;
+    let created_at = app.runs().now();
     let record = CollectionRecord {
         id: CollectionId::new(app.runs().new_id("vs")),
-        name: name.unwrap_or_default(),
-        created_at: app.runs().now(),
-        metadata: metadata.unwrap_or_default(),
+        created_at,
+        last_active_at: created_at,
+        notes: CollectionNotes {
+            name: name.unwrap_or_default(),
+            metadata: metadata.unwrap_or_default(),
+            expires_after_days: expires_after.map(|after| after.days()).transpose()?,
+        },
     };
     app.library().open_collection(caller.tenant(), record.clone()).await?;
-    let batch = attached::attach_all(&app, &caller, &record.id, wanted).await?;
-    let n_refused = batch.n_refused();
-    attached::keep_refusals(&app, &caller, batch);
-    let sizes = Sizes::of(&app, &caller).await?;
-    let mut store = show(&app, &caller, record, &sizes).await?;
-    store.file_counts = FileCounts::new(store.file_counts.completed, n_refused);
-    Ok(Json(store))
+    attached::attach_all(&app, &caller, &record.id, None, wanted).await?;
+    Ok(Json(show(&app, &caller, record).await?))
 }
 
 #[utoipa::path(
@@ -154,10 +146,9 @@ async fn list(
     let mut records = app.library().collections(caller.tenant()).await?;
     records.reverse();
     let page = Page::of(records, &wish, Order::Desc, |record| record.id.to_string())?;
-    let sizes = Sizes::of(&app, &caller).await?;
     let mut data = Vec::new();
     for record in page.data {
-        data.push(show(&app, &caller, record, &sizes).await?);
+        data.push(show(&app, &caller, record).await?);
     }
     let Page { object, first_id, last_id, has_more, .. } = page;
     Ok(Json(Page { object, data, first_id, last_id, has_more }))
@@ -176,8 +167,7 @@ async fn retrieve(
     Path(id): Path<String>,
 ) -> Result<Json<VectorStore>, Refusal> {
     let record = find(&app, &caller, &id).await?;
-    let sizes = Sizes::of(&app, &caller).await?;
-    Ok(Json(show(&app, &caller, record, &sizes).await?))
+    Ok(Json(show(&app, &caller, record).await?))
 }
 
 #[utoipa::path(
@@ -195,15 +185,23 @@ async fn update(
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStore>, Refusal> {
     let mut record = find(&app, &caller, &id).await?;
-    let StoreBody { name, metadata, file_ids: _ } = read_store(body)?;
-    record.name = name.unwrap_or(record.name);
-    record.metadata = metadata.unwrap_or(record.metadata);
-    let (name, metadata) = (record.name.clone(), record.metadata.clone());
-    let library = app.library();
-    let annotated = library.annotate_collection(caller.tenant(), &record.id, name, metadata).await;
+    // What is left out stays as it is; what is null is taken away.
+    let forget_expiry = body.get("expires_after").is_some_and(Value::is_null);
+    let StoreBody { name, metadata, expires_after, file_ids: _, chunking_strategy: _ } =
+        read_store(body)?;
+    let notes = &mut record.notes;
+    notes.name = name.unwrap_or_else(|| std::mem::take(&mut notes.name));
+    notes.metadata = metadata.unwrap_or_else(|| std::mem::take(&mut notes.metadata));
+    if forget_expiry {
+        notes.expires_after_days = None;
+    } else if let Some(after) = expires_after {
+        notes.expires_after_days = Some(after.days()?);
+    }
+    let annotated =
+        app.library().annotate_collection(caller.tenant(), &record.id, notes.clone()).await;
     annotated.map_err(|error| missing("Vector store", &id, error))?;
-    let sizes = Sizes::of(&app, &caller).await?;
-    Ok(Json(show(&app, &caller, record, &sizes).await?))
+    let record = find(&app, &caller, &id).await?;
+    Ok(Json(show(&app, &caller, record).await?))
 }
 
 #[utoipa::path(
@@ -228,23 +226,30 @@ async fn show(
     app: &App,
     caller: &Caller,
     record: CollectionRecord,
-    sizes: &Sizes,
 ) -> Result<VectorStore, Refusal> {
-    let attachments = app.library().attachments(caller.tenant(), &record.id).await;
-    let attachments =
-        attachments.map_err(|error| missing("Vector store", record.id.as_str(), error))?;
-    let last_attached = attachments.iter().map(|attachment| attachment.created_at).max();
+    let usage = app.library().usage(caller.tenant(), &record.id).await;
+    let CollectionUsage { files, bytes } =
+        usage.map_err(|error| missing("Vector store", record.id.as_str(), error))?;
+    let status = if record.is_expired(app.runs().now()) {
+        "expired"
+    } else if files.in_progress > 0 {
+        "in_progress"
+    } else {
+        "completed"
+    };
+    let days = record.notes.expires_after_days;
     Ok(VectorStore {
         id: record.id.to_string(),
         object: "vector_store",
         created_at: seconds(record.created_at),
-        name: record.name,
-        usage_bytes: attachments.iter().map(|attached| sizes.of_file(&attached.file_id)).sum(),
-        file_counts: FileCounts::new(attachments.len(), 0),
-        status: "completed",
-        expires_at: None,
-        last_active_at: Some(seconds(last_attached.unwrap_or(record.created_at))),
-        metadata: record.metadata,
+        usage_bytes: bytes,
+        file_counts: files.into(),
+        status,
+        expires_after: days.map(|days| ExpiresAfter { anchor: "last_active_at", days }),
+        expires_at: record.expires_at().map(seconds),
+        last_active_at: Some(seconds(record.last_active_at)),
+        name: record.notes.name,
+        metadata: record.notes.metadata,
     })
 }
 

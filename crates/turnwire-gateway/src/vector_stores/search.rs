@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 }
 
 /// What is looked for. `rewrite_query` is accepted and has no effect: the library looks for the
-/// words as they are.
+/// question as it is.
 #[derive(Debug, Deserialize, ToSchema)]
 struct SearchBody {
     /// A question, or up to ten.
@@ -70,6 +70,10 @@ struct SearchPage {
     /// Always false.
     has_more: bool,
     next_page: Option<String>,
+    /// True if passages could be found by their words only just now, because the embeddings model
+    /// is away. Not there otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    words_only: bool,
 }
 
 /// A passage that was found.
@@ -116,13 +120,15 @@ async fn search(
 ) -> Result<Json<SearchPage>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let search = read(typed(body)?)?;
-    let mut found = Vec::new();
+    let (mut found, mut words_only) = (Vec::new(), false);
     for text in &search.questions {
         let filter = search.filter.clone();
         let query = Query { filter, ..Query::new(text.as_str(), search.most) };
-        let passages =
+        let answer =
             app.library().search(caller.tenant(), slice::from_ref(&store.id), &query).await;
-        found.extend(passages.map_err(|error| missing("Vector store", &id, error))?);
+        let answer = answer.map_err(|error| missing("Vector store", &id, error))?;
+        words_only = words_only || answer.words_only.is_some();
+        found.extend(answer.passages);
     }
     let data = best_of(found, &search).into_iter().map(SearchResult::from).collect();
     Ok(Json(SearchPage {
@@ -131,6 +137,7 @@ async fn search(
         data,
         has_more: false,
         next_page: None,
+        words_only,
     }))
 }
 

@@ -1,6 +1,5 @@
 //! Files and vector stores, as official clients use them.
 use std::{
-    collections::BTreeMap,
     io, iter,
     sync::{
         Arc,
@@ -14,12 +13,14 @@ use axum::{
     http::{HeaderMap, Method, Request, StatusCode, header},
 };
 use futures::stream;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tower::ServiceExt;
-use turnwire_contract::{Attachment, CollectionRecord, FileRecord, Library, TenantId, Timestamp};
+use turnwire_contract::{
+    Attachment, CollectionNotes, CollectionRecord, FileRecord, Library, TenantId, Timestamp,
+};
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_gateway::{App, AppOptions, HttpLimits, server::router};
-use turnwire_tools::MemoryLibrary;
+use turnwire_tools::{Indexer, MemoryLibrary, TextReader};
 
 const BOUNDARY: &str = "turnwire-boundary";
 const UPLOAD_LIMIT: usize = 1_000;
@@ -29,7 +30,8 @@ const FORM_BYTES: usize = 64 * 1_024;
 /// A gateway without a socket, and the library behind it.
 struct Desk {
     router: Router,
-    library: Arc<dyn Library>,
+    library: Arc<MemoryLibrary>,
+    indexer: Indexer,
 }
 
 /// An answer, read to its end.
@@ -54,10 +56,16 @@ impl Answer {
 
 impl Desk {
     fn new() -> Self {
-        let library: Arc<dyn Library> = Arc::new(MemoryLibrary::default());
+        let library = Arc::new(MemoryLibrary::default());
+        let indexer = Indexer::new(library.clone(), Arc::new(TextReader::default()), None);
         let options = AppOptions { upload_limit: UPLOAD_LIMIT, ..AppOptions::default() };
-        let app = App::new(Runs::new(EngineParts::default()), Arc::clone(&library), options);
-        Self { router: router(&app, &HttpLimits::default()), library }
+        let app = App::new(Runs::new(EngineParts::default()), library.clone(), options);
+        Self { router: router(&app, &HttpLimits::default()), library, indexer }
+    }
+
+    /// Reads all files that wait for it.
+    async fn read_all(&self) {
+        self.indexer.work_off().await.unwrap();
     }
 
     async fn send(&self, method: Method, path: &str, content_type: &str, body: Body) -> Answer {
@@ -154,8 +162,7 @@ fn settled(mut value: Value, names: &[&str]) -> Value {
 async fn a_file_comes_back_as_it_was_handed_in() {
     let desk = Desk::new();
     let content = b"\0\xff<script>\r\n--turn\r\n";
-    let expiry = part("name=\"expires_after[seconds]\"", b"3600");
-    let answer = desk.upload(form(&[purpose("user_data"), expiry, file("a.bin", content)])).await;
+    let answer = desk.upload(form(&[purpose("user_data"), file("a.bin", content)])).await;
     let id = id_of(&answer);
     assert!(id.starts_with("file"), "{id}");
     let expected = json!({
@@ -177,6 +184,26 @@ async fn a_file_comes_back_as_it_was_handed_in() {
         assert_eq!(desk.get(&path).await.status, StatusCode::NOT_FOUND);
     }
     assert_eq!(desk.delete(&format!("/v1/files/{id}")).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_file_goes_when_its_time_has_come() {
+    let desk = Desk::new();
+    let upload = async |seconds: &str, anchor: &str| {
+        let seconds = part("name=\"expires_after[seconds]\"", seconds.as_bytes());
+        let anchor = part("name=\"expires_after[anchor]\"", anchor.as_bytes());
+        desk.upload(form(&[purpose("batch"), anchor, seconds, file("a.txt", b"x")])).await
+    };
+    let kept = upload("3600", "created_at").await.json();
+    let of = |name: &str| kept.get(name).unwrap().as_i64().unwrap();
+    assert_eq!(of("expires_at"), of("created_at") + 3_600);
+    for seconds in ["3599", "2592001", "soon", ""] {
+        let refusal = upload(seconds, "created_at").await.refusal();
+        assert_eq!(refusal, (400, json!("invalid_value"), json!("expires_after[seconds]")));
+    }
+    let refusal = upload("3600", "last_active_at").await.refusal();
+    assert_eq!(refusal, (400, json!("invalid_value"), json!("expires_after[anchor]")));
+    assert_eq!(ids(&desk.get("/v1/files").await).len(), 1);
 }
 
 /// A15: a name is shown and never used as a path.
@@ -316,22 +343,39 @@ async fn a_vector_store_lives_from_its_opening_to_its_deletion() {
         )
         .await;
     let id = id_of(&opened);
-    let expected = json!({
-        "id": "…", "object": "vector_store", "created_at": "…", "name": "Manuals",
-        "usage_bytes": 11,
-        "file_counts":
-            { "in_progress": 0, "completed": 2, "failed": 0, "cancelled": 0, "total": 2 },
-        "status": "completed", "expires_at": null, "last_active_at": "…",
-        "metadata": { "team": "docs" },
-    });
-    let by_chance = ["id", "created_at", "last_active_at"];
-    assert_eq!(settled(opened.json(), &by_chance), expected);
+    let shown = |status: &str, bytes: u64, in_progress: u64, completed: u64| {
+        json!({
+            "id": "…", "object": "vector_store", "created_at": "…", "name": "Manuals",
+            "usage_bytes": bytes,
+            "file_counts": {
+                "in_progress": in_progress, "completed": completed, "failed": 0, "cancelled": 0,
+                "total": 2,
+            },
+            "status": status, "expires_after": { "anchor": "last_active_at", "days": 1 },
+            "expires_at": "…", "last_active_at": "…", "metadata": { "team": "docs" },
+        })
+    };
+    let by_chance = ["id", "created_at", "last_active_at", "expires_at"];
+    assert_eq!(settled(opened.json(), &by_chance), shown("in_progress", 0, 2, 0));
+    let of = |name: &str| opened.json().get(name).unwrap().as_i64().unwrap();
+    assert_eq!(of("expires_at"), of("last_active_at") + 24 * 3_600);
+    desk.read_all().await;
     let path = format!("/v1/vector_stores/{id}");
-    assert_eq!(desk.get(&path).await.json(), opened.json());
+    let read = desk.get(&path).await.json();
+    assert_eq!(settled(read, &by_chance), shown("completed", 11, 0, 2));
 
     let renamed = desk.post(&path, json!({ "name": "Books" })).await.json();
     assert_eq!(renamed.get("name"), Some(&json!("Books")));
     assert_eq!(renamed.get("metadata"), Some(&json!({ "team": "docs" })));
+    assert_eq!(renamed.pointer("/expires_after/days"), Some(&json!(1)), "it stays");
+    let kept = desk.post(&path, json!({ "expires_after": null })).await.json();
+    assert_eq!(
+        (kept.get("expires_after"), kept.get("expires_at")),
+        (Some(&Value::Null), Some(&Value::Null))
+    );
+    let refusal =
+        desk.post(&path, json!({ "expires_after": { "anchor": "last_active_at" } })).await;
+    assert_eq!(refusal.refusal(), (400, json!("invalid_value"), json!("expires_after.days")));
     let annotated = desk.post(&path, json!({ "name": null, "metadata": {} })).await;
     assert_eq!(annotated.json().get("name"), Some(&json!("Books")));
     assert_eq!(annotated.json().get("metadata"), Some(&json!({})));
@@ -370,13 +414,22 @@ async fn a_file_is_attached_changed_and_detached() {
             "max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400 } },
     });
     let attached = desk.post(&files, body).await.json();
-    let expected = json!({
-        "id": id, "object": "vector_store.file", "created_at": "…", "usage_bytes": 5,
-        "vector_store_id": store, "status": "completed", "last_error": null,
-        "attributes": { "year": 2024 }, "chunking_strategy": { "type": "other" },
-    });
-    assert_eq!(settled(attached.clone(), &["created_at"]), expected);
+    let expected = |status: &str, bytes: u64| {
+        json!({
+            "id": id, "object": "vector_store.file", "created_at": "…", "usage_bytes": bytes,
+            "vector_store_id": store, "status": status, "last_error": null,
+            "attributes": { "year": 2024 },
+            "chunking_strategy": { "type": "static", "static": {
+                "max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400 } },
+        })
+    };
+    assert_eq!(settled(attached.clone(), &["created_at"]), expected("in_progress", 0));
     assert_eq!(desk.get(&path).await.json(), attached);
+    let nothing = desk.get(&format!("{path}/content")).await.json();
+    assert_eq!(nothing.get("data"), Some(&json!([])), "it is not read yet");
+    desk.read_all().await;
+    let read = desk.get(&path).await.json();
+    assert_eq!(settled(read, &["created_at"]), expected("completed", 5));
 
     let changed = desk.post(&path, json!({ "attributes": { "year": 2025 } })).await.json();
     assert_eq!(changed.get("attributes"), Some(&json!({ "year": 2025 })));
@@ -391,7 +444,12 @@ async fn a_file_is_attached_changed_and_detached() {
     assert_eq!(desk.get(&format!("{path}/content")).await.json(), content);
 
     let other = desk.file("b.txt", b"other").await;
-    desk.post(&files, json!({ "file_id": other })).await;
+    let waiting = desk.post(&files, json!({ "file_id": other })).await;
+    let auto = json!({ "type": "static", "static": {
+        "max_chunk_size_tokens": 256, "chunk_overlap_tokens": 32 } });
+    assert_eq!(waiting.json().get("chunking_strategy"), Some(&auto));
+    assert_eq!(ids(&desk.get(&format!("{files}?filter=in_progress")).await), [&*other]);
+    desk.read_all().await;
     assert_eq!(ids(&desk.get(&files).await), [&*other, &*id]);
     assert_eq!(ids(&desk.get(&format!("{files}?filter=completed&limit=1")).await), [&*other]);
     for status in ["failed", "in_progress", "cancelled"] {
@@ -411,41 +469,72 @@ async fn a_file_is_attached_changed_and_detached() {
     assert_eq!(desk.get(&format!("/v1/files/{id}")).await.status, StatusCode::OK);
 }
 
-/// A file that cannot be read is told with its reason, also to a client that polls, and is not
-/// in the store.
+/// A file that cannot be read says why.
 #[tokio::test]
 async fn a_file_that_is_not_text_fails_with_its_reason() {
     let desk = Desk::new();
     let id = desk.file("a.bin", b"\xff\xfe\x00\xff").await;
-    let store = desk.store(&[]).await;
+    let store = desk.store(&[&id]).await;
+    desk.read_all().await;
     let files = format!("/v1/vector_stores/{store}/files");
-    let before = desk.get(&format!("{files}/{id}")).await;
-    assert_eq!(before.status, StatusCode::NOT_FOUND);
-
-    let answer = desk.post(&files, json!({ "file_id": id })).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    let failed = answer.json();
+    let failed = desk.get(&format!("{files}/{id}")).await.json();
     assert_eq!(failed.get("status"), Some(&json!("failed")));
     assert_eq!(failed.get("usage_bytes"), Some(&json!(0)));
     assert_eq!(failed.pointer("/last_error/code"), Some(&json!("unsupported_file")));
     let message = failed.pointer("/last_error/message").unwrap().as_str().unwrap();
-    assert!(message.contains("a.bin"), "{message}");
-    assert_eq!(desk.get(&format!("{files}/{id}")).await.json(), failed);
-    assert!(ids(&desk.get(&files).await).is_empty());
-
-    let opened = desk.post("/v1/vector_stores", json!({ "file_ids": [id] })).await;
+    assert!(message.contains("a.bin") && message.ends_with('.'), "{message}");
+    assert_eq!(ids(&desk.get(&format!("{files}?filter=failed")).await), [&*id]);
     let counts =
         json!({ "in_progress": 0, "completed": 0, "failed": 1, "cancelled": 0, "total": 1 });
-    assert_eq!(opened.json().get("file_counts"), Some(&counts));
-    let polled = desk.get(&format!("/v1/vector_stores/{}/files/{id}", id_of(&opened))).await;
-    assert_eq!(polled.json().get("status"), Some(&json!("failed")));
-
+    let opened = desk.get(&format!("/v1/vector_stores/{store}")).await.json();
+    assert_eq!(opened.get("file_counts"), Some(&counts));
+    assert_eq!(opened.get("status"), Some(&json!("completed")));
     desk.delete(&format!("/v1/files/{id}")).await;
     assert_eq!(desk.get(&format!("{files}/{id}")).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn a_batch_is_done_when_it_is_answered() {
+async fn a_batch_can_be_cancelled_before_it_is_read() {
+    let desk = Desk::new();
+    let (a, b) = (desk.file("a.txt", b"a").await, desk.file("b.txt", b"b").await);
+    let store = desk.store(&[]).await;
+    let path = format!("/v1/vector_stores/{store}/file_batches");
+    let cut = json!({ "type": "static", "static": {
+        "max_chunk_size_tokens": 100, "chunk_overlap_tokens": 50 } });
+    let body = json!({ "file_ids": [a, b], "attributes": { "x": 1 }, "chunking_strategy": cut });
+    let batch = desk.post(&path, body).await;
+    assert_eq!(batch.json().get("status"), Some(&json!("in_progress")));
+    let path = format!("{path}/{}", id_of(&batch));
+    let cancelled = desk.post(&format!("{path}/cancel"), json!({})).await.json();
+    let counts =
+        json!({ "in_progress": 0, "completed": 0, "failed": 0, "cancelled": 2, "total": 2 });
+    assert_eq!(cancelled.get("status"), Some(&json!("cancelled")));
+    assert_eq!(cancelled.get("file_counts"), Some(&counts));
+    desk.read_all().await;
+    assert_eq!(desk.get(&path).await.json(), cancelled);
+    let files = desk.get(&format!("{path}/files?filter=cancelled")).await;
+    assert_eq!(ids(&files), [&*b, &*a]);
+    assert_eq!(files.json().pointer("/data/0/chunking_strategy"), Some(&cut));
+    assert_eq!(files.json().pointer("/data/0/attributes"), Some(&json!({ "x": 1 })));
+}
+
+/// A store that nobody has used for long enough is of no use any more, and says so.
+#[tokio::test]
+async fn an_expired_store_is_not_searched() {
+    let desk = Desk::new();
+    let (tenant, at) = (TenantId::default(), Timestamp::from_micros(1));
+    let notes = CollectionNotes { expires_after_days: Some(1), ..CollectionNotes::default() };
+    let record =
+        CollectionRecord { id: "vs_old".into(), created_at: at, last_active_at: at, notes };
+    desk.library.open_collection(&tenant, record).await.unwrap();
+    let shown = desk.get("/v1/vector_stores/vs_old").await.json();
+    assert_eq!(shown.get("status"), Some(&json!("expired")));
+    let refused = desk.post("/v1/vector_stores/vs_old/search", json!({ "query": "x" })).await;
+    assert_eq!(refused.refusal(), (400, json!("file_refused"), Value::Null));
+}
+
+#[tokio::test]
+async fn a_batch_is_done_when_its_files_are() {
     let desk = Desk::new();
     let (a, b) = (desk.file("a.txt", b"a").await, desk.file("b.txt", b"b").await);
     let broken = desk.file("c.bin", b"\xff").await;
@@ -457,15 +546,23 @@ async fn a_batch_is_done_when_it_is_answered() {
     ] });
     let batch = desk.post(&path, body).await;
     let id = id_of(&batch);
-    let expected = json!({
-        "id": "…", "object": "vector_store.files_batch", "created_at": "…",
-        "vector_store_id": store, "status": "completed",
-        "file_counts":
-            { "in_progress": 0, "completed": 2, "failed": 1, "cancelled": 0, "total": 3 },
-    });
-    assert_eq!(settled(batch.json(), &["id", "created_at"]), expected);
+    let expected = |status: &str, in_progress: u64, completed: u64, failed: u64| {
+        json!({
+            "id": "…", "object": "vector_store.files_batch", "created_at": "…",
+            "vector_store_id": store, "status": status,
+            "file_counts": {
+                "in_progress": in_progress, "completed": completed, "failed": failed,
+                "cancelled": 0, "total": 3,
+            },
+        })
+    };
+    let by_chance = ["id", "created_at"];
+    assert_eq!(settled(batch.json(), &by_chance), expected("in_progress", 3, 0, 0));
     let path = format!("{path}/{id}");
     assert_eq!(desk.get(&path).await.json(), batch.json());
+    desk.read_all().await;
+    let batch = desk.get(&path).await;
+    assert_eq!(settled(batch.json(), &by_chance), expected("completed", 0, 2, 1));
     assert_eq!(desk.post(&format!("{path}/cancel"), json!({})).await.json(), batch.json());
 
     let files = desk.get(&format!("{path}/files?order=asc")).await;
@@ -508,6 +605,7 @@ async fn a_search_finds_passages() {
         let body = json!({ "file_id": id, "attributes": { "year": year } });
         desk.post(&format!("{path}/files"), body).await;
     }
+    desk.read_all().await;
     let found = async |body: Value| {
         let answer = desk.post(&format!("{path}/search"), body).await;
         assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
@@ -562,19 +660,19 @@ async fn what_belongs_to_others_is_not_there() {
         bytes: 6,
         purpose: "assistants".to_owned(),
         created_at: now,
+        expires_at: None,
     };
-    let store = CollectionRecord {
-        id: "vs_theirs".into(),
-        name: "secret".to_owned(),
-        created_at: now,
-        metadata: BTreeMap::new(),
-    };
-    let attachment =
-        Attachment { file_id: file.id.clone(), created_at: now, attributes: Map::new() };
+    let notes = CollectionNotes { name: "secret".to_owned(), ..CollectionNotes::default() };
+    let store =
+        CollectionRecord { id: "vs_theirs".into(), created_at: now, last_active_at: now, notes };
+    let attachment = Attachment::new(file.id.clone(), now);
     let library = &desk.library;
     library.add_file(&theirs, file.clone(), b"secret".as_slice().into()).await.unwrap();
     library.open_collection(&theirs, store.clone()).await.unwrap();
-    library.attach(&theirs, &store.id, attachment.clone()).await.unwrap();
+    library.attach(&theirs, &store.id, None, vec![attachment.clone()]).await.unwrap();
+    desk.read_all().await;
+    let store = library.collection(&theirs, &store.id).await.unwrap();
+    let attachment = library.attachment(&theirs, &store.id, &attachment.file_id).await.unwrap();
 
     let (my_file, my_store) = (desk.file("a.txt", b"x").await, desk.store(&[]).await);
     let none = Value::Null;

@@ -133,7 +133,19 @@ async fn c15_an_approval_is_answered_once() {
     let run = newest(&world).await;
     let path = format!("/v1/runs/{run}/calls/call_d/approve");
     assert_eq!(world.post(&path, json!({ "approve": true })).await.1["done"], true);
-    assert_eq!(world.post(&path, json!({ "approve": false })).await.1["done"], false);
+    let (status, again) = world.post(&path, json!({ "decision": "approve" })).await;
+    assert_eq!((status, &again["done"]), (StatusCode::OK, &json!(true)), "the same once more");
+    let (status, other) = world.post(&path, json!({ "approve": false })).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert_eq!(other["error"]["code"], "already_answered");
+    let nobody = format!("/v1/runs/{run}/calls/call_x/approve");
+    let (status, other) = world.post(&nobody, json!({ "approve": true })).await;
+    assert_eq!((status, &other["error"]["code"]), (StatusCode::CONFLICT, &json!("not_waiting")));
+    for nonsense in
+        [json!({}), json!({ "approve": true, "decision": "deny" }), json!({ "approve": 1 })]
+    {
+        assert_eq!(world.post(&path, nonsense).await.0, StatusCode::BAD_REQUEST);
+    }
     let rest = data_of(&response.text().await.unwrap());
     assert_eq!(types(&rest), ["tool_call", "tool_result", "response", "done"]);
     assert_eq!(drop.n_calls(), 1);

@@ -97,6 +97,8 @@ async fn every_path_is_described() {
         "/v1/runs/{run_id}/calls/{call_id}/cancel",
         "/v1/runs/{run_id}/calls/{call_id}/retry",
         "/v1/runs/{run_id}/calls/{call_id}/approve",
+        "/v1/runs/{run_id}/calls/{call_id}/input",
+        "/v1/runs/{run_id}/calls/{call_id}/result",
         "/healthz",
         "/readyz",
     ] {

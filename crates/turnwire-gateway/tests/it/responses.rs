@@ -325,6 +325,40 @@ async fn r3_a_function_round_trip() {
     world.close().await;
 }
 
+/// R3, S1-A1: a function that is only named is this server's, if it has one of that name; whoever
+/// describes a function means their own.
+#[tokio::test]
+async fn r3_a_function_that_is_only_named_is_the_servers() {
+    let plan = || {
+        let turns = [Turn::new().call("weather", json!({})), Turn::new().text("Sunny.")];
+        Plan::new(turns).tool(returns("weather", "22 degrees"))
+    };
+    let kinds = |events: &[Value]| -> Vec<String> {
+        let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
+        done.map(|event| event["item"]["type"].as_str().unwrap().to_owned()).collect()
+    };
+    let world = plan().start().await;
+    let bare = json!({ "type": "function", "name": "weather", "parameters": null, "strict": true });
+    let events = world.stream(json!({ "input": "?", "tools": [bare] })).await;
+    assert_eq!(kinds(&events), ["function_call", "function_call_output", "message"]);
+    let offered = &world.model.prompts()[0].tools[0];
+    assert_eq!(offered.kind, ToolKind::Function);
+    assert_eq!(offered.description, "A prop.", "the model reads the operator's words");
+    world.close().await;
+
+    let world = plan().start().await;
+    let own = json!({ "type": "function", "name": "weather", "description": "Mine." });
+    let events = world.stream(json!({ "input": "?", "tools": [own] })).await;
+    assert_eq!(kinds(&events), ["function_call"], "the client runs it");
+    world.close().await;
+
+    let world = plan().start().await;
+    let events = world.stream(json!({ "input": "?", "tools": [] })).await;
+    assert_eq!(world.model.prompts()[0].tools, [], "nothing is offered that was not asked for");
+    assert_eq!(events.last().unwrap()["type"], "response.completed");
+    world.close().await;
+}
+
 /// S1-E1: three tools side by side have events and items of their own, and none waits for its
 /// siblings.
 #[tokio::test]

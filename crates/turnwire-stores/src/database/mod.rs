@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::library::LibraryDialect;
+
 mod postgres;
 mod sqlite;
 
@@ -43,6 +45,7 @@ pub(crate) enum Value<'a> {
     Text(&'a str),
     OptionalText(Option<&'a str>),
     Integer(i64),
+    OptionalInteger(Option<i64>),
     Bytes(&'a [u8]),
     /// For [`Dialect::any_of`], [`Dialect::texts`] and their like.
     Texts(&'a [&'a str]),
@@ -87,6 +90,14 @@ impl Row {
         }
     }
 
+    /// The number in column `n`, which may be null.
+    pub(crate) fn optional_integer(&self, n: usize) -> Result<Option<i64>, DatabaseError> {
+        match self.0.get(n) {
+            Some(Column::Null) => Ok(None),
+            _ => self.integer(n).map(Some),
+        }
+    }
+
     /// The bytes in column `n`.
     pub(crate) fn bytes(&self, n: usize) -> Result<&[u8], DatabaseError> {
         match self.0.get(n) {
@@ -115,6 +126,8 @@ pub(crate) struct Dialect {
     pub(crate) runs_of_gone: &'static str,
     /// Whether a `with` may write too, so that several changes fit into one statement.
     pub(crate) writes_in_with: bool,
+    /// How passages are written and found.
+    pub(crate) library: &'static LibraryDialect,
     later: fn(&str) -> String,
     texts: fn(&str) -> String,
     integers: fn(&str) -> String,

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     Column, Database, DatabaseError, Dialect, Row, STATEMENT_PATIENCE, Transaction, Value,
 };
+use crate::library;
 
 /// How long somebody waits for a connection before being told that the database is away.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(2);
@@ -40,6 +41,7 @@ static DIALECT: Dialect = Dialect {
         (select id from runs where worker = gone.worker and state = 'active'
          order by number limit $2 for update skip locked) as r",
     writes_in_with: true,
+    library: &library::POSTGRES,
     later: |micros| format!("clock_timestamp() + {micros}::bigint * interval '1 microsecond'"),
     texts: |list| format!("unnest({list}::text[]) as list(value)"),
     integers: |list| format!("unnest({list}::bigint[]) as list(value)"),
@@ -258,6 +260,7 @@ fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Postgres, PgArgume
         Value::Text(text) => query.bind(text),
         Value::OptionalText(text) => query.bind(text),
         Value::Integer(number) => query.bind(number),
+        Value::OptionalInteger(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),
         Value::Texts(texts) => query.bind(texts.to_vec()),
         Value::Integers(numbers) => query.bind(numbers.to_vec()),

@@ -13,6 +13,7 @@ use sqlx::{
 };
 
 use super::{Column, Database, DatabaseError, Dialect, Row, Transaction, Value};
+use crate::library;
 
 /// How long somebody waits for another process that writes to the same file.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
@@ -24,6 +25,7 @@ static DIALECT: Dialect = Dialect {
     runs_of_gone: " cross join runs as r indexed by runs_at_work
         on r.worker = gone.worker and r.state = 'active'",
     writes_in_with: false,
+    library: &library::SQLITE,
     later: |micros| format!("cast(unixepoch('subsec') * 1000000 as integer) + {micros}"),
     texts: |list| format!("json_each({list})"),
     integers: |list| format!("json_each({list})"),
@@ -107,6 +109,7 @@ fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Sqlite, SqliteArgu
         Value::Text(text) => query.bind(text),
         Value::OptionalText(text) => query.bind(text),
         Value::Integer(number) => query.bind(number),
+        Value::OptionalInteger(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),
         Value::Texts(texts) => query.bind(serde_json::json!(texts).to_string()),
         Value::Integers(numbers) => query.bind(serde_json::json!(numbers).to_string()),

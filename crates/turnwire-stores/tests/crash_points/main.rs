@@ -192,7 +192,7 @@ impl Process {
     async fn follow(&self, shape: &Shape, run_id: &RunId) {
         let mut events = self.runs.follow(&tenant(), run_id, Seq::START).await.unwrap();
         while let Some(recorded) = events.next().await {
-            if let Event::ApprovalRequested { call_id } = &recorded.unwrap().event {
+            if let Event::ApprovalRequested { call_id, .. } = &recorded.unwrap().event {
                 let decision = shape.decision.clone();
                 self.runs.resolve(&tenant(), run_id, call_id, decision).await.unwrap();
             }

@@ -210,3 +210,10 @@ async fn readers_of_the_former_worker_see_what_the_next_one_writes() {
         assert_eq!(places(&stored(&former, "run_1").await), [1, 2, 3, 4, 5]);
     }
 }
+
+/// An operator can find out whether the Redis is there at all: a store opens without it.
+#[tokio::test]
+async fn a_redis_that_is_not_there_is_found_out() {
+    assert_eq!(turnwire_stores::reach_fanout(&services::redis_url()).await, Ok(()));
+    assert!(turnwire_stores::reach_fanout("redis://127.0.0.1:9/").await.is_err());
+}

@@ -4,3 +4,4 @@ mod forgetting;
 mod promises;
 mod races;
 mod support;
+mod takeovers;

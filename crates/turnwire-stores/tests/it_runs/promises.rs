@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use turnwire_contract::{
-    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Item, ItemId,
-    RequestKey, RunId, RunOutcome, RunStatus, RunStore, StoreError, Timestamp, Wish, Workers,
+    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Item, ItemId, Pinned,
+    Pins, RequestKey, RunId, RunOutcome, RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    Wish, Workers,
 };
 use turnwire_testkit::{conformance, services::Postgres};
 
@@ -24,6 +25,18 @@ async fn postgres_keeps_the_promises_of_a_run_store() {
 async fn both_keep_the_promises_of_a_blob_store() {
     for place in Place::both() {
         conformance::blob_store::check(&place.store().await).await;
+    }
+}
+
+/// A7: which definitions are trusted is kept, also over a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a7_both_keep_the_promises_of_pins() {
+    for place in Place::both() {
+        conformance::pins::check(&place.store().await).await;
+        let again = place.store().await;
+        let met = [Pinned { tool: "a".to_owned(), definition: "9".to_owned() }];
+        let trusted = again.meet(&TenantId::from("ours"), "server", &met).await.unwrap();
+        assert_eq!(trusted, [Pinned { tool: "a".to_owned(), definition: "2".to_owned() }]);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, ItemId, Timestamp};
+use turnwire_contract::{CallId, InputId, ItemId, Reply, Timestamp};
 use utoipa::ToSchema;
 
 use super::{
@@ -142,7 +142,7 @@ event_types! {
         /// What the turn had said is superseded; its items are `incomplete`.
         TurnAbandoned(TurnNews) = "turnwire:turn_abandoned",
         /// A person must allow the call.
-        ApprovalRequested(Box<ToolNews>) = "turnwire:approval_requested",
+        ApprovalRequested(Box<AskNews>) = "turnwire:approval_requested",
         /// A person has answered.
         ApprovalResolved(Box<ApprovalNews>) = "turnwire:approval_resolved",
         /// A tool begins to work on the call.
@@ -153,6 +153,10 @@ event_types! {
         ToolProgress(Box<ProgressNews>) = "turnwire:tool_progress",
         /// The tool let out some of its output.
         ToolOutputAdded(Box<OutputNews>) = "turnwire:tool_output_added",
+        /// The tool asks a person something, and waits.
+        InputRequested(Box<QuestionNews>) = "turnwire:input_requested",
+        /// The question of the tool is settled.
+        InputResolved(Box<ReplyNews>) = "turnwire:input_resolved",
         /// The tool has said nothing for a while.
         ToolSilent(Box<SilenceNews>) = "turnwire:tool_silent",
         /// The tool is called again.
@@ -518,16 +522,6 @@ pub struct ToolFacts {
     pub at: Timestamp,
 }
 
-/// Nothing but the call.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct ToolNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
-    /// Which call.
-    #[serde(flatten)]
-    pub facts: ToolFacts,
-}
-
 /// A person has answered.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ApprovalNews {
@@ -540,6 +534,74 @@ pub struct ApprovalNews {
     pub approve: bool,
     /// Why not; empty if nothing was said.
     pub reason: String,
+    /// The arguments that the tool is called with instead of the model's, as JSON text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// Whether the answer holds for the rest of the conversation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remember: bool,
+    /// Where the answer came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// A person must allow a call.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct AskNews {
+    /// Its place in the stream.
+    pub sequence_number: u64,
+    /// Which call.
+    #[serde(flatten)]
+    pub facts: ToolFacts,
+    /// Until when the answer may come; then the call is denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// What the tool says of itself now, if its definition is not the one that was trusted
+    /// before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
+}
+
+/// A tool asks a person something.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct QuestionNews {
+    /// Its place in the stream.
+    pub sequence_number: u64,
+    /// Which call.
+    #[serde(flatten)]
+    pub facts: ToolFacts,
+    /// The question.
+    #[schema(value_type = String)]
+    pub input_id: InputId,
+    /// What is asked.
+    pub message: String,
+    /// The JSON Schema of the answer.
+    #[schema(value_type = Object)]
+    pub schema: Value,
+    /// Until when the answer may come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// The question of a tool is settled.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ReplyNews {
+    /// Its place in the stream.
+    pub sequence_number: u64,
+    /// Which call.
+    #[serde(flatten)]
+    pub facts: ToolFacts,
+    /// The question.
+    #[schema(value_type = String)]
+    pub input_id: InputId,
+    /// What the tool was told.
+    #[schema(value_type = crate::native_event::ReplyShape)]
+    pub reply: Reply,
+    /// Where the answer came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// A tool begins to work on a call.

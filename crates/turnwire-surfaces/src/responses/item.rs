@@ -381,6 +381,18 @@ pub enum WebSearchAction {
         #[serde(skip_serializing_if = "Option::is_none")]
         sources: Option<Vec<WebSource>>,
     },
+    /// It opened a page.
+    OpenPage {
+        /// This one.
+        url: String,
+    },
+    /// It looked for a text in a page.
+    FindInPage {
+        /// This page.
+        url: String,
+        /// This text.
+        pattern: String,
+    },
 }
 
 /// A page that a search found.

@@ -147,6 +147,9 @@ pub(super) fn web_action(
     structured: Option<&Value>,
     with_sources: bool,
 ) -> WebSearchAction {
+    if let Some(action) = page_action(arguments, structured) {
+        return action;
+    }
     let queries = queries(arguments, structured);
     let sources = || structured?.get("sources")?.as_array();
     let urls = sources().into_iter().flatten().filter_map(|source| source.get("url")?.as_str());
@@ -155,6 +158,26 @@ pub(super) fn web_action(
         query: queries.first().cloned().unwrap_or_default(),
         queries,
         sources: with_sources.then(|| sources.collect()),
+    }
+}
+
+/// What it did with a page, if it did something with one: by its own account, else as the model
+/// said, else by what the model gave.
+fn page_action(arguments: &str, structured: Option<&Value>) -> Option<WebSearchAction> {
+    let told: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let text = |key: &str| Some(told.get(key)?.as_str()?.to_owned());
+    let (url, pattern) = (text("url"), text("pattern"));
+    let account = structured.and_then(|found| found.get("action")).and_then(Value::as_str);
+    let given = || match (&url, &pattern) {
+        (Some(_), Some(_)) => Some("find_in_page".to_owned()),
+        (Some(_), None) if queries(arguments, None).is_empty() => Some("open_page".to_owned()),
+        _ => None,
+    };
+    let action = account.map(str::to_owned).or_else(|| text("action")).or_else(given)?;
+    match action.as_str() {
+        "open_page" => Some(WebSearchAction::OpenPage { url: url? }),
+        "find_in_page" => Some(WebSearchAction::FindInPage { url: url?, pattern: pattern? }),
+        _ => None,
     }
 }
 
@@ -199,3 +222,7 @@ pub(super) fn file_results(
 fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "outcome_tests.rs"]
+mod tests;

@@ -164,7 +164,7 @@ impl Responses {
                     ResponseEvent::TurnAbandoned(TurnNews { sequence_number, turn })
                 });
             }
-            Event::TurnFinished { .. } | Event::Unknown(_) => {}
+            Event::TurnFinished { .. } | Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
             Event::MessageStarted { .. }
             | Event::TextAdded { .. }
             | Event::RefusalAdded { .. }
@@ -183,6 +183,8 @@ impl Responses {
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
+            | Event::InputRequested { .. }
+            | Event::InputResolved { .. }
             | Event::ToolStayedSilent { .. }
             | Event::ToolRetried { .. }
             | Event::ToolFinished { .. } => self.tell_tools(&recorded.event),

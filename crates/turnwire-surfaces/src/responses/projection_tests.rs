@@ -960,7 +960,7 @@ fn a_call_that_waits_in_the_run_shows_as_a_call() {
     let tools = vec![server_spec("ask", true)];
     let story = Story::of(RunRequest { tools, ..request() }).turn();
     let story = called(story, "a", mcp_tool(), &["{}"]).turn_done(Finish::CalledTools);
-    let story = story.then(Event::ApprovalRequested { call_id: CallId::from("a") });
+    let story = story.then(Event::approval_requested(CallId::from("a")));
     let story = story.started("a").finished("a", succeeded("yes")).ended(RunOutcome::Completed);
     let items = output(story);
     assert_eq!((items.len(), &items[0]["type"]), (1, &json!("mcp_call")));
@@ -998,7 +998,7 @@ fn a_function_that_must_be_allowed_is_handed_back_too() {
     let (tools, approvals) = (vec![Arc::new(spec)], Approvals::HandBack);
     let story = Story::of(RunRequest { tools, approvals, ..request() }).turn();
     let story = story.calls("a", "erase", "{}").turn_done(Finish::CalledTools);
-    let story = story.then(Event::ApprovalRequested { call_id: CallId::from("a") });
+    let story = story.then(Event::approval_requested(CallId::from("a")));
     let asked = json!({
         "type": "mcp_approval_request",
         "id": "mcpr_fc_a",
@@ -1015,7 +1015,7 @@ fn a_call_that_was_handed_back_can_still_begin() {
     let (tools, approvals) = (vec![server_spec("ask", true)], Approvals::HandBack);
     let story = Story::of(RunRequest { tools, approvals, ..request() }).turn();
     let story = called(story, "a", mcp_tool(), &["{}"]);
-    let story = story.then(Event::ApprovalRequested { call_id: CallId::from("a") });
+    let story = story.then(Event::approval_requested(CallId::from("a")));
     let story = story.started("a").finished("a", succeeded("yes")).ended(RunOutcome::Completed);
     let items = output(story);
     assert_eq!(items[0]["id"], "mcpr_a");

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Projection as _,
+    check::{CheckOptions, Checker, Code, Finding},
     story::{Story, failed, request, succeeded},
 };
 
@@ -210,7 +211,7 @@ fn events_of(id: &str, call: Call) -> Vec<Event> {
 impl Step {
     fn event(self, call_id: CallId) -> Event {
         match self {
-            Self::Ask => Event::ApprovalRequested { call_id },
+            Self::Ask => Event::approval_requested(call_id),
             Self::Start => Event::ToolStarted { call_id, attempt: 1, label: String::new() },
             Self::Phase => Event::ToolPhase { call_id, phase: "x".to_owned() },
             Self::Progress => {
@@ -237,6 +238,18 @@ fn official(frames: &[ResponseEvent]) -> Vec<serde_json::Value> {
     frames.iter().filter(strict).map(unnumbered).collect()
 }
 
+/// What the checker for everybody's streams says of ours. Only the extended profile tells that a
+/// turn was withdrawn, with what it had finished.
+fn faults(frames: &[ResponseEvent], profile: Profile) -> Vec<Finding> {
+    let mut checker = Checker::new(CheckOptions::default());
+    for frame in frames {
+        checker.event(None, &to_json(frame));
+    }
+    let mut findings = checker.finish().findings;
+    findings.retain(|finding| finding.code != Code::OutputItemLost || profile == Profile::Extended);
+    findings
+}
+
 proptest! {
     /// S1-SC-004, S1-FR-005, S1-FR-007, S1-FR-008, S1-E1, R4, I6, I8, I12: for any script, and
     /// wherever it is cut.
@@ -261,6 +274,7 @@ proptest! {
                 }
             }
             check_stream(&frames, profile);
+            prop_assert_eq!(faults(&frames, profile), vec![]);
             let response = projection.response();
             check_response(&response);
             prop_assert_eq!(to_json(&response), to_json(frames.last().unwrap())["response"].clone());

@@ -65,6 +65,7 @@ impl Responses {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
@@ -81,6 +82,8 @@ impl Responses {
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
+            | Event::InputRequested { .. }
+            | Event::InputResolved { .. }
             | Event::ToolStayedSilent { .. }
             | Event::ToolRetried { .. }
             | Event::ToolFinished { .. }

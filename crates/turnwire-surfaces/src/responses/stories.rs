@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use turnwire_contract::{
     Annotation, Approvals, CallId, Completeness, ConversationId, Decision, DiscoveryOutcome, Event,
-    Failure, Finish, FirstCall, IncompleteReason, ItemId, RunOutcome, RunRequest, ServerUse,
-    ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec,
+    Failure, Finish, FirstCall, IncompleteReason, InputId, ItemId, Reply, RunOutcome, RunRequest,
+    ServerUse, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec,
 };
 
 use crate::story::{Story, failed, request, succeeded};
@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<(&'static str, Story)> {
         ("mcp failed", mcp_failed()),
         ("mcp never started", mcp_never_started()),
         ("mcp at work", mcp_at_work()),
+        ("mcp asking", mcp_asking()),
         ("web search", web_search()),
         ("web search failed", web_search_failed()),
         ("file search", file_search()),
@@ -172,6 +173,23 @@ pub(super) fn mcp_at_work() -> Story {
     story.finished("a", succeeded("yes")).ended(RunOutcome::Completed)
 }
 
+/// A tool that asks a person something in the middle of its work.
+pub(super) fn mcp_asking() -> Story {
+    let story = called(Story::new().turn(), "a", mcp_tool(), &["{}"]);
+    let story = story.turn_done(Finish::CalledTools).started("a");
+    let (call_id, input_id) = (CallId::from("a"), InputId::from("inp_1"));
+    let story = story.then(Event::InputRequested {
+        call_id: call_id.clone(),
+        input_id: input_id.clone(),
+        message: "Who is there?".to_owned(),
+        schema: json!({ "type": "object" }),
+        expires_at: None,
+    });
+    let (reply, by) = (Reply::Declined, Some("/ws/chat".to_owned()));
+    let story = story.then(Event::InputResolved { call_id, input_id, reply, by });
+    story.finished("a", succeeded("yes")).ended(RunOutcome::Completed)
+}
+
 pub(super) fn asking(echo: Value) -> RunRequest {
     let Value::Object(echo) = echo else { panic!("not an object") };
     RunRequest { echo, ..request() }
@@ -284,7 +302,7 @@ pub(super) fn handed_back() -> Story {
     let story = discovered(Story::of(request), DiscoveryOutcome::Listed { tools });
     let story = called(story.turn(), "a", mcp_tool(), &[r#"{"q":"#, "1}"]);
     let story = story.turn_done(Finish::CalledTools);
-    let story = story.then(Event::ApprovalRequested { call_id: CallId::from("a") });
+    let story = story.then(Event::approval_requested(CallId::from("a")));
     story.ended(RunOutcome::Completed)
 }
 
@@ -305,7 +323,7 @@ pub(super) fn answered() -> Story {
     let story = Story::of(request).then(Event::TurnStarted { turn: 0 });
     let story = announced(story, "a", mcp_tool()).written("a", r#"{"q":1}"#);
     let story = story.turn_done(Finish::CalledTools);
-    let story = story.then(Event::ApprovalResolved { call_id, decision: Decision::Approved });
+    let story = story.then(Event::approval_resolved(call_id, Decision::Approved));
     let story = story.started("a").finished("a", succeeded("yes"));
     story.turn().says(&["Yes."]).turn_done(Finish::Answered).ended(RunOutcome::Completed)
 }

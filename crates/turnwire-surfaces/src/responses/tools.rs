@@ -16,15 +16,16 @@
 //! (R5). Nothing official fits a function, so only the extended profile hears of it.
 
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Decision, Event, ItemId, ToolKind, ToolOutcome, ToolRef,
-    ToolSpec,
+    Approvals, CallId, Completeness, Decision, Event, ItemId, Timestamp, ToolKind, ToolOutcome,
+    ToolRef, ToolSpec,
 };
 
 use super::{
     echo::Echo,
     event::{
-        ApprovalNews, ArgumentsDelta, ArgumentsDone, Note, OutputNews, PhaseNews, ProgressNews,
-        ResponseEvent, RetryNews, SilenceNews, StartNews, ToolFacts, ToolFrame, ToolNews,
+        ApprovalNews, ArgumentsDelta, ArgumentsDone, AskNews, Note, OutputNews, PhaseNews,
+        ProgressNews, QuestionNews, ReplyNews, ResponseEvent, RetryNews, SilenceNews, StartNews,
+        ToolFacts, ToolFrame,
     },
     ids,
     item::{
@@ -93,6 +94,8 @@ impl Responses {
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
+            | Event::InputRequested { .. }
+            | Event::InputResolved { .. }
             | Event::ToolStayedSilent { .. }
             | Event::ToolRetried { .. } => {
                 let call = event.call_id().and_then(|call_id| self.calls.get_mut(call_id));
@@ -106,6 +109,7 @@ impl Responses {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
@@ -164,7 +168,7 @@ impl Responses {
     fn will_be_handed_back(&self, name: &str) -> bool {
         self.turn > 0
             && self.stage.request.approvals == Approvals::HandBack
-            && self.spec(name).is_some_and(|spec| spec.needs_approval)
+            && self.spec(name).is_some_and(ToolSpec::is_guarded)
     }
 
     fn spec(&self, name: &str) -> Option<&ToolSpec> {
@@ -207,8 +211,31 @@ impl Stage {
             Event::ArgumentsFinished { arguments, completeness, .. } => {
                 self.finish_arguments(call, arguments, *completeness);
             }
-            Event::ApprovalRequested { .. } => self.ask(call),
-            Event::ApprovalResolved { decision, .. } => self.resolve(call, decision),
+            Event::ApprovalRequested { expires_at, changed, .. } => {
+                self.ask(call, *expires_at, changed.clone());
+            }
+            Event::ApprovalResolved { .. } => self.resolve(call, event),
+            Event::InputRequested { input_id, message, schema, expires_at, .. } => {
+                let facts = self.facts(call);
+                self.send_own(|sequence_number| {
+                    ResponseEvent::InputRequested(Box::new(QuestionNews {
+                        sequence_number,
+                        facts,
+                        input_id: input_id.clone(),
+                        message: message.clone(),
+                        schema: schema.clone(),
+                        expires_at: *expires_at,
+                    }))
+                });
+            }
+            Event::InputResolved { input_id, reply, by, .. } => {
+                let facts = self.facts(call);
+                self.send_own(|sequence_number| {
+                    let (input_id, reply, by) = (input_id.clone(), reply.clone(), by.clone());
+                    let news = ReplyNews { sequence_number, facts, input_id, reply, by };
+                    ResponseEvent::InputResolved(Box::new(news))
+                });
+            }
             Event::ToolStarted { attempt, label, .. } => self.start(call, *attempt, label),
             Event::ToolPhase { phase, .. } => self.enter_phase(call, phase),
             Event::ToolProgressed { progress, total, message, .. } => {
@@ -228,6 +255,7 @@ impl Stage {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
@@ -409,7 +437,12 @@ impl Stage {
 
     /// A person must allow the call. If the answer comes with another request, the question is
     /// an item; otherwise the call stays as it is until the answer comes.
-    fn ask(&mut self, call: &mut ShownCall) {
+    fn ask(
+        &mut self,
+        call: &mut ShownCall,
+        expires_at: Option<Timestamp>,
+        changed: Option<String>,
+    ) {
         let is_handed_back = self.request.approvals == Approvals::HandBack
             && call.place.is_none()
             && call.asked_at.is_none();
@@ -425,20 +458,40 @@ impl Stage {
         }
         let facts = self.facts(call);
         self.send_own(|sequence_number| {
-            ResponseEvent::ApprovalRequested(Box::new(ToolNews { sequence_number, facts }))
+            let news = AskNews { sequence_number, facts, expires_at, changed };
+            ResponseEvent::ApprovalRequested(Box::new(news))
         });
     }
 
-    fn resolve(&mut self, call: &ShownCall, decision: &Decision) {
+    fn resolve(&mut self, call: &mut ShownCall, event: &Event) {
+        let Event::ApprovalResolved { decision, arguments, remember, by, .. } = event else {
+            return;
+        };
         let (approve, reason) = match decision {
             Decision::Approved => (true, String::new()),
             Decision::Denied { reason } => (false, reason.clone()),
         };
+        if let Some(arguments) = arguments {
+            self.replace_arguments(call, arguments);
+        }
+        let (arguments, remember, by) = (arguments.clone(), *remember, by.clone());
         let facts = self.facts(call);
         self.send_own(|sequence_number| {
-            let news = ApprovalNews { sequence_number, facts, approve, reason };
+            let news =
+                ApprovalNews { sequence_number, facts, approve, reason, arguments, remember, by };
             ResponseEvent::ApprovalResolved(Box::new(news))
         });
+    }
+
+    /// A person has put other arguments in the place of the model's. What was streamed stays as
+    /// it was; the item, when it is done, says what the tool was given.
+    fn replace_arguments(&mut self, call: &mut ShownCall, arguments: &str) {
+        call.label = label_of(arguments);
+        match call.place.and_then(|place| self.response.output.get_mut(place)) {
+            Some(OutputItem::McpCall(item)) => arguments.clone_into(&mut item.arguments),
+            Some(_) => {}
+            None => arguments.clone_into(&mut call.arguments),
+        }
     }
 
     fn start(&mut self, call: &mut ShownCall, attempt: u32, label: &str) {

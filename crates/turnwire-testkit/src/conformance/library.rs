@@ -1,27 +1,151 @@
-//! The promises of [`Library`].
+//! The promises of [`Library`] and of its [`IndexQueue`].
+//!
+//! The suite reads files itself, in the plainest way: a file is text, and each paragraph a
+//! passage. How files are really read is another part's business.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionRecord, Comparison, FileId, FileRecord, Filter, Library,
-    LibraryError, Passage, Query, TenantId, Timestamp,
+    Attachment, BatchId, BatchRecord, Chunking, CollectionId, CollectionNotes, CollectionRecord,
+    Comparison, FileCounts, FileId, FileRecord, Filter, Found, IndexQueue, IndexTask, IndexWork,
+    Indexed, Indexing, Library, LibraryError, MOST_CLAIMS, NewPassage, NoVectors, Passage, Query,
+    Reader, TenantId, Timestamp, Unreadable, Vectors,
 };
 
-/// Runs the whole suite on `library`, which may have other files in it.
-pub async fn check(library: &dyn Library) {
+/// A library, with the queue of its files.
+pub trait Shelves: Library + IndexQueue {}
+
+impl<T: Library + IndexQueue> Shelves for T {}
+
+/// For how long the suite claims a file: nobody takes it away meanwhile.
+const LEASE: Duration = Duration::from_mins(1);
+
+/// Runs the whole suite on `library`, which may have other files in it, but none that waits to be
+/// read. It finds texts by their words alone: its reader is [`Plainly::by_words`].
+pub async fn check(library: &dyn Shelves) {
     what_was_handed_in_is_there(library).await;
     the_newest_come_first(library).await;
     a_removed_file_is_gone(library).await;
     a_collection_is_kept(library).await;
     an_attached_file_is_found(library).await;
     an_attachment_can_be_changed(library).await;
+    all_files_are_attached_or_none(library).await;
     the_best_passages_come_first(library).await;
+    rare_words_count_more(library).await;
     a_question_can_be_narrowed(library).await;
     several_collections_are_searched_together(library).await;
-    what_is_no_text_cannot_be_searched(library).await;
+    what_cannot_be_read_says_why(library).await;
+    a_batch_is_its_files(library).await;
+    a_cancelled_batch_is_not_read(library).await;
+    a_claim_is_ones_own(library).await;
+    only_the_last_claim_counts(library).await;
+    a_file_that_is_never_finished_is_given_up(library).await;
+    big_files_are_found_whole(library).await;
+    what_has_expired_is_gone(library).await;
     what_is_not_there_is_not_found(library).await;
     tenants_do_not_see_each_other(library).await;
+}
+
+/// Runs the suite of what is found by its meaning on `library`, whose reader is
+/// [`Plainly::by_meaning`].
+pub async fn check_meaning(library: &dyn Shelves, reader: &Plainly) {
+    // First, because it has every file read again that has no vectors of its models.
+    vectors_can_follow_later(library).await;
+    what_is_said_in_other_words_is_found(library).await;
+    without_vectors_words_are_left(library, reader).await;
+    tenants_do_not_see_each_other(library).await;
+}
+
+/// Understands texts in the plainest way: words between spaces, and meanings from a list.
+#[derive(Debug)]
+pub struct Plainly {
+    model: Option<&'static str>,
+    away: std::sync::atomic::AtomicBool,
+}
+
+/// Words on the same line mean the same.
+const MEANINGS: [&[&str]; 3] =
+    [&["walrus", "tusked", "pinniped"], &["penguin", "bird"], &["lion", "mane", "giraffe"]];
+
+impl Plainly {
+    /// Knows words only.
+    pub fn by_words() -> Arc<Self> {
+        Arc::new(Self { model: None, away: false.into() })
+    }
+
+    /// Knows what words mean.
+    pub fn by_meaning() -> Arc<Self> {
+        Arc::new(Self { model: Some("plain-meanings"), away: false.into() })
+    }
+
+    /// From now on it does not know, or knows again.
+    pub fn be_away(&self, away: bool) {
+        self.away.store(away, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn vector(&self, text: &str) -> Vec<f32> {
+        let words = self.words(text);
+        let means = |same: &&[&str]| words.iter().any(|word| same.contains(&word.as_str()));
+        let axis = MEANINGS.iter().map(|same| if means(same) { 1.0 } else { 0.01 });
+        let vector: Vec<f32> = axis.collect();
+        let length = vector.iter().map(|number: &f32| number * number).sum::<f32>().sqrt();
+        vector.into_iter().map(|number| number / length).collect()
+    }
+}
+
+#[async_trait]
+impl Reader for Plainly {
+    fn words(&self, text: &str) -> Vec<String> {
+        let words = text.split(|letter: char| !letter.is_alphanumeric());
+        words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.model
+    }
+
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+        if self.model.is_none() || self.away.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(NoVectors("nobody knows what that means".to_owned()));
+        }
+        Ok(texts.iter().map(|text| self.vector(text)).collect())
+    }
+}
+
+/// Reads everything that waits, as plainly as possible; with vectors if `model` names one.
+async fn read_all(library: &dyn Shelves, model: Option<&str>) {
+    while let Some(work) = claim(library, model).await {
+        let end = read(&work, model);
+        assert_eq!(library.finish(&work, end).await, Ok(true), "it is ours");
+    }
+    library.tidy().await.expect("it is there");
+}
+
+async fn claim(library: &dyn Shelves, model: Option<&str>) -> Option<IndexWork> {
+    library.claim(model, LEASE).await.expect("it is there")
+}
+
+fn read(work: &IndexWork, model: Option<&str>) -> Indexed {
+    let reader = Plainly::by_meaning();
+    let vectors = |texts: &[String]| {
+        let vectors = texts.iter().map(|text| reader.vector(text)).collect();
+        model.map(|model| Vectors { model: model.to_owned(), vectors })
+    };
+    match &work.task {
+        IndexTask::Read { content, .. } => {
+            let text = String::from_utf8_lossy(content).into_owned();
+            let texts: Vec<String> = text.split("\n\n").map(str::to_owned).collect();
+            let vectors = vectors(&texts);
+            let passages =
+                texts.into_iter().map(|text| NewPassage { words: reader.words(&text), text });
+            Indexed::Passages { passages: passages.collect(), vectors }
+        }
+        IndexTask::Embed { passages } => {
+            Indexed::Vectors(vectors(passages).expect("only a model has vectors left out"))
+        }
+    }
 }
 
 fn tenant(name: &str) -> TenantId {
@@ -35,41 +159,48 @@ fn file(id: &str, at: i64) -> FileRecord {
         bytes: 0,
         purpose: "assistants".to_owned(),
         created_at: Timestamp::from_micros(at),
+        expires_at: None,
     }
 }
 
 fn collection(id: &str, at: i64) -> CollectionRecord {
-    CollectionRecord {
-        id: CollectionId::from(id),
-        name: format!("The {id}"),
-        created_at: Timestamp::from_micros(at),
-        metadata: BTreeMap::new(),
-    }
+    let created_at = Timestamp::from_micros(at);
+    let notes = CollectionNotes { name: format!("The {id}"), ..CollectionNotes::default() };
+    CollectionRecord { id: CollectionId::from(id), created_at, last_active_at: created_at, notes }
 }
 
 fn attachment(file: &str, attributes: Value) -> Attachment {
     let Value::Object(attributes) = attributes else { unreachable!("attributes are an object") };
-    Attachment { file_id: FileId::from(file), created_at: Timestamp::from_micros(3), attributes }
+    let waiting = Attachment::new(FileId::from(file), Timestamp::from_micros(3));
+    Attachment { attributes, ..waiting }
 }
 
-async fn add(library: &dyn Library, tenant: &TenantId, id: &str, text: &str) {
+fn batch(id: &str) -> BatchRecord {
+    let (created_at, files) = (Timestamp::from_micros(4), FileCounts::default());
+    BatchRecord { id: BatchId::from(id), created_at, cancelled: false, files }
+}
+
+async fn attach(library: &dyn Shelves, tenant: &TenantId, id: &CollectionId, one: Attachment) {
+    library.attach(tenant, id, None, vec![one]).await.expect("both are there");
+}
+
+async fn add(library: &dyn Shelves, tenant: &TenantId, id: &str, text: &str) {
     let content: Arc<[u8]> = text.as_bytes().into();
     library.add_file(tenant, file(id, 1), content).await.expect("there is room");
 }
 
-async fn open(library: &dyn Library, tenant: &TenantId, id: &str, files: &[&str]) {
+async fn open(library: &dyn Shelves, tenant: &TenantId, id: &str, files: &[&str]) {
     library.open_collection(tenant, collection(id, 1)).await.expect("it is new");
     for file in files {
-        library
-            .attach(tenant, &CollectionId::from(id), attachment(file, json!({})))
-            .await
-            .expect("the file is there and has text");
+        attach(library, tenant, &CollectionId::from(id), attachment(file, json!({}))).await;
     }
+    read_all(library, None).await;
 }
 
-async fn search(library: &dyn Library, tenant: &TenantId, id: &str, text: &str) -> Vec<Passage> {
+async fn search(library: &dyn Shelves, tenant: &TenantId, id: &str, text: &str) -> Vec<Passage> {
     let collections = [CollectionId::from(id)];
-    library.search(tenant, &collections, &Query::new(text, 10)).await.expect("it is there")
+    let found = library.search(tenant, &collections, &Query::new(text, 10)).await;
+    found.expect("it is there").passages
 }
 
 fn found(passages: &[Passage]) -> Vec<&str> {
@@ -80,7 +211,7 @@ fn is_not_found<T: std::fmt::Debug>(result: Result<T, LibraryError>) {
     assert!(matches!(result, Err(LibraryError::NotFound(_))), "A1: {result:?}");
 }
 
-async fn what_was_handed_in_is_there(library: &dyn Library) {
+async fn what_was_handed_in_is_there(library: &dyn Shelves) {
     let tenant = tenant("kept");
     let content: Arc<[u8]> = [0_u8, 255, 10, 13].repeat(50_000).into();
     library.add_file(&tenant, file("file-kept", 1), Arc::clone(&content)).await.expect("it is new");
@@ -91,7 +222,7 @@ async fn what_was_handed_in_is_there(library: &dyn Library) {
     assert!(matches!(again, Err(LibraryError::Exists(_))), "{again:?}");
 }
 
-async fn the_newest_come_first(library: &dyn Library) {
+async fn the_newest_come_first(library: &dyn Shelves) {
     let tenant = tenant("lists");
     for (id, at) in [("file-b", 2), ("file-c", 3), ("file-a", 1)] {
         library.add_file(&tenant, file(id, at), b"x".as_slice().into()).await.expect("it is new");
@@ -107,7 +238,7 @@ async fn the_newest_come_first(library: &dyn Library) {
     assert_eq!(ids, ["vs_c", "vs_b", "vs_a"]);
 }
 
-async fn a_removed_file_is_gone(library: &dyn Library) {
+async fn a_removed_file_is_gone(library: &dyn Shelves) {
     let tenant = tenant("removed");
     add(library, &tenant, "file-gone", "walrus").await;
     open(library, &tenant, "vs_gone", &["file-gone"]).await;
@@ -119,7 +250,7 @@ async fn a_removed_file_is_gone(library: &dyn Library) {
     assert_eq!(search(library, &tenant, "vs_gone", "walrus").await, []);
 }
 
-async fn a_collection_is_kept(library: &dyn Library) {
+async fn a_collection_is_kept(library: &dyn Shelves) {
     let tenant = tenant("collections");
     let id = CollectionId::from("vs_kept");
     add(library, &tenant, "file-stays", "walrus").await;
@@ -127,32 +258,44 @@ async fn a_collection_is_kept(library: &dyn Library) {
     let again = library.open_collection(&tenant, collection("vs_kept", 2)).await;
     assert!(matches!(again, Err(LibraryError::Exists(_))), "{again:?}");
     let notes = BTreeMap::from([("team".to_owned(), "sea".to_owned())]);
-    let annotated =
-        library.annotate_collection(&tenant, &id, "Animals".to_owned(), notes.clone()).await;
-    annotated.expect("it is there");
-    let expected = CollectionRecord {
-        name: "Animals".to_owned(),
+    let notes = CollectionNotes {
+        name: "Animals\0".to_owned(),
         metadata: notes,
-        ..collection("vs_kept", 1)
+        expires_after_days: Some(7),
     };
-    assert_eq!(library.collection(&tenant, &id).await, Ok(expected));
+    library.annotate_collection(&tenant, &id, notes.clone()).await.expect("it is there");
+    let kept = library.collection(&tenant, &id).await.expect("it is there");
+    assert_eq!((kept.created_at, &kept.notes), (Timestamp::from_micros(1), &notes));
+    assert!(kept.last_active_at > kept.created_at, "it was used: {kept:?}");
     library.remove_collection(&tenant, &id).await.expect("it is there");
     is_not_found(library.collection(&tenant, &id).await);
     is_not_found(library.search(&tenant, &[id], &Query::new("walrus", 1)).await);
     library.file(&tenant, &FileId::from("file-stays")).await.expect("files outlive collections");
 }
 
-async fn an_attached_file_is_found(library: &dyn Library) {
+async fn an_attached_file_is_found(library: &dyn Shelves) {
     let tenant = tenant("attached");
     let id = CollectionId::from("vs_found");
     add(library, &tenant, "file-found", "The walrus sleeps on the ice.").await;
     open(library, &tenant, "vs_found", &[]).await;
     assert_eq!(search(library, &tenant, "vs_found", "walrus").await, []);
     let attached = attachment("file-found", json!({ "year": 2024 }));
-    library.attach(&tenant, &id, attached.clone()).await.expect("both are there");
+    attach(library, &tenant, &id, attached.clone()).await;
     let file_id = attached.file_id.clone();
     assert_eq!(library.attachment(&tenant, &id, &file_id).await, Ok(attached.clone()));
     assert_eq!(library.attachments(&tenant, &id).await, Ok(vec![attached.clone()]));
+    let usage = library.usage(&tenant, &id).await.expect("it is there");
+    assert_eq!(usage.files, FileCounts { in_progress: 1, ..FileCounts::default() });
+    assert_eq!(search(library, &tenant, "vs_found", "walrus").await, [], "it is not read yet");
+    assert_eq!(library.passages(&tenant, &id, &file_id).await, Ok(Vec::new()));
+    read_all(library, None).await;
+    let read = library.attachment(&tenant, &id, &file_id).await.expect("it is there");
+    assert_eq!(read.state, Indexing::Completed);
+    let usage = library.usage(&tenant, &id).await.expect("it is there");
+    assert_eq!(usage.files, FileCounts { completed: 1, ..FileCounts::default() });
+    assert_eq!((usage.bytes, read.usage_bytes), (29, 29));
+    let text = vec!["The walrus sleeps on the ice.".to_owned()];
+    assert_eq!(library.passages(&tenant, &id, &file_id).await, Ok(text));
 
     let passages = search(library, &tenant, "vs_found", "Where does the WALRUS sleep?").await;
     let [passage] = passages.as_slice() else { panic!("one passage fits: {passages:?}") };
@@ -168,20 +311,44 @@ async fn an_attached_file_is_found(library: &dyn Library) {
     library.file(&tenant, &file_id).await.expect("a detached file is still there");
 }
 
-async fn an_attachment_can_be_changed(library: &dyn Library) {
+async fn an_attachment_can_be_changed(library: &dyn Shelves) {
     let tenant = tenant("changed");
     let id = CollectionId::from("vs_changed");
     add(library, &tenant, "file-changed", "walrus").await;
     open(library, &tenant, "vs_changed", &["file-changed"]).await;
+    let file_id = FileId::from("file-changed");
     let changed = attachment("file-changed", json!({ "draft": true }));
-    library.attach(&tenant, &id, changed.clone()).await.expect("again is fine");
+    let attributes = changed.attributes.clone();
+    let set = library.set_attributes(&tenant, &id, &file_id, attributes.clone()).await;
+    set.expect("it is attached");
+    let passages = search(library, &tenant, "vs_changed", "walrus").await;
+    assert_eq!(passages.first().map(|passage| &passage.attributes), Some(&attributes));
+    let unknown = FileId::from("file-unknown");
+    is_not_found(library.set_attributes(&tenant, &id, &unknown, attributes).await);
+
+    // Attached again, it is read again, and found once.
+    attach(library, &tenant, &id, attachment("file-changed", json!({ "draft": false }))).await;
+    assert!(claim(library, None).await.is_some_and(|work| work.file_id == file_id));
+    attach(library, &tenant, &id, changed.clone()).await;
     assert_eq!(library.attachments(&tenant, &id).await, Ok(vec![changed.clone()]));
+    read_all(library, None).await;
     let passages = search(library, &tenant, "vs_changed", "walrus").await;
     assert_eq!(passages.len(), 1, "it is found once: {passages:?}");
     assert_eq!(passages.first().map(|passage| &passage.attributes), Some(&changed.attributes));
 }
 
-async fn the_best_passages_come_first(library: &dyn Library) {
+async fn all_files_are_attached_or_none(library: &dyn Shelves) {
+    let tenant = tenant("together");
+    let id = CollectionId::from("vs_together");
+    add(library, &tenant, "file-there", "walrus").await;
+    open(library, &tenant, "vs_together", &[]).await;
+    let both = vec![attachment("file-there", json!({})), attachment("file-missing", json!({}))];
+    is_not_found(library.attach(&tenant, &id, Some(batch("vsfb_none")), both).await);
+    assert_eq!(library.attachments(&tenant, &id).await, Ok(Vec::new()));
+    is_not_found(library.batch(&tenant, &id, &BatchId::from("vsfb_none")).await);
+}
+
+async fn the_best_passages_come_first(library: &dyn Shelves) {
     let tenant = tenant("ranked");
     add(library, &tenant, "file-both", "walrus and penguin").await;
     add(library, &tenant, "file-one", "walrus and lion").await;
@@ -192,31 +359,55 @@ async fn the_best_passages_come_first(library: &dyn Library) {
     assert!(passages.is_sorted_by(|one, next| one.score >= next.score), "{passages:?}");
     let collections = [CollectionId::from("vs_ranked")];
     let one = library.search(&tenant, &collections, &Query::new("penguin walrus", 1)).await;
-    assert_eq!(found(&one.expect("it is there")), ["file-both"]);
+    assert_eq!(found(&one.expect("it is there").passages), ["file-both"]);
     let nothing = library.search(&tenant, &collections, &Query::new("?!", 5)).await;
-    assert_eq!(nothing, Ok(Vec::new()));
+    assert_eq!(nothing, Ok(Found::default()));
+    // Words that mean something to a database mean nothing here.
+    for odd in ["not", "NEAR(walrus)", "walrus:*", "\"", "'; drop table passages", "a\0b"] {
+        library.search(&tenant, &collections, &Query::new(odd, 5)).await.expect("it is a question");
+    }
 }
 
-async fn a_question_can_be_narrowed(library: &dyn Library) {
+/// A word that few passages have tells more than one that all have, however often.
+async fn rare_words_count_more(library: &dyn Shelves) {
+    let tenant = tenant("rare");
+    let mut files = Vec::new();
+    for n in 0..8 {
+        let id = format!("file-common-{n}");
+        add(library, &tenant, &id, "sea sea sea sea and a fish").await;
+        files.push(id);
+    }
+    add(library, &tenant, "file-rare", "narwhal and a fish of some kind").await;
+    files.push("file-rare".to_owned());
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    open(library, &tenant, "vs_rare", &files).await;
+    let passages = search(library, &tenant, "vs_rare", "sea narwhal").await;
+    assert_eq!(found(&passages).first(), Some(&"file-rare"), "{passages:?}");
+}
+
+async fn a_question_can_be_narrowed(library: &dyn Shelves) {
     let tenant = tenant("narrowed");
     let id = CollectionId::from("vs_narrowed");
     open(library, &tenant, "vs_narrowed", &[]).await;
     for (file, year) in [("file-old", 1999), ("file-new", 2024)] {
         add(library, &tenant, file, "walrus").await;
-        let attached = attachment(file, json!({ "year": year }));
-        library.attach(&tenant, &id, attached).await.expect("both are there");
+        attach(library, &tenant, &id, attachment(file, json!({ "year": year }))).await;
     }
+    read_all(library, None).await;
     let filter = Filter::Compare {
         key: "year".to_owned(),
         comparison: Comparison::Greater,
         value: json!(2000),
     };
     let query = Query { filter: Some(filter), ..Query::new("walrus", 1) };
-    let passages = library.search(&tenant, &[id], &query).await.expect("it is there");
-    assert_eq!(found(&passages), ["file-new"]);
+    let answer = library.search(&tenant, std::slice::from_ref(&id), &query).await;
+    assert_eq!(found(&answer.expect("it is there").passages), ["file-new"]);
+    let filter = Filter::Any(Vec::new());
+    let query = Query { filter: Some(filter), ..Query::new("walrus", 1) };
+    assert_eq!(library.search(&tenant, &[id], &query).await, Ok(Found::default()));
 }
 
-async fn several_collections_are_searched_together(library: &dyn Library) {
+async fn several_collections_are_searched_together(library: &dyn Shelves) {
     let tenant = tenant("several");
     add(library, &tenant, "file-north", "walrus of the north").await;
     add(library, &tenant, "file-south", "penguin, no walrus").await;
@@ -224,26 +415,265 @@ async fn several_collections_are_searched_together(library: &dyn Library) {
     open(library, &tenant, "vs_south", &["file-south"]).await;
     let both = [CollectionId::from("vs_north"), CollectionId::from("vs_south")];
     let passages = library.search(&tenant, &both, &Query::new("walrus", 10)).await;
-    let mut passages = passages.expect("both are there");
+    let mut passages = passages.expect("both are there").passages;
     passages.sort_by(|one, other| one.file_id.cmp(&other.file_id));
     assert_eq!(found(&passages), ["file-north", "file-south"]);
     let unknown = [CollectionId::from("vs_north"), CollectionId::from("vs_unknown")];
     is_not_found(library.search(&tenant, &unknown, &Query::new("walrus", 1)).await);
 }
 
-async fn what_is_no_text_cannot_be_searched(library: &dyn Library) {
+async fn what_cannot_be_read_says_why(library: &dyn Shelves) {
     let tenant = tenant("refused");
     let id = CollectionId::from("vs_refused");
+    add(library, &tenant, "file-picture", "walrus").await;
     open(library, &tenant, "vs_refused", &[]).await;
-    let picture: Arc<[u8]> = b"\x89PNG\r\n\x1a\n\0\0".as_slice().into();
-    library.add_file(&tenant, file("file-picture", 1), picture).await.expect("it can be kept");
-    let refused = library.attach(&tenant, &id, attachment("file-picture", json!({}))).await;
-    let Err(LibraryError::Refused(reason)) = refused else { panic!("not refused: {refused:?}") };
-    assert!(reason.contains("file-picture.txt"), "it names the file: {reason}");
-    assert_eq!(library.attachments(&tenant, &id).await, Ok(Vec::new()));
+    attach(library, &tenant, &id, attachment("file-picture", json!({}))).await;
+    let work = claim(library, None).await.expect("it waits");
+    let failed = Indexing::Failed { why: Unreadable::Unsupported, reason: "a picture".to_owned() };
+    let end = Indexed::Failed { why: Unreadable::Unsupported, reason: "a picture".to_owned() };
+    assert_eq!(library.finish(&work, end).await, Ok(true));
+    let attached = library.attachment(&tenant, &id, &work.file_id).await;
+    assert_eq!(attached.expect("it is still there").state, failed);
+    let usage = library.usage(&tenant, &id).await.expect("it is there");
+    assert_eq!(usage.files, FileCounts { failed: 1, ..FileCounts::default() });
+    assert_eq!(claim(library, None).await, None, "it is not tried again");
 }
 
-async fn what_is_not_there_is_not_found(library: &dyn Library) {
+async fn a_batch_is_its_files(library: &dyn Shelves) {
+    let tenant = tenant("batches");
+    let (id, batch_id) = (CollectionId::from("vs_batch"), BatchId::from("vsfb_1"));
+    for file in ["file-b1", "file-b2"] {
+        add(library, &tenant, file, "walrus").await;
+    }
+    open(library, &tenant, "vs_batch", &[]).await;
+    let cut = Chunking::Static { max_tokens: 200, overlap_tokens: 20 };
+    let files = vec![
+        attachment("file-b1", json!({})),
+        Attachment { chunking: cut, ..attachment("file-b2", json!({ "n": 2 })) },
+    ];
+    library.attach(&tenant, &id, Some(batch("vsfb_1")), files).await.expect("all are there");
+    let waiting = FileCounts { in_progress: 2, ..FileCounts::default() };
+    let expected = BatchRecord { files: waiting, ..batch("vsfb_1") };
+    assert_eq!(library.batch(&tenant, &id, &batch_id).await, Ok(expected.clone()));
+    let attached = library.attachment(&tenant, &id, &FileId::from("file-b2")).await;
+    let attached = attached.expect("it is there");
+    assert_eq!((attached.batch_id, attached.chunking), (Some(batch_id.clone()), cut));
+    read_all(library, None).await;
+    let done = FileCounts { completed: 2, ..FileCounts::default() };
+    let expected = BatchRecord { files: done, ..expected };
+    assert_eq!(library.batch(&tenant, &id, &batch_id).await, Ok(expected.clone()));
+    library.cancel_batch(&tenant, &id, &batch_id).await.expect("too late is no mistake");
+    assert_eq!(library.batch(&tenant, &id, &batch_id).await, Ok(expected));
+    open(library, &tenant, "vs_other", &[]).await;
+    is_not_found(library.batch(&tenant, &CollectionId::from("vs_other"), &batch_id).await);
+    is_not_found(library.cancel_batch(&tenant, &CollectionId::from("vs_other"), &batch_id).await);
+    library.remove_collection(&tenant, &id).await.expect("it is there");
+    is_not_found(library.batch(&tenant, &id, &batch_id).await);
+}
+
+async fn a_cancelled_batch_is_not_read(library: &dyn Shelves) {
+    let tenant = tenant("cancelled");
+    let (id, batch_id) = (CollectionId::from("vs_cancelled"), BatchId::from("vsfb_cancelled"));
+    for file in ["file-c1", "file-c2"] {
+        add(library, &tenant, file, "walrus").await;
+    }
+    open(library, &tenant, "vs_cancelled", &[]).await;
+    let files = vec![attachment("file-c1", json!({})), attachment("file-c2", json!({}))];
+    library.attach(&tenant, &id, Some(batch("vsfb_cancelled")), files).await.expect("all there");
+    let begun = claim(library, None).await.expect("one waits");
+    library.cancel_batch(&tenant, &id, &batch_id).await.expect("it is there");
+    assert_eq!(library.renew(&begun, LEASE).await, Ok(false), "it is not ours any more");
+    assert_eq!(library.finish(&begun, read(&begun, None)).await, Ok(false));
+    assert_eq!(claim(library, None).await, None);
+    let batch = library.batch(&tenant, &id, &batch_id).await.expect("it is there");
+    assert!(batch.cancelled, "{batch:?}");
+    assert_eq!(batch.files, FileCounts { cancelled: 2, ..FileCounts::default() });
+    assert_eq!(search(library, &tenant, "vs_cancelled", "walrus").await, []);
+}
+
+async fn a_claim_is_ones_own(library: &dyn Shelves) {
+    let tenant = tenant("claims");
+    let id = CollectionId::from("vs_claims");
+    for file in ["file-first", "file-second"] {
+        add(library, &tenant, file, "walrus").await;
+    }
+    open(library, &tenant, "vs_claims", &[]).await;
+    for file in ["file-first", "file-second"] {
+        attach(library, &tenant, &id, attachment(file, json!({}))).await;
+    }
+    let (first, second) = (claim(library, None).await, claim(library, None).await);
+    let (first, second) = (first.expect("one waits"), second.expect("another waits"));
+    assert_eq!((first.file_id.as_str(), second.file_id.as_str()), ("file-first", "file-second"));
+    assert_eq!((first.file_name.as_str(), &first.tenant), ("file-first.txt", &tenant));
+    let walrus: Arc<[u8]> = b"walrus".as_slice().into();
+    assert_eq!(first.task, IndexTask::Read { content: walrus, chunking: Chunking::Auto });
+    assert_eq!(claim(library, None).await, None, "both are claimed");
+    assert_eq!(library.renew(&second, LEASE).await, Ok(true));
+    for work in [first, second] {
+        assert_eq!(library.finish(&work, read(&work, None)).await, Ok(true));
+    }
+}
+
+async fn only_the_last_claim_counts(library: &dyn Shelves) {
+    let tenant = tenant("late");
+    let id = CollectionId::from("vs_late");
+    add(library, &tenant, "file-late", "walrus").await;
+    open(library, &tenant, "vs_late", &[]).await;
+    attach(library, &tenant, &id, attachment("file-late", json!({}))).await;
+    let late = library.claim(None, Duration::ZERO).await.expect("it is there").expect("it waits");
+    let last = claim(library, None).await.expect("the first claim is over");
+    assert_eq!(library.renew(&late, LEASE).await, Ok(false));
+    assert_eq!(library.finish(&late, read(&late, None)).await, Ok(false));
+    let attached = library.attachment(&tenant, &id, &late.file_id).await.expect("it is there");
+    assert_eq!(attached.state, Indexing::InProgress);
+    assert_eq!(library.finish(&last, read(&last, None)).await, Ok(true));
+    assert_eq!(found(&search(library, &tenant, "vs_late", "walrus").await), ["file-late"]);
+
+    attach(library, &tenant, &id, attachment("file-late", json!({}))).await;
+    let gone = claim(library, None).await.expect("it waits");
+    library.detach(&tenant, &id, &gone.file_id).await.expect("it is attached");
+    assert_eq!(library.finish(&gone, read(&gone, None)).await, Ok(false));
+    assert_eq!(search(library, &tenant, "vs_late", "walrus").await, []);
+}
+
+async fn a_file_that_is_never_finished_is_given_up(library: &dyn Shelves) {
+    let tenant = tenant("given_up");
+    let id = CollectionId::from("vs_given_up");
+    add(library, &tenant, "file-poison", "walrus").await;
+    open(library, &tenant, "vs_given_up", &[]).await;
+    attach(library, &tenant, &id, attachment("file-poison", json!({}))).await;
+    for _ in 0..MOST_CLAIMS {
+        let work = library.claim(None, Duration::ZERO).await.expect("it is there");
+        assert!(work.is_some_and(|work| work.file_id.as_str() == "file-poison"));
+    }
+    assert_eq!(claim(library, None).await, None);
+    let attached = library.attachment(&tenant, &id, &FileId::from("file-poison")).await;
+    let state = attached.expect("it is there").state;
+    assert!(matches!(state, Indexing::Failed { why: Unreadable::Broke, .. }), "{state:?}");
+}
+
+async fn big_files_are_found_whole(library: &dyn Shelves) {
+    let tenant = tenant("big");
+    let id = CollectionId::from("vs_big");
+    let text: Vec<String> = (0..1_000).map(|n| format!("walrus number{n}")).collect();
+    add(library, &tenant, "file-big", &text.join("\n\n")).await;
+    open(library, &tenant, "vs_big", &["file-big"]).await;
+    let file_id = FileId::from("file-big");
+    assert_eq!(library.passages(&tenant, &id, &file_id).await, Ok(text));
+    for n in [0, 127, 128, 999] {
+        let passages = search(library, &tenant, "vs_big", &format!("number{n}")).await;
+        let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+        assert_eq!(texts, [format!("walrus number{n}")]);
+    }
+    library.remove_collection(&tenant, &id).await.expect("it is there");
+    library.tidy().await.expect("it is there");
+}
+
+async fn what_has_expired_is_gone(library: &dyn Shelves) {
+    let tenant = tenant("expired");
+    let (old, new) = (CollectionId::from("vs_old"), CollectionId::from("vs_new"));
+    let past = Timestamp::from_micros(1_000_000);
+    let record = FileRecord { expires_at: Some(past), ..file("file-over", 1) };
+    library.add_file(&tenant, record, b"walrus".as_slice().into()).await.expect("it is new");
+    let id = FileId::from("file-over");
+    is_not_found(library.file(&tenant, &id).await);
+    is_not_found(library.content(&tenant, &id).await);
+    assert_eq!(library.files(&tenant).await, Ok(Vec::new()));
+    library.tidy().await.expect("it is there");
+    add(library, &tenant, "file-over", "walrus").await;
+
+    let mut record = collection("vs_old", 1);
+    record.notes.expires_after_days = Some(1);
+    library.open_collection(&tenant, record).await.expect("it is new");
+    let refused = library.search(&tenant, std::slice::from_ref(&old), &Query::new("x", 1)).await;
+    assert!(matches!(refused, Err(LibraryError::Refused(_))), "{refused:?}");
+    let refused = library.attach(&tenant, &old, None, vec![attachment("file-over", json!({}))]);
+    assert!(matches!(refused.await, Err(LibraryError::Refused(_))));
+    library.collection(&tenant, &old).await.expect("it says that it has expired");
+
+    // One that is used stays.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.expect("it is after 1970").as_micros()).expect("soon enough");
+    let mut record = collection("vs_new", now - 20 * 3_600 * 1_000_000);
+    record.notes.expires_after_days = Some(1);
+    library.open_collection(&tenant, record.clone()).await.expect("it is new");
+    library.search(&tenant, std::slice::from_ref(&new), &Query::new("x", 1)).await.expect("it is");
+    let used = library.collection(&tenant, &new).await.expect("it is there");
+    assert!(used.last_active_at > record.last_active_at, "{used:?}");
+}
+
+async fn what_is_said_in_other_words_is_found(library: &dyn Shelves) {
+    let tenant = tenant("meaning");
+    let id = CollectionId::from("vs_meaning");
+    library.open_collection(&tenant, collection("vs_meaning", 1)).await.expect("it is new");
+    for (file, text) in [("file-w", "The walrus sleeps."), ("file-p", "A penguin walks.")] {
+        add(library, &tenant, file, text).await;
+        attach(library, &tenant, &id, attachment(file, json!({ "of": text.len() }))).await;
+    }
+    read_all(library, Some("plain-meanings")).await;
+    let passages = search(library, &tenant, "vs_meaning", "tusked").await;
+    assert_eq!(found(&passages).first(), Some(&"file-w"), "{passages:?}");
+    let in_range = |passage: &Passage| passage.score > 0.0 && passage.score <= 1.0;
+    assert!(passages.iter().all(in_range), "{passages:?}");
+    // By words and by meaning at once.
+    let passages = search(library, &tenant, "vs_meaning", "pinniped walks sleeps walrus").await;
+    assert_eq!(found(&passages), ["file-w", "file-p"]);
+    let (key, comparison) = ("of".to_owned(), Comparison::Equal);
+    let filter = Filter::Compare { key, comparison, value: json!("A penguin walks.".len()) };
+    let query = Query { filter: Some(filter), ..Query::new("tusked", 5) };
+    let narrowed = library.search(&tenant, std::slice::from_ref(&id), &query).await;
+    assert_eq!(found(&narrowed.expect("it is there").passages), ["file-p"]);
+    library.detach(&tenant, &id, &FileId::from("file-w")).await.expect("it is attached");
+    assert_eq!(found(&search(library, &tenant, "vs_meaning", "tusked").await), ["file-p"]);
+}
+
+/// What was read while the model was away, or with another one, is due again.
+async fn vectors_can_follow_later(library: &dyn Shelves) {
+    let tenant = tenant("later");
+    let id = CollectionId::from("vs_later");
+    add(library, &tenant, "file-later", "The walrus sleeps.\n\nThe lion walks.").await;
+    library.open_collection(&tenant, collection("vs_later", 1)).await.expect("it is new");
+    attach(library, &tenant, &id, attachment("file-later", json!({}))).await;
+    read_all(library, None).await;
+    assert_eq!(search(library, &tenant, "vs_later", "tusked").await, [], "no vectors yet");
+    for model in ["another-model", "plain-meanings"] {
+        let work = claim(library, Some(model)).await.expect("it has no vectors of this model");
+        let passages = vec!["The walrus sleeps.".to_owned(), "The lion walks.".to_owned()];
+        assert_eq!(work.task, IndexTask::Embed { passages });
+        assert_eq!(library.finish(&work, read(&work, Some(model))).await, Ok(true));
+        assert_eq!(claim(library, Some(model)).await, None);
+    }
+    let passages = search(library, &tenant, "vs_later", "tusked").await;
+    let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+    assert_eq!(texts.first(), Some(&"The walrus sleeps."), "{texts:?}");
+    // If the model is away, it is due again after a while.
+    let work = claim(library, Some("a-third-model")).await.expect("it has other vectors");
+    let later = Indexed::NotNow(Duration::from_hours(1));
+    assert_eq!(library.finish(&work, later).await, Ok(true));
+    assert_eq!(claim(library, Some("a-third-model")).await, None);
+    library.remove_collection(&tenant, &id).await.expect("it is there");
+}
+
+async fn without_vectors_words_are_left(library: &dyn Shelves, reader: &Plainly) {
+    let tenant = tenant("away");
+    let id = CollectionId::from("vs_away");
+    add(library, &tenant, "file-away", "walrus").await;
+    library.open_collection(&tenant, collection("vs_away", 1)).await.expect("it is new");
+    attach(library, &tenant, &id, attachment("file-away", json!({}))).await;
+    read_all(library, Some("plain-meanings")).await;
+    let ask = async || {
+        let collections = [CollectionId::from("vs_away")];
+        library.search(&tenant, &collections, &Query::new("walrus", 5)).await.expect("it is there")
+    };
+    assert_eq!(ask().await.words_only, None);
+    reader.be_away(true);
+    let answer = ask().await;
+    reader.be_away(false);
+    assert_eq!(found(&answer.passages), ["file-away"]);
+    assert_eq!(answer.words_only.as_deref(), Some("nobody knows what that means"));
+}
+
+async fn what_is_not_there_is_not_found(library: &dyn Shelves) {
     let tenant = tenant("missing");
     let (file_id, id) = (FileId::from("file-missing"), CollectionId::from("vs_missing"));
     is_not_found(library.file(&tenant, &file_id).await);
@@ -252,17 +682,25 @@ async fn what_is_not_there_is_not_found(library: &dyn Library) {
     is_not_found(library.collection(&tenant, &id).await);
     is_not_found(library.remove_collection(&tenant, &id).await);
     is_not_found(library.attachments(&tenant, &id).await);
-    is_not_found(library.attach(&tenant, &id, attachment("file-missing", json!({}))).await);
-    let unnamed = library.annotate_collection(&tenant, &id, String::new(), BTreeMap::new()).await;
-    is_not_found(unnamed);
+    is_not_found(library.usage(&tenant, &id).await);
+    is_not_found(library.passages(&tenant, &id, &file_id).await);
+    is_not_found(library.batch(&tenant, &id, &BatchId::from("vsfb_missing")).await);
+    let missing = || vec![attachment("file-missing", json!({}))];
+    is_not_found(library.attach(&tenant, &id, None, missing()).await);
+    let notes = CollectionNotes::default();
+    is_not_found(library.annotate_collection(&tenant, &id, notes).await);
+    // Whatever a database thinks of such a name.
+    is_not_found(library.file(&tenant, &FileId::from("file\0")).await);
+    is_not_found(library.collection(&tenant, &CollectionId::from("vs\0")).await);
     open(library, &tenant, "vs_empty", &[]).await;
     let id = CollectionId::from("vs_empty");
-    is_not_found(library.attach(&tenant, &id, attachment("file-missing", json!({}))).await);
+    is_not_found(library.attach(&tenant, &id, None, missing()).await);
     is_not_found(library.attachment(&tenant, &id, &file_id).await);
+    is_not_found(library.passages(&tenant, &id, &file_id).await);
     assert_eq!(library.files(&tenant).await, Ok(Vec::new()));
 }
 
-async fn tenants_do_not_see_each_other(library: &dyn Library) {
+async fn tenants_do_not_see_each_other(library: &dyn Shelves) {
     let (one, other) = (tenant("one"), tenant("other"));
     let (file_id, id) = (FileId::from("file-mine"), CollectionId::from("vs_mine"));
     add(library, &one, "file-mine", "walrus").await;
@@ -282,7 +720,12 @@ async fn tenants_do_not_see_each_other(library: &dyn Library) {
     // Not even somebody else's file into a collection of one's own.
     open(library, &other, "vs_theirs", &[]).await;
     let theirs = CollectionId::from("vs_theirs");
-    is_not_found(library.attach(&other, &theirs, attachment("file-mine", json!({}))).await);
+    let mine = vec![attachment("file-mine", json!({}))];
+    is_not_found(library.attach(&other, &theirs, None, mine).await);
+    is_not_found(library.usage(&other, &id).await);
+    is_not_found(library.passages(&other, &id, &file_id).await);
+    is_not_found(library.set_attributes(&other, &id, &file_id, Map::new()).await);
+    is_not_found(library.annotate_collection(&other, &id, CollectionNotes::default()).await);
 
     add(library, &other, "file-mine", "penguin").await;
     open(library, &other, "vs_mine", &["file-mine"]).await;

@@ -3,5 +3,6 @@
 pub mod blob_store;
 pub mod event_log;
 pub mod library;
+pub mod pins;
 pub mod run_store;
 pub mod workers;

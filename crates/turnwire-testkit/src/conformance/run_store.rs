@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Created, Entry, Item, ItemId, NewRun, RequestKey, RunId,
-    RunOutcome, RunRequest, RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Created, Entry, Item, ItemId, NewRun, RequestKey,
+    RunId, RunOutcome, RunRequest, RunStatus, RunStore, StoreError, TenantId, Timestamp,
 };
 
 /// Runs the whole suite on `store`, which may have other runs in it.
@@ -19,6 +19,7 @@ pub async fn check(store: &dyn RunStore) {
     a_conversation_is_kept_by_hand(store).await;
     a_busy_conversation_is_left_alone(store).await;
     a_request_with_a_key_makes_one_run(store).await;
+    what_is_allowed_goes_with_its_conversation(store).await;
 }
 
 fn entries(texts: &[&str]) -> Vec<Entry> {
@@ -243,4 +244,39 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     assert_eq!(made_by("keys", "/a", "same").await.expect("it is free"), None, "C9: it is gone");
     let anew = store.create(sent("run_key5", "keys", "/a", "other")).await;
     assert_eq!(anew.expect("the key is free"), Created::New, "C9: with its run, its key is gone");
+}
+
+async fn what_is_allowed_goes_with_its_conversation(store: &dyn RunStore) {
+    let (ours, theirs) = (TenantId::from("allowing"), TenantId::from("not allowing"));
+    let id = ConversationId::from("conv_allowed");
+    let tool = |name: &str| Allowed { tool: name.to_owned(), definition: "1".to_owned() };
+    let allowed = async |tenant: &TenantId| {
+        let mut allowed = store.allowed(tenant, &id).await.expect("the store answers");
+        allowed.sort_by(|one, other| one.tool.cmp(&other.tool));
+        allowed
+    };
+    assert_eq!(allowed(&ours).await, [], "nothing is there yet");
+    for tenant in [&ours, &theirs] {
+        store
+            .open_conversation(tenant, conversation("conv_allowed"))
+            .await
+            .expect("the store answers");
+    }
+    // Also while a run goes on in it: that is when people are asked.
+    store
+        .create(run("run_allowing", "allowing", Some("conv_allowed")))
+        .await
+        .expect("the store answers");
+    for name in ["b", "a", "b"] {
+        store.allow(&ours, &id, tool(name)).await.expect("the store answers");
+    }
+    assert_eq!(allowed(&ours).await, [tool("a"), tool("b")], "twice is as good as once");
+    assert_eq!(allowed(&theirs).await, [], "another tenant has another conversation");
+    store
+        .finish(&RunId::from("run_allowing"), RunOutcome::Completed, Vec::new())
+        .await
+        .expect("the store answers");
+    store.forget_conversation(&ours, &id).await.expect("the store answers");
+    store.open_conversation(&ours, conversation("conv_allowed")).await.expect("the store answers");
+    assert_eq!(allowed(&ours).await, [], "forgotten with the conversation");
 }

@@ -1,7 +1,7 @@
 //! The servers that a gateway leans on, played on loopback.
 //!
-//! `chat` is a model behind the real wire of Chat Completions, and `search` a `SearXNG`; both live
-//! at one address. They remember nothing between requests, so any number of tests can use
+//! `chat` is a model behind the real wire of Chat Completions, `search` a `SearXNG`, and `pages` a
+//! site whose pages can be opened; all live at one address. They remember nothing between requests, so any number of tests can use
 //! them at once: what the model says stands in the question
 //! ([`Scripted::by_prompt`](turnwire_models::Scripted::by_prompt)), and what the search finds
 //! follows from the query. What they were asked is kept for the tests to read, at `/requests`.
@@ -11,6 +11,7 @@
 mod chat;
 mod chat_chunks;
 mod chat_request;
+mod pages;
 mod search;
 mod visitors;
 
@@ -95,6 +96,8 @@ fn router(visitors: Visitors) -> Router {
         .route("/v1/chat/completions", post(chat::answer))
         .route("/v1/models", get(chat::models))
         .route("/search", get(search::search))
+        .route("/pages/{name}", get(pages::page))
+        .route("/moved/{name}", get(pages::moved))
         .route("/requests", get(visitors::list).delete(visitors::forget))
         .with_state(visitors)
 }

@@ -17,8 +17,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    CallId, CallLink, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
-    ToolRequest, ToolServers,
+    CallId, CallLink, Question, Reply, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote,
+    ToolOutput, ToolRequest, ToolServers,
 };
 use turnwire_tools::{McpServerOptions, McpServers, McpTransport};
 
@@ -68,6 +68,16 @@ pub(crate) async fn call_with(
     listener: &Arc<Listener>,
 ) -> Result<ToolOutput, ToolError> {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    go_on_with(tool, arguments, None, listener).await
+}
+
+/// Calls a tool whose work was begun before, as a task.
+pub(crate) async fn go_on_with(
+    tool: &dyn Tool,
+    arguments: serde_json::Map<String, Value>,
+    task: Option<String>,
+    listener: &Arc<Listener>,
+) -> Result<ToolOutput, ToolError> {
     let request = ToolRequest {
         tenant: TenantId::default(),
         arguments,
@@ -75,13 +85,17 @@ pub(crate) async fn call_with(
         settings: Value::Null,
     };
     let (run, call) = (RunId::from("run_1"), CallId::from("call_1"));
-    tool.call(request, ToolContext::new(run, call, 1, PATIENCE, listener.clone())).await
+    let context = ToolContext::new(run, call, 1, PATIENCE, listener.clone());
+    tool.call(request, context.going_on_with(task)).await
 }
 
 /// Notes what a tool says and when, and can stop it.
 #[derive(Default)]
 pub(crate) struct Listener {
     notes: Mutex<Vec<(Instant, ToolNote)>>,
+    questions: Mutex<Vec<Question>>,
+    /// What a person says; nobody is there if not set.
+    pub(crate) reply: Mutex<Option<Reply>>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -89,12 +103,27 @@ impl Listener {
     pub(crate) fn notes(&self) -> Vec<(Instant, ToolNote)> {
         self.notes.lock().unwrap().clone()
     }
+
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        self.questions.lock().unwrap().clone()
+    }
+
+    /// A listener with a person who says this.
+    pub(crate) fn with_reply(reply: Reply) -> Arc<Self> {
+        Arc::new(Self { reply: Mutex::new(Some(reply)), ..Self::default() })
+    }
 }
 
 impl CallLink for Listener {
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()> {
         self.notes.lock().unwrap().push((Instant::now(), note));
         std::future::ready(()).boxed()
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        self.questions.lock().unwrap().push(question);
+        let reply = self.reply.lock().unwrap().clone();
+        std::future::ready(reply.unwrap_or(Reply::Declined)).boxed()
     }
 
     fn is_cancelled(&self) -> bool {

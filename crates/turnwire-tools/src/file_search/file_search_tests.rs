@@ -1,14 +1,15 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Attachment, CallId, CallLink, CollectionId, CollectionRecord, FileId, FileRecord, Library,
-    LibraryError, RunId, TenantId, Timestamp, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
-    ToolRequest,
+    Attachment, CallId, CallLink, CollectionId, CollectionNotes, CollectionRecord, FileId,
+    FileRecord, Library, LibraryError, NoVectors, Reader, RunId, TenantId, Timestamp, Tool,
+    ToolContext, ToolError, ToolNote, ToolOutput, ToolRequest,
 };
 
-use super::{FileSearch, MAX_FILE_BYTES, MemoryLibrary};
+use super::{FileSearch, Indexer, MAX_FILE_BYTES, MemoryLibrary, TextReader, words};
 
 struct NobodyListens;
 
@@ -33,20 +34,18 @@ fn record(id: &str, name: &str) -> FileRecord {
         bytes: 0,
         purpose: "assistants".to_owned(),
         created_at: Timestamp::from_micros(1),
+        expires_at: None,
     }
 }
 
 /// A library with two files in the collection `vs_sea`.
-async fn library() -> Arc<dyn Library> {
-    let library = MemoryLibrary::new();
+async fn library(reader: Arc<dyn Reader>) -> Arc<dyn Library> {
+    let library = Arc::new(MemoryLibrary::with_reader(reader.clone()));
     let tenant = TenantId::default();
     let (id, created_at) = (CollectionId::from("vs_sea"), Timestamp::from_micros(1));
-    let collection = CollectionRecord {
-        id: id.clone(),
-        name: "Sea".into(),
-        created_at,
-        metadata: BTreeMap::new(),
-    };
+    let notes = CollectionNotes { name: "Sea".into(), ..CollectionNotes::default() };
+    let last_active_at = created_at;
+    let collection = CollectionRecord { id: id.clone(), created_at, last_active_at, notes };
     library.open_collection(&tenant, collection).await.unwrap();
     let files = [
         ("file-w", "walrus.md", "Walruses have tusks.", json!({ "year": 2024 })),
@@ -56,14 +55,25 @@ async fn library() -> Arc<dyn Library> {
         let content = text.as_bytes().into();
         library.add_file(&tenant, record(file, name), content).await.unwrap();
         let attributes = attributes.as_object().unwrap().clone();
-        let attachment = Attachment { file_id: FileId::from(file), created_at, attributes };
-        library.attach(&tenant, &id, attachment).await.unwrap();
+        let waiting = Attachment::new(FileId::from(file), created_at);
+        let attachment = Attachment { attributes, ..waiting };
+        library.attach(&tenant, &id, None, vec![attachment]).await.unwrap();
     }
-    Arc::new(library)
+    let indexer = Indexer::new(library.clone(), reader, None);
+    assert_eq!(indexer.work_off().await, Ok(2));
+    library
 }
 
 async fn ask(arguments: Value, settings: Value) -> Result<ToolOutput, ToolError> {
-    let tool = FileSearch::new(library().await);
+    ask_in(library(Arc::new(TextReader::default())).await, arguments, settings).await
+}
+
+async fn ask_in(
+    library: Arc<dyn Library>,
+    arguments: Value,
+    settings: Value,
+) -> Result<ToolOutput, ToolError> {
+    let tool = FileSearch::new(library);
     let request = ToolRequest {
         tenant: TenantId::default(),
         arguments: arguments.as_object().unwrap().clone(),
@@ -149,6 +159,34 @@ async fn nothing_found_is_said() {
     let output = output.await.unwrap();
     assert_eq!(output.text, "Nothing was found for: zebra");
     assert_eq!(output.structured, Some(json!({ "queries": ["zebra"], "results": [] })));
+}
+
+/// A reader whose embeddings model never answers.
+struct Away;
+
+#[async_trait]
+impl Reader for Away {
+    fn words(&self, text: &str) -> Vec<String> {
+        words::words_of(text)
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some("away")
+    }
+
+    async fn vectors(&self, _texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+        Err(NoVectors("it is away".to_owned()))
+    }
+}
+
+#[tokio::test]
+async fn a_search_by_words_alone_says_so() {
+    let settings = json!({ "vector_store_ids": ["vs_sea"] });
+    let library = library(Arc::new(Away)).await;
+    let output = ask_in(library, json!({ "queries": ["walruses"] }), settings).await.unwrap();
+    assert!(output.text.starts_with("[1] walrus.md (file-w)"), "{}", output.text);
+    assert!(output.text.contains("by their words only"), "{}", output.text);
+    assert_eq!(output.structured.unwrap()["words_only"], json!(true));
 }
 
 #[tokio::test]

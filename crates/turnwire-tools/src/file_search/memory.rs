@@ -1,18 +1,24 @@
 //! A library in memory: everything is gone when the process is.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Mutex, OnceLock, RwLock},
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
 use bm25::{Embedder, EmbedderBuilder, Embedding, Scorer};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+use tracing::warn;
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionRecord, FileId, FileRecord, Library, LibraryError, Passage,
-    Query, TenantId,
+    Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
+    CollectionUsage, FileCounts, FileId, FileRecord, Found, IndexQueue, IndexTask, IndexWork,
+    Indexed, Indexing, Library, LibraryError, MOST_CLAIMS, NewPassage, Passage, Query, RANKED,
+    Reader, TenantId, Timestamp, Unreadable, Vectors, fused,
 };
 
-use super::text::{Words, passages, text_of};
+use super::TextReader;
 use crate::sync::{lock, read, write};
 
 /// The biggest file that is kept.
@@ -22,14 +28,17 @@ pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 /// depends on this.
 const USUAL_WORDS: f32 = 200.0;
 
-/// Keeps files and collections in memory, and ranks passages with BM25.
+/// Keeps files and collections in memory, and ranks passages with BM25 and their vectors.
 ///
-/// Tables are locked for as long as it takes to look something up. What takes longer (reading a
-/// big file, ranking its passages) holds the index of one collection and nothing else, and is
-/// done on a thread where waiting holds up no run.
-#[derive(Default)]
+/// Tables are locked for as long as it takes to look something up. What takes longer (writing
+/// many passages, ranking them) holds the index of one collection and nothing else, and is done
+/// on a thread where waiting holds up no run.
 pub struct MemoryLibrary {
     shelves: Mutex<HashMap<TenantId, Arc<Shelf>>>,
+    reader: Arc<dyn Reader>,
+    changed: Notify,
+    /// Counts attachments and claims: the next number nobody has had.
+    numbers: Mutex<i64>,
 }
 
 /// What one tenant has.
@@ -46,73 +55,146 @@ struct File {
 
 struct Collection {
     record: Mutex<CollectionRecord>,
-    /// Changes only together with the index, and while the index is locked.
-    attached: Mutex<HashMap<FileId, Attachment>>,
+    attached: Mutex<HashMap<FileId, Attached>>,
+    batches: Mutex<HashMap<BatchId, BatchRecord>>,
     /// Locked on threads that may wait, and nowhere else.
     index: RwLock<Index>,
+}
+
+/// A file in a collection, and how far it is.
+struct Attached {
+    attachment: Attachment,
+    /// Its place among all that were ever attached.
+    number: i64,
+    /// Who reads it, if somebody does.
+    claim: Option<i64>,
+    n_claims: u32,
+    not_before: Instant,
+    model: Option<String>,
+    n_passages: usize,
+}
+
+impl Attached {
+    fn is_due(&self, model: Option<&str>) -> bool {
+        let due = match &self.attachment.state {
+            Indexing::InProgress => true,
+            Indexing::Completed => {
+                model.is_some() && self.model.as_deref() != model && self.n_passages > 0
+            }
+            Indexing::Failed { .. } | Indexing::Cancelled => false,
+        };
+        due && self.not_before <= Instant::now()
+    }
+
+    /// What is not read yet comes first, then what was attached first.
+    fn turn(&self) -> (bool, i64) {
+        (self.attachment.state != Indexing::InProgress, self.number)
+    }
 }
 
 /// The passages of a collection.
 struct Index {
     scorer: Scorer<u64>,
-    passages: HashMap<u64, Indexed>,
+    passages: HashMap<u64, Leaf>,
     next: u64,
 }
 
-struct Indexed {
-    source: Arc<Source>,
+/// A passage in the index.
+struct Leaf {
+    /// The number of its attachment.
+    attachment: i64,
     text: String,
+    /// Its vector, and the model that is from.
+    vector: Option<(Arc<str>, Vec<f32>)>,
 }
 
-/// Where a passage comes from.
-struct Source {
-    name: String,
-    attachment: Attachment,
+impl Default for MemoryLibrary {
+    fn default() -> Self {
+        Self::new()
+    }
 }
-
-/// A passage, ready to be indexed.
-type Prepared = (String, Embedding);
 
 impl MemoryLibrary {
-    /// An empty library.
+    /// An empty library, which finds texts by their words.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_reader(Arc::new(TextReader::default()))
+    }
+
+    /// An empty library, which understands texts as `reader` does.
+    pub fn with_reader(reader: Arc<dyn Reader>) -> Self {
+        Self {
+            shelves: Mutex::default(),
+            reader,
+            changed: Notify::new(),
+            numbers: Mutex::default(),
+        }
     }
 
     fn shelf(&self, tenant: &TenantId) -> Arc<Shelf> {
         Arc::clone(lock(&self.shelves).entry(tenant.clone()).or_default())
     }
+
+    fn number(&self) -> i64 {
+        let mut numbers = lock(&self.numbers);
+        *numbers += 1;
+        *numbers
+    }
+
+    fn collection(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<Arc<Collection>, LibraryError> {
+        self.shelf(tenant).collection(id)
+    }
+
+    /// Everything that is attached anywhere.
+    fn everything(&self) -> Vec<(TenantId, Arc<Shelf>, Arc<Collection>)> {
+        let shelves: Vec<(TenantId, Arc<Shelf>)> = lock(&self.shelves)
+            .iter()
+            .map(|(tenant, shelf)| (tenant.clone(), Arc::clone(shelf)))
+            .collect();
+        let mut all = Vec::new();
+        for (tenant, shelf) in shelves {
+            let collections: Vec<_> = lock(&shelf.collections).values().cloned().collect();
+            all.extend(
+                collections.into_iter().map(|one| (tenant.clone(), Arc::clone(&shelf), one)),
+            );
+        }
+        all
+    }
+
+    /// The file that is next, and where it is.
+    fn next(&self, model: Option<&str>) -> Option<(TenantId, Arc<Shelf>, Arc<Collection>, FileId)> {
+        let mut next: Option<((bool, i64), _)> = None;
+        for (tenant, shelf, collection) in self.everything() {
+            for (file_id, attached) in lock(&collection.attached).iter() {
+                let turn = attached.turn();
+                let is_sooner = next.as_ref().is_none_or(|(other, _)| turn < *other);
+                if attached.is_due(model) && is_sooner {
+                    let here = Arc::clone(&collection);
+                    let place = (tenant.clone(), Arc::clone(&shelf), here, file_id.clone());
+                    next = Some((turn, place));
+                }
+            }
+        }
+        next.map(|(_, place)| place)
+    }
 }
 
 impl Shelf {
     fn with_file<T>(&self, id: &FileId, look: impl FnOnce(&File) -> T) -> Result<T, LibraryError> {
-        lock(&self.files).get(id).map(look).ok_or_else(|| no_file(id))
+        let files = lock(&self.files);
+        let file = files.get(id).filter(|file| !is_over(file.record.expires_at));
+        file.map(look).ok_or_else(|| LibraryError::no_file(id))
     }
 
     fn collection(&self, id: &CollectionId) -> Result<Arc<Collection>, LibraryError> {
-        lock(&self.collections).get(id).cloned().ok_or_else(|| no_collection(id))
-    }
-
-    /// Indexes a file; takes long if it is big.
-    fn attach(&self, id: &CollectionId, attachment: Attachment) -> Result<(), LibraryError> {
-        let collection = self.collection(id)?;
-        let (name, content) = self.with_file(&attachment.file_id, |file| {
-            (file.record.name.clone(), Arc::clone(&file.content))
-        })?;
-        let prepared = prepare(&name, &content)?;
-        let mut index = write(&collection.index);
-        // Both may have been removed meanwhile. A file that goes from now on is taken out of
-        // this index by whoever removes it, afterwards.
-        self.collection(id)?;
-        self.with_file(&attachment.file_id, |_| ())?;
-        index.remove(&attachment.file_id);
-        index.insert(Source { name, attachment: attachment.clone() }, prepared);
-        lock(&collection.attached).insert(attachment.file_id.clone(), attachment);
-        Ok(())
+        lock(&self.collections).get(id).cloned().ok_or_else(|| LibraryError::no_collection(id))
     }
 
     fn remove_file(&self, id: &FileId) -> Result<(), LibraryError> {
-        lock(&self.files).remove(id).ok_or_else(|| no_file(id))?;
+        lock(&self.files).remove(id).ok_or_else(|| LibraryError::no_file(id))?;
         let collections: Vec<_> = lock(&self.collections).values().cloned().collect();
         for collection in collections {
             collection.detach(id);
@@ -124,71 +206,249 @@ impl Shelf {
 impl Collection {
     fn new(record: CollectionRecord) -> Self {
         let index = Index { scorer: Scorer::new(), passages: HashMap::new(), next: 0 };
-        let (record, index) = (Mutex::new(record), RwLock::new(index));
-        Self { record, attached: Mutex::default(), index }
+        Self {
+            record: Mutex::new(record),
+            attached: Mutex::default(),
+            batches: Mutex::default(),
+            index: RwLock::new(index),
+        }
     }
 
     fn record(&self) -> CollectionRecord {
         lock(&self.record).clone()
     }
 
-    fn detach(&self, file_id: &FileId) -> bool {
-        let mut index = write(&self.index);
-        let was_attached = lock(&self.attached).remove(file_id).is_some();
-        if was_attached {
-            index.remove(file_id);
+    /// Counts as used just now, unless it is too late for that.
+    fn use_it(&self) -> Result<(), LibraryError> {
+        let mut record = lock(&self.record);
+        if record.is_expired(now()) {
+            return Err(LibraryError::expired(&record.id));
         }
-        was_attached
+        record.last_active_at = now();
+        Ok(())
+    }
+
+    fn with_attached<T>(
+        &self,
+        id: &FileId,
+        look: impl FnOnce(&mut Attached) -> T,
+    ) -> Result<T, LibraryError> {
+        lock(&self.attached).get_mut(id).map(look).ok_or_else(|| LibraryError::not_attached(id))
+    }
+
+    /// The attachment that a claim is about, if it still counts.
+    fn with_claimed<T>(&self, work: &IndexWork, act: impl FnOnce(&mut Attached) -> T) -> Option<T> {
+        let mut attached = lock(&self.attached);
+        let claimed = attached.get_mut(&work.file_id)?;
+        (claimed.claim == Some(work.claim)).then(|| act(claimed))
+    }
+
+    /// Takes a file out; waits for the index.
+    fn detach(&self, file_id: &FileId) -> bool {
+        let gone = lock(&self.attached).remove(file_id);
+        if let Some(gone) = &gone {
+            write(&self.index).remove(gone.number);
+        }
+        gone.is_some()
+    }
+
+    fn counts(&self, of: impl Fn(&Attachment) -> bool) -> FileCounts {
+        let mut counts = FileCounts::default();
+        for attached in lock(&self.attached).values() {
+            if of(&attached.attachment) {
+                counts.add(&attached.attachment.state);
+            }
+        }
+        counts
+    }
+
+    /// Writes what a file says; waits for the index. False if nobody wants to know any more.
+    fn fill(&self, work: &IndexWork, passages: Vec<NewPassage>, vectors: Option<Vectors>) -> bool {
+        let usage = passages.iter().map(|passage| passage.text.len()).sum::<usize>()
+            + vectors.as_ref().map_or(0, bytes_of);
+        let (n_passages, model) =
+            (passages.len(), vectors.as_ref().map(|vectors| vectors.model.clone()));
+        let ready: Vec<(NewPassage, Embedding)> = passages
+            .into_iter()
+            .map(|passage| {
+                let embedding = embedder().embed(&passage.words.join(" "));
+                (passage, embedding)
+            })
+            .collect();
+        let mut index = write(&self.index);
+        let done = self.with_claimed(work, |attached| {
+            attached.attachment.state = Indexing::Completed;
+            attached.attachment.usage_bytes = usage as u64;
+            (attached.claim, attached.n_claims) = (None, 0);
+            (attached.n_passages, attached.model) = (n_passages, model);
+            attached.not_before = Instant::now();
+            attached.number
+        });
+        let Some(number) = done else { return false };
+        index.insert(number, ready, vectors);
+        true
+    }
+
+    /// Adds vectors to what a file says; waits for the index.
+    fn add_vectors(&self, work: &IndexWork, vectors: Vectors) -> bool {
+        let mut index = write(&self.index);
+        let done = self.with_claimed(work, |attached| {
+            (attached.claim, attached.n_claims) = (None, 0);
+            attached.not_before = Instant::now();
+            if attached.n_passages != vectors.vectors.len() {
+                return None;
+            }
+            attached.attachment.usage_bytes += bytes_of(&vectors) as u64;
+            attached.model = Some(vectors.model.clone());
+            Some(attached.number)
+        });
+        let Some(Some(number)) = done else { return false };
+        index.set_vectors(number, vectors);
+        true
     }
 }
 
 impl Index {
-    fn remove(&mut self, file_id: &FileId) {
-        let is_gone = |indexed: &Indexed| indexed.source.attachment.file_id == *file_id;
-        for (key, _) in self.passages.extract_if(|_, indexed| is_gone(indexed)) {
+    fn remove(&mut self, attachment: i64) {
+        let is_gone = |leaf: &Leaf| leaf.attachment == attachment;
+        for (key, _) in self.passages.extract_if(|_, leaf| is_gone(leaf)) {
             self.scorer.remove(&key);
         }
     }
 
-    fn insert(&mut self, source: Source, prepared: Vec<Prepared>) {
-        let source = Arc::new(source);
-        for (text, embedding) in prepared {
+    fn insert(
+        &mut self,
+        attachment: i64,
+        passages: Vec<(NewPassage, Embedding)>,
+        vectors: Option<Vectors>,
+    ) {
+        for (NewPassage { text, .. }, embedding) in passages {
             let key = self.next;
             self.next += 1;
             self.scorer.upsert(&key, embedding);
-            self.passages.insert(key, Indexed { source: Arc::clone(&source), text });
+            self.passages.insert(key, Leaf { attachment, text, vector: None });
+        }
+        if let Some(vectors) = vectors {
+            self.set_vectors(attachment, vectors);
         }
     }
 
-    /// The best passages of this collection; of equals the earlier one.
-    fn best(&self, query: &Query) -> Vec<Passage> {
-        let passes = |source: &Source| {
-            let filter = query.filter.as_ref();
-            filter.is_none_or(|filter| filter.passes(&source.attachment.attributes))
-        };
-        let mut found = self.scorer.matches(&embedder().embed(&query.text));
-        found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
-        let passage = found.into_iter().filter_map(|found| {
-            let Indexed { source, text } = self.passages.get(&found.id)?;
-            passes(source).then(|| Passage {
-                file_id: source.attachment.file_id.clone(),
-                file_name: source.name.clone(),
-                score: between_0_and_1(found.score),
-                text: text.clone(),
-                attributes: source.attachment.attributes.clone(),
-            })
+    fn set_vectors(&mut self, attachment: i64, vectors: Vectors) {
+        let model: Arc<str> = vectors.model.into();
+        for (key, vector) in self.of(attachment).into_iter().zip(vectors.vectors) {
+            if let Some(leaf) = self.passages.get_mut(&key) {
+                leaf.vector = Some((Arc::clone(&model), vector));
+            }
+        }
+    }
+
+    /// The passages of a file, in their order.
+    fn of(&self, attachment: i64) -> Vec<u64> {
+        let its = |(key, leaf): (&u64, &Leaf)| (leaf.attachment == attachment).then_some(*key);
+        let mut keys: Vec<u64> = self.passages.iter().filter_map(its).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn texts_of(&self, attachment: i64) -> Vec<String> {
+        let text = |key: u64| Some(self.passages.get(&key)?.text.clone());
+        self.of(attachment).into_iter().filter_map(text).collect()
+    }
+
+    /// The passages of these files that have the words, best first; of equals the earlier one.
+    fn by_words(&self, words: &[String], files: &HashSet<i64>) -> Vec<(u64, f64)> {
+        let mut found = self.scorer.matches(&embedder().embed(&words.join(" ")));
+        found.retain(|hit| {
+            self.passages.get(&hit.id).is_some_and(|leaf| files.contains(&leaf.attachment))
         });
-        passage.take(query.most).collect()
+        found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
+        found.into_iter().map(|hit| (hit.id, between_0_and_1(hit.score))).collect()
+    }
+
+    /// The passages of these files that are nearest to the question, nearest first.
+    fn by_meaning(
+        &self,
+        (model, question): (&str, &[f32]),
+        files: &HashSet<i64>,
+    ) -> Vec<(u64, f32)> {
+        let likeness = |(key, leaf): (&u64, &Leaf)| {
+            let (of_model, vector) = leaf.vector.as_ref()?;
+            let comparable = **of_model == *model && vector.len() == question.len();
+            let product = || vector.iter().zip(question).map(|(one, other)| one * other).sum();
+            (comparable && files.contains(&leaf.attachment)).then(|| (*key, product()))
+        };
+        let mut found: Vec<(u64, f32)> = self.passages.iter().filter_map(likeness).collect();
+        found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        found
     }
 }
 
+/// A question, understood.
+struct Asked {
+    words: Vec<String>,
+    meaning: Option<(String, Vec<f32>)>,
+    query: Query,
+}
+
 /// The best passages of all these collections.
-fn best_of_all(collections: &[Arc<Collection>], query: &Query) -> Vec<Passage> {
-    let best = |collection: &Arc<Collection>| read(&collection.index).best(query);
-    let mut found: Vec<Passage> = collections.iter().flat_map(best).collect();
-    found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.file_id.cmp(&b.file_id)));
-    found.truncate(query.most);
-    found
+fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) -> Vec<Passage> {
+    let (mut by_words, mut by_meaning) = (Vec::new(), Vec::new());
+    let mut passages: HashMap<(usize, u64), Passage> = HashMap::new();
+    for (n, collection) in collections.iter().enumerate() {
+        let files = files_of(shelf, collection, &asked.query);
+        let numbers: HashSet<i64> = files.keys().copied().collect();
+        let index = read(&collection.index);
+        let mut show = |key: u64| {
+            let leaf = index.passages.get(&key)?;
+            let passage =
+                Passage { text: leaf.text.clone(), ..files.get(&leaf.attachment)?.clone() };
+            passages.insert((n, key), passage);
+            Some((n, key))
+        };
+        let most = RANKED.max(asked.query.most);
+        for (key, score) in index.by_words(&asked.words, &numbers).into_iter().take(most) {
+            by_words.extend(show(key).map(|place| (place, score)));
+        }
+        if let Some((model, question)) = &asked.meaning {
+            let near = index.by_meaning((model, question), &numbers);
+            for (key, likeness) in near.into_iter().take(most) {
+                by_meaning.extend(show(key).map(|place| (place, likeness)));
+            }
+        }
+    }
+    by_words.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    by_meaning.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let ranked = if asked.meaning.is_some() {
+        let places = |(place, _): &((usize, u64), f64)| *place;
+        let by_words: Vec<_> = by_words.iter().map(places).collect();
+        let by_meaning: Vec<_> = by_meaning.iter().map(|(place, _)| *place).collect();
+        fused(&by_words, &by_meaning)
+    } else {
+        by_words
+    };
+    let best = ranked
+        .into_iter()
+        .filter_map(|(place, score)| Some(Passage { score, ..passages.remove(&place)? }));
+    best.take(asked.query.most).collect()
+}
+
+/// The files of a collection that a question is about, as passages without their text.
+fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i64, Passage> {
+    let attached = lock(&collection.attached);
+    let passes = |attributes: &Map<String, Value>| {
+        query.filter.as_ref().is_none_or(|filter| filter.passes(attributes))
+    };
+    let as_passage = |one: &Attached| {
+        let Attachment { file_id, attributes, state, .. } = &one.attachment;
+        if *state != Indexing::Completed || !passes(attributes) {
+            return None;
+        }
+        let file_name = shelf.with_file(file_id, |file| file.record.name.clone()).ok()?;
+        let (file_id, attributes) = (file_id.clone(), attributes.clone());
+        let passage = Passage { file_id, file_name, score: 0.0, text: String::new(), attributes };
+        Some((one.number, passage))
+    };
+    attached.values().filter_map(as_passage).collect()
 }
 
 /// Does what may take long where nobody waits for it but whoever asked.
@@ -208,9 +468,7 @@ impl Library for MemoryLibrary {
         content: Arc<[u8]>,
     ) -> Result<(), LibraryError> {
         if content.len() > MAX_FILE_BYTES {
-            let (name, limit) = (&file.name, MAX_FILE_BYTES / 1024 / 1024);
-            let message = format!("`{name}` is bigger than {limit} MiB, which is the limit");
-            return Err(LibraryError::Refused(message));
+            return Err(LibraryError::too_big(&file.name, MAX_FILE_BYTES));
         }
         match lock(&self.shelf(tenant).files).entry(file.id.clone()) {
             Entry::Occupied(_) => Err(LibraryError::Exists(format!("file `{}`", file.id))),
@@ -229,6 +487,7 @@ impl Library for MemoryLibrary {
         let theirs = self.shelf(tenant);
         let mut files: Vec<FileRecord> =
             lock(&theirs.files).values().map(|file| file.record.clone()).collect();
+        files.retain(|file| !is_over(file.expires_at));
         files.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
         Ok(files)
     }
@@ -267,7 +526,7 @@ impl Library for MemoryLibrary {
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<CollectionRecord, LibraryError> {
-        Ok(self.shelf(tenant).collection(collection_id)?.record())
+        Ok(self.collection(tenant, collection_id)?.record())
     }
 
     async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>, LibraryError> {
@@ -278,17 +537,28 @@ impl Library for MemoryLibrary {
         Ok(collections)
     }
 
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+    ) -> Result<CollectionUsage, LibraryError> {
+        let collection = self.collection(tenant, collection_id)?;
+        let files = collection.counts(|_| true);
+        let attached = lock(&collection.attached);
+        let bytes = attached.values().map(|attached| attached.attachment.usage_bytes).sum();
+        Ok(CollectionUsage { files, bytes })
+    }
+
     async fn annotate_collection(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-        name: String,
-        metadata: BTreeMap<String, String>,
+        notes: CollectionNotes,
     ) -> Result<(), LibraryError> {
-        let collection = self.shelf(tenant).collection(collection_id)?;
+        let collection = self.collection(tenant, collection_id)?;
         let mut record = lock(&collection.record);
-        record.name = name;
-        record.metadata = metadata;
+        record.notes = notes;
+        record.last_active_at = now();
         Ok(())
     }
 
@@ -298,7 +568,7 @@ impl Library for MemoryLibrary {
         collection_id: &CollectionId,
     ) -> Result<(), LibraryError> {
         let removed = lock(&self.shelf(tenant).collections).remove(collection_id);
-        let removed = removed.ok_or_else(|| no_collection(collection_id))?;
+        let removed = removed.ok_or_else(|| LibraryError::no_collection(collection_id))?;
         // Many passages take a while to go.
         aside(move || drop(removed)).await
     }
@@ -307,10 +577,47 @@ impl Library for MemoryLibrary {
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
-        attachment: Attachment,
+        batch: Option<BatchRecord>,
+        attachments: Vec<Attachment>,
     ) -> Result<(), LibraryError> {
-        let (theirs, collection_id) = (self.shelf(tenant), collection_id.clone());
-        aside(move || theirs.attach(&collection_id, attachment)).await?
+        let theirs = self.shelf(tenant);
+        let collection = theirs.collection(collection_id)?;
+        for attachment in &attachments {
+            theirs.with_file(&attachment.file_id, |_| ())?;
+        }
+        collection.use_it()?;
+        let batch_id = batch.as_ref().map(|batch| batch.id.clone());
+        if let Some(batch) = batch {
+            let batch = BatchRecord { cancelled: false, ..batch };
+            lock(&collection.batches).insert(batch.id.clone(), batch);
+        }
+        let mut gone = Vec::new();
+        for mut attachment in attachments {
+            attachment.batch_id.clone_from(&batch_id);
+            (attachment.state, attachment.usage_bytes) = (Indexing::InProgress, 0);
+            let file_id = attachment.file_id.clone();
+            let attached = Attached {
+                attachment,
+                number: self.number(),
+                claim: None,
+                n_claims: 0,
+                not_before: Instant::now(),
+                model: None,
+                n_passages: 0,
+            };
+            gone.extend(lock(&collection.attached).insert(file_id, attached));
+        }
+        if !gone.is_empty() {
+            let forget = move || {
+                let mut index = write(&collection.index);
+                for attached in &gone {
+                    index.remove(attached.number);
+                }
+            };
+            aside(forget).await?;
+        }
+        self.changed.notify_one();
+        Ok(())
     }
 
     async fn attachment(
@@ -319,9 +626,8 @@ impl Library for MemoryLibrary {
         collection_id: &CollectionId,
         file_id: &FileId,
     ) -> Result<Attachment, LibraryError> {
-        let collection = self.shelf(tenant).collection(collection_id)?;
-        let attachment = lock(&collection.attached).get(file_id).cloned();
-        attachment.ok_or_else(|| not_attached(file_id))
+        let collection = self.collection(tenant, collection_id)?;
+        collection.with_attached(file_id, |attached| attached.attachment.clone())
     }
 
     async fn attachments(
@@ -329,10 +635,35 @@ impl Library for MemoryLibrary {
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<Vec<Attachment>, LibraryError> {
-        let collection = self.shelf(tenant).collection(collection_id)?;
-        let mut attached: Vec<Attachment> = lock(&collection.attached).values().cloned().collect();
-        attached.sort_by(|a, b| (b.created_at, &b.file_id).cmp(&(a.created_at, &a.file_id)));
-        Ok(attached)
+        let collection = self.collection(tenant, collection_id)?;
+        let mut all: Vec<(i64, Attachment)> = lock(&collection.attached)
+            .values()
+            .map(|attached| (attached.number, attached.attachment.clone()))
+            .collect();
+        all.sort_by_key(|(number, attachment)| std::cmp::Reverse((attachment.created_at, *number)));
+        Ok(all.into_iter().map(|(_, attachment)| attachment).collect())
+    }
+
+    async fn set_attributes(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+        attributes: Map<String, Value>,
+    ) -> Result<(), LibraryError> {
+        let collection = self.collection(tenant, collection_id)?;
+        collection.with_attached(file_id, |attached| attached.attachment.attributes = attributes)
+    }
+
+    async fn passages(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<Vec<String>, LibraryError> {
+        let collection = self.collection(tenant, collection_id)?;
+        let number = collection.with_attached(file_id, |attached| attached.number)?;
+        aside(move || read(&collection.index).texts_of(number)).await
     }
 
     async fn detach(
@@ -341,10 +672,43 @@ impl Library for MemoryLibrary {
         collection_id: &CollectionId,
         file_id: &FileId,
     ) -> Result<(), LibraryError> {
-        let collection = self.shelf(tenant).collection(collection_id)?;
+        let collection = self.collection(tenant, collection_id)?;
         let detached = file_id.clone();
         let was_attached = aside(move || collection.detach(&detached)).await?;
-        if was_attached { Ok(()) } else { Err(not_attached(file_id)) }
+        if was_attached { Ok(()) } else { Err(LibraryError::not_attached(file_id)) }
+    }
+
+    async fn batch(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<BatchRecord, LibraryError> {
+        let collection = self.collection(tenant, collection_id)?;
+        let batch = lock(&collection.batches).get(batch_id).cloned();
+        let batch = batch.ok_or_else(|| LibraryError::no_batch(batch_id))?;
+        let files = collection.counts(|attachment| attachment.batch_id.as_ref() == Some(batch_id));
+        Ok(BatchRecord { files, ..batch })
+    }
+
+    async fn cancel_batch(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<(), LibraryError> {
+        let collection = self.collection(tenant, collection_id)?;
+        let mut batches = lock(&collection.batches);
+        let batch = batches.get_mut(batch_id).ok_or_else(|| LibraryError::no_batch(batch_id))?;
+        for attached in lock(&collection.attached).values_mut() {
+            let its = attached.attachment.batch_id.as_ref() == Some(batch_id);
+            if its && attached.attachment.state == Indexing::InProgress {
+                attached.attachment.state = Indexing::Cancelled;
+                attached.claim = None;
+                batch.cancelled = true;
+            }
+        }
+        Ok(())
     }
 
     async fn search(
@@ -352,13 +716,144 @@ impl Library for MemoryLibrary {
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<Vec<Passage>, LibraryError> {
+    ) -> Result<Found, LibraryError> {
         let theirs = self.shelf(tenant);
         let mut seen = HashSet::new();
         let each = collections.iter().filter(|id| seen.insert(*id));
         let searched: Vec<_> = each.map(|id| theirs.collection(id)).collect::<Result<_, _>>()?;
-        let query = query.clone();
-        aside(move || best_of_all(&searched, &query)).await
+        for collection in &searched {
+            collection.use_it()?;
+        }
+        let (mut meaning, mut words_only) = (None, None);
+        if let Some(model) = self.reader.model() {
+            match self.reader.vectors(&[&query.text]).await {
+                Ok(vectors) => {
+                    meaning = vectors.into_iter().next().map(|vector| (model.to_owned(), vector));
+                }
+                Err(cause) => {
+                    warn!(%cause, "files are searched by their words alone");
+                    words_only = Some(cause.to_string());
+                }
+            }
+        }
+        let asked = Asked { words: self.reader.asked(&query.text), meaning, query: query.clone() };
+        let passages = aside(move || best_of_all(&theirs, &searched, &asked)).await?;
+        Ok(Found { passages, words_only })
+    }
+}
+
+#[async_trait]
+impl IndexQueue for MemoryLibrary {
+    async fn claim(
+        &self,
+        model: Option<&str>,
+        lease: Duration,
+    ) -> Result<Option<IndexWork>, LibraryError> {
+        while let Some((tenant, shelf, collection, file_id)) = self.next(model) {
+            let claim = self.number();
+            let claimed = collection.with_attached(&file_id, |attached| {
+                // Somebody else may have been faster.
+                if !attached.is_due(model) {
+                    return None;
+                }
+                let is_read = attached.attachment.state == Indexing::Completed;
+                if !is_read && attached.n_claims >= MOST_CLAIMS {
+                    let reason = "reading it broke off every time it was tried".to_owned();
+                    attached.attachment.state = Indexing::Failed { why: Unreadable::Broke, reason };
+                    return None;
+                }
+                attached.claim = Some(claim);
+                attached.n_claims += 1;
+                attached.not_before = Instant::now() + lease;
+                Some((attached.number, attached.attachment.chunking, is_read))
+            });
+            let Ok(Some((number, chunking, is_read))) = claimed else { continue };
+            let file = shelf
+                .with_file(&file_id, |file| (file.record.name.clone(), Arc::clone(&file.content)));
+            let Ok((file_name, content)) = file else { continue };
+            let collection_id = collection.record().id;
+            let task = if is_read {
+                let passages = aside(move || read(&collection.index).texts_of(number)).await?;
+                IndexTask::Embed { passages }
+            } else {
+                IndexTask::Read { content, chunking }
+            };
+            let work = IndexWork { tenant, collection_id, file_id, file_name, claim, task };
+            return Ok(Some(work));
+        }
+        Ok(None)
+    }
+
+    async fn renew(&self, work: &IndexWork, lease: Duration) -> Result<bool, LibraryError> {
+        let Ok(collection) = self.collection(&work.tenant, &work.collection_id) else {
+            return Ok(false);
+        };
+        let later = Instant::now() + lease;
+        Ok(collection.with_claimed(work, |attached| attached.not_before = later).is_some())
+    }
+
+    async fn finish(&self, work: &IndexWork, end: Indexed) -> Result<bool, LibraryError> {
+        let Ok(collection) = self.collection(&work.tenant, &work.collection_id) else {
+            return Ok(false);
+        };
+        let ended = |attached: &mut Attached| (attached.claim, attached.n_claims) = (None, 0);
+        match end {
+            Indexed::Passages { passages, vectors } => {
+                let work = work.clone();
+                aside(move || collection.fill(&work, passages, vectors)).await
+            }
+            Indexed::Vectors(vectors) => {
+                let work = work.clone();
+                aside(move || collection.add_vectors(&work, vectors)).await
+            }
+            Indexed::NotNow(wait) => {
+                let done = collection.with_claimed(work, |attached| {
+                    ended(attached);
+                    attached.not_before = Instant::now() + wait;
+                });
+                Ok(done.is_some())
+            }
+            Indexed::Failed { why, reason } => {
+                let done = collection.with_claimed(work, |attached| {
+                    ended(attached);
+                    attached.attachment.state = Indexing::Failed { why, reason };
+                });
+                Ok(done.is_some())
+            }
+        }
+    }
+
+    async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    async fn tidy(&self) -> Result<(), LibraryError> {
+        let shelves: Vec<_> = lock(&self.shelves).values().cloned().collect();
+        for theirs in shelves {
+            let is_old = |file: &&File| is_over(file.record.expires_at);
+            let old: Vec<FileId> = lock(&theirs.files)
+                .values()
+                .filter(is_old)
+                .map(|file| file.record.id.clone())
+                .collect();
+            for id in old {
+                let theirs = Arc::clone(&theirs);
+                // Somebody else may have been faster.
+                let _ = aside(move || theirs.remove_file(&id)).await?;
+            }
+        }
+        for (_, _, collection) in self.everything() {
+            if collection.record().is_expired(now()) {
+                let files: Vec<FileId> = lock(&collection.attached).keys().cloned().collect();
+                let forget = move || {
+                    for id in &files {
+                        collection.detach(id);
+                    }
+                };
+                aside(forget).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -368,30 +863,31 @@ impl std::fmt::Debug for MemoryLibrary {
     }
 }
 
-fn no_file(id: &FileId) -> LibraryError {
-    LibraryError::NotFound(format!("file `{id}`"))
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-fn no_collection(id: &CollectionId) -> LibraryError {
-    LibraryError::NotFound(format!("collection `{id}`"))
+fn is_over(moment: Option<Timestamp>) -> bool {
+    moment.is_some_and(|moment| moment <= now())
 }
 
-fn not_attached(file_id: &FileId) -> LibraryError {
-    LibraryError::NotFound(format!("file `{file_id}` in this collection"))
+fn bytes_of(vectors: &Vectors) -> usize {
+    vectors.vectors.iter().map(|vector| size_of_val(vector.as_slice())).sum()
 }
 
-fn prepare(name: &str, content: &[u8]) -> Result<Vec<Prepared>, LibraryError> {
-    let text = text_of(name, content).ok_or_else(|| {
-        LibraryError::Refused(format!(
-            "`{name}` cannot be searched: only text in UTF-8, Markdown and HTML can be read so far"
-        ))
-    })?;
-    let prepared = |text: String| (text.clone(), embedder().embed(&text));
-    Ok(passages(&text).into_iter().map(prepared).collect())
+/// Words come cut already.
+#[derive(Debug, Clone, Copy, Default)]
+struct CutBefore;
+
+impl bm25::Tokenizer for CutBefore {
+    fn tokenize(&self, text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
 }
 
-fn embedder() -> &'static Embedder<u32, Words> {
-    static EMBEDDER: OnceLock<Embedder<u32, Words>> = OnceLock::new();
+fn embedder() -> &'static Embedder<u32, CutBefore> {
+    static EMBEDDER: OnceLock<Embedder<u32, CutBefore>> = OnceLock::new();
     EMBEDDER.get_or_init(|| EmbedderBuilder::with_avgdl(USUAL_WORDS).build())
 }
 

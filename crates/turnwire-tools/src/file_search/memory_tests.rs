@@ -1,13 +1,19 @@
-use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
-use serde_json::Map;
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionRecord, FileId, FileRecord, Library, Query, TenantId,
-    Timestamp,
+    Attachment, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord, Library,
+    Query, TenantId, Timestamp,
 };
 
 use super::MemoryLibrary;
-use crate::sync::write;
+use crate::{
+    file_search::{Indexer, TextReader},
+    sync::write,
+};
 
 fn at() -> Timestamp {
     Timestamp::from_micros(1)
@@ -15,26 +21,29 @@ fn at() -> Timestamp {
 
 fn record(id: &str) -> FileRecord {
     let (name, purpose) = (format!("{id}.md"), "assistants".to_owned());
-    FileRecord { id: FileId::from(id), name, bytes: 0, purpose, created_at: at() }
+    let id = FileId::from(id);
+    FileRecord { id, name, bytes: 0, purpose, created_at: at(), expires_at: None }
 }
 
 /// A collection with one file about walruses.
-async fn fill(library: &MemoryLibrary, tenant: &TenantId, id: &CollectionId) {
-    let (name, metadata) = (id.to_string(), BTreeMap::new());
-    let collection = CollectionRecord { id: id.clone(), name, created_at: at(), metadata };
+async fn fill(library: &Arc<MemoryLibrary>, tenant: &TenantId, id: &CollectionId) {
+    let notes = CollectionNotes::default();
+    let (created_at, last_active_at) = (at(), at());
+    let collection = CollectionRecord { id: id.clone(), created_at, last_active_at, notes };
     library.open_collection(tenant, collection).await.unwrap();
     let file = record(&format!("file-{id}"));
     let file_id = file.id.clone();
     library.add_file(tenant, file, b"Walruses have tusks.".as_slice().into()).await.unwrap();
-    let attachment = Attachment { file_id, created_at: at(), attributes: Map::new() };
-    library.attach(tenant, id, attachment).await.unwrap();
+    library.attach(tenant, id, None, vec![Attachment::new(file_id, at())]).await.unwrap();
+    let indexer = Indexer::new(library.clone(), Arc::new(TextReader::default()), None);
+    assert_eq!(indexer.work_off().await, Ok(1));
 }
 
 /// However long a collection is searched or filled, nobody else waits for it: no other
 /// tenant, no other collection, and not even who only asks what is in this one.
 #[tokio::test]
 async fn a_busy_collection_holds_up_nobody_else() {
-    let library = MemoryLibrary::new();
+    let library = Arc::new(MemoryLibrary::new());
     let (tenant, other_tenant) = (TenantId::from("t1"), TenantId::from("t2"));
     let (busy, idle) = (CollectionId::from("busy"), CollectionId::from("idle"));
     for tenant in [&tenant, &other_tenant] {
@@ -61,27 +70,16 @@ async fn a_busy_collection_holds_up_nobody_else() {
         assert_eq!(library.files(&tenant).await.unwrap().len(), 3);
         assert_eq!(library.collections(&tenant).await.unwrap().len(), 2);
         assert_eq!(library.attachments(&tenant, &busy).await.unwrap().len(), 1);
-        library.annotate_collection(&tenant, &busy, "B".into(), BTreeMap::new()).await.unwrap();
-        assert_eq!(library.search(&tenant, one(&idle), &query).await.unwrap().len(), 1);
-        assert_eq!(library.search(&other_tenant, one(&busy), &query).await.unwrap().len(), 1);
+        let notes = CollectionNotes::default();
+        library.annotate_collection(&tenant, &busy, notes).await.unwrap();
+        assert_eq!(library.search(&tenant, one(&idle), &query).await.unwrap().passages.len(), 1);
+        assert_eq!(
+            library.search(&other_tenant, one(&busy), &query).await.unwrap().passages.len(),
+            1
+        );
     };
     others.await;
     let _ = let_go.send(());
     assert!(holding.join().unwrap(), "nobody else has to wait");
-    assert_eq!(waiting.await.unwrap().len(), 1);
-}
-
-/// A file that is attached again is found once, with its new attributes.
-#[tokio::test]
-async fn attaching_again_replaces() {
-    let library = MemoryLibrary::new();
-    let (tenant, id) = (TenantId::from("t1"), CollectionId::from("sea"));
-    fill(&library, &tenant, &id).await;
-    let attributes = Map::from_iter([("year".to_owned(), 2024.into())]);
-    let file_id = FileId::from("file-sea");
-    let attachment = Attachment { file_id, created_at: at(), attributes: attributes.clone() };
-    library.attach(&tenant, &id, attachment).await.unwrap();
-    let found = library.search(&tenant, &[id], &Query::new("walruses", 5)).await.unwrap();
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].attributes, attributes);
+    assert_eq!(waiting.await.unwrap().passages.len(), 1);
 }

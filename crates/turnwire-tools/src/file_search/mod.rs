@@ -1,11 +1,19 @@
 //! Searching in files that people have handed in.
 //!
 //! [`FileSearch`] is the tool; where the files are and how passages are found is the
-//! [`Library`]'s. [`MemoryLibrary`] is the one that needs nothing else.
+//! [`Library`]'s. [`MemoryLibrary`] is the one that needs nothing else. An [`Indexer`] reads files
+//! in the background: [`text`] says what they are, [`pdf`] reads the dangerous ones, [`chunking`]
+//! cuts, and a [`TextReader`] finds the [`words`] and with [`embeddings`] the vectors.
 
+mod chunking;
+mod embeddings;
+mod indexer;
 mod memory;
+mod pdf;
+mod reader;
 mod settings;
 mod text;
+mod words;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -13,15 +21,25 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Effect, Library, LibraryError, Passage, Query, Tool, ToolContext, ToolError, ToolKind,
+    Effect, Found, Library, LibraryError, Passage, Query, Tool, ToolContext, ToolError, ToolKind,
     ToolOutput, ToolRequest, ToolSpec,
 };
 
-pub use self::memory::{MAX_FILE_BYTES, MemoryLibrary};
 use self::settings::Settings;
+pub use self::{
+    embeddings::{Embeddings, EmbeddingsError, EmbeddingsOptions},
+    indexer::Indexer,
+    memory::{MAX_FILE_BYTES, MemoryLibrary},
+    pdf::PdfProgram,
+    reader::TextReader,
+};
 
 /// How many questions one call may ask.
 const MAX_QUERIES: usize = 8;
+
+/// What the model is told when the embeddings model is away.
+const WORDS_ONLY: &str = "\n\n(Files could be searched by their words only just now: other words \
+                          may find more.)";
 
 /// Looks for passages in the collections that a run names.
 ///
@@ -86,20 +104,23 @@ impl Tool for FileSearch {
             serde_path_to_error::deserialize(Value::Object(request.arguments))
                 .map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
         let settings = Settings::read(&request.settings)?;
-        let mut found = Vec::new();
+        let (mut found, mut words_only) = (Vec::new(), false);
         for text in queries.iter().take(MAX_QUERIES) {
             let query =
                 Query { text: text.clone(), most: settings.most, filter: settings.filter.clone() };
             let search = self.library.search(&request.tenant, &settings.collections, &query);
-            found.extend(search.await.map_err(problem)?);
+            let Found { passages, words_only: without } = search.await.map_err(problem)?;
+            found.extend(passages);
+            words_only = words_only || without.is_some();
         }
         let passages = settings.best_of(found);
-        Ok(output(&queries, &passages))
+        Ok(output(&queries, &passages, words_only))
     }
 }
 
-/// What the model and people are told.
-fn output(queries: &[String], passages: &[Passage]) -> ToolOutput {
+/// What the model and people are told. Each passage has a number and the name of its file, so
+/// that an answer can say where it comes from.
+fn output(queries: &[String], passages: &[Passage], words_only: bool) -> ToolOutput {
     let results: Vec<Value> = passages
         .iter()
         .map(|passage| {
@@ -112,17 +133,24 @@ fn output(queries: &[String], passages: &[Passage]) -> ToolOutput {
             })
         })
         .collect();
-    let text = match passages {
+    let mut text = match passages {
         [] => format!("Nothing was found for: {}", queries.join("; ")),
         passages => passages.iter().enumerate().map(worded).collect::<Vec<_>>().join("\n\n"),
     };
+    let mut structured = json!({ "queries": queries, "results": results });
+    if words_only {
+        text.push_str(WORDS_ONLY);
+        if let Some(fields) = structured.as_object_mut() {
+            fields.insert("words_only".to_owned(), Value::Bool(true));
+        }
+    }
     let mut per_file = HashMap::new();
     for passage in passages {
         *per_file.entry(&passage.file_id).or_insert(0) += 1;
     }
     let (n_passages, n_files) = (passages.len(), per_file.len());
     ToolOutput {
-        structured: Some(json!({ "queries": queries, "results": results })),
+        structured: Some(structured),
         short: Some(match n_passages {
             0 => "nothing found".to_owned(),
             1 => "1 passage".to_owned(),

@@ -1,30 +1,61 @@
-//! From a file to passages that can be searched.
+//! From a file to its text.
 
-/// The longest passage, in characters: a few paragraphs, which a model reads at a glance.
-const MAX_PASSAGE: usize = 1_500;
+use turnwire_contract::Unreadable;
 
 /// Elements of a page whose content nobody reads.
 const UNREAD: [&str; 4] = ["script", "style", "noscript", "template"];
 
-/// The text of a file, or nothing if it has none that we can read.
-pub(super) fn text_of(name: &str, content: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(content).ok()?;
-    if text.contains('\0') {
-        return None;
-    }
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if is_page(name, text) { Some(without_markup(text)) } else { Some(text.to_owned()) }
+/// A file is a PDF if this is at its beginning, more or less.
+const PDF_BEGINS: &[u8] = b"%PDF-";
+const PDF_BEGINS_WITHIN: usize = 1_024;
+
+/// What a file is, by what is in it: nobody's word is taken for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind<'a> {
+    Text(&'a str),
+    Markdown(&'a str),
+    Page(&'a str),
+    Pdf,
+    Unknown,
 }
 
-fn is_page(name: &str, text: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let begin: String = text.trim_start().chars().take(15).collect::<String>().to_ascii_lowercase();
-    let named = [".html", ".htm", ".xhtml"].iter().any(|ending| name.ends_with(ending));
-    named || begin.starts_with("<!doctype html") || begin.starts_with("<html")
+/// Why a file has no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NoText {
+    pub(super) why: Unreadable,
+    pub(super) reason: String,
+}
+
+impl<'a> Kind<'a> {
+    pub(super) fn of(name: &str, content: &'a [u8]) -> Self {
+        let begin = content.get(..PDF_BEGINS_WITHIN).unwrap_or(content);
+        if begin.windows(PDF_BEGINS.len()).any(|window| window == PDF_BEGINS) {
+            return Self::Pdf;
+        }
+        let Ok(text) = std::str::from_utf8(content) else { return Self::Unknown };
+        if text.contains('\0') {
+            return Self::Unknown;
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let name = name.to_ascii_lowercase();
+        let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+        let begin: String = text.trim_start().chars().take(15).collect();
+        let begin = begin.to_ascii_lowercase();
+        if ends(&[".html", ".htm", ".xhtml"])
+            || begin.starts_with("<!doctype html")
+            || begin.starts_with("<html")
+        {
+            Self::Page(text)
+        } else if ends(&[".md", ".markdown"]) {
+            Self::Markdown(text)
+        } else {
+            Self::Text(text)
+        }
+    }
 }
 
 /// A page as somebody would read it out: without tags, with a line for each block.
-fn without_markup(page: &str) -> String {
+pub(super) fn without_markup(page: &str) -> String {
     let mut text = String::with_capacity(page.len() / 2);
     let mut rest = page;
     while let Some((before, tag)) = rest.split_once('<') {
@@ -76,78 +107,6 @@ fn unescaped(text: &str) -> String {
         .replace("&quot;", "\"")
         .replace("&#39;", "'")
         .replace("&amp;", "&")
-}
-
-/// Cuts a text into passages, where it can be between paragraphs, else between lines, else
-/// between words, else anywhere.
-pub(super) fn passages(text: &str) -> Vec<String> {
-    let mut passages = Vec::new();
-    let (mut passage, mut length) = (String::new(), 0);
-    let paragraphs = text.split("\n\n").flat_map(|paragraph| pieces(paragraph, Some('\n')));
-    let words = paragraphs.flat_map(|lines| pieces(lines, Some(' ')));
-    for piece in words.flat_map(|words| pieces(words, None)).map(str::trim) {
-        if piece.is_empty() {
-            continue;
-        }
-        let more = piece.chars().count() + 1;
-        if length + more > MAX_PASSAGE && length > 0 {
-            passages.push(std::mem::take(&mut passage));
-            length = 0;
-        }
-        if length > 0 {
-            passage.push('\n');
-        }
-        passage.push_str(piece);
-        length += more;
-    }
-    passages.extend(Some(passage).filter(|passage| !passage.is_empty()));
-    passages
-}
-
-/// The text in pieces that are short enough, cut before a `between`, or anywhere if there is
-/// none to look for. Where one is looked for and not found, the rest stays in one piece.
-fn pieces(text: &str, between: Option<char>) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some((end, _)) = rest.char_indices().nth(MAX_PASSAGE) {
-        let window = rest.get(..end).unwrap_or_default();
-        let cut = between.map_or(Some(end), |between| window.rfind(between));
-        let Some(cut) = cut.filter(|cut| *cut > 0) else { break };
-        let (piece, after) = rest.split_at(cut);
-        pieces.push(piece);
-        rest = after;
-    }
-    pieces.push(rest);
-    pieces
-}
-
-/// Cuts text into the words it is found by: small letters, without marks between them. Signs
-/// of scripts without spaces are words of their own.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Words;
-
-impl bm25::Tokenizer for Words {
-    fn tokenize(&self, text: &str) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut word = String::new();
-        for letter in text.chars().flat_map(char::to_lowercase) {
-            let alone = stands_alone(letter);
-            if alone || !letter.is_alphanumeric() {
-                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
-            }
-            if alone {
-                words.push(letter.to_string());
-            } else if letter.is_alphanumeric() {
-                word.push(letter);
-            }
-        }
-        words.extend(Some(word).filter(|word| !word.is_empty()));
-        words
-    }
-}
-
-fn stands_alone(letter: char) -> bool {
-    matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}')
 }
 
 #[cfg(test)]

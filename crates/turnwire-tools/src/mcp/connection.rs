@@ -1,7 +1,7 @@
 //! One connection to one server: how it is opened, and what is known while it is open.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     sync::{Arc, Mutex},
     time::Duration,
@@ -15,9 +15,10 @@ use reqwest::{
 use rmcp::{
     RoleClient,
     model::{
-        ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, Implementation,
+        ClientCapabilities, ClientConfig, ClientRequest, ElicitationCapability, ErrorCode,
+        ExtensionCapabilities, FormElicitationCapability, Implementation, JsonObject,
         ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult,
-        SubscriptionFilter,
+        SubscriptionFilter, TASKS_EXTENSION_ID,
     },
     service::{
         ClientInitializeError, ClientLifecycleMode, Peer, RunningService, ServiceError,
@@ -35,6 +36,8 @@ use tracing::{debug, warn};
 use turnwire_contract::Tool;
 
 use super::{
+    asking::Us,
+    oauth::Authorization,
     options::McpTransport,
     process::ServerProcess,
     wire::{Watched, Wire},
@@ -56,7 +59,7 @@ const STREAM_RETRIES: usize = 3;
 const STREAM_RETRY_WAIT: Duration = Duration::from_millis(200);
 
 /// The protocol as the server speaks it, seen from the outside.
-pub(super) type Service = RunningService<RoleClient, ClientConfig>;
+pub(super) type Service = RunningService<RoleClient, Us>;
 
 /// The tools of a server as they are handed out.
 pub(super) type Tools = Arc<[Arc<dyn Tool>]>;
@@ -108,6 +111,12 @@ impl Connection {
         self.stop.is_cancelled() || self.wire.has_ended() || self.peer.is_transport_closed()
     }
 
+    /// Whether the server speaks the newer generation of the protocol.
+    pub(super) fn is_newer(&self) -> bool {
+        let server = self.peer.peer_info();
+        server.is_some_and(|server| server.protocol_version >= ProtocolVersion::V_2026_07_28)
+    }
+
     /// Lets nothing new go over it. What is under way goes on.
     pub(super) fn retire(&self) {
         self.retired.cancel();
@@ -129,6 +138,10 @@ impl Connection {
             ServiceError::TransportSend(error) if error.error.is::<io::Error>() => Aftermath::Ended,
             ServiceError::TransportSend(error) => match http_error(error) {
                 Some(StreamableHttpError::Client(error)) if error.status().is_none() => {
+                    Aftermath::OutOfReach
+                }
+                // A new connection begins with the tokens of the latest login.
+                Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::Auth(_)) => {
                     Aftermath::OutOfReach
                 }
                 _ => Aftermath::AsBefore,
@@ -239,13 +252,12 @@ impl Handshake {
 pub(super) async fn open(
     label: &str,
     transport: &McpTransport,
+    authorization: Option<&Authorization>,
     handshake: Handshake,
     wire: &Arc<Wire>,
     keepers: (&TaskTracker, &CancellationToken),
 ) -> Result<Service, OpenError> {
-    let us = Implementation::new("turnwire", env!("CARGO_PKG_VERSION"));
-    let us = ClientConfig::new(ClientCapabilities::default(), us)
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    let us = Us::new(introduction(), Arc::clone(wire));
     let wire = Arc::clone(wire);
     let opened = match transport {
         McpTransport::Stdio { command, args, env, cwd } => {
@@ -256,22 +268,43 @@ pub(super) async fn open(
                 })?;
             serve_client_with_lifecycle(us, Watched::new(process, wire), handshake.mode()).await
         }
-        McpTransport::Http { url, bearer_token, headers } => {
-            let line = http(url, bearer_token.as_ref(), headers.iter())?;
-            serve_client_with_lifecycle(us, Watched::new(line, wire), handshake.mode()).await
+        McpTransport::Http { url, bearer_token, headers, .. } => {
+            let client = http_client(url)?;
+            let config = http_config(url, bearer_token.as_ref(), headers)?;
+            if let Some(authorization) = authorization {
+                let client = authorization.client(client).await.map_err(|error| {
+                    warn!(server = %label, error = %chain(&error), "No token was got for it.");
+                    OpenError::Unauthorized
+                })?;
+                let line = StreamableHttpClientTransport::with_client(client, config);
+                serve_client_with_lifecycle(us, Watched::new(line, wire), handshake.mode()).await
+            } else {
+                let line = StreamableHttpClientTransport::with_client(client, config);
+                serve_client_with_lifecycle(us, Watched::new(line, wire), handshake.mode()).await
+            }
         }
     };
     opened.map_err(|error| {
         warn!(server = %label, error = %chain(&error), "The server could not be spoken with.");
+        if let (Some(authorization), Some(challenge)) = (authorization, error.auth_challenge()) {
+            authorization.tokens.keep_challenge(challenge);
+        }
         OpenError::of(&error)
     })
 }
 
-fn http<'a>(
-    url: &str,
-    bearer_token: Option<&Secret>,
-    headers: impl Iterator<Item = (&'a String, &'a String)>,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, OpenError> {
+/// Who we are, and what we can be asked for.
+fn introduction() -> ClientConfig {
+    let form = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = Some(form);
+    let tasks = (TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+    capabilities.extensions = Some(ExtensionCapabilities::from_iter([tasks]));
+    ClientConfig::new(capabilities, Implementation::new("turnwire", env!("CARGO_PKG_VERSION")))
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+}
+
+fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
     let misspelt = |what| OpenError::Settings(what);
     let address = Url::parse(url).map_err(|_| misspelt("its address is not a URL"))?;
     let mut client = reqwest::Client::builder()
@@ -283,7 +316,15 @@ fn http<'a>(
     if is_this_machine(&address) {
         client = client.no_proxy();
     }
-    let client = client.build().map_err(|_| misspelt("the HTTP client does not start"))?;
+    client.build().map_err(|_| misspelt("the HTTP client does not start"))
+}
+
+fn http_config(
+    url: &str,
+    bearer_token: Option<&Secret>,
+    headers: &BTreeMap<String, String>,
+) -> Result<StreamableHttpClientTransportConfig, OpenError> {
+    let misspelt = |what| OpenError::Settings(what);
     let mut sent = HashMap::new();
     for (name, value) in headers {
         let name = HeaderName::try_from(name).map_err(|_| misspelt("a header has no good name"))?;
@@ -300,7 +341,7 @@ fn http<'a>(
     if let Some(token) = bearer_token {
         config = config.auth_header(token.reveal());
     }
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(config)
 }
 
 /// A proxy knows nothing about servers on our own machine.
@@ -333,6 +374,7 @@ impl OpenError {
         }
         match error {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of(fallback),
+            _ if error.auth_challenge().is_some() => Self::Unauthorized,
             ClientInitializeError::ConnectionClosed(_) => Self::HungUp,
             ClientInitializeError::TransportError { error, .. }
                 if error.error.is::<io::Error>() =>
@@ -377,6 +419,26 @@ pub(super) fn refused_with(error: &ServiceError) -> Option<u16> {
         StreamableHttpError::Client(error) => Some(error.status()?.as_u16()),
         _ => None,
     }
+}
+
+/// What an HTTP server wants, that has refused a request for lack of a token or of rights.
+pub(super) fn challenge_to(error: &ServiceError) -> Option<&str> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    http_error(error)?.auth_challenge()
+}
+
+/// Whether an HTTP server has refused a request for lack of a token or of rights, or there was no
+/// token to send along: it has done nothing.
+pub(super) fn was_not_let_in(error: &ServiceError) -> bool {
+    let ServiceError::TransportSend(error) = error else { return false };
+    matches!(
+        http_error(error),
+        Some(
+            StreamableHttpError::AuthRequired(_)
+                | StreamableHttpError::InsufficientScope(_)
+                | StreamableHttpError::Auth(_)
+        )
+    )
 }
 
 fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqwest::Error>> {

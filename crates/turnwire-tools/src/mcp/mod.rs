@@ -2,15 +2,22 @@
 //!
 //! Reading order: [`options`] is what the operator says, `server` keeps one connection per
 //! server and its list of tools, `connection` opens it, `process` starts a server of our own,
-//! `wire` listens to what comes and goes, `tool` makes a call, and `result` reads its answer.
+//! `wire` listens to what comes and goes, `tool` makes a call, `task` follows one that the server
+//! works on by itself, `asking` passes on what a server wants to know, and `result` reads the
+//! answer. [`login`] is how a person lets us in, `oauth` how we stay in, `tokens` what we keep.
 //!
 //! All of the protocol library's words stay in this folder.
 
+mod asking;
 mod connection;
+pub mod login;
+mod oauth;
 pub mod options;
 mod process;
 mod result;
 mod server;
+mod task;
+mod tokens;
 mod tool;
 mod wire;
 
@@ -23,8 +30,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 use turnwire_contract::{TenantId, Tool, ToolError, ToolServers};
 
-pub use self::options::{DEFAULT_STARTUP_TIMEOUT, McpServerOptions, McpTransport};
 use self::server::Server;
+pub use self::{
+    login::{Login, LoginError},
+    options::{
+        DEFAULT_STARTUP_TIMEOUT, Grant, McpServerOptions, McpToolOptions, McpTransport,
+        OAuthOptions, SigningAlgorithm,
+    },
+};
 
 /// How long all servers together may take to go.
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -68,6 +81,32 @@ impl McpServers {
             (server.label.clone(), tools)
         });
         join_all(connecting).await.into_iter().collect()
+    }
+
+    /// Begins the login of a person to a server that has `oauth` in its settings. Whoever waits
+    /// for its end then calls [`reconnect`](Self::reconnect).
+    pub async fn login(&self, label: &str) -> Result<Login, LoginError> {
+        let unknown = || LoginError::UnknownServer(label.to_owned());
+        let server = self.servers.get(label).ok_or_else(unknown)?;
+        let authorization = server.authorization.as_ref();
+        let authorization = authorization.ok_or_else(|| LoginError::NoLogin(label.to_owned()))?;
+        if !authorization.is_a_persons() {
+            return Err(LoginError::OfAMachine(label.to_owned()));
+        }
+        Login::begin(authorization).await
+    }
+
+    /// Whether a server has refused us, and a login may help.
+    pub fn waits_for_login(&self, label: &str) -> bool {
+        self.servers.get(label).is_some_and(|server| server.waits_for_login())
+    }
+
+    /// Forgets the connection to a server and why there was none; whoever asks for its tools next
+    /// connects anew. What is under way ends over the old connection.
+    pub fn reconnect(&self, label: &str) {
+        if let Some(server) = self.servers.get(label) {
+            server.begin_anew();
+        }
     }
 
     /// Ends all connections and all processes, and waits for that a moment. Nothing works

@@ -5,6 +5,7 @@
 //! next run finds it; one that breaks again and again is left alone until somebody asks.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,8 +24,11 @@ use tracing::{debug, info, warn};
 use turnwire_contract::{Tool, ToolError};
 
 use super::{
-    connection::{Connection, Handshake, OpenError, Service, Tools, chain, open},
-    options::McpServerOptions,
+    connection::{
+        Connection, Handshake, OpenError, Service, Tools, chain, challenge_to, open, was_not_let_in,
+    },
+    oauth::Authorization,
+    options::{McpServerOptions, McpTransport},
     tool::{McpTool, specs},
     wire::Wire,
 };
@@ -53,6 +57,10 @@ pub(super) struct Server {
     pub(super) options: McpServerOptions,
     pub(super) tasks: TaskTracker,
     closing: CancellationToken,
+    /// The tokens for it, if it has an authorization server.
+    pub(super) authorization: Option<Authorization>,
+    /// The tools that have to be called as tasks, as far as that turned out.
+    as_tasks: Mutex<HashSet<String>>,
     line: Mutex<Line>,
 }
 
@@ -67,6 +75,8 @@ struct Line {
     failed: Option<(Instant, ToolError)>,
     /// The generation of the protocol it turned out to speak, when that took two attempts.
     handshake: Option<Handshake>,
+    /// How often everything was forgotten: what was tried before counts no longer.
+    n_beginnings: u64,
 }
 
 impl Line {
@@ -90,7 +100,63 @@ impl Server {
         tasks: TaskTracker,
         closing: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self { label, options, tasks, closing, line: Mutex::default() })
+        let authorization = match &options.transport {
+            McpTransport::Http { url, oauth: Some(oauth), .. } => {
+                Some(Authorization::new(url, oauth))
+            }
+            McpTransport::Http { .. } | McpTransport::Stdio { .. } => None,
+        };
+        let (as_tasks, line) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { label, options, tasks, closing, authorization, as_tasks, line })
+    }
+
+    /// Whether the tool has to be called as a task, as far as is known.
+    pub(super) fn is_called_as_a_task(&self, tool: &str) -> bool {
+        lock(&self.as_tasks).contains(tool)
+    }
+
+    /// Remembers that the tool has to be called as a task.
+    pub(super) fn call_as_a_task(&self, tool: &str) {
+        lock(&self.as_tasks).insert(tool.to_owned());
+    }
+
+    /// Whether it waits for a person to log in.
+    pub(super) fn waits_for_login(&self) -> bool {
+        let authorization = self.authorization.as_ref();
+        authorization.is_some_and(|it| it.is_a_persons() && it.tokens.challenge().is_some())
+    }
+
+    /// Whether it is logged in to without a person.
+    pub(super) fn lets_itself_in(&self) -> bool {
+        self.authorization.as_ref().is_some_and(|authorization| !authorization.is_a_persons())
+    }
+
+    /// Remembers what the server wants, if it has refused a request for lack of a token or of
+    /// rights.
+    pub(super) fn note_challenge(&self, error: &ServiceError) {
+        if let (Some(authorization), Some(challenge)) = (&self.authorization, challenge_to(error)) {
+            authorization.tokens.keep_challenge(challenge);
+        }
+    }
+
+    /// Forgets what went wrong, and what is connected: the next who asks connects anew.
+    pub(super) fn begin_anew(&self) {
+        let mut line = lock(&self.line);
+        (line.failed, line.failures, line.attempt) = (None, 0, None);
+        line.n_beginnings += 1;
+        if let Some(open) = line.open.take() {
+            open.retire();
+        }
+    }
+
+    /// What to do about a server that does not let us in.
+    pub(super) fn how_to_get_in(&self) -> String {
+        match &self.authorization {
+            Some(authorization) if authorization.is_a_persons() => {
+                format!("somebody has to log in: turnwire mcp login {}", self.label)
+            }
+            Some(_) | None => OpenError::Unauthorized.words().to_owned(),
+        }
     }
 
     /// The tools, if they are known without asking.
@@ -148,6 +214,7 @@ impl Server {
         let (tell, told) = oneshot::channel();
         let (server, wait, handshake) =
             (Arc::clone(self), wait_after(line.failures), line.handshake);
+        let n_beginnings = line.n_beginnings;
         // A task of its own: whoever asked first may lose interest, the others have not.
         self.tasks.spawn(async move {
             let result = tokio::select! {
@@ -155,20 +222,29 @@ impl Server {
                 () = server.closing.cancelled() => Err(server.closed()),
                 result = server.connect(wait, handshake) => result,
             };
-            let mut line = lock(&server.line);
-            line.attempt = None;
-            line.note(result.as_ref().err());
-            match &result {
-                Ok(connection) => line.open = Some(Arc::clone(connection)),
-                Err(_) => line.failures = line.failures.saturating_add(1),
-            }
-            drop(line);
+            server.tried(&result, n_beginnings);
             let _ = tell.send(result);
         });
         let closed = self.closed();
         let attempt = told.map(|told| told.unwrap_or(Err(closed))).boxed().shared();
         line.attempt = Some(attempt.clone());
         attempt
+    }
+
+    /// Takes note of an attempt, unless everything was forgotten since it began.
+    fn tried(&self, result: &Result<Arc<Connection>, ToolError>, n_beginnings: u64) {
+        let mut line = lock(&self.line);
+        let is_old = line.n_beginnings != n_beginnings;
+        if !is_old {
+            line.attempt = None;
+            line.note(result.as_ref().err());
+        }
+        match result {
+            Ok(connection) if is_old => connection.retire(),
+            Ok(connection) => line.open = Some(Arc::clone(connection)),
+            Err(_) if is_old => {}
+            Err(_) => line.failures = line.failures.saturating_add(1),
+        }
     }
 
     /// Connects, and asks for the tools, so that both are there for everybody.
@@ -236,7 +312,8 @@ impl Server {
         wire: &'a Arc<Wire>,
     ) -> BoxFuture<'a, Result<Service, OpenError>> {
         let keepers = (&self.tasks, &self.closing);
-        open(&self.label, &self.options.transport, handshake, wire, keepers).boxed()
+        let authorization = self.authorization.as_ref();
+        open(&self.label, &self.options.transport, authorization, handshake, wire, keepers).boxed()
     }
 
     /// Stays with a connection until it ends, and sees to what comes then.
@@ -296,11 +373,18 @@ impl Server {
 
     fn no_list(&self, error: &ServiceError) -> ToolError {
         warn!(server = %self.label, error = %chain(error), "The server does not tell its tools.");
+        self.note_challenge(error);
+        if was_not_let_in(error) {
+            return self.transient(&self.how_to_get_in());
+        }
         self.transient("it does not tell its tools")
     }
 
     fn no_line(&self, error: OpenError) -> ToolError {
-        self.transient(error.words())
+        match error {
+            OpenError::Unauthorized => self.transient(&self.how_to_get_in()),
+            error => self.transient(error.words()),
+        }
     }
 
     fn out_of_time(&self) -> ToolError {

@@ -3,11 +3,14 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream::FuturesUnordered};
 use rmcp::{
     RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-        ClientRequest, JsonObject, RequestId, RequestMetaObject, ServerResult, ToolAnnotations,
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+        CancelledNotificationParam, ClientRequest, ContentBlock, CustomRequest, ErrorCode,
+        GetExtensions, InputRequiredResult, InputResponses, JsonObject, RequestId,
+        RequestMetaObject, ServerResult, ToolAnnotations,
     },
     service::{Peer, PeerRequestOptions, RequestHandle, ServiceError},
 };
@@ -16,15 +19,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 use turnwire_contract::{
-    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+    AskBefore, Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
     seeded::{Fault, is_seeded},
 };
 
 use super::{
-    connection::{Aftermath, Connection, chain, never_connected, refused_with},
+    asking::answers,
+    connection::{Aftermath, Connection, chain, never_connected, refused_with, was_not_let_in},
     options::McpServerOptions,
     result::{limited, read},
     server::Server,
+    task,
     wire::{Mailbox, Progress},
 };
 
@@ -32,7 +37,7 @@ use super::{
 const IDEMPOTENCY_KEY: &str = "dev.turnwire/idempotencyKey";
 
 /// How long telling the server to stop may take.
-const TELLING: Duration = Duration::from_millis(400);
+pub(super) const TELLING: Duration = Duration::from_millis(400);
 
 /// How long a note of a call waits for a newer one after the last that was passed on: a chatty
 /// server is heard ten times a second.
@@ -41,10 +46,22 @@ const BETWEEN_NOTES: Duration = Duration::from_millis(100);
 /// The longest name a tool may have.
 const MAX_NAME: usize = 128;
 
+/// How often a server may come back with questions before it has to give an answer.
+const MAX_ROUNDS: usize = 10;
+
 /// A tool of an MCP server.
 pub(super) struct McpTool {
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
     spec: ToolSpec,
+}
+
+/// What is sent: the call, and in later rounds what the server wanted to know.
+struct Round {
+    arguments: JsonObject,
+    key: String,
+    responses: Option<InputResponses>,
+    state: Option<String>,
+    as_a_task: bool,
 }
 
 impl McpTool {
@@ -52,26 +69,115 @@ impl McpTool {
         Self { server, spec }
     }
 
-    /// Sends the call. From here on only the mailbox knows whether the server may have it.
-    async fn send(
+    /// Calls the tool, as often as the server has questions.
+    async fn begin(
+        &self,
+        request: ToolRequest,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let (name, label) = (&self.spec.name, &self.server.label);
+        let mut round = Round {
+            arguments: request.arguments,
+            key: request.idempotency_key,
+            responses: None,
+            state: None,
+            as_a_task: self.server.is_called_as_a_task(name),
+        };
+        for _ in 0..MAX_ROUNDS {
+            let connection = self.connection(context).await?;
+            let _under_way = connection.calls.token();
+            let mailbox = Mailbox::new(context.run_id.clone());
+            let sent = self.send(&connection, self.called(&round, context), &mailbox);
+            let answer = match sent.await {
+                Ok(handle) => self.answer(handle, &mailbox, context).await,
+                Err(error) => Err(Stop::Failed(error)),
+            };
+            match answer {
+                Ok(ServerResult::CallToolResult(result))
+                    if !round.as_a_task && says_that_it_wants_a_task(&result, name) =>
+                {
+                    self.call_as_a_task(&mut round);
+                }
+                Ok(ServerResult::CallToolResult(result)) => return read(result),
+                Ok(ServerResult::InputRequiredResult(asked)) => {
+                    let InputRequiredResult { input_requests, request_state, .. } = asked;
+                    let requests = input_requests.unwrap_or_default();
+                    round.responses = Some(answers(label, requests, context).await?);
+                    round.state = request_state;
+                }
+                Ok(other) => match task::created(&other) {
+                    Some(created) => return self.follow(created, context).await,
+                    None => return Err(ToolError::Failed(unsupported(label))),
+                },
+                Err(Stop::Cancelled) => return Err(cancelled()),
+                Err(Stop::Failed(error))
+                    if !round.as_a_task && wants_a_task(&error, &connection) =>
+                {
+                    self.call_as_a_task(&mut round);
+                }
+                Err(Stop::Failed(error)) => {
+                    return Err(self.problem(error, &connection, &mailbox));
+                }
+            }
+        }
+        Err(ToolError::failed(format!("the server `{label}` asks again and again")))
+    }
+
+    fn call_as_a_task(&self, round: &mut Round) {
+        let (server, tool) = (&self.server, &self.spec.name);
+        debug!(server = %server.label, %tool, "The tool has to be called as a task.");
+        server.call_as_a_task(tool);
+        round.as_a_task = true;
+    }
+
+    pub(super) async fn connection(
+        &self,
+        context: &ToolContext,
+    ) -> Result<Arc<Connection>, ToolError> {
+        tokio::select! {
+            biased;
+            () = context.cancelled() => Err(cancelled()),
+            connection = self.server.connection() => connection,
+        }
+    }
+
+    /// The call as it is sent.
+    fn called(&self, round: &Round, context: &ToolContext) -> ClientRequest {
+        let mut request = if round.as_a_task {
+            // The older generation says so in the call; the protocol library no longer knows how.
+            let params = json!({
+                "name": self.spec.name,
+                "arguments": round.arguments,
+                "task": { "ttl": task::time_to_live(context) },
+            });
+            ClientRequest::CustomRequest(CustomRequest::new("tools/call", Some(params)))
+        } else {
+            let mut params = CallToolRequestParams::new(self.spec.name.clone())
+                .with_arguments(round.arguments.clone());
+            params.input_responses.clone_from(&round.responses);
+            params.request_state.clone_from(&round.state);
+            ClientRequest::CallToolRequest(CallToolRequest::new(params))
+        };
+        let mut meta = JsonObject::new();
+        meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(round.key));
+        request.extensions_mut().insert(RequestMetaObject::from(meta));
+        request
+    }
+
+    /// Sends a request. From here on only the mailbox knows whether the server may have it.
+    pub(super) async fn send(
         &self,
         connection: &Connection,
-        request: ToolRequest,
+        mut request: ClientRequest,
         mailbox: &Arc<Mailbox>,
     ) -> Result<RequestHandle<RoleClient>, ServiceError> {
-        let params =
-            CallToolRequestParams::new(self.spec.name.clone()).with_arguments(request.arguments);
-        let mut call = CallToolRequest::new(params);
-        call.extensions.insert(mailbox.address());
-        let mut meta = JsonObject::new();
-        meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(request.idempotency_key));
-        let options = PeerRequestOptions::no_options().with_meta(RequestMetaObject::from(meta));
-        let call = ClientRequest::CallToolRequest(call);
-        connection.peer.send_cancellable_request(call, options).await
+        request.extensions_mut().insert(mailbox.address());
+        let options = PeerRequestOptions::no_options();
+        connection.peer.send_cancellable_request(request, options).await
     }
 
     /// Waits for the answer, and passes on what comes before it.
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         handle: RequestHandle<RoleClient>,
         mailbox: &Mailbox,
@@ -80,6 +186,7 @@ impl McpTool {
         let (peer, id) = (handle.peer.clone(), Some(handle.id.clone()));
         let mut unanswered = Unanswered { peer, id, tasks: &self.server.tasks };
         let mut answer = handle.rx;
+        let mut asking = FuturesUnordered::new();
         let mut quiet_until = Instant::now();
         let next_note = async |quiet_until| {
             sleep_until(quiet_until).await;
@@ -96,6 +203,11 @@ impl McpTool {
                     quiet_until = Instant::now() + BETWEEN_NOTES;
                     pass_on(note, context).await;
                 }
+                (question, tell) = mailbox.next_question() => asking.push(async move {
+                    // A server that has lost interest is told nothing.
+                    let _ = tell.send(context.ask(question).await);
+                }),
+                Some(()) = asking.next() => {}
                 answer = &mut answer => {
                     unanswered.id = None;
                     if let Some(note) = mailbox.take() {
@@ -109,8 +221,20 @@ impl McpTool {
         }
     }
 
+    /// What a failed request means for the connection.
+    pub(super) fn settle(&self, error: &ServiceError, connection: &Arc<Connection>) -> Aftermath {
+        let aftermath = connection.after(error);
+        match aftermath {
+            Aftermath::Ended => connection.stop.cancel(),
+            // The next one should not meet it, and those beside it should not suffer from it.
+            Aftermath::OutOfReach => self.server.retire(connection),
+            Aftermath::AsBefore => {}
+        }
+        aftermath
+    }
+
     /// What a failed call means for whoever made it.
-    fn problem(
+    pub(super) fn problem(
         &self,
         error: ServiceError,
         connection: &Arc<Connection>,
@@ -122,19 +246,23 @@ impl McpTool {
             return ToolError::failed(format!("the server `{label}` refused the call: {message}"));
         }
         warn!(server = %label, tool = %name, error = %chain(&error), "The call broke off.");
-        let aftermath = connection.after(&error);
-        match aftermath {
-            Aftermath::Ended => connection.stop.cancel(),
-            // The next one should not meet it, and those beside it should not suffer from it.
-            Aftermath::OutOfReach => self.server.retire(connection),
-            Aftermath::AsBefore => {}
-        }
+        self.server.note_challenge(&error);
+        let aftermath = self.settle(&error, connection);
         let never_arrived =
             matches!(&error, ServiceError::TransportSend(error) if never_connected(error));
         if !mailbox.was_handed_over() || never_arrived {
             return ToolError::Transient(format!(
                 "the server `{label}` went away before it was given the call"
             ));
+        }
+        if was_not_let_in(&error) {
+            let way = self.server.how_to_get_in();
+            let words = format!("the server `{label}` refused the call: {way}");
+            return if self.server.lets_itself_in() {
+                ToolError::Transient(words)
+            } else {
+                ToolError::Failed(words)
+            };
         }
         let what = match (refused_with(&error), aftermath) {
             (Some(status), _) => format!("answered the call with the HTTP status {status}"),
@@ -158,28 +286,15 @@ impl Tool for McpTool {
         request: ToolRequest,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let connection = tokio::select! {
-            biased;
-            () = context.cancelled() => return Err(cancelled()),
-            connection = self.server.connection() => connection?,
-        };
-        let _under_way = connection.calls.token();
-        let mailbox = Arc::new(Mailbox::default());
-        let answer = match self.send(&connection, request, &mailbox).await {
-            Ok(handle) => self.answer(handle, &mailbox, &context).await,
-            Err(error) => Err(Stop::Failed(error)),
-        };
-        match answer {
-            Ok(ServerResult::CallToolResult(result)) => read(result),
-            Ok(other) => Err(ToolError::Failed(unsupported(&self.server.label, &other))),
-            Err(Stop::Cancelled) => Err(cancelled()),
-            Err(Stop::Failed(error)) => Err(self.problem(error, &connection, &mailbox)),
+        match context.begun_task() {
+            Some(task) => self.watch(task, &context).await,
+            None => self.begin(request, &context).await,
         }
     }
 }
 
 /// Why there is no answer.
-enum Stop {
+pub(super) enum Stop {
     Cancelled,
     Failed(ServiceError),
 }
@@ -231,17 +346,32 @@ async fn pass_on(note: Progress, context: &ToolContext) {
     }
 }
 
-fn cancelled() -> ToolError {
+pub(super) fn cancelled() -> ToolError {
     ToolError::failed("the call was cancelled")
 }
 
-fn unsupported(label: &str, result: &ServerResult) -> String {
-    let what = match result {
-        ServerResult::CreateTaskResult(_) => "turned the call into a task",
-        ServerResult::InputRequiredResult(_) => "asks for more input in the middle of the call",
-        _ => return format!("the server `{label}` answered with something else than a result"),
-    };
-    format!("the server `{label}` {what}, which is not supported yet")
+fn unsupported(label: &str) -> String {
+    format!("the server `{label}` answered with something else than a result")
+}
+
+/// Whether the server says that the tool has to be called as a task: those of the older
+/// generation do not know the method for such a tool otherwise, and have done nothing.
+fn wants_a_task(error: &ServiceError, connection: &Connection) -> bool {
+    let is_unknown = matches!(
+        error,
+        ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND
+    );
+    is_unknown && !connection.is_newer()
+}
+
+/// The same in the words of the official library for TypeScript, which makes a result of the
+/// error. The words name the tool, so that no result can be mistaken for them.
+fn says_that_it_wants_a_task(result: &CallToolResult, name: &str) -> bool {
+    let words = format!("MCP error -32601: Tool {name} requires task augmentation");
+    let first = result.content.first();
+    let is_it =
+        |block: &ContentBlock| block.as_text().is_some_and(|it| it.text.starts_with(&words));
+    result.is_error == Some(true) && first.is_some_and(is_it)
 }
 
 /// What is known about the tools that a server has told of, as far as they exist for us.
@@ -276,14 +406,22 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
     let title = || tool.title.as_deref().unwrap_or_default();
     let description = tool.description.as_deref().unwrap_or_else(title);
     let stated = options.effects.get(name).copied().unwrap_or(Effect::Once);
+    let own = options.tools.get(name).cloned().unwrap_or_default();
+    let is_excepted = matches!(&options.require_approval, AskBefore::AllBut(names)
+        if names.iter().any(|excepted| excepted == name));
     ToolSpec {
         parameters: Value::Object(tool.input_schema.as_ref().clone()),
         kind: ToolKind::Mcp,
         server: Some(label.to_owned()),
         effect: tightened(stated, tool.annotations.as_ref()),
         parallel: true,
-        needs_approval: options.require_approval.includes(name),
-        timeout: options.tool_timeout,
+        needs_approval: own.ask.unwrap_or_else(|| options.require_approval.includes(name)),
+        exempt: own.ask.map_or(options.exempt || is_excepted, |ask| !ask),
+        approval_expiry: own.approval_expiry,
+        timeout: own.timeout.or(options.tool_timeout),
+        deadline: own.deadline.or(options.tool_deadline),
+        most_at_once: own.most_at_once,
+        server_most_at_once: options.most_at_once,
         ..ToolSpec::new(name, description)
     }
 }

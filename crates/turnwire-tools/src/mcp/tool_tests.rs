@@ -1,8 +1,8 @@
-use rmcp::model::{CreateTaskResult, InputRequiredResult, ServerResult, Tool, ToolAnnotations};
+use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use turnwire_contract::{Effect, ToolSpec};
 
-use super::{specs, tightened, unsupported};
+use super::{specs, tightened};
 use crate::mcp::McpServerOptions;
 
 fn told(tools: Value) -> Vec<ToolSpec> {
@@ -58,29 +58,4 @@ fn a_tool_without_a_description_is_described_by_its_title() {
     ]));
     let found: Vec<&str> = specs.iter().map(|spec| spec.description.as_str()).collect();
     assert_eq!(found, ["The first", ""]);
-}
-
-#[test]
-fn what_is_not_supported_yet_says_so() {
-    let task: CreateTaskResult = serde_json::from_value(json!({
-        "resultType": "task", "taskId": "t", "status": "working",
-        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttlMs": 1,
-    }))
-    .unwrap();
-    let input: InputRequiredResult =
-        serde_json::from_value(json!({ "resultType": "input_required", "inputRequests": {} }))
-            .unwrap();
-    let words = |result: ServerResult| unsupported("sea", &result);
-    assert_eq!(
-        words(ServerResult::CreateTaskResult(task)),
-        "the server `sea` turned the call into a task, which is not supported yet"
-    );
-    assert_eq!(
-        words(ServerResult::InputRequiredResult(input)),
-        "the server `sea` asks for more input in the middle of the call, which is not supported yet"
-    );
-    assert_eq!(
-        words(ServerResult::empty(())),
-        "the server `sea` answered with something else than a result"
-    );
 }

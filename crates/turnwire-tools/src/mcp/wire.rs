@@ -8,33 +8,47 @@
 #![expect(deprecated, reason = "the newest generation has no logging, the others have")]
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use rmcp::{
     RoleClient,
     model::{
-        ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, ProgressNotificationParam,
-        ProgressToken, ServerNotification,
+        ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage,
+        ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
     },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
-use tokio::sync::Notify;
+use tokio::{
+    sync::{
+        Notify,
+        oneshot::{self, error::TryRecvError},
+    },
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
+use turnwire_contract::{Question, Reply, RunId};
 
 use crate::sync::lock;
 
 /// How much of the message of a note is passed on.
 const MAX_NOTE_BYTES: usize = 1024;
 
+/// How long a cancellation waits for its request to be out.
+const OVERTAKING: Duration = Duration::from_millis(100);
+
 /// How much of a log message is passed on.
 const MAX_LOG_CHARS: usize = 1_000;
+
+/// How many questions of a call may wait to be asked.
+const MAX_QUESTIONS: usize = 8;
 
 /// What is known about a connection from what has passed over it.
 #[derive(Debug)]
@@ -46,6 +60,8 @@ pub(super) struct Wire {
     /// How often the server has said that its tools have changed.
     changes: AtomicU64,
     changed: Notify,
+    /// Told when something has happened to a task.
+    task_news: Notify,
     /// Set when nothing will come any more.
     ended: CancellationToken,
 }
@@ -57,6 +73,7 @@ impl Wire {
             calls: Mutex::default(),
             changes: AtomicU64::new(0),
             changed: Notify::new(),
+            task_news: Notify::new(),
             ended: CancellationToken::new(),
         })
     }
@@ -74,6 +91,35 @@ impl Wire {
     /// Waits until the server says that its tools have changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Waits until the server says that something has happened to a task, whichever.
+    pub(super) async fn task_news(&self) {
+        self.task_news.notified().await;
+    }
+
+    /// Asks the person who watches the call that the server works on.
+    ///
+    /// The protocol does not say which call a question belongs to. If calls of several runs are
+    /// out, nobody is asked: a person must not be shown the question of another's run.
+    pub(super) async fn ask(&self, question: Question) -> Reply {
+        let Some(mailbox) = self.asked_about() else {
+            debug!(server = %self.label, "A question that belongs to no one call is declined.");
+            return Reply::Declined;
+        };
+        let (tell, told) = oneshot::channel();
+        if !mailbox.put_question(question, tell) {
+            return Reply::Declined;
+        }
+        drop(mailbox);
+        told.await.unwrap_or(Reply::Cancelled)
+    }
+
+    fn asked_about(&self) -> Option<Arc<Mailbox>> {
+        let calls = lock(&self.calls);
+        let mut open = calls.values().filter_map(Weak::upgrade);
+        let first = open.next()?;
+        open.all(|other| other.run_id == first.run_id).then_some(first)
     }
 
     /// A request is about to go out.
@@ -104,6 +150,17 @@ impl Wire {
                 self.changed.notify_one();
                 Passed::On
             }
+            ServerNotification::TaskStatusNotification(_) => {
+                self.task_news.notify_waiters();
+                Passed::No
+            }
+            // What the older generation calls the same.
+            ServerNotification::CustomNotification(other)
+                if other.method == "notifications/tasks/status" =>
+            {
+                self.task_news.notify_waiters();
+                Passed::No
+            }
             _ => Passed::On,
         }
     }
@@ -128,7 +185,7 @@ impl Wire {
 }
 
 /// The beginning of a message, if it is too long.
-fn shortened(message: &str) -> String {
+pub(super) fn shortened(message: &str) -> String {
     if message.len() <= MAX_NOTE_BYTES {
         return message.to_owned();
     }
@@ -159,14 +216,53 @@ pub(super) struct Progress {
 
 /// What has come for one call and was not read yet: the latest note, which says all that those
 /// before it said.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mailbox {
+    /// Whose call it is.
+    run_id: RunId,
     latest: Mutex<Option<Progress>>,
     arrived: Notify,
     handed_over: AtomicBool,
+    questions: Mutex<VecDeque<Asked>>,
+    was_asked: Notify,
 }
 
+/// A question, and where its answer goes.
+pub(super) type Asked = (Question, oneshot::Sender<Reply>);
+
 impl Mailbox {
+    pub(super) fn new(run_id: RunId) -> Arc<Self> {
+        Arc::new(Self {
+            run_id,
+            latest: Mutex::default(),
+            arrived: Notify::new(),
+            handed_over: AtomicBool::new(false),
+            questions: Mutex::default(),
+            was_asked: Notify::new(),
+        })
+    }
+
+    /// The next question of the server.
+    pub(super) async fn next_question(&self) -> Asked {
+        loop {
+            if let Some(asked) = lock(&self.questions).pop_front() {
+                return asked;
+            }
+            self.was_asked.notified().await;
+        }
+    }
+
+    /// Says whether there was room for it.
+    fn put_question(&self, question: Question, tell: oneshot::Sender<Reply>) -> bool {
+        let mut questions = lock(&self.questions);
+        let has_room = questions.len() < MAX_QUESTIONS;
+        if has_room {
+            questions.push_back((question, tell));
+            self.was_asked.notify_one();
+        }
+        has_room
+    }
+
     /// What a request carries so that its progress finds the way back here.
     pub(super) fn address(self: &Arc<Self>) -> Addressed {
         Addressed(Arc::downgrade(self))
@@ -207,11 +303,38 @@ pub(super) struct Addressed(Weak<Mailbox>);
 pub(super) struct Watched<T> {
     inner: T,
     wire: Arc<Wire>,
+    /// The requests that are on their way out; each closes when it is out.
+    leaving: HashMap<RequestId, oneshot::Receiver<()>>,
 }
 
 impl<T> Watched<T> {
     pub(super) fn new(inner: T, wire: Arc<Wire>) -> Self {
-        Self { inner, wire }
+        Self { inner, wire, leaving: HashMap::new() }
+    }
+
+    /// What a message has to wait for, and what says that it is out. The library sends every
+    /// message in a task of its own, and a cancellation that overtakes its request is about
+    /// nothing: the server would work on for ever.
+    fn order(
+        &mut self,
+        item: &TxJsonRpcMessage<RoleClient>,
+    ) -> (Option<oneshot::Receiver<()>>, Option<oneshot::Sender<()>>) {
+        match item {
+            JsonRpcMessage::Request(request) => {
+                self.leaving.retain(|_, leaving| leaving.try_recv() == Err(TryRecvError::Empty));
+                let (out, leaving) = oneshot::channel();
+                self.leaving.insert(request.id.clone(), leaving);
+                (None, Some(out))
+            }
+            JsonRpcMessage::Notification(sent) => match &sent.notification {
+                ClientNotification::CancelledNotification(cancelled) => {
+                    let about = cancelled.params.request_id.as_ref();
+                    (about.and_then(|id| self.leaving.remove(id)), None)
+                }
+                _ => (None, None),
+            },
+            _ => (None, None),
+        }
     }
 }
 
@@ -225,7 +348,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         if let JsonRpcMessage::Request(request) = &item {
             self.wire.sending(&request.request);
         }
-        self.inner.send(item)
+        let (before, out) = self.order(&item);
+        let sending = self.inner.send(item);
+        async move {
+            if let Some(before) = before {
+                // Over HTTP a request may be out only when it is answered.
+                let _ = timeout(OVERTAKING, before).await;
+            }
+            let sent = sending.await;
+            drop(out);
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {

@@ -6,6 +6,8 @@ use rmcp::model::{
 };
 use serde_json::json;
 
+use turnwire_contract::{Question, Reply, RunId};
+
 use super::{MAX_NOTE_BYTES, Mailbox, Passed, Progress, Wire};
 
 fn request(token: i64, mailbox: &Arc<Mailbox>) -> ClientRequest {
@@ -14,6 +16,10 @@ fn request(token: i64, mailbox: &Arc<Mailbox>) -> ClientRequest {
     let mut request = ClientRequest::CallToolRequest(call);
     request.get_meta_mut().set_progress_token(ProgressToken(NumberOrString::Number(token)));
     request
+}
+
+fn mailbox_of(run: &str) -> Arc<Mailbox> {
+    Mailbox::new(RunId::from(run))
 }
 
 fn notification(method: &str, params: serde_json::Value) -> ServerNotification {
@@ -32,7 +38,7 @@ fn drained(mailbox: &Mailbox) -> Vec<f64> {
 #[test]
 fn progress_finds_its_call() {
     let wire = Wire::new("sea");
-    let (one, other) = (Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
+    let (one, other) = (mailbox_of("run_1"), mailbox_of("run_1"));
     assert!(!one.was_handed_over());
     wire.sending(&request(1, &one));
     wire.sending(&request(2, &other));
@@ -50,11 +56,11 @@ fn progress_finds_its_call() {
 #[test]
 fn progress_after_the_end_finds_nobody() {
     let wire = Wire::new("sea");
-    let mailbox = Arc::<Mailbox>::default();
+    let mailbox = mailbox_of("run_1");
     wire.sending(&request(1, &mailbox));
     drop(mailbox);
     assert_eq!(wire.heard(&progress(json!(1), 1.0)), Passed::No);
-    wire.sending(&request(2, &Arc::default()));
+    wire.sending(&request(2, &mailbox_of("run_1")));
     assert!(wire.calls.lock().unwrap().len() <= 1, "dead calls are forgotten");
 }
 
@@ -62,7 +68,7 @@ fn progress_after_the_end_finds_nobody() {
 #[test]
 fn a_long_message_is_cut() {
     let wire = Wire::new("sea");
-    let mailbox = Arc::<Mailbox>::default();
+    let mailbox = mailbox_of("run_1");
     wire.sending(&request(1, &mailbox));
     let passed_on = |message: &str| {
         let params = json!({ "progressToken": 1, "progress": 1.0, "message": message });
@@ -95,4 +101,40 @@ fn what_a_server_logs_goes_no_further() {
     let wire = Wire::new("sea");
     let params = json!({ "level": "info", "data": "x".repeat(10_000) });
     assert_eq!(wire.heard(&notification("notifications/message", params)), Passed::No);
+}
+
+fn a_question() -> Question {
+    Question { message: "Sure?".to_owned(), schema: json!({}) }
+}
+
+/// A server's question goes to the call it works on, and the answer back to the server.
+#[tokio::test]
+async fn a_question_finds_its_call() {
+    let wire = Wire::new("sea");
+    let mailbox = mailbox_of("run_1");
+    wire.sending(&request(1, &mailbox));
+    let (reply, ()) = tokio::join!(wire.ask(a_question()), async {
+        let (question, tell) = mailbox.next_question().await;
+        assert_eq!(question, a_question());
+        tell.send(Reply::Cancelled).unwrap();
+    });
+    assert_eq!(reply, Reply::Cancelled);
+}
+
+/// A1: no person is shown the question of another's run: where that cannot be told, nobody is.
+#[tokio::test]
+async fn a_question_that_may_be_anothers_is_declined() {
+    let wire = Wire::new("sea");
+    assert_eq!(wire.ask(a_question()).await, Reply::Declined, "no call is out");
+    let (one, other) = (mailbox_of("run_1"), mailbox_of("run_2"));
+    wire.sending(&request(1, &one));
+    wire.sending(&request(2, &other));
+    assert_eq!(wire.ask(a_question()).await, Reply::Declined);
+    drop(other);
+    let asking = wire.ask(a_question());
+    let (reply, ()) = tokio::join!(asking, async {
+        let (_, tell) = one.next_question().await;
+        tell.send(Reply::Declined).unwrap();
+    });
+    assert_eq!(reply, Reply::Declined);
 }

@@ -395,9 +395,9 @@ fn c15_answers_that_are_lost_or_count_twice() {
     let call_id = CallId::new("call_1");
     let answered = |n: usize| {
         let mut middle = call_of("send");
-        middle.push(Event::ApprovalRequested { call_id: call_id.clone() });
+        middle.push(Event::approval_requested(call_id.clone()));
         let decision = Decision::Approved;
-        let resolved = Event::ApprovalResolved { call_id: call_id.clone(), decision };
+        let resolved = Event::approval_resolved(call_id.clone(), decision);
         middle.extend(vec![resolved; n]);
         middle.extend([started(), finished(worked())]);
         middle.extend(answer(2, "msg_1"));

@@ -107,7 +107,7 @@ pub fn frames(surface: Surface, journal: &[Recorded]) -> Vec<Seen> {
             .map(|recorded| seen(Place::at(recorded.seq.0), &json_of(recorded)))
             .collect(),
         Surface::Chat => {
-            let wishes = ChatStreamOptions { tokens: true, approvals: true };
+            let wishes = ChatStreamOptions { tokens: true, approvals: true, inputs: true };
             let mut projection = WithPlaces::new(ChatStream::new(wishes));
             let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
             frames

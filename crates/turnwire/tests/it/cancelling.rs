@@ -212,7 +212,7 @@ fn careful() -> (Prop, [Turn; 2]) {
 
 fn asks(event: &Event) -> Option<CallId> {
     match event {
-        Event::ApprovalRequested { call_id } => Some(call_id.clone()),
+        Event::ApprovalRequested { call_id, .. } => Some(call_id.clone()),
         _ => None,
     }
 }

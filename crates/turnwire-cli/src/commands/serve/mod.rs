@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde_json::json;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_gateway::{HttpLimits, Server, ServerError};
 
 use crate::{
@@ -82,7 +83,7 @@ async fn until_closed(
     settings: &ServeSettings,
     voice: Voice,
 ) -> Result<Exit, Problem> {
-    let Gateway { app, tool_servers, store } = gateway;
+    let Gateway { app, tool_servers, store, indexer } = gateway;
     let mut signals = Signals::listen()
         .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
     let server = Server::bind(settings.listen, app.clone(), HttpLimits::default()).await;
@@ -96,6 +97,9 @@ async fn until_closed(
         .await
         .map_err(|error| Problem::failure(format!("the store does not answer: {error}")))?;
     begin(address, settings, &app, voice);
+    let (background, stop) = (TaskTracker::new(), CancellationToken::new());
+    background.spawn(indexer.run(stop.clone()));
+    background.close();
     let mut serving = Box::pin(server.run());
     // Told beside the serving: nobody has to wait for a slow tool server.
     let mut connecting = Box::pin(tool_servers::connect(&tool_servers, settings, voice));
@@ -113,6 +117,8 @@ async fn until_closed(
     app.close();
     let closing = async {
         serving.await;
+        stop.cancel();
+        background.wait().await;
         tool_servers.shut_down().await;
         if let Some(store) = store {
             store.close().await;

@@ -55,6 +55,8 @@ pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
         servers: settled.servers,
         first_calls: settled.first_calls,
         approvals: Approvals::HandBack,
+        // A response cannot stop in the middle of a call to ask.
+        inputs: false,
         tool_choice: settled.tool_choice,
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
         generation: Generation {

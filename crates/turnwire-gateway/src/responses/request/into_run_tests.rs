@@ -47,6 +47,7 @@ fn everything_arrives() {
         servers: vec![ServerUse::all_of("notes")],
         first_calls: vec![first_call],
         approvals: Approvals::HandBack,
+        inputs: false,
         tool_choice: ToolChoice::Required,
         parallel_tool_calls: false,
         generation: Generation {

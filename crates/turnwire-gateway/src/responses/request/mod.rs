@@ -42,7 +42,7 @@ pub use self::{
     },
     into_run::{Settled, into_run},
     summary::{open_summary, seal_summary},
-    tools::{FILE_SEARCH, McpWish, ToolWish, WEB_SEARCH, read_tools},
+    tools::{FILE_SEARCH, McpWish, ToolWish, WEB_SEARCH, bare_functions, read_tools},
 };
 
 use self::fields::{Fields, known_word};

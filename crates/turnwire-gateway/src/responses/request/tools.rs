@@ -2,7 +2,8 @@
 //!
 //! A wish is not yet a tool: which servers there are and which searches are set up is for the
 //! caller to know. The type decides what a tool is, never its name: a function that the client
-//! calls `web_search` is a function of the client (S1-A1).
+//! calls `web_search` is a function of the client (S1-A1). The one exception is a function that
+//! is only named: see [`bare_functions`].
 
 use std::{collections::HashSet, fmt};
 
@@ -102,6 +103,19 @@ pub fn read_tools(tools: &[Value]) -> Result<Vec<ToolWish>, ClientError> {
         reader.read_namespace(&Fields::of(namespace, &path)?)?;
     }
     Ok(reader.wishes)
+}
+
+/// The functions that a request names and says nothing else about: those of this server are meant,
+/// where it has one of that name. Whoever describes a function means one of their own.
+pub fn bare_functions(tools: &[Value]) -> HashSet<&str> {
+    let says = |tool: &Value, field: &str| tool.get(field).is_some_and(|value| !value.is_null());
+    let is_bare = |tool: &&Value| {
+        tool.get("type").and_then(Value::as_str) == Some("function")
+            && !says(tool, "description")
+            && !says(tool, "parameters")
+    };
+    let bare = tools.iter().filter(is_bare);
+    bare.filter_map(|tool| tool.get("name").and_then(Value::as_str)).collect()
 }
 
 #[derive(Default)]

@@ -33,6 +33,21 @@ fn functions_are_for_the_client() {
     assert_eq!(function("f").effect, Effect::Once);
 }
 
+#[test]
+fn a_function_is_bare_if_nothing_but_its_name_is_said() {
+    let tools = json!([
+        { "type": "function", "name": "a" },
+        { "type": "function", "name": "b", "description": null, "parameters": null, "strict": true },
+        { "type": "function", "name": "c", "description": "" },
+        { "type": "function", "name": "d", "parameters": {} },
+        { "type": "mcp", "name": "e" },
+        { "type": "function" },
+        3,
+    ]);
+    let bare = bare_functions(tools.as_array().unwrap());
+    assert_eq!(bare, HashSet::from(["a", "b"]));
+}
+
 /// S1-A1: the type of a tool decides what it is, not its name.
 #[test]
 fn s1_a1_a_function_named_web_search_stays_a_function() {

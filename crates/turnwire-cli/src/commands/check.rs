@@ -1,0 +1,346 @@
+//! `turnwire check`: reads a stream from wherever it is, and says what is wrong with it.
+//!
+//! What is right and wrong is decided in `turnwire_surfaces::check`; here are only the ways to get
+//! at a stream (a file, standard input, an address, a question) and the ways to tell what was
+//! found.
+
+use std::{
+    fs,
+    io::{self, IsTerminal, Read, Write},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use reqwest::{
+    Client, Response,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use serde_json::{Value, json};
+use sse_stream::SseStream;
+use tokio::time::Instant;
+use turnwire_surfaces::{
+    CheckOptions, Checker,
+    check::{Finding, Level, Report},
+    clean,
+};
+
+use crate::{
+    args::CheckArguments,
+    environment::Environment,
+    exit::{Exit, Problem},
+    settings::{filled, is_http_url},
+    signals::Signals,
+    terminal::{Colour, Paint},
+};
+
+/// The key that `--ask` sends, unless another is named.
+const USUAL_KEY: &str = "OPENAI_API_KEY";
+/// More than any stream has; whoever sends more sends something else.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// How much of an error page is shown.
+const MAX_ERROR_CHARS: usize = 300;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How wide the longest code is, so that the sentences begin below each other.
+const CODE_WIDTH: usize = 21;
+
+/// Runs the command, and says what went wrong if something did.
+pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Exit {
+    let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
+    let found = read(arguments, environment);
+    match found.and_then(|report| tell(arguments, &report, paint)) {
+        Ok(exit) => exit,
+        Err(problem) => {
+            let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
+            problem.show(paint);
+            problem.exit
+        }
+    }
+}
+
+/// Gets at the stream, and checks it.
+fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report, Problem> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Problem::usage(format!("there are no threads to work with: {error}")))?;
+    if is_http_url(&arguments.source) {
+        return runtime.block_on(read_address(arguments, environment));
+    }
+    let of_address = [
+        ("--ask", arguments.ask.is_some()),
+        ("--header", !arguments.header.is_empty()),
+        ("--api-key-env", arguments.api_key_env.is_some()),
+    ];
+    if let Some((flag, _)) = of_address.iter().find(|(_, is_set)| *is_set) {
+        return Err(Problem::usage(format!("{flag}: `{}` is not an address", arguments.source))
+            .hint("an address begins with http:// or https://"));
+    }
+    let text = text_of(&arguments.source)?;
+    runtime.block_on(read_text(&text, arguments.resumed))
+}
+
+fn text_of(source: &str) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    if source == "-" {
+        let read = io::stdin().lock().read_to_end(&mut bytes);
+        read.map_err(|error| Problem::usage(format!("standard input cannot be read: {error}")))?;
+        return Ok(bytes);
+    }
+    fs::read(source).map_err(|error| {
+        Problem::usage(format!("{source} cannot be read: {error}"))
+            .hint("name a file, an address that begins with http:// or https://, or - for stdin")
+    })
+}
+
+/// Checks what was recorded, in whichever of the three shapes it is.
+async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report, Problem> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let options = CheckOptions { is_resumed, is_sse: false };
+    match text.chars().next() {
+        Some('[' | '{') => {
+            let mut checker = Checker::new(options);
+            read_json(text, &mut checker);
+            Ok(checker.finish())
+        }
+        Some(_) => {
+            // What was cut from a recording may lack the blank line behind its last event.
+            let whole = Bytes::from(format!("{text}\n\n"));
+            let pieces = stream::iter([Ok::<_, io::Error>(whole)]);
+            let mut checker = Checker::new(CheckOptions { is_sse: true, ..options });
+            read_events(pieces, &mut checker).await?;
+            Ok(checker.finish())
+        }
+        None => Ok(Checker::new(options).finish()),
+    }
+}
+
+/// A list of events, one event, or one on each line.
+fn read_json(text: &str, checker: &mut Checker) {
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Array(events)) => events.iter().for_each(|event| checker.event(None, event)),
+        Ok(event) => checker.event(None, &event),
+        Err(_) => {
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            lines.for_each(|line| read_data(None, line, checker));
+        }
+    }
+}
+
+fn read_data(name: Option<&str>, data: &str, checker: &mut Checker) {
+    match serde_json::from_str(data) {
+        _ if data.trim() == "[DONE]" => checker.done_marker(),
+        Ok(event) => checker.event(name, &event),
+        Err(error) => checker.unreadable(&error.to_string()),
+    }
+}
+
+/// Checks server-sent events as they come.
+async fn read_events<E>(
+    pieces: impl Stream<Item = Result<Bytes, E>>,
+    checker: &mut Checker,
+) -> Result<(), Problem>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let mut events = Box::pin(SseStream::from_bytes_stream(pieces));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                let Some(data) = &event.data else { continue };
+                read_data(event.event.as_deref(), data, checker);
+            }
+            Err(sse_stream::Error::Body(error)) => {
+                return Err(Problem::usage(format!("the stream broke off: {error}")));
+            }
+            Err(error) => checker.unreadable(&error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+async fn read_address(
+    arguments: &CheckArguments,
+    environment: &Environment,
+) -> Result<Report, Problem> {
+    let headers = headers(arguments, environment)?;
+    let deadline = Instant::now() + Duration::from_secs(arguments.timeout.get());
+    let mut signals = Signals::listen()
+        .map_err(|error| Problem::usage(format!("Ctrl-C cannot be listened for: {error}")))?;
+    let asking = ask(arguments, headers);
+    let response = tokio::select! {
+        biased;
+        _ = signals.next() => return Err(Problem::usage("stopped before there was an answer")),
+        answer = tokio::time::timeout_at(deadline, asking) => {
+            answer.map_err(|_| Problem::usage("there was no answer in time"))??
+        }
+    };
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_json = kind.is_some_and(|kind| kind.contains("json"));
+    let mut n_bytes = 0;
+    let pieces = response.bytes_stream().map(move |piece| {
+        let piece = piece.map_err(|error| io::Error::other(chain(&error.without_url())))?;
+        n_bytes += piece.len();
+        if n_bytes > MAX_BYTES {
+            return Err(io::Error::other("it is too long to be a stream of a response"));
+        }
+        Ok(piece)
+    });
+    // What came before somebody lost patience is checked all the same.
+    let patience = async {
+        tokio::select! {
+            _ = signals.next() => {}
+            () = tokio::time::sleep_until(deadline) => {}
+        }
+    };
+    let pieces = pieces.take_until(patience);
+    if is_json {
+        let all: Vec<_> = pieces.collect().await;
+        let all: Result<Vec<Bytes>, io::Error> = all.into_iter().collect();
+        let all = all.map_err(|error| Problem::usage(format!("the answer broke off: {error}")))?;
+        return read_text(&all.concat(), arguments.resumed).await;
+    }
+    let options = CheckOptions { is_resumed: arguments.resumed, is_sse: true };
+    let mut checker = Checker::new(options);
+    read_events(pieces, &mut checker).await?;
+    Ok(checker.finish())
+}
+
+async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response, Problem> {
+    let client = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        // A redirect would take the key along to wherever it points.
+        .redirect(redirect::Policy::none())
+        .build()
+        .map_err(|error| Problem::usage(format!("the HTTP client does not start: {error}")))?;
+    let request = match &arguments.ask {
+        Some(question) => {
+            let address = format!("{}/responses", arguments.source.trim_end_matches('/'));
+            let body = json!({ "model": arguments.model, "input": question, "stream": true });
+            client.post(address).json(&body)
+        }
+        None => client.get(&arguments.source),
+    };
+    let sent = request.headers(headers).send().await;
+    let response = sent.map_err(|error| {
+        let error = error.without_url();
+        Problem::usage(format!("{} is out of reach: {}", arguments.source, chain(&error)))
+    })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let page = response.text().await.unwrap_or_default();
+    let page: String = page.trim().chars().take(MAX_ERROR_CHARS).collect();
+    let mut problem = Problem::usage(format!("{} answered {status}", arguments.source));
+    problem.details.extend((!page.is_empty()).then_some(page));
+    Err(problem)
+}
+
+fn headers(arguments: &CheckArguments, environment: &Environment) -> Result<HeaderMap, Problem> {
+    let mut headers =
+        HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
+    let usual = arguments.ask.is_some().then_some(USUAL_KEY);
+    let key = match (arguments.api_key_env.as_deref(), usual) {
+        (Some(variable), _) => Some(environment.get(variable).ok_or_else(|| {
+            Problem::usage(format!("--api-key-env: the variable `{variable}` is not set"))
+        })?),
+        (None, Some(variable)) => environment.get(variable),
+        (None, None) => None,
+    };
+    if let Some(key) = key {
+        headers.insert(AUTHORIZATION, header_value(&format!("Bearer {key}"))?);
+    }
+    for header in &arguments.header {
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            Problem::usage(format!("--header: `{header}` has no colon"))
+                .hint("for example: --header 'X-Team: blue'")
+        })?;
+        let name = HeaderName::try_from(name.trim())
+            .map_err(|_| Problem::usage(format!("--header: `{name}` is not a name of a header")))?;
+        let value = filled(value.trim(), environment)
+            .map_err(|why| Problem::usage(format!("--header {name}: {why}")))?;
+        headers.insert(name, header_value(&value)?);
+    }
+    Ok(headers)
+}
+
+fn header_value(value: &str) -> Result<HeaderValue, Problem> {
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| Problem::usage("a key or a header has characters that none can carry"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The error and all its causes: `reqwest` keeps the telling part in the last one.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Says what was found, on standard output.
+fn tell(arguments: &CheckArguments, report: &Report, paint: Paint) -> Result<Exit, Problem> {
+    let text = if arguments.json {
+        let report = serde_json::to_string_pretty(report);
+        report.map_err(|error| Problem::usage(format!("the report cannot be written: {error}")))?
+    } else {
+        worded(report, paint)
+    };
+    // If nobody reads it, the exit code still tells.
+    let _ = writeln!(io::stdout().lock(), "{text}");
+    Ok(if report.is_fine() { Exit::Done } else { Exit::Failed })
+}
+
+fn worded(report: &Report, paint: Paint) -> String {
+    let mut lines: Vec<String> =
+        report.findings.iter().map(|finding| line_of(finding, paint)).collect();
+    if report.left_off > 0 {
+        lines.push(format!("and {} more", report.left_off));
+    }
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    let counted = [
+        n_things(report.events, "event"),
+        n_things(report.faults, "fault"),
+        n_things(report.notes, "note"),
+    ];
+    let (colour, verdict) =
+        if report.is_fine() { (Colour::Green, "fine") } else { (Colour::Red, "not fine") };
+    lines.push(format!("{}: {}", paint.bold(colour, verdict), counted.join(", ")));
+    lines.join("\n")
+}
+
+fn line_of(finding: &Finding, paint: Paint) -> String {
+    let (colour, level) = match finding.level {
+        Level::Fault => (Colour::Red, "fault"),
+        Level::Note => (Colour::Cyan, "note "),
+    };
+    let (level, code) = (paint.bold(colour, level), finding.code);
+    // A stream may hold anything, and a terminal obeys some of it.
+    let place = place_of(finding);
+    let (place, message) = (clean(&place), clean(&finding.message));
+    format!("{level} {code:CODE_WIDTH$} {}: {message}", paint.dim(&place))
+}
+
+fn place_of(finding: &Finding) -> String {
+    let place = &finding.place;
+    let Some(event) = place.event else { return "at the end".to_owned() };
+    let mut words = vec![format!("event {event}")];
+    words.extend(place.kind.clone());
+    words.extend(place.sequence_number.map(|number| format!("number {number}")));
+    let item = match (&place.item_id, place.output_index) {
+        (Some(id), Some(index)) => Some(format!("item {index} {id}")),
+        (Some(id), None) => Some(format!("item {id}")),
+        (None, Some(index)) => Some(format!("item {index}")),
+        (None, None) => None,
+    };
+    words.extend(item);
+    words.join(", ")
+}
+
+fn n_things(n: u64, thing: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {thing}{plural}")
+}

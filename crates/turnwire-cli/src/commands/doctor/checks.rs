@@ -1,0 +1,263 @@
+//! The parts of an examination: each looks at one thing that the settings name.
+
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use futures::future::{join, join_all, join4};
+use tokio::net::TcpListener;
+use turnwire_contract::{Tool, ToolError};
+use turnwire_models::probe::{ProbeError, Speaks, models_at};
+use turnwire_stores::{Store, StoreOptions, reach_fanout};
+use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
+
+use super::report::{Finding, Report};
+use crate::{
+    environment::Environment,
+    settings::{Kind, ModelSettings, Provider, ServeSettings, did_you_mean},
+    wiring,
+};
+
+/// What the search engine is asked.
+const QUESTION: &str = "weather";
+/// The variables that send HTTP through somebody else, and those that say where not.
+const PROXIES: [&str; 6] =
+    ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+/// How many models are named; some providers have hundreds.
+const MODELS_NAMED: usize = 5;
+
+/// Looks at everything, all at once.
+pub(super) async fn everything(settings: &ServeSettings, environment: &Environment) -> Report {
+    let looking = join4(
+        Box::pin(models(settings)),
+        Box::pin(tool_servers(settings)),
+        Box::pin(store(settings.store.as_ref())),
+        Box::pin(join(web_search(settings), listen(settings.listen))),
+    );
+    let (models, tool_servers, store, (web_search, listen)) = looking.await;
+    let mut findings = vec![read_settings(settings)];
+    findings.extend(models);
+    findings.extend(tool_servers);
+    findings.extend(store);
+    findings.extend(web_search);
+    findings.extend(way_out(settings));
+    findings.push(listen);
+    findings.extend(proxies(environment));
+    Report(findings)
+}
+
+fn read_settings(settings: &ServeSettings) -> Finding {
+    match settings.warnings.as_slice() {
+        [] => Finding::ok("settings", "they can be used"),
+        warnings => Finding::warning("settings", warnings.join("\n")),
+    }
+}
+
+async fn models(settings: &ServeSettings) -> Vec<Finding> {
+    let served = &settings.models;
+    let named = served.named.iter().map(|(name, model)| (name.as_str(), model));
+    // The one that answers under every other name is among the named ones, unless it comes from
+    // the environment.
+    let any = (!served.named.contains_key(&served.default_name))
+        .then_some((served.default_name.as_str(), &served.any));
+    join_all(named.chain(any).map(|(name, model)| one_model(name, model))).await
+}
+
+async fn one_model(name: &str, model: &ModelSettings) -> Finding {
+    let subject = format!("model {name}");
+    let Provider { kind, base_url, api_key, model, .. } = match model {
+        ModelSettings::Scripted(_) => return Finding::ok(subject, "scripted, needs nobody"),
+        ModelSettings::Provider(provider) => provider,
+    };
+    let speaks = match kind {
+        Kind::ChatCompletions | Kind::OpenAiResponses => Speaks::OpenAi,
+        Kind::AnthropicMessages => Speaks::Anthropic,
+    };
+    match models_at(base_url, api_key.as_ref(), speaks).await {
+        Ok(known) => listed(subject, base_url, model.as_deref().unwrap_or(name), &known),
+        Err(error @ ProbeError::OutOfReach) => {
+            Finding::broken(subject, format!("{base_url}: {error}"))
+                .hint("start it, or repair base_url in the settings or OPENAI_BASE_URL")
+        }
+        Err(error @ ProbeError::KeyRefused(_)) => {
+            Finding::broken(subject, format!("{base_url}: {error}"))
+                .hint("check the variable that api_key_env names, or the usual one")
+        }
+        Err(error @ ProbeError::NoList(_)) => {
+            Finding::warning(subject, format!("{base_url}: {error}"))
+                .hint("does base_url end where /models begins, often with /v1?")
+        }
+    }
+}
+
+/// A server without the model that is asked for is most likely a slip; some have more than they
+/// list.
+fn listed(subject: String, base_url: &str, wanted: &str, known: &[String]) -> Finding {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    if known.contains(&wanted) {
+        return Finding::ok(subject, format!("{base_url} has `{wanted}`"));
+    }
+    let message = format!("{base_url} answers, and does not list `{wanted}`");
+    let shown = known.get(..MODELS_NAMED.min(known.len())).unwrap_or_default();
+    match known.as_slice() {
+        [] => Finding::warning(subject, message),
+        known if known.len() <= MODELS_NAMED => {
+            Finding::warning(subject, message).hint(did_you_mean(wanted, known))
+        }
+        known => {
+            let advice = did_you_mean(wanted, known);
+            let is_guess = advice.starts_with("did you mean");
+            let first = format!("the first of {}: {}", known.len(), shown.join(", "));
+            Finding::warning(subject, message).hint(if is_guess { advice } else { first })
+        }
+    }
+}
+
+async fn tool_servers(settings: &ServeSettings) -> Vec<Finding> {
+    let servers = McpServers::new(settings.tool_servers.clone());
+    let connected = servers.connect_all().await;
+    servers.shut_down().await;
+    let finding = |(label, tools): (String, Result<Vec<Arc<dyn Tool>>, ToolError>)| {
+        let subject = format!("tool server {label}");
+        match tools {
+            Ok(tools) if tools.is_empty() => Finding::warning(subject, "it has no tools"),
+            Ok(tools) => Finding::ok(subject, format!("tools: {}", tools.len())),
+            Err(error) => Finding::broken(subject, error.to_string()).hint(format!(
+                "check [mcp_servers.{label}] in the settings; TURNWIRE_LOG=debug tells more"
+            )),
+        }
+    };
+    connected.into_iter().map(finding).collect()
+}
+
+async fn store(options: Option<&StoreOptions>) -> Vec<Finding> {
+    let Some(options) = options else {
+        let message = "runs are kept in memory, and gone with the process";
+        return vec![Finding::warning("store", message)];
+    };
+    let fanout = async {
+        let url = options.fanout.as_deref()?;
+        Some(match reach_fanout(url).await {
+            Ok(()) => Finding::ok("fanout", "Redis answers"),
+            Err(error) => Finding::broken("fanout", format!("Redis does not answer: {error}"))
+                .hint("check [fanout] in the settings; without it nodes hear of each other later"),
+        })
+    };
+    let (store, fanout) = join(database(options), fanout).await;
+    [store].into_iter().chain(fanout).collect()
+}
+
+async fn database(options: &StoreOptions) -> Finding {
+    if let Some(path) = options.url.strip_prefix("sqlite://").map(Path::new)
+        && !path.exists()
+    {
+        return not_there_yet(path);
+    }
+    // As `serve` opens it, but without news: those have a finding of their own.
+    match Store::open(StoreOptions { fanout: None, ..options.clone() }).await {
+        Ok(store) => {
+            store.close().await;
+            Finding::ok("store", "it opens")
+        }
+        Err(error) => Finding::broken("store", error.to_string())
+            .hint("check [store] in the settings, or TURNWIRE_STORE_URL"),
+    }
+}
+
+/// A file that `serve` will make, if it can.
+fn not_there_yet(path: &Path) -> Finding {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let about = std::fs::metadata(folder);
+    let shown = path.display();
+    match about {
+        Ok(about) if about.is_dir() && !about.permissions().readonly() => {
+            Finding::ok("store", format!("{shown} is not there yet; the first start makes it"))
+        }
+        Ok(_) | Err(_) => Finding::broken("store", format!("{shown} cannot be made"))
+            .hint(format!("is {} a folder that can be written to?", folder.display())),
+    }
+}
+
+async fn web_search(settings: &ServeSettings) -> Option<Finding> {
+    let options = settings.web_search.as_ref()?;
+    let subject = "web search";
+    let search = match wiring::web_search(options, &settings.egress) {
+        Ok(search) => search,
+        Err(problem) => {
+            return Some(Finding {
+                hints: problem.hints.clone(),
+                ..Finding::broken(subject, problem.message)
+            });
+        }
+    };
+    Some(match search.try_out(QUESTION).await {
+        Ok(0) => {
+            Finding::warning(subject, format!("{} answers, and finds nothing", options.base_url))
+                .hint(format!(
+                    "it was asked for `{QUESTION}`; are its own search engines reachable?"
+                ))
+        }
+        Ok(found) => Finding::ok(subject, format!("{} answers, {found} results", options.base_url)),
+        Err(error) => {
+            let finding = Finding::broken(subject, format!("{}: {error}", options.base_url));
+            match advice(options, &error.to_string()) {
+                Some(advice) => finding.hint(advice),
+                None => finding.hint("check [web_search] in the settings"),
+            }
+        }
+    })
+}
+
+/// What to do about a refusal that has a well-known reason.
+fn advice(options: &WebSearchOptions, error: &str) -> Option<&'static str> {
+    let is_json_refused = options.provider == SearchProvider::Searxng && error.contains("(403)");
+    is_json_refused.then_some(
+        "in the settings.yml of SearXNG:\nsearch:\n  formats:\n    - html\n    - json\nthen \
+         restart it; the same status comes from its limiter (server.limiter) and from a proxy \
+         before it",
+    )
+}
+
+/// What the operator has opened is repeated, because it is easily forgotten.
+fn way_out(settings: &ServeSettings) -> Option<Finding> {
+    let open = &settings.egress.open_networks;
+    let networks: Vec<String> = open.iter().map(ToString::to_string).collect();
+    (!networks.is_empty()).then(|| {
+        let message = format!("models may reach {}", networks.join(", "));
+        Finding::warning("egress", message)
+            .hint("that is what [egress] open_networks says; take out what is not needed")
+    })
+}
+
+async fn listen(address: SocketAddr) -> Finding {
+    match TcpListener::bind(address).await {
+        Ok(_) => Finding::ok("listen", format!("{address} is free")),
+        Err(error) => Finding::warning("listen", format!("{address} cannot be taken: {error}"))
+            .hint(
+                "a turnwire that is running already has it; otherwise choose another with --listen",
+            ),
+    }
+}
+
+/// Proxies of the environment are in the way of streams, and some parts do not use them.
+pub(super) fn proxies(environment: &Environment) -> Option<Finding> {
+    let set: Vec<&str> =
+        PROXIES.into_iter().filter(|variable| environment.is_set(variable)).collect();
+    if set.is_empty() {
+        return None;
+    }
+    let but = ["NO_PROXY", "no_proxy"].into_iter().find_map(|name| environment.get(name));
+    let but = but.map_or_else(String::new, |hosts| format!(", except for {hosts}"));
+    let message = format!(
+        "{} is set{but}: models and MCP servers elsewhere are asked through it; web search and \
+         pages are not",
+        set.join(", ")
+    );
+    Some(
+        Finding::warning("proxies", message)
+            .hint("put local models into NO_PROXY; a proxy that buffers holds streams back"),
+    )
+}
+
+#[cfg(test)]
+#[path = "checks_tests.rs"]
+mod tests;

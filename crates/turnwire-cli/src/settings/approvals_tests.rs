@@ -1,0 +1,37 @@
+use super::*;
+
+fn read(text: &str) -> (ApprovalSettings, Vec<String>) {
+    let mut mistakes = Vec::new();
+    let settings = approvals(text.parse().unwrap(), &mut mistakes);
+    (settings, mistakes)
+}
+
+/// A7: definitions are pinned unless the operator says otherwise; people are asked by effect.
+#[test]
+fn a7_the_section_is_read() {
+    assert_eq!(read(""), (ApprovalSettings::default(), Vec::new()));
+    assert!(ApprovalSettings::default().pin_definitions);
+    let text = "once = 'always'\nidempotent = 'always'\npure = 'never'\nexpire_after_sec = 90\n\
+                pin_definitions = false";
+    let expected = ApprovalSettings {
+        ask_before: vec![Effect::Idempotent, Effect::Once],
+        expire_after: Some(Duration::from_secs(90)),
+        pin_definitions: false,
+    };
+    assert_eq!(read(text), (expected, Vec::new()));
+}
+
+#[test]
+fn mistakes_are_told() {
+    let (settings, mistakes) = read("once = 'alwais'\nexpire_after_sec = 0\ntwice = 'never'");
+    assert_eq!(settings.ask_before, [Effect::Once], "the careful reading, until it is repaired");
+    assert_eq!(
+        mistakes,
+        [
+            "approvals.twice: there is no such setting; there are `pure`, `idempotent`, `once`, \
+             `expire_after_sec`, `pin_definitions`",
+            "approvals.once: there is no `alwais`; did you mean `always`?",
+            "approvals.expire_after_sec: `0` is not a time; give some seconds",
+        ]
+    );
+}

@@ -1,0 +1,160 @@
+//! `[mcp_servers.NAME.oauth]`: how tokens are got for a server that has an authorization server.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use turnwire_tools::{Grant, OAuthOptions, Secret, SigningAlgorithm};
+
+use super::{
+    file::{RawTable, read_table, table_of},
+    words::{did_you_mean, is_http_url, not_a_url, not_set},
+};
+use crate::environment::Environment;
+
+/// What the address of a document about a client looks like.
+const EXAMPLE_URL: &str = "https://turnwire.example.com/client.json";
+const GRANTS: [&str; 2] = ["person", "machine"];
+const ALGORITHMS: [(&str, SigningAlgorithm); 2] =
+    [("ES256", SigningAlgorithm::Es256), ("RS256", SigningAlgorithm::Rs256)];
+
+/// The table as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLogin {
+    grant: Option<String>,
+    client_id: Option<String>,
+    client_secret_env_var: Option<String>,
+    private_key_env_var: Option<String>,
+    private_key_algorithm: Option<String>,
+    client_metadata_url: Option<String>,
+    scopes: Option<Vec<String>>,
+    token_file: Option<PathBuf>,
+    redirect_port: Option<u16>,
+    private_addresses: Option<bool>,
+}
+
+impl RawTable for RawLogin {
+    const KEYS: &'static [&'static str] = &[
+        "grant",
+        "client_id",
+        "client_secret_env_var",
+        "private_key_env_var",
+        "private_key_algorithm",
+        "client_metadata_url",
+        "scopes",
+        "token_file",
+        "redirect_port",
+        "private_addresses",
+    ];
+}
+
+/// The table, checked; what the environment has to say is still missing.
+pub(super) struct NamedLogin {
+    options: OAuthOptions,
+    client_secret_env_var: Option<String>,
+    private_key: Option<(String, SigningAlgorithm)>,
+}
+
+/// Reads the table of the server at `path`.
+pub(super) fn named_login(
+    path: &str,
+    value: Value,
+    mistakes: &mut Vec<String>,
+) -> Option<NamedLogin> {
+    let path = format!("{path}.oauth");
+    let table: Table = table_of(&path, Some(value), mistakes)?;
+    let raw: RawLogin = read_table(&format!("{path}."), table, mistakes);
+    let is_machine = match raw.grant.as_deref() {
+        None | Some("person") => false,
+        Some("machine") => true,
+        Some(word) => {
+            let advice = did_you_mean(word, &GRANTS);
+            mistakes.push(format!("{path}.grant: there is no `{word}`; {advice}"));
+            false
+        }
+    };
+    if let Some(url) = raw.client_metadata_url.as_ref().filter(|url| !is_http_url(url)) {
+        mistakes.push(format!("{path}.client_metadata_url: {}", not_a_url(url, EXAMPLE_URL)));
+    }
+    let algorithm = algorithm(&path, raw.private_key_algorithm.as_deref(), mistakes);
+    let has_proof = raw.client_secret_env_var.is_some() || raw.private_key_env_var.is_some();
+    if is_machine && (raw.client_id.is_none() || !has_proof) {
+        mistakes.push(format!(
+            "{path}: a machine needs `client_id`, and `client_secret_env_var` or \
+             `private_key_env_var`"
+        ));
+    }
+    if !is_machine && raw.private_key_env_var.is_some() {
+        mistakes.push(format!("{path}.private_key_env_var: only `grant = \"machine\"` has it"));
+    }
+    if raw.client_id.is_none() && raw.client_secret_env_var.is_some() {
+        mistakes.push(format!("{path}.client_secret_env_var: its `client_id` is missing"));
+    }
+    let options = OAuthOptions {
+        grant: if is_machine { Grant::Machine } else { Grant::Person },
+        client_id: raw.client_id,
+        client_metadata_url: raw.client_metadata_url,
+        scopes: raw.scopes.unwrap_or_default(),
+        token_file: raw.token_file,
+        redirect_port: raw.redirect_port,
+        private_addresses: raw.private_addresses.unwrap_or_default(),
+        ..OAuthOptions::default()
+    };
+    let private_key = raw.private_key_env_var.map(|variable| (variable, algorithm));
+    Some(NamedLogin { options, client_secret_env_var: raw.client_secret_env_var, private_key })
+}
+
+fn algorithm(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> SigningAlgorithm {
+    let Some(word) = word else { return SigningAlgorithm::Es256 };
+    let known = ALGORITHMS.iter().find(|(name, _)| *name == word);
+    known.map_or_else(
+        || {
+            let advice = did_you_mean(word, &ALGORITHMS.map(|(name, _)| name));
+            mistakes.push(format!("{path}.private_key_algorithm: there is no `{word}`; {advice}"));
+            SigningAlgorithm::Es256
+        },
+        |(_, algorithm)| *algorithm,
+    )
+}
+
+impl NamedLogin {
+    /// The options, with what the environment has for the server `label`.
+    pub(super) fn with_environment(
+        &self,
+        label: &str,
+        environment: &Environment,
+        mistakes: &mut Vec<String>,
+    ) -> OAuthOptions {
+        let path = format!("mcp_servers.{label}.oauth");
+        let mut secret = |key: &str, variable: &str| {
+            let found = environment.get(variable).map(Secret::from);
+            if found.is_none() {
+                mistakes.push(format!("{path}.{key}: {}", not_set(variable)));
+            }
+            found
+        };
+        let mut options = self.options.clone();
+        if let Some(variable) = &self.client_secret_env_var {
+            options.client_secret = secret("client_secret_env_var", variable);
+        }
+        if let Some((variable, algorithm)) = &self.private_key
+            && let Some(key) = secret("private_key_env_var", variable)
+        {
+            options.grant = Grant::MachineWithKey { key, algorithm: *algorithm };
+        }
+        options.token_file = options.token_file.or_else(|| usual_file(label, environment));
+        options
+    }
+}
+
+/// Where tokens are kept if nothing else is said: with what this user's programs keep.
+fn usual_file(label: &str, environment: &Environment) -> Option<PathBuf> {
+    let home = || Some(Path::new(environment.get("HOME")?).join(".local/state"));
+    let state = environment.get("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?;
+    Some(state.join("turnwire/mcp").join(format!("{label}.json")))
+}
+
+#[cfg(test)]
+#[path = "tool_server_login_tests.rs"]
+mod tests;

@@ -1,0 +1,58 @@
+//! `Range`: a part of a big text, by its bytes.
+//!
+//! One range and no more: whoever sends something else gets everything, as the standard allows.
+
+use axum::http::{HeaderMap, header};
+
+/// What is asked for of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// All of it.
+    Everything,
+    /// These bytes, both ends included.
+    Part {
+        /// The first one, counted from 0.
+        first: usize,
+        /// The last one.
+        last: usize,
+    },
+    /// Only bytes that it does not have.
+    Beyond,
+}
+
+/// What the headers ask for of a text of `total` bytes.
+pub(crate) fn range_of(headers: &HeaderMap, total: usize) -> Range {
+    let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
+    let range = range.and_then(|range| range.trim().strip_prefix("bytes="));
+    range.and_then(|range| read(range.trim(), total)).unwrap_or(Range::Everything)
+}
+
+/// Nothing if it is not a range that makes sense.
+fn read(range: &str, total: usize) -> Option<Range> {
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = match (first, last) {
+        ("", last) => (total.saturating_sub(number(last)?), total.checked_sub(1)),
+        (first, "") => (number(first)?, total.checked_sub(1)),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return None;
+            }
+            (first, total.checked_sub(1).map(|end| last.min(end)))
+        }
+    };
+    match last {
+        Some(last) if first <= last => Some(Range::Part { first, last }),
+        _ => Some(Range::Beyond),
+    }
+}
+
+/// A number too big for us is further than any text.
+fn number(text: &str) -> Option<usize> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+#[path = "range_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+//! A prompt for a model that knows no tools: all there is to know about them is said in words.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use serde_json::{Map, Value, json};
+use turnwire_contract::{CallId, Content, Item, Prompt, Role, ToolChoice, ToolSpec};
+
+/// Where a schema keeps what it refers to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// Said behind the latest result: without it a very small model makes the same call again.
+const WHAT_NOW: &str = "\n\nNow answer with {\"answer\": …}, or use another tool.";
+
+/// A prompt without tools in it.
+#[derive(Debug, PartialEq)]
+pub(super) enum Worded {
+    /// No tool may be called: the answer is read as it is.
+    Plain(Prompt),
+    /// The answer fits the schema of [`answer_schema`].
+    WithTools(Prompt),
+}
+
+/// Words a prompt for a model that knows no tools.
+pub(super) fn worded(mut prompt: Prompt) -> Worded {
+    let tools = std::mem::take(&mut prompt.tools);
+    let choice = std::mem::take(&mut prompt.tool_choice);
+    let tools: Vec<Arc<ToolSpec>> = match &choice {
+        ToolChoice::None => Vec::new(),
+        ToolChoice::Auto | ToolChoice::Required => tools,
+        ToolChoice::Named { name } => tools.into_iter().filter(|tool| tool.name == *name).collect(),
+    };
+    let has_tools = !tools.is_empty();
+    let may_answer = choice == ToolChoice::Auto;
+    prompt.items = items(&prompt.items, has_tools, may_answer);
+    if !has_tools {
+        return Worded::Plain(prompt);
+    }
+    let own = prompt.instructions.take().map(|own| format!("{own}\n\n")).unwrap_or_default();
+    prompt.instructions = Some(format!("{own}{}", instructions(&tools, may_answer)));
+    let answer = prompt.generation.answer_schema.take();
+    prompt.generation.answer_schema = Some(answer_schema(&tools, may_answer, answer));
+    Worded::WithTools(prompt)
+}
+
+fn instructions(tools: &[Arc<ToolSpec>], may_answer: bool) -> String {
+    let mut text = "You can use tools. Reply with one JSON object and nothing else.\n\
+        To use a tool: {\"tool\": \"its name\", \"arguments\": {…}}. You are then told what came \
+        of it.\n"
+        .to_owned();
+    if may_answer {
+        text.push_str(
+            "To answer, when you need no tool or know enough: {\"answer\": \"your answer\"}.\n",
+        );
+    }
+    text.push_str("\nThe tools:\n");
+    for tool in tools {
+        let ToolSpec { name, description, parameters, .. } = tool.as_ref();
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "- {name}: {description}\n  arguments: {parameters}");
+    }
+    text
+}
+
+/// What an answer must look like: words, or one call.
+fn answer_schema(tools: &[Arc<ToolSpec>], may_answer: bool, answer: Option<Value>) -> Value {
+    let mut definitions = Map::new();
+    let mut ways = Vec::new();
+    if may_answer {
+        let answer = answer.unwrap_or_else(|| json!({ "type": "string" }));
+        let answer = lifted("answer", answer, &mut definitions);
+        ways.push(object(&[("answer", answer)]));
+    }
+    for tool in tools {
+        let arguments = lifted(&tool.name, tool.parameters.clone(), &mut definitions);
+        let name = json!({ "type": "string", "enum": [tool.name] });
+        ways.push(object(&[("tool", name), ("arguments", arguments)]));
+    }
+    let mut schema = Map::from_iter([("anyOf".to_owned(), Value::Array(ways))]);
+    if !definitions.is_empty() {
+        schema.insert("$defs".to_owned(), Value::Object(definitions));
+    }
+    Value::Object(schema)
+}
+
+fn object(properties: &[(&str, Value)]) -> Value {
+    let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": false,
+    })
+}
+
+/// `schema` as part of another: what it defines moves to the top, where references look for it,
+/// under names that no other tool has.
+fn lifted(owner: &str, mut schema: Value, definitions: &mut Map<String, Value>) -> Value {
+    for place in DEFINITIONS {
+        let own = schema.as_object_mut().and_then(|schema| schema.shift_remove(place));
+        for (name, mut definition) in own.and_then(into_object).unwrap_or_default() {
+            rename(owner, &mut definition);
+            definitions.insert(format!("{owner}.{name}"), definition);
+        }
+    }
+    if let Some(schema) = schema.as_object_mut() {
+        schema.shift_remove("$schema");
+    }
+    rename(owner, &mut schema);
+    schema
+}
+
+fn into_object(value: Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(object) => Some(object),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            None
+        }
+    }
+}
+
+/// Lets every reference point to where the definition has moved.
+fn rename(owner: &str, schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            for (key, value) in object.iter_mut() {
+                match value {
+                    Value::String(to) if key == "$ref" => {
+                        let places = DEFINITIONS.map(|place| format!("#/{place}/"));
+                        let name = places.iter().find_map(|place| to.strip_prefix(place.as_str()));
+                        if let Some(moved) = name.map(|name| format!("#/$defs/{owner}.{name}")) {
+                            *to = moved;
+                        }
+                    }
+                    other => rename(owner, other),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| rename(owner, value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The conversation without calls and results: both are messages, in the words of
+/// [`instructions`].
+fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item>> {
+    let mut names: BTreeMap<&CallId, &str> = BTreeMap::new();
+    let mut worded = Vec::with_capacity(items.len());
+    for (n, item) in items.iter().enumerate() {
+        let is_news = has_tools && may_answer && n + 1 == items.len();
+        worded.push(match item.as_ref() {
+            // What the model said before looks like what it is asked for now.
+            Item::Message { role: Role::Assistant, content } if has_tools => {
+                Arc::new(Item::assistant(json!({ "answer": text_of(content) }).to_string()))
+            }
+            Item::Message { .. } | Item::Reasoning { .. } => Arc::clone(item),
+            Item::Call { call_id, name, arguments, .. } => {
+                names.insert(call_id, name);
+                let name = Value::from(name.as_str());
+                let call = format!("{{\"tool\":{name},\"arguments\":{arguments}}}");
+                Arc::new(Item::assistant(call))
+            }
+            Item::CallResult { call_id, output, images, failed } => {
+                let name = names.get(call_id).copied().unwrap_or("?");
+                let how = if *failed { "failed" } else { "returned" };
+                let hint = if is_news { WHAT_NOW } else { "" };
+                let text = format!("The tool `{name}` {how}:\n{output}{hint}");
+                let pictures = images.iter().map(|image| Content::Image { url: image.data_url() });
+                let content = std::iter::once(Content::text(text)).chain(pictures).collect();
+                Arc::new(Item::Message { role: Role::User, content })
+            }
+        });
+    }
+    worded
+}
+
+fn text_of(content: &[Content]) -> String {
+    let text = |content: &Content| match content {
+        Content::Text { text } | Content::Refusal { text } => Some(text.clone()),
+        Content::Image { .. } | Content::File { .. } => None,
+    };
+    content.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,173 @@
+//! Reads an answer that is a JSON object while it is being written.
+
+use jiter::{JsonValue, PartialMode};
+use serde_json::Value;
+use turnwire_contract::{Finish, ModelError, ModelPart};
+
+/// The key of the one call that an answer can be. Models that call by themselves after all count
+/// from 0.
+const KEY: u32 = u32::MAX;
+
+type Part = Result<ModelPart, ModelError>;
+
+/// An answer as far as it is written.
+#[derive(Debug, Default)]
+pub(super) struct AnswerReader {
+    written: String,
+    /// How many bytes of the words of the answer have gone out.
+    n_told: usize,
+    shape: Shape,
+    has_called: bool,
+}
+
+/// What the answer looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Shape {
+    /// Nothing that tells has come yet.
+    #[default]
+    Open,
+    /// An object, which begins at this byte.
+    Object(usize),
+    /// Plain words: the server did not hold the model to the schema.
+    Words,
+}
+
+impl AnswerReader {
+    /// What follows from the next part.
+    pub(super) fn take(&mut self, part: Part) -> Vec<Part> {
+        match part {
+            Ok(ModelPart::Text(text)) => {
+                self.written.push_str(&text);
+                self.look();
+                self.news()
+            }
+            Ok(ModelPart::Finished(finish)) => self.finish(finish),
+            other => vec![other],
+        }
+    }
+
+    /// Finds out what the answer is, from how it begins. Some models wrap their JSON.
+    fn look(&mut self) {
+        if self.shape != Shape::Open {
+            return;
+        }
+        let rest = self.written.trim_start();
+        let inner = rest
+            .strip_prefix("```")
+            .map_or(rest, |rest| rest.strip_prefix("json").unwrap_or(rest).trim_start());
+        let may_be_wrapped = "```json".starts_with(rest.trim_end());
+        match inner.chars().next() {
+            Some('{') => self.shape = Shape::Object(self.written.len() - inner.len()),
+            _ if may_be_wrapped => {}
+            Some(_) => self.shape = Shape::Words,
+            None => {}
+        }
+    }
+
+    /// What can be told of what is written so far.
+    fn news(&mut self) -> Vec<Part> {
+        match self.shape {
+            Shape::Open => Vec::new(),
+            Shape::Words => {
+                let words = self.written.split_at_checked(self.n_told).map(|(_, new)| new);
+                let words = words.unwrap_or_default().to_owned();
+                self.tell(&words)
+            }
+            Shape::Object(begin) => {
+                let so_far = self.written.as_bytes().get(begin..).unwrap_or_default();
+                let mode = PartialMode::TrailingStrings;
+                // What cannot be read yet will be: an escape that is cut, say.
+                let Ok(JsonValue::Object(so_far)) =
+                    JsonValue::parse_with_config(so_far, false, mode)
+                else {
+                    return Vec::new();
+                };
+                let text = |key: &str| match so_far.iter().find(|(name, _)| name == key) {
+                    Some((_, JsonValue::Str(text))) => Some(text.to_string()),
+                    _ => None,
+                };
+                let has_arguments = so_far.iter().any(|(name, _)| name == "arguments");
+                let (answer, tool) = (text("answer"), text("tool"));
+                let mut parts = answer.map(|answer| self.tell_up_to(&answer)).unwrap_or_default();
+                // The name is whole once something follows it.
+                if let Some(tool) = tool.filter(|_| has_arguments) {
+                    parts.extend(self.call(tool));
+                }
+                parts
+            }
+        }
+    }
+
+    fn tell_up_to(&mut self, answer: &str) -> Vec<Part> {
+        let new = answer.split_at_checked(self.n_told).map_or("", |(_, new)| new).to_owned();
+        self.tell(&new)
+    }
+
+    fn tell(&mut self, words: &str) -> Vec<Part> {
+        if words.is_empty() {
+            return Vec::new();
+        }
+        self.n_told += words.len();
+        vec![Ok(ModelPart::Text(words.to_owned()))]
+    }
+
+    fn call(&mut self, name: String) -> Option<Part> {
+        let is_new = !std::mem::replace(&mut self.has_called, true);
+        is_new.then_some(Ok(ModelPart::CallStarted { key: KEY, id: None, name }))
+    }
+
+    /// Nothing more comes.
+    fn finish(&mut self, finish: Finish) -> Vec<Part> {
+        let mut parts = self.last_words();
+        let finish = match finish {
+            Finish::Answered if self.has_called => Finish::CalledTools,
+            other => other,
+        };
+        parts.push(Ok(ModelPart::Finished(finish)));
+        parts
+    }
+
+    fn last_words(&mut self) -> Vec<Part> {
+        let Shape::Object(begin) = self.shape else {
+            self.shape = Shape::Words;
+            return self.news();
+        };
+        let object = self.written.get(begin..).unwrap_or_default();
+        // What stands behind the object, such as the end of a wrapping, is nobody's business.
+        let mut objects = serde_json::Deserializer::from_str(object).into_iter::<Value>();
+        let Some(Ok(Value::Object(mut object))) = objects.next() else {
+            return self.broken();
+        };
+        if !object.contains_key("answer") && !object.contains_key("tool") {
+            return self.broken();
+        }
+        let mut parts = match object.shift_remove("answer") {
+            Some(Value::String(answer)) => self.tell_up_to(&answer),
+            // An answer that fits a schema of the client is told as the JSON it is.
+            Some(answer) => self.tell_up_to(&answer.to_string()),
+            None => Vec::new(),
+        };
+        if let Some(Value::String(tool)) = object.shift_remove("tool") {
+            parts.extend(self.call(tool));
+            let arguments = object.shift_remove("arguments").unwrap_or_default();
+            let text = if arguments.is_null() { "{}".to_owned() } else { arguments.to_string() };
+            parts.push(Ok(ModelPart::CallArguments { key: KEY, text }));
+        }
+        parts
+    }
+
+    /// An object that was cut or is none of the two: a call is left as it is, for the engine to
+    /// see that it is cut; otherwise people are shown what came.
+    fn broken(&mut self) -> Vec<Part> {
+        if self.n_told > 0 {
+            return Vec::new();
+        }
+        if self.has_called {
+            let (_, arguments) = self.written.split_once("\"arguments\"").unwrap_or_default();
+            let text = arguments.trim_start_matches([' ', '\n', '\t', '\r', ':']).to_owned();
+            return vec![Ok(ModelPart::CallArguments { key: KEY, text })];
+        }
+        self.shape = Shape::Words;
+        self.news()
+    }
+}

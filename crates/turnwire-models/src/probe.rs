@@ -1,0 +1,93 @@
+//! Asks a provider which models it has, to find out whether it can be reached at all.
+//!
+//! Not part of the [`Model`](turnwire_contract::Model) port: no run needs it, an operator who
+//! looks for a mistake does.
+
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, redirect};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::secret::Secret;
+
+/// How long a provider may take to say which models it has.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a provider speaks, as far as its list of models goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// The list of OpenAI and of everybody who is compatible with it.
+    OpenAi,
+    /// The list of Anthropic.
+    Anthropic,
+}
+
+/// Why a provider did not say which models it has.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProbeError {
+    /// Nobody answers there.
+    #[error("nobody answers there")]
+    OutOfReach,
+    /// It does not take the key, or wants one.
+    #[error("the key is not taken (status {0})")]
+    KeyRefused(u16),
+    /// It answers, and has no such list.
+    #[error("it answers, but not with a list of models (status {0})")]
+    NoList(u16),
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<Listing>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    id: String,
+}
+
+/// The names of the models at `base_url`.
+pub async fn models_at(
+    base_url: &str,
+    key: Option<&Secret>,
+    speaks: Speaks,
+) -> Result<Vec<String>, ProbeError> {
+    let client = Client::builder()
+        .timeout(PATIENCE)
+        // A redirect would take the key along to wherever it points.
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|_| ProbeError::OutOfReach)?;
+    let request = asked(&client, base_url.trim_end_matches('/'), key, speaks);
+    let response = request.send().await.map_err(|_| ProbeError::OutOfReach)?;
+    let status = response.status();
+    match status.as_u16() {
+        refused @ (401 | 403) => return Err(ProbeError::KeyRefused(refused)),
+        other if !status.is_success() => return Err(ProbeError::NoList(other)),
+        _ => {}
+    }
+    let listed = response.json::<Listed>().await;
+    let listed = listed.map_err(|_| ProbeError::NoList(status.as_u16()))?;
+    Ok(listed.data.into_iter().map(|listing| listing.id).collect())
+}
+
+fn asked(client: &Client, base: &str, key: Option<&Secret>, speaks: Speaks) -> RequestBuilder {
+    match speaks {
+        Speaks::OpenAi => {
+            let request = client.get(format!("{base}/models"));
+            key.map(Secret::reveal).into_iter().fold(request, RequestBuilder::bearer_auth)
+        }
+        Speaks::Anthropic => {
+            let request = client.get(format!("{base}/v1/models"));
+            let request = request.header("anthropic-version", "2023-06-01");
+            let key = key.map(Secret::reveal);
+            key.into_iter().fold(request, |request, key| request.header("x-api-key", key))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "probe_tests.rs"]
+mod tests;

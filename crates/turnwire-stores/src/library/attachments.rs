@@ -1,0 +1,313 @@
+//! Files in collections, and the batches they came in.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value as Json};
+use turnwire_contract::{
+    Attachment, BatchId, BatchRecord, CollectionId, FileCounts, FileId, Indexing, LibraryError,
+    TenantId, Timestamp, Unreadable,
+};
+
+use super::{Inner, collections, now, signed};
+use crate::{
+    database::{DatabaseError, Row, Transaction, Value},
+    failures::{read_again, written},
+};
+
+/// The columns that [`read`] reads, of attachments called `r`.
+const COLUMNS: &str = "r.file_id, r.created_at, r.attributes, r.chunking, r.batch_id, r.state, \
+                       r.why, r.reason, r.usage_bytes";
+
+impl Inner {
+    pub(super) async fn attach(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        batch: Option<&BatchRecord>,
+        attachments: &[Attachment],
+    ) -> Result<(), LibraryError> {
+        let mut transaction = self.database.begin().await?;
+        let for_update = self.database.dialect().for_update;
+        let collection = collections::to_fill(&mut *transaction, for_update, tenant, id).await?;
+        self.all_there(&mut *transaction, tenant, attachments).await?;
+        if let Some(batch) = batch {
+            let sql = "insert into file_batches (tenant, id, collection, created_at)
+                       values ($1, $2, $3, $4)";
+            let values = [
+                Value::Text(tenant.as_str()),
+                Value::Text(batch.id.as_str()),
+                Value::Integer(collection),
+                Value::Integer(batch.created_at.as_micros()),
+            ];
+            transaction.query(sql, &values).await?;
+        }
+        let batch_id = batch.map(|batch| &batch.id);
+        for attachment in attachments {
+            put(&mut *transaction, tenant, collection, batch_id, attachment).await?;
+        }
+        transaction.commit().await?;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Refuses to go on if any of the files is not there.
+    async fn all_there(
+        &self,
+        transaction: &mut dyn Transaction,
+        tenant: &TenantId,
+        attachments: &[Attachment],
+    ) -> Result<(), LibraryError> {
+        let ids: Vec<&str> = attachments.iter().map(|one| one.file_id.as_str()).collect();
+        let sql = format!(
+            "select id from files where tenant = $1 and bytes >= 0
+                 and (expires_at is null or expires_at > $2)
+                 and id in (select value from {})",
+            self.database.dialect().texts("$3")
+        );
+        let values =
+            [Value::Text(tenant.as_str()), Value::Integer(now().as_micros()), Value::Texts(&ids)];
+        let found = transaction.query(&sql, &values).await?;
+        let found = found.iter().map(|row| row.text(0)).collect::<Result<HashSet<_>, _>>()?;
+        match attachments.iter().find(|one| !found.contains(one.file_id.as_str())) {
+            Some(missing) => Err(LibraryError::no_file(&missing.file_id)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn attachment(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<Attachment, LibraryError> {
+        let collection = self.kept(tenant, id).await?.number;
+        let sql = format!(
+            "select {COLUMNS} from attachments as r
+             where r.tenant = $1 and r.collection = $2 and r.file_id = $3"
+        );
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(collection),
+            Value::Text(file_id.as_str()),
+        ];
+        let found = self.database.query(&sql, &values).await?;
+        let row = found.first().ok_or_else(|| LibraryError::not_attached(file_id))?;
+        Ok(read(row)?)
+    }
+
+    pub(super) async fn attachments(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<Vec<Attachment>, LibraryError> {
+        let collection = self.kept(tenant, id).await?.number;
+        let sql = format!(
+            "select {COLUMNS} from attachments as r where r.tenant = $1 and r.collection = $2
+             order by r.created_at desc, r.number desc"
+        );
+        let values = [Value::Text(tenant.as_str()), Value::Integer(collection)];
+        let found = self.database.query(&sql, &values).await?;
+        Ok(found.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) async fn set_attributes(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        file_id: &FileId,
+        attributes: &Map<String, Json>,
+    ) -> Result<(), LibraryError> {
+        let collection = self.kept(tenant, id).await?.number;
+        let sql = "update attachments set attributes = $4
+                   where tenant = $1 and collection = $2 and file_id = $3 returning number";
+        let attributes = written(attributes)?;
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(collection),
+            Value::Text(file_id.as_str()),
+            Value::Text(&attributes),
+        ];
+        let changed = self.database.query(sql, &values).await?;
+        changed.first().map(drop).ok_or_else(|| LibraryError::not_attached(file_id))
+    }
+
+    pub(super) async fn passages(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<Vec<String>, LibraryError> {
+        self.attachment(tenant, id, file_id).await?;
+        let collection = self.kept(tenant, id).await?.number;
+        let sql = "select p.text from attachments as r
+                   join passages as p on p.attachment = r.number and p.tenant = r.tenant
+                   where r.tenant = $1 and r.collection = $2 and r.file_id = $3
+                       and r.state = 'completed'
+                   order by p.place";
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(collection),
+            Value::Text(file_id.as_str()),
+        ];
+        let found = self.database.query(sql, &values).await?;
+        let text = |row: &Row| row.text(0).map(str::to_owned);
+        Ok(found.iter().map(text).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) async fn detach(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<(), LibraryError> {
+        let collection = self.kept(tenant, id).await?.number;
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(collection),
+            Value::Text(file_id.as_str()),
+        ];
+        let mut transaction = self.database.begin().await?;
+        let which = "tenant = $1 and collection = $2 and file_id = $3";
+        if let_go(&mut *transaction, which, &values).await? == 0 {
+            return Err(LibraryError::not_attached(file_id));
+        }
+        transaction.commit().await?;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    pub(super) async fn batch(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<BatchRecord, LibraryError> {
+        let collection = self.kept(tenant, id).await?.number;
+        let sql = "select created_at, cancelled from file_batches
+                   where tenant = $1 and collection = $2 and id = $3";
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(collection),
+            Value::Text(batch_id.as_str()),
+        ];
+        let found = self.database.query(sql, &values).await?;
+        let row = found.first().ok_or_else(|| LibraryError::no_batch(batch_id))?;
+        let mut batch = BatchRecord {
+            id: batch_id.clone(),
+            created_at: Timestamp::from_micros(row.integer(0)?),
+            cancelled: row.integer(1)? != 0,
+            files: FileCounts::default(),
+        };
+        let sql = "select state, count(*) from attachments
+                   where tenant = $1 and collection = $2 and batch_id = $3 group by state";
+        for row in &self.database.query(sql, &values).await? {
+            count(&mut batch.files, row.text(0)?, row.integer(1)?);
+        }
+        Ok(batch)
+    }
+
+    pub(super) async fn cancel_batch(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<(), LibraryError> {
+        let batch = self.batch(tenant, id, batch_id).await?;
+        if batch.files.in_progress == 0 {
+            return Ok(());
+        }
+        let collection = self.kept(tenant, id).await?.number;
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Integer(collection),
+            Value::Text(batch_id.as_str()),
+        ];
+        let mut transaction = self.database.begin().await?;
+        let sql = "update file_batches set cancelled = 1
+                   where tenant = $1 and collection = $2 and id = $3";
+        transaction.query(sql, &values).await?;
+        // Whoever reads one of them has lost it.
+        let sql = "update attachments set state = 'cancelled', claim = 0
+                   where tenant = $1 and collection = $2 and batch_id = $3
+                       and state = 'in_progress'";
+        transaction.query(sql, &values).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+}
+
+/// Puts a file into a collection. If it was there, what is known of it goes.
+async fn put(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    collection: i64,
+    batch_id: Option<&BatchId>,
+    attachment: &Attachment,
+) -> Result<(), DatabaseError> {
+    let tenant = Value::Text(tenant.as_str());
+    let collection = Value::Integer(collection);
+    let file_id = Value::Text(attachment.file_id.as_str());
+    let which = "tenant = $1 and collection = $2 and file_id = $3";
+    let_go(transaction, which, &[tenant, collection, file_id]).await?;
+    let sql = "insert into attachments
+                   (tenant, collection, file_id, created_at, attributes, chunking, batch_id)
+               values ($1, $2, $3, $4, $5, $6, $7)";
+    let (attributes, chunking) = (written(&attachment.attributes)?, written(&attachment.chunking)?);
+    let values = [
+        tenant,
+        collection,
+        file_id,
+        Value::Integer(attachment.created_at.as_micros()),
+        Value::Text(&attributes),
+        Value::Text(&chunking),
+        Value::OptionalText(batch_id.map(BatchId::as_str)),
+    ];
+    transaction.query(sql, &values).await.map(drop)
+}
+
+/// Removes the attachments that `which` says, and leaves their passages to be removed later.
+/// Tells how many it were.
+pub(super) async fn let_go(
+    transaction: &mut dyn Transaction,
+    which: &str,
+    values: &[Value<'_>],
+) -> Result<i64, DatabaseError> {
+    let sql = format!("delete from attachments where {which} returning number");
+    let gone = transaction.query(&sql, values).await?;
+    for row in &gone {
+        let sql = "insert into attachments_gone (number) values ($1)";
+        transaction.query(sql, &[Value::Integer(row.integer(0)?)]).await?;
+    }
+    Ok(signed(gone.len()))
+}
+
+fn read(row: &Row) -> Result<Attachment, DatabaseError> {
+    Ok(Attachment {
+        file_id: FileId::from(row.text(0)?),
+        created_at: Timestamp::from_micros(row.integer(1)?),
+        attributes: read_again(row.text(2)?)?,
+        chunking: read_again(row.text(3)?)?,
+        batch_id: row.optional_text(4)?.map(BatchId::from),
+        state: match row.text(5)? {
+            "in_progress" => Indexing::InProgress,
+            "completed" => Indexing::Completed,
+            "cancelled" => Indexing::Cancelled,
+            _ => Indexing::Failed {
+                why: read_again(row.text(6)?).unwrap_or(Unreadable::Broke),
+                reason: row.text(7)?.to_owned(),
+            },
+        },
+        usage_bytes: u64::try_from(row.integer(8)?).unwrap_or(0),
+    })
+}
+
+/// Counts `n` files of a state.
+pub(super) fn count(counts: &mut FileCounts, state: &str, n: i64) {
+    let place = match state {
+        "in_progress" => &mut counts.in_progress,
+        "completed" => &mut counts.completed,
+        "cancelled" => &mut counts.cancelled,
+        _ => &mut counts.failed,
+    };
+    *place += u64::try_from(n).unwrap_or(0);
+}

@@ -1,0 +1,233 @@
+//! What files are searched in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use turnwire_contract::{
+    CollectionId, CollectionNotes, CollectionRecord, CollectionUsage, LibraryError, TenantId,
+    Timestamp,
+};
+
+use super::{Inner, attachments, now};
+use crate::{
+    database::{DatabaseError, Row, Transaction, Value},
+    failures::{read_again, written},
+};
+
+/// The columns that [`Kept::of`] reads.
+const COLUMNS: &str = "number, id, created_at, last_active_at, notes, expires_days";
+
+/// How long a collection counts as active after it was used, so that not every question writes.
+const STILL_ACTIVE_MICROS: i64 = 60 * 1_000_000;
+
+/// A collection, and the number that its rows know it by.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) number: i64,
+    pub(super) record: CollectionRecord,
+}
+
+/// The part of the notes that is kept as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+struct Words {
+    name: String,
+    metadata: BTreeMap<String, String>,
+}
+
+impl Words {
+    fn of(notes: &CollectionNotes) -> Result<String, DatabaseError> {
+        written(&Self { name: notes.name.clone(), metadata: notes.metadata.clone() })
+    }
+}
+
+impl Kept {
+    fn of(row: &Row) -> Result<Self, DatabaseError> {
+        let Words { name, metadata } = read_again(row.text(4)?)?;
+        let days = row.optional_integer(5)?;
+        let expires_after_days = days.and_then(|days| u32::try_from(days).ok());
+        let record = CollectionRecord {
+            id: CollectionId::from(row.text(1)?),
+            created_at: Timestamp::from_micros(row.integer(2)?),
+            last_active_at: Timestamp::from_micros(row.integer(3)?),
+            notes: CollectionNotes { name, metadata, expires_after_days },
+        };
+        Ok(Self { number: row.integer(0)?, record })
+    }
+}
+
+impl Inner {
+    pub(super) async fn open_collection(
+        &self,
+        tenant: &TenantId,
+        collection: &CollectionRecord,
+    ) -> Result<(), LibraryError> {
+        let sql = "insert into collections
+                       (tenant, id, created_at, last_active_at, notes, expires_days)
+                   values ($1, $2, $3, $4, $5, $6)";
+        let notes = Words::of(&collection.notes)?;
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Text(collection.id.as_str()),
+            Value::Integer(collection.created_at.as_micros()),
+            Value::Integer(collection.last_active_at.as_micros()),
+            Value::Text(&notes),
+            Value::OptionalInteger(collection.notes.expires_after_days.map(i64::from)),
+        ];
+        match self.database.query(sql, &values).await {
+            Ok(_) => Ok(()),
+            Err(DatabaseError::Taken(_)) => {
+                Err(LibraryError::Exists(format!("collection `{}`", collection.id)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn kept(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<Kept, LibraryError> {
+        let sql = format!("select {COLUMNS} from collections where tenant = $1 and id = $2");
+        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let found = self.database.query(&sql, &values).await?;
+        let row = found.first().ok_or_else(|| LibraryError::no_collection(id))?;
+        Ok(Kept::of(row)?)
+    }
+
+    pub(super) async fn collection(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<CollectionRecord, LibraryError> {
+        Ok(self.kept(tenant, id).await?.record)
+    }
+
+    pub(super) async fn collections(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Vec<CollectionRecord>, LibraryError> {
+        let sql = format!(
+            "select {COLUMNS} from collections where tenant = $1
+             order by created_at desc, id desc"
+        );
+        let found = self.database.query(&sql, &[Value::Text(tenant.as_str())]).await?;
+        let record = |row| Kept::of(row).map(|kept| kept.record);
+        Ok(found.iter().map(record).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) async fn usage(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<CollectionUsage, LibraryError> {
+        let collection = self.kept(tenant, id).await?;
+        let sql = "select state, count(*), cast(coalesce(sum(usage_bytes), 0) as bigint)
+                   from attachments where tenant = $1 and collection = $2 group by state";
+        let values = [Value::Text(tenant.as_str()), Value::Integer(collection.number)];
+        let found = self.database.query(sql, &values).await?;
+        let mut usage = CollectionUsage::default();
+        for row in &found {
+            attachments::count(&mut usage.files, row.text(0)?, row.integer(1)?);
+            usage.bytes += u64::try_from(row.integer(2)?).unwrap_or(0);
+        }
+        Ok(usage)
+    }
+
+    pub(super) async fn annotate_collection(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+        notes: &CollectionNotes,
+    ) -> Result<(), LibraryError> {
+        let sql = "update collections set notes = $3, expires_days = $4, last_active_at = $5
+                   where tenant = $1 and id = $2 returning number";
+        let words = Words::of(notes)?;
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Text(id.as_str()),
+            Value::Text(&words),
+            Value::OptionalInteger(notes.expires_after_days.map(i64::from)),
+            Value::Integer(now().as_micros()),
+        ];
+        let changed = self.database.query(sql, &values).await?;
+        changed.first().map(drop).ok_or_else(|| LibraryError::no_collection(id))
+    }
+
+    pub(super) async fn remove_collection(
+        &self,
+        tenant: &TenantId,
+        id: &CollectionId,
+    ) -> Result<(), LibraryError> {
+        let mut transaction = self.database.begin().await?;
+        let sql = "delete from collections where tenant = $1 and id = $2 returning number";
+        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let gone = transaction.query(sql, &values).await?;
+        let row = gone.first().ok_or_else(|| LibraryError::no_collection(id))?;
+        let values = [Value::Text(tenant.as_str()), Value::Integer(row.integer(0)?)];
+        attachments::let_go(&mut *transaction, "tenant = $1 and collection = $2", &values).await?;
+        let batches = "delete from file_batches where tenant = $1 and collection = $2";
+        transaction.query(batches, &values).await?;
+        transaction.commit().await?;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The collections that somebody wants to search, which all count as active just now.
+    pub(super) async fn to_search(
+        &self,
+        tenant: &TenantId,
+        ids: &[CollectionId],
+    ) -> Result<Vec<Kept>, LibraryError> {
+        let mut collections: Vec<Kept> = Vec::new();
+        for id in ids {
+            if collections.iter().any(|known| known.record.id == *id) {
+                continue;
+            }
+            let kept = self.kept(tenant, id).await?;
+            if kept.record.is_expired(now()) {
+                return Err(LibraryError::expired(id));
+            }
+            self.touch(tenant, &kept).await?;
+            collections.push(kept);
+        }
+        Ok(collections)
+    }
+
+    async fn touch(&self, tenant: &TenantId, kept: &Kept) -> Result<(), LibraryError> {
+        let now = now().as_micros();
+        if now - kept.record.last_active_at.as_micros() < STILL_ACTIVE_MICROS {
+            return Ok(());
+        }
+        let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
+        let values =
+            [Value::Text(tenant.as_str()), Value::Integer(kept.number), Value::Integer(now)];
+        self.database.query(sql, &values).await?;
+        Ok(())
+    }
+}
+
+/// A collection that files are being attached to, which nobody removes until that is over.
+pub(super) async fn to_fill(
+    transaction: &mut dyn Transaction,
+    for_update: &str,
+    tenant: &TenantId,
+    id: &CollectionId,
+) -> Result<i64, LibraryError> {
+    let sql =
+        format!("select {COLUMNS} from collections where tenant = $1 and id = $2{for_update}");
+    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    let found = transaction.query(&sql, &values).await?;
+    let kept = Kept::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
+    let now = now();
+    if kept.record.is_expired(now) {
+        return Err(LibraryError::expired(id));
+    }
+    let sql = "update collections set last_active_at = $3 where tenant = $1 and number = $2";
+    let values = [
+        Value::Text(tenant.as_str()),
+        Value::Integer(kept.number),
+        Value::Integer(now.as_micros()),
+    ];
+    transaction.query(sql, &values).await?;
+    Ok(kept.number)
+}

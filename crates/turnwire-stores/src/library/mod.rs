@@ -1,0 +1,283 @@
+//! Files, collections and their index, in the same database as runs.
+//!
+//! * [`files`] keeps what people hand in, [`collections`] what it is searched in;
+//! * [`attachments`] are files in collections, and their batches;
+//! * [`queue`] is how they get into the index, and how what is gone leaves it again;
+//! * [`search`] finds passages by their words and their [`vectors`], with [`pgvector`] where that
+//!   is there;
+//! * [`dialect`] has what SQLite and PostgreSQL say differently.
+//!
+//! Whatever may be big (a file, the passages of one, what is left of a removed collection) is
+//! written and removed in slices, each in a transaction of its own: in SQLite everybody who
+//! writes waits for everybody else who does, and runs must not wait for files.
+
+mod attachments;
+mod collections;
+mod dialect;
+mod files;
+mod pgvector;
+mod queue;
+mod search;
+mod vectors;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use serde_json::{Map, Value as Json};
+use tokio::sync::{Notify, OnceCell};
+use turnwire_contract::{
+    Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
+    CollectionUsage, FileId, FileRecord, Found, IndexQueue, IndexWork, Indexed, Library,
+    LibraryError, Query, Reader, TenantId, Timestamp,
+};
+
+use crate::{Store, database::Database};
+
+pub(crate) use self::dialect::{LibraryDialect, POSTGRES, SQLITE};
+
+/// The biggest file that is kept.
+pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
+
+/// The library of a [`Store`]. Cheap to clone.
+#[derive(Clone)]
+pub struct StoreLibrary(Arc<Inner>);
+
+struct Inner {
+    /// Keeps the database open, and what goes on in its background.
+    _store: Store,
+    database: Arc<dyn Database>,
+    reader: Arc<dyn Reader>,
+    /// There is something to read, or to remove.
+    changed: Notify,
+    /// Whether vectors have a column of their own, once that is known.
+    column: OnceCell<bool>,
+}
+
+impl Store {
+    /// The library in this database, which understands texts as `reader` does.
+    pub fn library(&self, reader: Arc<dyn Reader>) -> StoreLibrary {
+        StoreLibrary(Arc::new(Inner {
+            _store: self.clone(),
+            database: Arc::clone(&self.0.database),
+            reader,
+            changed: Notify::new(),
+            column: OnceCell::new(),
+        }))
+    }
+}
+
+impl Inner {
+    fn dialect(&self) -> &'static LibraryDialect {
+        self.database.dialect().library
+    }
+}
+
+/// The time now, for what clients see.
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(micros(since))
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl Library for StoreLibrary {
+    async fn add_file(
+        &self,
+        tenant: &TenantId,
+        file: FileRecord,
+        content: Arc<[u8]>,
+    ) -> Result<(), LibraryError> {
+        self.0.add_file(tenant, &file, &content).await
+    }
+
+    async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError> {
+        self.0.file(tenant, file_id).await
+    }
+
+    async fn files(&self, tenant: &TenantId) -> Result<Vec<FileRecord>, LibraryError> {
+        self.0.files(tenant).await
+    }
+
+    async fn content(
+        &self,
+        tenant: &TenantId,
+        file_id: &FileId,
+    ) -> Result<Arc<[u8]>, LibraryError> {
+        self.0.content(tenant, file_id).await
+    }
+
+    async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError> {
+        self.0.remove_file(tenant, file_id).await
+    }
+
+    async fn open_collection(
+        &self,
+        tenant: &TenantId,
+        collection: CollectionRecord,
+    ) -> Result<(), LibraryError> {
+        self.0.open_collection(tenant, &collection).await
+    }
+
+    async fn collection(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+    ) -> Result<CollectionRecord, LibraryError> {
+        self.0.collection(tenant, collection_id).await
+    }
+
+    async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>, LibraryError> {
+        self.0.collections(tenant).await
+    }
+
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+    ) -> Result<CollectionUsage, LibraryError> {
+        self.0.usage(tenant, collection_id).await
+    }
+
+    async fn annotate_collection(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        notes: CollectionNotes,
+    ) -> Result<(), LibraryError> {
+        self.0.annotate_collection(tenant, collection_id, &notes).await
+    }
+
+    async fn remove_collection(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+    ) -> Result<(), LibraryError> {
+        self.0.remove_collection(tenant, collection_id).await
+    }
+
+    async fn attach(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch: Option<BatchRecord>,
+        attachments: Vec<Attachment>,
+    ) -> Result<(), LibraryError> {
+        self.0.attach(tenant, collection_id, batch.as_ref(), &attachments).await
+    }
+
+    async fn attachment(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<Attachment, LibraryError> {
+        self.0.attachment(tenant, collection_id, file_id).await
+    }
+
+    async fn attachments(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+    ) -> Result<Vec<Attachment>, LibraryError> {
+        self.0.attachments(tenant, collection_id).await
+    }
+
+    async fn set_attributes(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+        attributes: Map<String, Json>,
+    ) -> Result<(), LibraryError> {
+        self.0.set_attributes(tenant, collection_id, file_id, &attributes).await
+    }
+
+    async fn passages(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<Vec<String>, LibraryError> {
+        self.0.passages(tenant, collection_id, file_id).await
+    }
+
+    async fn detach(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        file_id: &FileId,
+    ) -> Result<(), LibraryError> {
+        self.0.detach(tenant, collection_id, file_id).await
+    }
+
+    async fn batch(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<BatchRecord, LibraryError> {
+        self.0.batch(tenant, collection_id, batch_id).await
+    }
+
+    async fn cancel_batch(
+        &self,
+        tenant: &TenantId,
+        collection_id: &CollectionId,
+        batch_id: &BatchId,
+    ) -> Result<(), LibraryError> {
+        self.0.cancel_batch(tenant, collection_id, batch_id).await
+    }
+
+    async fn search(
+        &self,
+        tenant: &TenantId,
+        collections: &[CollectionId],
+        query: &Query,
+    ) -> Result<Found, LibraryError> {
+        self.0.search(tenant, collections, query).await
+    }
+}
+
+#[async_trait]
+impl IndexQueue for StoreLibrary {
+    async fn claim(
+        &self,
+        model: Option<&str>,
+        lease: Duration,
+    ) -> Result<Option<IndexWork>, LibraryError> {
+        self.0.claim(model, lease).await
+    }
+
+    async fn renew(&self, work: &IndexWork, lease: Duration) -> Result<bool, LibraryError> {
+        self.0.renew(work, lease).await
+    }
+
+    async fn finish(&self, work: &IndexWork, end: Indexed) -> Result<bool, LibraryError> {
+        self.0.finish(work, end).await
+    }
+
+    async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    async fn tidy(&self) -> Result<(), LibraryError> {
+        self.0.tidy().await
+    }
+}
+
+impl fmt::Debug for StoreLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreLibrary").finish_non_exhaustive()
+    }
+}

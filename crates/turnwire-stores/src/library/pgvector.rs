@@ -1,0 +1,142 @@
+//! PostgreSQL with the extension `vector`: there vectors have a column of their own, and the
+//! database itself compares them.
+//!
+//! The comparison is exact here, too: an approximate index finds too little when only few of its
+//! neighbours are in the collection, or pass the filter. What is saved is the way of the vectors
+//! to us. Vectors that were kept before the extension was there stay where they are, and are
+//! still found.
+
+use tracing::{info, warn};
+
+use super::{
+    Inner, signed,
+    vectors::{Nearest, Spot},
+};
+use crate::database::{DatabaseError, Transaction, Value};
+
+/// Not among the migrations, because a server without the extension has to do without it.
+const TABLE: &str = "create table if not exists passage_embeddings (
+    attachment bigint not null,
+    place      bigint not null,
+    tenant     text   not null,
+    model      text   not null,
+    embedding  vector not null,
+    primary key (attachment, place)
+)";
+
+/// Where is looked, in the database's words.
+pub(super) struct Region<'a> {
+    pub(super) tenant: &'a str,
+    pub(super) collections: &'a [i64],
+    pub(super) among: Option<&'a [i64]>,
+    pub(super) model: &'a str,
+}
+
+impl Inner {
+    /// Whether vectors have a column of their own.
+    pub(super) async fn has_column(&self) -> Result<bool, DatabaseError> {
+        if self.dialect().counts {
+            return Ok(false);
+        }
+        self.column.get_or_try_init(|| self.make_column()).await.copied()
+    }
+
+    async fn make_column(&self) -> Result<bool, DatabaseError> {
+        let count = async |sql: &str| {
+            let found = self.database.query(sql, &[]).await?;
+            found.first().map_or(Ok(0), |row| row.integer(0))
+        };
+        if count("select count(*) from pg_extension where extname = 'vector'").await? == 0 {
+            let sql = "select count(*) from pg_available_extensions where name = 'vector'";
+            if count(sql).await? == 0 {
+                return Ok(false);
+            }
+            let made = self.database.query("create extension if not exists vector", &[]).await;
+            if let Err(cause) = made {
+                warn!(%cause, "the extension `vector` is there, but we may not create it");
+                return Ok(false);
+            }
+        }
+        match self.database.query(TABLE, &[]).await {
+            // Somebody else makes it at the same moment.
+            Ok(_) | Err(DatabaseError::Taken(_)) => {}
+            Err(error) => return Err(error),
+        }
+        info!("PostgreSQL compares vectors by itself");
+        Ok(true)
+    }
+
+    /// Looks at all vectors of the region that are in the column.
+    pub(super) async fn look_in_column(
+        &self,
+        region: &Region<'_>,
+        question: &[f32],
+        nearest: &mut Nearest,
+    ) -> Result<(), DatabaseError> {
+        let among = if region.among.is_some() { "and a.number = any($7::bigint[])" } else { "" };
+        // The vectors have length 1, so their inner product is how alike they are.
+        let sql = format!(
+            "select e.attachment, e.place,
+                    cast(-(e.embedding <#> $4::vector) * 1000000000 as bigint) as likeness
+             from passage_embeddings as e
+             join attachments as a on a.number = e.attachment and a.tenant = e.tenant
+             where a.tenant = $1 and a.collection = any($2::bigint[]) and a.state = 'completed'
+                 and e.model = $3 and vector_dims(e.embedding) = $5 {among}
+             order by e.embedding <#> $4::vector limit $6"
+        );
+        let asked = written(question);
+        let mut values = vec![
+            Value::Text(region.tenant),
+            Value::Integers(region.collections),
+            Value::Text(region.model),
+            Value::Text(&asked),
+            Value::Integer(signed(question.len())),
+            Value::Integer(signed(nearest.most())),
+        ];
+        values.extend(region.among.map(Value::Integers));
+        for row in &self.database.query(&sql, &values).await? {
+            #[expect(clippy::cast_precision_loss, reason = "how alike two are need not be exact")]
+            let likeness = row.integer(2)? as f32 / 1e9;
+            nearest.see((row.integer(0)?, row.integer(1)?), likeness);
+        }
+        Ok(())
+    }
+}
+
+/// Writes vectors into the column, the first of them at `first`.
+pub(super) async fn write(
+    transaction: &mut dyn Transaction,
+    tenant: &str,
+    first: Spot,
+    model: &str,
+    vectors: &[Vec<f32>],
+) -> Result<(), DatabaseError> {
+    let sql = "insert into passage_embeddings (attachment, place, tenant, model, embedding)
+               select $1::bigint, $2::bigint + n - 1, $3::text, $4::text, one::vector
+               from unnest($5::text[]) with ordinality as list(one, n)";
+    let texts: Vec<String> = vectors.iter().map(|vector| written(vector)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let values = [
+        Value::Integer(first.0),
+        Value::Integer(first.1),
+        Value::Text(tenant),
+        Value::Text(model),
+        Value::Texts(&texts),
+    ];
+    transaction.query(sql, &values).await.map(drop)
+}
+
+/// Removes the vectors of an attachment from the column.
+pub(super) async fn remove(
+    transaction: &mut dyn Transaction,
+    attachment: i64,
+) -> Result<(), DatabaseError> {
+    let sql = "delete from passage_embeddings where attachment = $1";
+    transaction.query(sql, &[Value::Integer(attachment)]).await.map(drop)
+}
+
+/// A vector as the extension reads it.
+fn written(vector: &[f32]) -> String {
+    let numbers: Vec<String> = vector.iter().map(ToString::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}

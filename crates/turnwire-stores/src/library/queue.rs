@@ -1,0 +1,485 @@
+//! How files get into the index, and how what is gone leaves it.
+//!
+//! Attachments are their own queue. Whoever reads one has it for a lease, by the database's
+//! clock; its `claim`, a number nobody else has, is the fence: everything that is written for it
+//! is written only while that is the attachment's claim.
+
+use std::time::Duration;
+
+use turnwire_contract::{
+    Chunking, CollectionId, FileId, IndexTask, IndexWork, Indexed, LibraryError, MOST_CLAIMS,
+    NewPassage, TenantId, Unreadable, Vectors,
+};
+
+use super::{Inner, attachments, dialect::is_word, micros, now, pgvector, signed, vectors::packed};
+use crate::{
+    database::{DatabaseError, Row, Transaction, Value},
+    failures::{read_again, written},
+};
+
+/// How many passages one transaction writes, and one block of vectors has.
+const SLICE: usize = 128;
+
+/// How many passages one transaction removes.
+const REMOVED_AT_ONCE: i64 = 500;
+
+/// An attachment that somebody has claimed.
+struct Claimed {
+    number: i64,
+    collection: i64,
+    n_passages: i64,
+}
+
+impl Inner {
+    pub(super) async fn claim(
+        &self,
+        model: Option<&str>,
+        lease: Duration,
+    ) -> Result<Option<IndexWork>, LibraryError> {
+        for due in Due::all(model) {
+            if let Some(work) = self.claim_of(&due, lease).await? {
+                return Ok(Some(work));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn claim_of(
+        &self,
+        due: &Due<'_>,
+        lease: Duration,
+    ) -> Result<Option<IndexWork>, LibraryError> {
+        let (now, skip_locked) = (self.dialect().now, self.database.dialect().skip_locked);
+        let (look, take) = (due.sql(now, ""), due.sql(now, skip_locked));
+        // Looking costs nothing; in SQLite, beginning does.
+        while !self.database.query(&look, &due.values()).await?.is_empty() {
+            let mut transaction = self.database.begin().await?;
+            let found = transaction.query(&take, &due.values()).await?;
+            let Some(row) = found.first() else { return Ok(None) };
+            let next = Next::of(row)?;
+            let claim = new_claim();
+            let taken = self.take(&mut *transaction, &next, claim, lease).await?;
+            transaction.commit().await?;
+            if taken {
+                // The file may have gone since.
+                match self.work(next, claim).await {
+                    Err(LibraryError::NotFound(_)) => {}
+                    done => return done.map(Some),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a claim; false if the file has been claimed too often.
+    async fn take(
+        &self,
+        transaction: &mut dyn Transaction,
+        next: &Next,
+        claim: i64,
+        lease: Duration,
+    ) -> Result<bool, DatabaseError> {
+        if !next.is_read && next.n_claims >= i64::from(MOST_CLAIMS) {
+            let why = written(&Unreadable::Broke)?;
+            let reason = "reading it broke off every time it was tried";
+            let sql = "update attachments set state = 'failed', why = $2, reason = $3, claim = 0
+                       where number = $1";
+            let values = [Value::Integer(next.number), Value::Text(&why), Value::Text(reason)];
+            transaction.query(sql, &values).await?;
+            return Ok(false);
+        }
+        let sql = format!(
+            "update attachments set claim = $2, n_claims = n_claims + 1, not_before = {} + $3
+             where number = $1",
+            self.dialect().now
+        );
+        let values =
+            [Value::Integer(next.number), Value::Integer(claim), Value::Integer(micros(lease))];
+        transaction.query(&sql, &values).await?;
+        Ok(true)
+    }
+
+    async fn work(&self, next: Next, claim: i64) -> Result<IndexWork, LibraryError> {
+        let Next { number, tenant, collection_id, file_id, chunking, is_read, .. } = next;
+        let file_name = self.file(&tenant, &file_id).await?.name;
+        let task = if is_read {
+            let sql = "select text from passages where tenant = $1 and attachment = $2
+                       order by place";
+            let values = [Value::Text(tenant.as_str()), Value::Integer(number)];
+            let found = self.database.query(sql, &values).await?;
+            let text = |row: &Row| row.text(0).map(str::to_owned);
+            IndexTask::Embed { passages: found.iter().map(text).collect::<Result<_, _>>()? }
+        } else {
+            IndexTask::Read { content: self.content(&tenant, &file_id).await?, chunking }
+        };
+        Ok(IndexWork { tenant, collection_id, file_id, file_name, claim, task })
+    }
+
+    pub(super) async fn renew(
+        &self,
+        work: &IndexWork,
+        lease: Duration,
+    ) -> Result<bool, LibraryError> {
+        let sql = format!(
+            "update attachments set not_before = {} + $2 where tenant = $1 and claim = $3
+             returning number",
+            self.dialect().now
+        );
+        let values = [
+            Value::Text(work.tenant.as_str()),
+            Value::Integer(micros(lease)),
+            Value::Integer(work.claim),
+        ];
+        Ok(!self.database.query(&sql, &values).await?.is_empty())
+    }
+
+    pub(super) async fn finish(
+        &self,
+        work: &IndexWork,
+        end: Indexed,
+    ) -> Result<bool, LibraryError> {
+        // Found out before anything is begun.
+        self.has_column().await?;
+        let done = match end {
+            Indexed::Passages { passages, vectors } => {
+                self.write_all(work, &passages, vectors.as_ref()).await
+            }
+            Indexed::Vectors(vectors) => self.write_vectors(work, &vectors).await,
+            Indexed::NotNow(wait) => {
+                let sql = format!("not_before = {} + $3, n_claims = 0", self.dialect().now);
+                self.end(work, &sql, &[Value::Integer(micros(wait))]).await
+            }
+            Indexed::Failed { why, reason } => {
+                let (why, reason) = (written(&why)?, without_nul(&reason));
+                let values = [Value::Text(&why), Value::Text(&reason)];
+                self.end(work, "state = 'failed', why = $3, reason = $4", &values).await
+            }
+        };
+        match done {
+            Ok(()) => Ok(true),
+            Err(Lost::Claim) => Ok(false),
+            Err(Lost::Database(error)) => Err(error.into()),
+        }
+    }
+
+    /// Ends a claim with these changes, whose parameters begin with `$3`.
+    async fn end(&self, work: &IndexWork, changes: &str, values: &[Value<'_>]) -> Result<(), Lost> {
+        let sql = format!(
+            "update attachments set {changes}, claim = 0 where tenant = $1 and claim = $2
+             returning number"
+        );
+        let mut all = vec![Value::Text(work.tenant.as_str()), Value::Integer(work.claim)];
+        all.extend_from_slice(values);
+        let ended = self.database.query(&sql, &all).await?;
+        ended.first().map(drop).ok_or(Lost::Claim)
+    }
+
+    async fn write_all(
+        &self,
+        work: &IndexWork,
+        passages: &[NewPassage],
+        vectors: Option<&Vectors>,
+    ) -> Result<(), Lost> {
+        // Somebody may have come half as far before.
+        while self.remove_some_of(work).await? {}
+        for (n, slice) in passages.chunks(SLICE).enumerate() {
+            let mut transaction = self.database.begin().await?;
+            let claimed = self.claimed(&mut *transaction, work).await?;
+            let first = signed(n * SLICE);
+            self.write_slice(&mut *transaction, work, &claimed, first, slice).await?;
+            if let Some(vectors) = vectors {
+                let block = vectors.vectors.iter().skip(n * SLICE).take(SLICE);
+                let block: Vec<Vec<f32>> = block.cloned().collect();
+                self.write_block(&mut *transaction, work, &claimed, first, &vectors.model, &block)
+                    .await?;
+            }
+            transaction.commit().await?;
+        }
+        let text: usize = passages.iter().map(|passage| passage.text.len()).sum();
+        let model = vectors.map_or("", |vectors| &vectors.model);
+        let values = [
+            Value::Integer(signed(text + vectors.map_or(0, bytes_of))),
+            Value::Integer(signed(passages.len())),
+            Value::Text(model),
+        ];
+        let changes = "state = 'completed', not_before = 0, n_claims = 0, usage_bytes = $3,
+                       n_passages = $4, model = $5";
+        self.end(work, changes, &values).await
+    }
+
+    async fn write_slice(
+        &self,
+        transaction: &mut dyn Transaction,
+        work: &IndexWork,
+        claimed: &Claimed,
+        first: i64,
+        passages: &[NewPassage],
+    ) -> Result<(), DatabaseError> {
+        let dialect = self.dialect();
+        let texts: Vec<String> =
+            passages.iter().map(|passage| without_nul(&passage.text)).collect();
+        let words: Vec<String> = passages
+            .iter()
+            .map(|passage| {
+                let mut words = passage.words.clone();
+                words.retain(|word| is_word(word));
+                (dialect.worded)(claimed.collection, &words)
+            })
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let values = [
+            Value::Text(work.tenant.as_str()),
+            Value::Integer(claimed.number),
+            Value::Integer(first),
+            Value::Texts(&texts),
+            Value::Texts(&words),
+            Value::Integer(claimed.collection),
+        ];
+        transaction.query(dialect.insert, &values).await.map(drop)
+    }
+
+    async fn write_block(
+        &self,
+        transaction: &mut dyn Transaction,
+        work: &IndexWork,
+        claimed: &Claimed,
+        first: i64,
+        model: &str,
+        block: &[Vec<f32>],
+    ) -> Result<(), DatabaseError> {
+        let tenant = work.tenant.as_str();
+        if self.has_column().await? {
+            let spot = (claimed.number, first);
+            return pgvector::write(transaction, tenant, spot, model, block).await;
+        }
+        let sql = "insert into passage_vectors (attachment, place, tenant, model, n, body)
+                   values ($1, $2, $3, $4, $5, $6)";
+        let body = packed(block);
+        let values = [
+            Value::Integer(claimed.number),
+            Value::Integer(first),
+            Value::Text(tenant),
+            Value::Text(model),
+            Value::Integer(signed(block.len())),
+            Value::Bytes(&body),
+        ];
+        transaction.query(sql, &values).await.map(drop)
+    }
+
+    /// Removes some of an attachment's passages, and all of its vectors; false if there are none.
+    async fn remove_some(
+        &self,
+        transaction: &mut dyn Transaction,
+        attachment: i64,
+    ) -> Result<bool, DatabaseError> {
+        self.remove_vectors(transaction, attachment).await?;
+        let attachment = Value::Integer(attachment);
+        let sql = "delete from passages where number in
+                       (select number from passages where attachment = $1 order by place limit $2)
+                   returning number";
+        let most = Value::Integer(REMOVED_AT_ONCE);
+        Ok(!transaction.query(sql, &[attachment, most]).await?.is_empty())
+    }
+
+    async fn remove_vectors(
+        &self,
+        transaction: &mut dyn Transaction,
+        attachment: i64,
+    ) -> Result<(), DatabaseError> {
+        if self.has_column().await? {
+            pgvector::remove(transaction, attachment).await?;
+        }
+        let sql = "delete from passage_vectors where attachment = $1";
+        transaction.query(sql, &[Value::Integer(attachment)]).await.map(drop)
+    }
+
+    async fn write_vectors(&self, work: &IndexWork, vectors: &Vectors) -> Result<(), Lost> {
+        let mut transaction = self.database.begin().await?;
+        let claimed = self.claimed(&mut *transaction, work).await?;
+        if claimed.n_passages != signed(vectors.vectors.len()) {
+            return Err(Lost::Claim);
+        }
+        self.remove_vectors(&mut *transaction, claimed.number).await?;
+        transaction.commit().await?;
+        for (n, block) in vectors.vectors.chunks(SLICE).enumerate() {
+            let mut transaction = self.database.begin().await?;
+            let claimed = self.claimed(&mut *transaction, work).await?;
+            let first = signed(n * SLICE);
+            self.write_block(&mut *transaction, work, &claimed, first, &vectors.model, block)
+                .await?;
+            transaction.commit().await?;
+        }
+        let values = [Value::Text(&vectors.model), Value::Integer(signed(bytes_of(vectors)))];
+        let changes = "not_before = 0, n_claims = 0, model = $3, usage_bytes = usage_bytes + $4";
+        self.end(work, changes, &values).await
+    }
+
+    /// The attachment, if it is still ours. Nobody takes it until the transaction is over.
+    async fn claimed(
+        &self,
+        transaction: &mut dyn Transaction,
+        work: &IndexWork,
+    ) -> Result<Claimed, Lost> {
+        let sql = format!(
+            "select number, collection, n_passages from attachments
+             where tenant = $1 and claim = $2{}",
+            self.database.dialect().for_update
+        );
+        let values = [Value::Text(work.tenant.as_str()), Value::Integer(work.claim)];
+        let found = transaction.query(&sql, &values).await?;
+        let row = found.first().ok_or(Lost::Claim)?;
+        Ok(Claimed {
+            number: row.integer(0)?,
+            collection: row.integer(1)?,
+            n_passages: row.integer(2)?,
+        })
+    }
+
+    /// Removes some passages of a file that is read anew; false if there are none.
+    async fn remove_some_of(&self, work: &IndexWork) -> Result<bool, Lost> {
+        let mut transaction = self.database.begin().await?;
+        let claimed = self.claimed(&mut *transaction, work).await?;
+        let some = self.remove_some(&mut *transaction, claimed.number).await?;
+        transaction.commit().await?;
+        Ok(some)
+    }
+
+    pub(super) async fn tidy(&self) -> Result<(), LibraryError> {
+        self.has_column().await?;
+        self.forget_expired().await?;
+        let sql = "select number from attachments_gone order by number limit 1";
+        while let Some(row) = self.database.query(sql, &[]).await?.first() {
+            let number = row.integer(0)?;
+            loop {
+                let mut transaction = self.database.begin().await?;
+                let some = self.remove_some(&mut *transaction, number).await?;
+                if !some {
+                    let sql = "delete from attachments_gone where number = $1";
+                    transaction.query(sql, &[Value::Integer(number)]).await?;
+                }
+                transaction.commit().await?;
+                if !some {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget_expired(&self) -> Result<(), LibraryError> {
+        let now = Value::Integer(now().as_micros());
+        let sql = "select tenant, id from files where expires_at <= $1 limit 100";
+        for row in &self.database.query(sql, &[now]).await? {
+            let (tenant, id) = (TenantId::from(row.text(0)?), FileId::from(row.text(1)?));
+            match self.remove_file(&tenant, &id).await {
+                // Somebody else was faster.
+                Ok(()) | Err(LibraryError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // The collection itself stays, and says that it has expired.
+        let sql = "select number from collections as c
+                   where expires_days is not null
+                       and last_active_at + expires_days * 86400000000 <= $1
+                       and exists (select 1 from attachments where collection = c.number)
+                   limit 100";
+        for row in &self.database.query(sql, &[now]).await? {
+            let mut transaction = self.database.begin().await?;
+            let number = Value::Integer(row.integer(0)?);
+            attachments::let_go(&mut *transaction, "collection = $1", &[number]).await?;
+            transaction.commit().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Why something was not written.
+enum Lost {
+    /// Somebody else has the file, or nobody wants it any more.
+    Claim,
+    Database(DatabaseError),
+}
+
+impl From<DatabaseError> for Lost {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(error)
+    }
+}
+
+/// What is due, in the order it is done.
+enum Due<'a> {
+    /// Files that cannot be found at all.
+    Read,
+    /// Files that have no vectors of this model, but of one whose name comes before it (none is
+    /// the first of all), or after it: two ways into the same index.
+    EmbedBefore(&'a str),
+    EmbedAfter(&'a str),
+}
+
+impl<'a> Due<'a> {
+    fn all(model: Option<&'a str>) -> Vec<Self> {
+        let to_embed = model.map(|model| [Self::EmbedBefore(model), Self::EmbedAfter(model)]);
+        std::iter::once(Self::Read).chain(to_embed.into_iter().flatten()).collect()
+    }
+
+    fn sql(&self, now: &str, lock: &str) -> String {
+        let which = match self {
+            Self::Read => "r.state = 'in_progress'",
+            Self::EmbedBefore(_) => "r.state = 'completed' and r.model < $1 and n_passages > 0",
+            Self::EmbedAfter(_) => "r.state = 'completed' and r.model > $1 and n_passages > 0",
+        };
+        format!(
+            "select r.number, r.tenant, r.file_id, r.chunking, r.state, r.n_claims, c.id
+             from attachments as r join collections as c on c.number = r.collection
+             where {which} and r.not_before <= {now} order by r.number limit 1{lock}"
+        )
+    }
+
+    fn values(&self) -> Vec<Value<'a>> {
+        match self {
+            Self::Read => Vec::new(),
+            Self::EmbedBefore(model) | Self::EmbedAfter(model) => vec![Value::Text(model)],
+        }
+    }
+}
+
+/// The attachment that is next.
+struct Next {
+    number: i64,
+    tenant: TenantId,
+    collection_id: CollectionId,
+    file_id: FileId,
+    chunking: Chunking,
+    is_read: bool,
+    n_claims: i64,
+}
+
+impl Next {
+    fn of(row: &Row) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            number: row.integer(0)?,
+            tenant: TenantId::from(row.text(1)?),
+            file_id: FileId::from(row.text(2)?),
+            chunking: read_again(row.text(3)?)?,
+            is_read: row.text(4)? == "completed",
+            n_claims: row.integer(5)?,
+            collection_id: CollectionId::from(row.text(6)?),
+        })
+    }
+}
+
+/// A number that no claim had before.
+fn new_claim() -> i64 {
+    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
+    i64::try_from(high >> 1).unwrap_or(i64::MAX)
+}
+
+fn bytes_of(vectors: &Vectors) -> usize {
+    vectors.vectors.iter().map(|vector| size_of_val(vector.as_slice())).sum()
+}
+
+/// PostgreSQL has no text with a NUL character in it.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', " ")
+}

@@ -1,0 +1,110 @@
+//! What people have allowed for longer than one call: tools for the rest of a conversation, and
+//! the definitions of servers' tools that are trusted.
+
+use async_trait::async_trait;
+use turnwire_contract::{Allowed, ConversationId, Pinned, Pins, StoreError, TenantId};
+
+use crate::{
+    Store,
+    database::{DatabaseError, Row, Value},
+};
+
+impl Store {
+    pub(crate) async fn find_allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        let sql = "select tool, definition from allowed where tenant = $1 and conversation_id = $2";
+        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+        let found = self.0.database.query(sql, &values).await?;
+        let allowed = |row: &Row| {
+            let (tool, definition) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
+            Ok::<_, DatabaseError>(Allowed { tool, definition })
+        };
+        Ok(found.iter().map(allowed).collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) async fn keep_allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: &Allowed,
+    ) -> Result<(), StoreError> {
+        // Only for a conversation that is there: what is allowed goes with it.
+        let sql = "insert into allowed (tenant, conversation_id, tool, definition)
+                   select tenant, id, $3, $4 from conversations where tenant = $1 and id = $2
+                   on conflict (tenant, conversation_id, tool, definition) do nothing";
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Text(id.as_str()),
+            Value::Text(&allowed.tool),
+            Value::Text(&allowed.definition),
+        ];
+        self.0.database.query(sql, &values).await?;
+        Ok(())
+    }
+
+    async fn trusted(&self, tenant: &TenantId, server: &str) -> Result<Vec<Pinned>, StoreError> {
+        let sql = "select tool, definition from pins where tenant = $1 and server = $2";
+        let values = [Value::Text(tenant.as_str()), Value::Text(server)];
+        let found = self.0.database.query(sql, &values).await?;
+        let pinned = |row: &Row| {
+            let (tool, definition) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
+            Ok::<_, DatabaseError>(Pinned { tool, definition })
+        };
+        Ok(found.iter().map(pinned).collect::<Result<_, _>>()?)
+    }
+}
+
+#[async_trait]
+impl Pins for Store {
+    async fn meet(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tools: &[Pinned],
+    ) -> Result<Vec<Pinned>, StoreError> {
+        let is_met = |pinned: &Pinned| tools.iter().any(|met| met.tool == pinned.tool);
+        let mut trusted = self.trusted(tenant, server).await?;
+        let is_known = |met: &&Pinned| trusted.iter().any(|pinned| pinned.tool == met.tool);
+        let new: Vec<&Pinned> = tools.iter().filter(|met| !is_known(met)).collect();
+        if !new.is_empty() {
+            let names: Vec<&str> = new.iter().map(|pinned| pinned.tool.as_str()).collect();
+            let definitions: Vec<&str> =
+                new.iter().map(|pinned| pinned.definition.as_str()).collect();
+            // The clause between keeps SQLite from taking the conflict for a join.
+            let sql = format!(
+                "insert into pins (tenant, server, tool, definition)
+                 select $1, $2, pairs.one, pairs.other from {} where pairs.one <> ''
+                 on conflict (tenant, server, tool) do nothing",
+                self.0.database.dialect().pairs("$3", "$4")
+            );
+            let values = [
+                Value::Text(tenant.as_str()),
+                Value::Text(server),
+                Value::Texts(&names),
+                Value::Texts(&definitions),
+            ];
+            self.0.database.query(&sql, &values).await?;
+            // Somebody else may have met another definition at the same time, and first.
+            trusted = self.trusted(tenant, server).await?;
+        }
+        trusted.retain(is_met);
+        Ok(trusted)
+    }
+
+    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
+        let sql = "insert into pins (tenant, server, tool, definition) values ($1, $2, $3, $4)
+                   on conflict (tenant, server, tool)
+                   do update set definition = excluded.definition";
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Text(server),
+            Value::Text(&tool.tool),
+            Value::Text(&tool.definition),
+        ];
+        self.0.database.query(sql, &values).await?;
+        Ok(())
+    }
+}

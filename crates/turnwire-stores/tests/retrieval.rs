@@ -1,0 +1,210 @@
+//! How well passages are found: by their words, by their meaning, and by both.
+//!
+//! Needs an embeddings server, so it is run by name only: `scripts/retrieval` starts one and says
+//! where it is in `TURNWIRE_EMBEDDINGS_URL`.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should fall over, and tells what it measured"
+)]
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, LazyLock, Mutex},
+};
+
+use async_trait::async_trait;
+use turnwire_contract::{
+    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord,
+    IndexQueue, Library, NoVectors, Query, Reader, TenantId, Timestamp,
+};
+use turnwire_stores::{Store, StoreOptions};
+use turnwire_testkit::services::postgres_url;
+use turnwire_tools::{Embeddings, EmbeddingsOptions, Indexer, MemoryLibrary, TextReader};
+
+/// How many passages are looked at.
+const FIRST: usize = 5;
+
+/// The usual reader, with one eye shut.
+struct OneEyed {
+    reader: TextReader,
+    words: bool,
+    meaning: bool,
+}
+
+#[async_trait]
+impl Reader for OneEyed {
+    fn words(&self, text: &str) -> Vec<String> {
+        self.reader.words(text)
+    }
+
+    fn asked(&self, question: &str) -> Vec<String> {
+        if self.words { self.reader.asked(question) } else { Vec::new() }
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.reader.model().filter(|_| self.meaning)
+    }
+
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+        // The same texts are asked for over and over, and the server is slow.
+        static KNOWN: LazyLock<Mutex<HashMap<String, Vec<f32>>>> = LazyLock::new(Mutex::default);
+        let missing: Vec<&str> = {
+            let known = KNOWN.lock().unwrap();
+            texts.iter().copied().filter(|text| !known.contains_key(*text)).collect()
+        };
+        let vectors = self.reader.vectors(&missing).await?;
+        let mut known = KNOWN.lock().unwrap();
+        known.extend(missing.into_iter().map(str::to_owned).zip(vectors));
+        Ok(texts.iter().map(|text| known.get(*text).unwrap().clone()).collect())
+    }
+}
+
+struct Question {
+    file: String,
+    /// A piece of the passage that answers it.
+    piece: String,
+    text: String,
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/retrieval")
+}
+
+fn questions() -> Vec<Question> {
+    let text = fs::read_to_string(folder().join("questions.tsv")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let question = |line: &str| {
+        let [file, piece, text] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("three columns: {line}")
+        };
+        Question { file: file.to_owned(), piece: piece.to_owned(), text: text.to_owned() }
+    };
+    lines.map(question).collect()
+}
+
+fn tenant() -> TenantId {
+    TenantId::from("retrieval")
+}
+
+/// Reads the whole corpus into a library.
+async fn fill(library: &dyn Library, indexer: &Indexer) -> CollectionId {
+    let (id, at) = (CollectionId::from("vs_corpus"), Timestamp::from_micros(1));
+    let notes = CollectionNotes::default();
+    let record = CollectionRecord { id: id.clone(), created_at: at, last_active_at: at, notes };
+    library.open_collection(&tenant(), record).await.unwrap();
+    let mut attachments = Vec::new();
+    for entry in fs::read_dir(folder().join("corpus")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let content = fs::read(&path).unwrap();
+        let (file_id, bytes) = (FileId::from(name.as_str()), content.len() as u64);
+        let purpose = "assistants".to_owned();
+        let file = FileRecord {
+            id: file_id.clone(),
+            name,
+            bytes,
+            purpose,
+            created_at: at,
+            expires_at: None,
+        };
+        library.add_file(&tenant(), file, content.into()).await.unwrap();
+        // Sections of the corpus are short, and each is to be one passage.
+        let chunking = Chunking::Static { max_tokens: 100, overlap_tokens: 0 };
+        attachments.push(Attachment { chunking, ..Attachment::new(file_id, at) });
+    }
+    library.attach(&tenant(), &id, None, attachments).await.unwrap();
+    indexer.work_off().await.unwrap();
+    id
+}
+
+/// The share of questions whose answer is among the first passages.
+async fn recall(library: &dyn Library, id: &CollectionId, questions: &[Question]) -> f64 {
+    let mut n_found = 0_u32;
+    for question in questions {
+        let query = Query::new(question.text.as_str(), FIRST);
+        let found = library.search(&tenant(), std::slice::from_ref(id), &query).await.unwrap();
+        assert_eq!(found.words_only, None, "the embeddings server answers");
+        let answers = |passage: &turnwire_contract::Passage| {
+            passage.file_name == question.file && flat(&passage.text).contains(&question.piece)
+        };
+        n_found += u32::from(found.passages.iter().any(answers));
+    }
+    f64::from(n_found) / f64::from(u32::try_from(questions.len()).unwrap())
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn reader(words: bool, meaning: bool) -> Arc<OneEyed> {
+    let url = std::env::var_os("TURNWIRE_EMBEDDINGS_URL").expect("scripts/retrieval says where");
+    let url = url.to_str().unwrap().to_owned();
+    let embeddings = Embeddings::new(EmbeddingsOptions::new(url, "all-MiniLM-L6-v2")).unwrap();
+    Arc::new(OneEyed { reader: TextReader::new(Some(embeddings)), words, meaning })
+}
+
+/// Recall among the first five by words, by meaning and by both, on one kind of library.
+async fn measure<L: Library + IndexQueue + 'static>(
+    kind: &str,
+    make: impl AsyncFn(Arc<dyn Reader>) -> Arc<L>,
+) {
+    let questions = questions();
+    assert!(questions.len() >= 100, "{}", questions.len());
+    let whole: Arc<dyn Reader> = reader(true, true);
+    let library = make(whole.clone()).await;
+    let id = fill(&*library, &Indexer::new(library.clone(), whole, None)).await;
+    let both = recall(&*library, &id, &questions).await;
+    let by_words = recall(&*make(reader(true, false)).await, &id, &questions).await;
+    let by_meaning = recall(&*make(reader(false, true)).await, &id, &questions).await;
+    println!(
+        "{kind}: {} questions, recall@{FIRST}: words {by_words:.3}, meaning {by_meaning:.3}, both {both:.3}",
+        questions.len()
+    );
+    assert!(by_words > 0.5, "words alone find the half: {by_words}");
+    assert!(by_meaning > 0.9, "meaning alone finds nine of ten: {by_meaning}");
+    assert!(both >= by_words.max(by_meaning), "{both} {by_words} {by_meaning}");
+}
+
+#[tokio::test]
+async fn both_ways_together_are_at_least_as_good_as_either_in_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("library.db").display());
+    measure("SQLite", async |reader| open(&url, reader).await).await;
+}
+
+#[tokio::test]
+async fn both_ways_together_are_at_least_as_good_as_either_in_postgres() {
+    let url = postgres_url();
+    measure("PostgreSQL", async |reader| open(&url, reader).await).await;
+}
+
+async fn open(url: &str, reader: Arc<dyn Reader>) -> Arc<turnwire_stores::StoreLibrary> {
+    let options = StoreOptions { connections: 4, ..StoreOptions::at(url) };
+    Arc::new(Store::open(options).await.unwrap().library(reader))
+}
+
+/// What is in memory is gone with the library, so each way has its own.
+#[tokio::test]
+async fn both_ways_together_are_at_least_as_good_as_either_in_memory() {
+    let make = async |reader: Arc<dyn Reader>| {
+        let library = Arc::new(MemoryLibrary::with_reader(reader));
+        let whole: Arc<dyn Reader> = self::reader(true, true);
+        fill(&*library, &Indexer::new(library.clone(), whole, None)).await;
+        library
+    };
+    let questions = questions();
+    let id = CollectionId::from("vs_corpus");
+    let both = recall(&*make(reader(true, true)).await, &id, &questions).await;
+    let by_words = recall(&*make(reader(true, false)).await, &id, &questions).await;
+    let by_meaning = recall(&*make(reader(false, true)).await, &id, &questions).await;
+    println!(
+        "memory: {} questions, recall@{FIRST}: words {by_words:.3}, meaning {by_meaning:.3}, both {both:.3}",
+        questions.len()
+    );
+    assert!(both >= by_words.max(by_meaning), "{both} {by_words} {by_meaning}");
+}

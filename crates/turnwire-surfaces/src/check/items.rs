@@ -1,0 +1,123 @@
+//! The items of a stream, by their place and by their name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{code::Code, finding::Notebook, item::Item};
+
+/// Every item so far.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    by_place: BTreeMap<u64, Item>,
+    places: BTreeMap<String, u64>,
+    /// Where the first item was added that this stream tells of from its beginning.
+    first_added: Option<u64>,
+    calls: BTreeSet<String>,
+    /// Calls whose output came first.
+    outputs: BTreeSet<String>,
+}
+
+/// Items that may lack an id, as the official types have them.
+const NAMELESS: [&str; 2] = ["function_call", "custom_tool_call"];
+
+impl Items {
+    pub(super) fn len(&self) -> usize {
+        self.by_place.len()
+    }
+
+    pub(super) fn has(&self, place: u64) -> bool {
+        self.by_place.contains_key(&place)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Item> {
+        self.by_place.values()
+    }
+
+    pub(super) fn named(&self, id: &str) -> Option<&Item> {
+        self.by_place.get(self.places.get(id)?)
+    }
+
+    pub(super) fn add(&mut self, place: u64, item: &Value, is_resumed: bool, notes: &mut Notebook) {
+        // Items may have been added and done before the stream was taken up again.
+        let is_first_of_rest = is_resumed && self.first_added.is_none();
+        let next = self.by_place.last_key_value().map_or(0, |(last, _)| last + 1);
+        let next = (!is_first_of_rest).then_some(next);
+        let is_taken = self.has(place);
+        if is_taken {
+            notes.tell(Code::ItemIndexReused, format!("there is an item at {place} already"));
+        } else if let Some(next) = next.filter(|next| *next != place) {
+            notes.tell(Code::ItemIndexGap, format!("the next item is {next}, and this is {place}"));
+        }
+        let item = Item::added(place, item);
+        match &item.id {
+            Some(id) => {
+                let owner = *self.places.entry(id.clone()).or_insert(place);
+                if owner != place {
+                    notes.tell(Code::ItemIdReused, format!("there is an item `{id}` already"));
+                }
+            }
+            None if item.kind.as_deref().is_some_and(|kind| NAMELESS.contains(&kind)) => {}
+            None => notes.tell(Code::ItemIdMissing, "the item has no `id`"),
+        }
+        self.first_added.get_or_insert(place);
+        self.by_place.insert(place, item);
+    }
+
+    /// Takes note of which call an item is, or is the output of.
+    pub(super) fn note_call(&mut self, item: &Value, notes: &mut Notebook) {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let (Some(kind), Some(call_id)) = (text("type"), text("call_id")) else { return };
+        if kind.ends_with("_output") {
+            if !self.calls.contains(call_id) {
+                self.outputs.insert(call_id.to_owned());
+            }
+            return;
+        }
+        if !self.calls.insert(call_id.to_owned()) {
+            notes.tell(Code::CallIdReused, format!("there is a call `{call_id}` already"));
+        }
+        if self.outputs.contains(call_id) {
+            notes.tell(Code::OutputBeforeCall, format!("the output of `{call_id}` came before it"));
+        }
+    }
+
+    /// The item at this place with this name. In a stream that was taken up again, what may have
+    /// been added before is taken as added.
+    pub(super) fn find(
+        &mut self,
+        place: u64,
+        id: Option<&str>,
+        is_resumed: bool,
+        notes: &mut Notebook,
+    ) -> Option<&mut Item> {
+        let elsewhere = id.and_then(|id| self.places.get(id)).copied().filter(|at| *at != place);
+        let is_there = self.has(place);
+        let may_be_earlier = is_resumed && self.first_added.is_none_or(|first| place < first);
+        if !is_there && elsewhere.is_none() && may_be_earlier {
+            self.by_place.insert(place, Item::adopted(place, id));
+            if let Some(id) = id {
+                self.places.insert(id.to_owned(), place);
+            }
+        }
+        let named = id.unwrap_or("?");
+        let Some(item) = self.by_place.get_mut(&place) else {
+            let (code, message) = match elsewhere {
+                Some(at) => {
+                    (Code::ItemIndexDiffers, format!("`{named}` is at {at}, not at {place}"))
+                }
+                None => (Code::ItemUnknown, format!("no item `{named}` has been added at {place}")),
+            };
+            notes.tell(code, message);
+            return None;
+        };
+        match (item.id.as_deref(), id) {
+            (Some(own), Some(id)) if own != id => {
+                let message = format!("the item at {place} is `{own}`, not `{id}`");
+                notes.tell(Code::ItemIdDiffers, message);
+                None
+            }
+            _ => Some(item),
+        }
+    }
+}

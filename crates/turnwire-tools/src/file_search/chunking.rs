@@ -1,0 +1,44 @@
+//! Cuts a text into passages, where it pauses.
+
+use text_splitter::{ChunkConfig, ChunkSizer, MarkdownSplitter, TextSplitter};
+use turnwire_contract::Chunking;
+
+/// Counts tokens as models do, more or less: four letters of a word each, and every sign. No
+/// vocabulary is needed for that, and every model has another one anyway.
+struct Tokens;
+
+impl ChunkSizer for Tokens {
+    fn size(&self, chunk: &str) -> usize {
+        let (mut tokens, mut letters) = (0, 0_usize);
+        for letter in chunk.chars() {
+            if letter.is_ascii_alphanumeric() {
+                letters += 1;
+                continue;
+            }
+            tokens += letters.div_ceil(4) + usize::from(!letter.is_whitespace());
+            letters = 0;
+        }
+        tokens + letters.div_ceil(4)
+    }
+}
+
+/// The passages of a text; Markdown is cut between its sections first.
+pub(super) fn passages(text: &str, is_markdown: bool, chunking: Chunking) -> Vec<String> {
+    let (most, overlap) = chunking.tokens();
+    let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
+    let most = size(most).max(1);
+    // More than half would be mostly repetition, and is refused where it is asked for.
+    let overlap = size(overlap).min(most / 2);
+    let config = ChunkConfig::new(most).with_sizer(Tokens);
+    let Ok(config) = config.with_overlap(overlap) else { return vec![text.to_owned()] };
+    let cut: Vec<&str> = if is_markdown {
+        MarkdownSplitter::new(config).chunks(text).collect()
+    } else {
+        TextSplitter::new(config).chunks(text).collect()
+    };
+    cut.into_iter().filter(|passage| !passage.trim().is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+#[path = "chunking_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! Vectors from a server that speaks `/v1/embeddings`, as OpenAI, vLLM, Ollama and llama.cpp do.
+
+use std::{fmt, time::Duration};
+
+use futures::StreamExt;
+use reqwest::{Client, Response, Url, redirect};
+use serde::Deserialize;
+use serde_json::json;
+use thiserror::Error;
+use turnwire_contract::NoVectors;
+
+use crate::Secret;
+
+/// How many texts one request carries.
+const AT_ONCE: usize = 64;
+
+/// The longest answer that is read: so many vectors of eight thousand numbers, written out.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Who is asked for vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbeddingsOptions {
+    /// Where the server is, up to and with `/v1`.
+    pub base_url: String,
+    /// Which of its models.
+    pub model: String,
+    /// The key, if it wants one.
+    pub api_key: Option<Secret>,
+    /// How long one request may take.
+    pub timeout: Duration,
+}
+
+impl EmbeddingsOptions {
+    /// The `model` of the server at `base_url`, without a key.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            model: model.into(),
+            api_key: None,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why vectors cannot be asked for. All of it is the operator's to repair.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EmbeddingsError {
+    /// The base URL is none.
+    #[error("`{0}` is not an http or https URL")]
+    BaseUrl(String),
+    /// The HTTP client does not start, usually for want of root certificates.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(String),
+}
+
+/// An embeddings model behind an address.
+pub struct Embeddings {
+    client: Client,
+    url: Url,
+    options: EmbeddingsOptions,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Numbered>,
+}
+
+#[derive(Deserialize)]
+struct Numbered {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl Embeddings {
+    /// Nothing is asked before the first text.
+    pub fn new(options: EmbeddingsOptions) -> Result<Self, EmbeddingsError> {
+        let no_url = || EmbeddingsError::BaseUrl(options.base_url.clone());
+        let url = format!("{}/embeddings", options.base_url.trim_end_matches('/'));
+        let url = Url::parse(&url).map_err(|_| no_url())?;
+        if !["http", "https"].contains(&url.scheme()) {
+            return Err(no_url());
+        }
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .timeout(options.timeout)
+            .build()
+            .map_err(|error| EmbeddingsError::Client(error.to_string()))?;
+        Ok(Self { client, url, options })
+    }
+
+    pub(super) fn model(&self) -> &str {
+        &self.options.model
+    }
+
+    /// One vector of length 1 for each text.
+    pub(super) async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+        let mut vectors = Vec::with_capacity(texts.len());
+        for some in texts.chunks(AT_ONCE) {
+            vectors.extend(self.ask(some).await?);
+        }
+        Ok(vectors)
+    }
+
+    async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+        let body = json!({
+            "model": self.options.model, "input": texts, "encoding_format": "float",
+        });
+        let mut request = self.client.post(self.url.clone()).json(&body);
+        if let Some(key) = &self.options.api_key {
+            request = request.bearer_auth(key.reveal());
+        }
+        let away = |error: reqwest::Error| {
+            NoVectors(format!("the embeddings server does not answer: {}", error.without_url()))
+        };
+        let response = request.send().await.map_err(away)?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(NoVectors(format!("the embeddings server says {status}")));
+        }
+        let body = read(response).await?;
+        let answer: Answer = serde_json::from_slice(&body)
+            .map_err(|error| NoVectors(format!("the embeddings make no sense: {error}")))?;
+        in_order(answer.data, texts.len())
+    }
+}
+
+async fn read(response: Response) -> Result<Vec<u8>, NoVectors> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let broke_off = |_| NoVectors("the answer of the embeddings server broke off".to_owned());
+        body.extend_from_slice(&chunk.map_err(broke_off)?);
+        if body.len() > MAX_ANSWER_BYTES {
+            return Err(NoVectors("the answer of the embeddings server has no end".to_owned()));
+        }
+    }
+    Ok(body)
+}
+
+/// The vectors in the order of their texts, each of length 1.
+fn in_order(mut data: Vec<Numbered>, n_texts: usize) -> Result<Vec<Vec<f32>>, NoVectors> {
+    data.sort_by_key(|numbered| numbered.index);
+    let length = data.first().map_or(0, |first| first.embedding.len());
+    let complete = data.len() == n_texts
+        && data.iter().enumerate().all(|(n, numbered)| numbered.index == n)
+        && data.iter().all(|numbered| numbered.embedding.len() == length && length > 0);
+    if !complete {
+        return Err(NoVectors("the embeddings server left some vectors out".to_owned()));
+    }
+    data.into_iter().map(|numbered| of_length_1(numbered.embedding)).collect()
+}
+
+fn of_length_1(mut vector: Vec<f32>) -> Result<Vec<f32>, NoVectors> {
+    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+    if !length.is_normal() {
+        return Err(NoVectors("the embeddings server sent a vector without direction".to_owned()));
+    }
+    for number in &mut vector {
+        *number /= length;
+    }
+    Ok(vector)
+}
+
+impl fmt::Debug for Embeddings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embeddings").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "embeddings_tests.rs"]
+mod tests;

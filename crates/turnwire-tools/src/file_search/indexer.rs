@@ -1,0 +1,238 @@
+//! Reads the files that wait in a library's queue, in the background.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, interval, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use turnwire_contract::{
+    Chunking, IndexQueue, IndexTask, IndexWork, Indexed, LibraryError, NewPassage, Reader,
+    Unreadable, Vectors,
+};
+
+use super::{
+    PdfProgram, chunking,
+    text::{Kind, NoText, without_markup},
+};
+
+/// How many files are read at once. While one waits for its vectors, another is cut.
+const AT_ONCE: usize = 2;
+
+/// For how long a claim holds without a word from us.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// How often is looked for what other processes have left.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// How often is looked for what has expired.
+const BETWEEN_TIDYINGS: Duration = Duration::from_mins(1);
+
+/// How long vectors are not asked for after they were refused.
+const WITHOUT_VECTORS: Duration = Duration::from_secs(30);
+
+/// How many passages a file may have: more than its limit in bytes makes of any honest one.
+const MAX_PASSAGES: usize = 200_000;
+
+/// Takes files from a queue, reads them, and hands in what they say.
+///
+/// When the vectors of a file cannot be had, it is handed in without, so that it can be found by
+/// its words; its vectors follow when they can.
+#[derive(Clone)]
+pub struct Indexer {
+    queue: Arc<dyn IndexQueue>,
+    reader: Arc<dyn Reader>,
+    pdf: Option<PdfProgram>,
+}
+
+/// What a worker knows between two files.
+#[derive(Default)]
+struct Patience {
+    /// Vectors are not asked for before.
+    no_vectors_until: Option<Instant>,
+}
+
+impl Patience {
+    fn wants_vectors(&self) -> bool {
+        self.no_vectors_until.is_none_or(|moment| moment <= Instant::now())
+    }
+}
+
+impl Indexer {
+    /// Reads what waits in `queue`. PDFs need a program to read them.
+    pub fn new(
+        queue: Arc<dyn IndexQueue>,
+        reader: Arc<dyn Reader>,
+        pdf: Option<PdfProgram>,
+    ) -> Self {
+        Self { queue, reader, pdf }
+    }
+
+    /// Reads files until it is told to stop. What it is reading then is left to the next start,
+    /// or to others.
+    pub async fn run(self, stop: CancellationToken) {
+        let workers = (0..AT_ONCE).map(|_| self.work());
+        let all = async { tokio::join!(futures::future::join_all(workers), self.keep_tidy()) };
+        stop.run_until_cancelled(all).await;
+    }
+
+    /// Reads all that waits just now, and tells how many files it were.
+    pub async fn work_off(&self) -> Result<usize, LibraryError> {
+        let (mut n_files, mut patience) = (0, Patience::default());
+        while self.next(&mut patience).await? {
+            n_files += 1;
+        }
+        self.queue.tidy().await?;
+        Ok(n_files)
+    }
+
+    async fn work(&self) {
+        let mut patience = Patience::default();
+        loop {
+            match self.next(&mut patience).await {
+                Ok(true) => {}
+                Ok(false) => self.pause().await,
+                Err(error) => {
+                    warn!(%error, "files wait to be read");
+                    sleep(BETWEEN_LOOKS).await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self) {
+        tokio::select! {
+            () = self.queue.changed() => {}
+            () = sleep(BETWEEN_LOOKS) => {}
+        }
+    }
+
+    async fn keep_tidy(&self) {
+        loop {
+            if let Err(error) = self.queue.tidy().await {
+                warn!(%error, "what has expired stays for now");
+            }
+            sleep(BETWEEN_TIDYINGS).await;
+        }
+    }
+
+    /// Reads one file; false if none waits.
+    async fn next(&self, patience: &mut Patience) -> Result<bool, LibraryError> {
+        let model = self.reader.model().filter(|_| patience.wants_vectors());
+        let Some(work) = self.queue.claim(model, LEASE).await? else { return Ok(false) };
+        let done = self.read(&work, patience);
+        if let Some(end) = self.while_ours(&work, done).await? {
+            let finished = self.queue.finish(&work, end);
+            self.while_ours(&work, finished).await?.transpose()?;
+        }
+        Ok(true)
+    }
+
+    /// What `doing` brings, if the file is ours until then.
+    async fn while_ours<T>(
+        &self,
+        work: &IndexWork,
+        doing: impl Future<Output = T>,
+    ) -> Result<Option<T>, LibraryError> {
+        let mut renewals = interval(LEASE / 3);
+        renewals.tick().await;
+        tokio::pin!(doing);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut doing => return Ok(Some(done)),
+                _ = renewals.tick() => {
+                    if !self.queue.renew(work, LEASE).await? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn read(&self, work: &IndexWork, patience: &mut Patience) -> Indexed {
+        match &work.task {
+            IndexTask::Read { content, chunking } => {
+                let texts = match self.passages(&work.file_name, content, *chunking).await {
+                    Ok(texts) => texts,
+                    Err(NoText { why, reason }) => {
+                        info!(file = %work.file_id, %reason, "a file cannot be read");
+                        return Indexed::Failed { why, reason };
+                    }
+                };
+                let vectors = self.vectors(&texts, patience).await;
+                let passages = texts
+                    .into_iter()
+                    .map(|text| NewPassage { words: self.reader.words(&text), text });
+                Indexed::Passages { passages: passages.collect(), vectors }
+            }
+            IndexTask::Embed { passages } => match self.vectors(passages, patience).await {
+                Some(vectors) => Indexed::Vectors(vectors),
+                None => Indexed::NotNow(WITHOUT_VECTORS),
+            },
+        }
+    }
+
+    /// The vectors of these passages, if there is a model for them and it answers.
+    async fn vectors(&self, texts: &[String], patience: &mut Patience) -> Option<Vectors> {
+        let model = self.reader.model().filter(|_| patience.wants_vectors())?.to_owned();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        match self.reader.vectors(&texts).await {
+            Ok(vectors) => Some(Vectors { model, vectors }),
+            Err(cause) => {
+                warn!(%cause, "files are found by their words alone for now");
+                patience.no_vectors_until = Some(Instant::now() + WITHOUT_VECTORS);
+                None
+            }
+        }
+    }
+
+    async fn passages(
+        &self,
+        name: &str,
+        content: &Arc<[u8]>,
+        chunking: Chunking,
+    ) -> Result<Vec<String>, NoText> {
+        let (text, is_markdown) = match Kind::of(name, content) {
+            Kind::Text(text) => (text.to_owned(), false),
+            Kind::Markdown(text) => (text.to_owned(), true),
+            Kind::Page(page) => (without_markup(page), false),
+            Kind::Pdf => (self.text_of_pdf(name, content).await?, false),
+            Kind::Unknown => return Err(unsupported(name)),
+        };
+        // Cutting a big text takes a while.
+        let cut = move || chunking::passages(&text.replace('\0', " "), is_markdown, chunking);
+        let passages = tokio::task::spawn_blocking(cut).await.map_err(|error| {
+            warn!(%error, "a text could not be cut");
+            NoText { why: Unreadable::Broke, reason: "reading it broke off".to_owned() }
+        })?;
+        if passages.len() > MAX_PASSAGES {
+            let reason = format!("`{name}` has more than {MAX_PASSAGES} passages");
+            return Err(NoText { why: Unreadable::Invalid, reason });
+        }
+        Ok(passages)
+    }
+
+    async fn text_of_pdf(&self, name: &str, content: &[u8]) -> Result<String, NoText> {
+        match &self.pdf {
+            Some(program) => program.text_of(name, content).await,
+            None => Err(unsupported(name)),
+        }
+    }
+}
+
+fn unsupported(name: &str) -> NoText {
+    let reason = format!(
+        "`{name}` cannot be searched: only text in UTF-8, Markdown, HTML and PDF can be read"
+    );
+    NoText { why: Unreadable::Unsupported, reason }
+}
+
+impl std::fmt::Debug for Indexer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Indexer").field("pdf", &self.pdf).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "indexer_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use turnwire_contract::{
+    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord,
+    IndexQueue, Indexing, Library, NoVectors, Query, Reader, TenantId, Timestamp, Unreadable,
+};
+
+use super::{Indexer, PdfProgram};
+use crate::file_search::{MemoryLibrary, words};
+
+/// Knows words, and a meaning that all texts share; can be away.
+#[derive(Default)]
+struct Meaning {
+    away: AtomicBool,
+    n_asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Reader for Meaning {
+    fn words(&self, text: &str) -> Vec<String> {
+        words::words_of(text)
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some("one")
+    }
+
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+        self.n_asked.fetch_add(1, Ordering::SeqCst);
+        if self.away.load(Ordering::SeqCst) {
+            return Err(NoVectors("it is away".to_owned()));
+        }
+        Ok(texts.iter().map(|_| vec![1.0]).collect())
+    }
+}
+
+struct Desk {
+    library: Arc<MemoryLibrary>,
+    indexer: Indexer,
+    tenant: TenantId,
+    id: CollectionId,
+}
+
+impl Desk {
+    async fn new(reader: Arc<dyn Reader>, pdf: Option<PdfProgram>) -> Self {
+        let library = Arc::new(MemoryLibrary::with_reader(reader.clone()));
+        let indexer = Indexer::new(library.clone(), reader, pdf);
+        let (tenant, id) = (TenantId::default(), CollectionId::from("vs"));
+        let at = Timestamp::from_micros(1);
+        let notes = CollectionNotes::default();
+        let record = CollectionRecord { id: id.clone(), created_at: at, last_active_at: at, notes };
+        library.open_collection(&tenant, record).await.unwrap();
+        Self { library, indexer, tenant, id }
+    }
+
+    async fn words_only(pdf: Option<PdfProgram>) -> Self {
+        Self::new(Arc::new(crate::file_search::TextReader::default()), pdf).await
+    }
+
+    async fn hand_in(&self, name: &str, content: &[u8], chunking: Chunking) {
+        let at = Timestamp::from_micros(1);
+        let (bytes, purpose) = (content.len() as u64, String::new());
+        let (id, name) = (FileId::from(name), name.to_owned());
+        let file =
+            FileRecord { id: id.clone(), name, bytes, purpose, created_at: at, expires_at: None };
+        self.library.add_file(&self.tenant, file, content.into()).await.unwrap();
+        let attachment = Attachment { chunking, ..Attachment::new(id, at) };
+        self.library.attach(&self.tenant, &self.id, None, vec![attachment]).await.unwrap();
+    }
+
+    async fn state(&self, name: &str) -> Indexing {
+        let id = FileId::from(name);
+        self.library.attachment(&self.tenant, &self.id, &id).await.unwrap().state
+    }
+
+    async fn passages(&self, name: &str) -> Vec<String> {
+        self.library.passages(&self.tenant, &self.id, &FileId::from(name)).await.unwrap()
+    }
+
+    async fn find(&self, text: &str) -> Vec<String> {
+        let query = Query::new(text, 5);
+        let found = self.library.search(&self.tenant, std::slice::from_ref(&self.id), &query).await;
+        found.unwrap().passages.into_iter().map(|passage| passage.file_name).collect()
+    }
+}
+
+fn cat() -> PdfProgram {
+    let mut program = PdfProgram::new("/bin/sh", "-c");
+    program.arguments.push("exec /usr/bin/tail -c +9".into());
+    program
+}
+
+#[tokio::test]
+async fn files_are_read_as_what_they_are() {
+    let desk = Desk::words_only(Some(cat())).await;
+    desk.hand_in("a.txt", b"Walruses sleep.", Chunking::Auto).await;
+    desk.hand_in("b.html", b"<p>Penguins &amp; <b>fish</b></p>", Chunking::Auto).await;
+    desk.hand_in("c.pdf", b"%PDF-1.\nLions roar.\0", Chunking::Auto).await;
+    desk.hand_in("d.md", b"# Giraffes\n\nare tall.", Chunking::Auto).await;
+    assert_eq!(desk.state("a.txt").await, Indexing::InProgress);
+    assert_eq!(desk.indexer.work_off().await, Ok(4));
+    assert_eq!(desk.find("sleeping walrus").await, ["a.txt"]);
+    assert_eq!(desk.passages("b.html").await, ["Penguins & fish"]);
+    assert_eq!(desk.passages("c.pdf").await, ["Lions roar."]);
+    assert_eq!(desk.passages("d.md").await, ["# Giraffes\n\nare tall."]);
+}
+
+/// A15: what cannot be read is said to its owner, and harms nobody else.
+#[tokio::test]
+async fn what_cannot_be_read_says_why() {
+    let desk = Desk::words_only(None).await;
+    desk.hand_in("picture.png", b"\x89PNG\r\n\x1a\n\0", Chunking::Auto).await;
+    desk.hand_in("paper.pdf", b"%PDF-1.7", Chunking::Auto).await;
+    desk.hand_in("a.txt", b"Walrus.", Chunking::Auto).await;
+    assert_eq!(desk.indexer.work_off().await, Ok(3));
+    for name in ["picture.png", "paper.pdf"] {
+        let reason = format!(
+            "`{name}` cannot be searched: only text in UTF-8, Markdown, HTML and PDF can be read"
+        );
+        assert_eq!(
+            desk.state(name).await,
+            Indexing::Failed { why: Unreadable::Unsupported, reason }
+        );
+    }
+    assert_eq!(desk.find("walrus").await, ["a.txt"]);
+}
+
+#[tokio::test]
+async fn a_file_is_cut_as_its_owner_says() {
+    let desk = Desk::words_only(None).await;
+    let text = "walrus ".repeat(200);
+    let cut = Chunking::Static { max_tokens: 100, overlap_tokens: 0 };
+    desk.hand_in("auto.txt", text.as_bytes(), Chunking::Auto).await;
+    desk.hand_in("cut.txt", text.as_bytes(), cut).await;
+    desk.indexer.work_off().await.unwrap();
+    assert_eq!(
+        (desk.passages("auto.txt").await.len(), desk.passages("cut.txt").await.len()),
+        (2, 4)
+    );
+}
+
+/// While the embeddings model is away, files are found by their words; it is not asked for every
+/// one of them, and what it missed follows.
+#[tokio::test(start_paused = true)]
+async fn vectors_follow_when_the_model_is_back() {
+    let meaning = Arc::new(Meaning::default());
+    meaning.away.store(true, Ordering::SeqCst);
+    let desk = Desk::new(meaning.clone(), None).await;
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        desk.hand_in(name, b"Walrus.", Chunking::Auto).await;
+    }
+    assert_eq!(desk.indexer.work_off().await, Ok(3));
+    assert_eq!(meaning.n_asked.load(Ordering::SeqCst), 1);
+    assert_eq!(desk.find("walrus").await.len(), 3);
+    meaning.away.store(false, Ordering::SeqCst);
+    assert_eq!(desk.find("something else").await.len(), 0, "no vectors yet");
+    assert_eq!(desk.indexer.work_off().await, Ok(3));
+    assert_eq!(desk.find("something else").await.len(), 3);
+    assert_eq!(desk.indexer.work_off().await, Ok(0));
+}
+
+/// Files are read in the background, also those that come while nothing else happens, until it is
+/// told to stop.
+#[tokio::test]
+async fn files_are_read_in_the_background() {
+    let desk = Desk::words_only(None).await;
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    tasks.spawn(desk.indexer.clone().run(stop.clone()));
+    for name in ["a.txt", "b.txt"] {
+        desk.hand_in(name, b"Walrus.", Chunking::Auto).await;
+        let read = async {
+            while desk.state(name).await != Indexing::Completed {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), read).await.unwrap();
+    }
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    desk.hand_in("late.txt", b"Walrus.", Chunking::Auto).await;
+    assert!(desk.library.claim(None, Duration::ZERO).await.unwrap().is_some(), "nobody has it");
+}
+
+/// A file that is cancelled or detached while it is read is let go.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_nobody_wants_any_more_is_let_go() {
+    let mut slow = PdfProgram::new("/bin/sleep", "1000");
+    slow.timeout = Duration::from_secs(100_000);
+    let desk = Desk::words_only(Some(slow)).await;
+    desk.hand_in("slow.pdf", b"%PDF-1.7", Chunking::Auto).await;
+    let id = FileId::from("slow.pdf");
+    let work = desk.indexer.work_off();
+    let detach = async {
+        tokio::task::yield_now().await;
+        desk.library.detach(&desk.tenant, &desk.id, &id).await.unwrap();
+    };
+    let (done, ()) = tokio::join!(work, detach);
+    assert_eq!(done, Ok(1));
+}

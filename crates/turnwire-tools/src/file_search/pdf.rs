@@ -1,0 +1,91 @@
+//! PDFs are read in a process of their own.
+//!
+//! A PDF is a program that somebody else has written: it can loop, nest without end and unpack
+//! to anything. So it is read where that does no harm (A15): in a child with nothing but the
+//! bytes, which limits itself before it looks at them, and is killed when it takes too long or
+//! says too much.
+
+use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::timeout,
+};
+use turnwire_contract::Unreadable;
+
+use super::text::NoText;
+
+/// The longest text that is taken from a PDF.
+const MAX_TEXT: u64 = 16 * 1024 * 1024;
+
+/// The program that reads PDFs: bytes on its standard input, UTF-8 on its standard output, and
+/// the exit code 0 if that was all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PdfProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// What it is told.
+    pub arguments: Vec<OsString>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+impl PdfProgram {
+    /// A program that is killed after five seconds.
+    pub fn new(program: impl Into<PathBuf>, argument: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: vec![argument.into()],
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    pub(super) async fn text_of(&self, name: &str, content: &[u8]) -> Result<String, NoText> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| {
+                tracing::error!(%error, "PDFs cannot be read");
+                NoText { why: Unreadable::Broke, reason: "PDFs cannot be read now".to_owned() }
+            })?;
+        match timeout(self.timeout, exchange(&mut child, content)).await {
+            Ok(Some(text)) => Ok(text),
+            Ok(None) => Err(invalid(format!("`{name}` is broken, or no PDF that can be read"))),
+            // Dropping the child kills it.
+            Err(_) => Err(invalid(format!("`{name}` takes too long to read"))),
+        }
+    }
+}
+
+/// Hands the bytes over and takes the text; nothing if there is none, or too much.
+async fn exchange(child: &mut Child, content: &[u8]) -> Option<String> {
+    let (mut stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
+    let write = async {
+        // A child that has seen enough closes its end.
+        let _ = stdin.write_all(content).await;
+        drop(stdin);
+    };
+    let mut text = Vec::new();
+    let mut stdout = stdout.take(MAX_TEXT + 1);
+    let ((), read) = tokio::join!(write, stdout.read_to_end(&mut text));
+    read.ok()?;
+    if u64::try_from(text.len()).is_ok_and(|length| length > MAX_TEXT) {
+        return None;
+    }
+    let ended_well = child.wait().await.is_ok_and(|status| status.success());
+    String::from_utf8(text).ok().filter(|_| ended_well)
+}
+
+fn invalid(reason: String) -> NoText {
+    NoText { why: Unreadable::Invalid, reason }
+}
+
+#[cfg(test)]
+#[path = "pdf_tests.rs"]
+mod tests;

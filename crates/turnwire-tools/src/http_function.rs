@@ -1,0 +1,558 @@
+//! Functions that are somebody's HTTP interface, described in the settings.
+//!
+//! The operator says which address is called and how; the model says with which arguments. An
+//! argument may become part of the path or of the query, always encoded, and never part of the
+//! host: whatever the model writes, the request goes where the operator said. The rest of the
+//! arguments go into the query of a `GET` or `DELETE`, and into a JSON body otherwise.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::{
+    Client, Method, Request, Response, StatusCode, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use serde_json::{Map, Value};
+use thiserror::Error;
+use tracing::warn;
+use turnwire_contract::{
+    Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
+};
+
+use crate::secret::Secret;
+
+/// The longest answer that is read, if nothing else is said.
+pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// How long a function may take, if nothing else is said.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How much of an error page the model is shown.
+const MAX_ERROR_CHARS: usize = 500;
+/// How often an address may point elsewhere on its own host.
+const MAX_REDIRECTS: usize = 3;
+/// Carries the key of a call, which is the same for every try of it.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Everything that could mean something in an address.
+const MEANINGFUL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// How a function is called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpFunctionOptions {
+    /// Its name, as the model calls it.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// How the address is asked.
+    pub method: HttpMethod,
+    /// Where it is. `{name}` stands for the argument of that name, in the path or in the query.
+    pub url: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+    /// What a call does to the world, and so whether it may be made twice.
+    pub effect: Effect,
+    /// Whether a person must allow each call.
+    pub needs_approval: bool,
+    /// What is sent along.
+    pub headers: BTreeMap<String, String>,
+    /// What is sent along and never shown.
+    pub secret_headers: BTreeMap<String, Secret>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// The longest answer that is read.
+    pub max_answer_bytes: usize,
+}
+
+impl HttpFunctionOptions {
+    /// A function without arguments at `url`, with the most careful settings: it is never called
+    /// twice.
+    pub fn new(name: impl Into<String>, method: HttpMethod, url: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            method,
+            url: url.into(),
+            parameters: ToolSpec::new("", "").parameters,
+            effect: Effect::Once,
+            needs_approval: false,
+            headers: BTreeMap::new(),
+            secret_headers: BTreeMap::new(),
+            timeout: DEFAULT_TIMEOUT,
+            max_answer_bytes: MAX_ANSWER_BYTES,
+        }
+    }
+
+    /// Whether a function can be made of this.
+    pub fn check(&self) -> Result<(), HttpFunctionError> {
+        Address::read(&self.url, &self.parameters)?;
+        self.header_map().map(drop)
+    }
+
+    fn header_map(&self) -> Result<HeaderMap, HttpFunctionError> {
+        let mut headers =
+            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json, */*"))]);
+        let plain = self.headers.iter().map(|(name, value)| (name, value.as_str(), false));
+        let secret = self.secret_headers.iter().map(|(name, value)| (name, value.reveal(), true));
+        for (name, value, is_secret) in plain.chain(secret) {
+            let wrong = || HttpFunctionError::Header(name.clone());
+            let key = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            value.set_sensitive(is_secret);
+            headers.insert(key, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// How an address is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpMethod {
+    /// For something.
+    Get,
+    /// To do something.
+    Post,
+    /// To keep something.
+    Put,
+    /// To change something.
+    Patch,
+    /// To forget something.
+    Delete,
+}
+
+impl HttpMethod {
+    /// All there are, by their names.
+    pub const NAMES: [(&str, Self); 5] = [
+        ("GET", Self::Get),
+        ("POST", Self::Post),
+        ("PUT", Self::Put),
+        ("PATCH", Self::Patch),
+        ("DELETE", Self::Delete),
+    ];
+
+    fn has_body(self) -> bool {
+        match self {
+            Self::Get | Self::Delete => false,
+            Self::Post | Self::Put | Self::Patch => true,
+        }
+    }
+}
+
+impl From<HttpMethod> for Method {
+    fn from(method: HttpMethod) -> Self {
+        match method {
+            HttpMethod::Get => Self::GET,
+            HttpMethod::Post => Self::POST,
+            HttpMethod::Put => Self::PUT,
+            HttpMethod::Patch => Self::PATCH,
+            HttpMethod::Delete => Self::DELETE,
+        }
+    }
+}
+
+/// Why a function could not be set up. All of it is the operator's to repair.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HttpFunctionError {
+    /// The address is none.
+    #[error("`{0}` is not an http or https address without a user, a password and a `#`")]
+    Url(String),
+    /// The model would decide where requests go.
+    #[error("`{0}` stands before the path; only the path and the query may have placeholders")]
+    PlaceholderInHost(String),
+    /// There is a brace without its partner.
+    #[error("there is a `{{` without its `}}`, or the other way round")]
+    Brace,
+    /// A placeholder for which there is no argument.
+    #[error("`{{{0}}}` has no property of that name in the parameters")]
+    NoSuchArgument(String),
+    /// An argument without which there is no address.
+    #[error("`{{{0}}}` is part of the path, so it has to be in `required` of the parameters")]
+    NotRequired(String),
+    /// A header that cannot be sent.
+    #[error("the header `{0}` has a name or a value that cannot be sent")]
+    Header(String),
+    /// The HTTP client does not start, usually for want of root certificates.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(String),
+}
+
+/// A function that is called over HTTP.
+pub struct HttpFunction {
+    spec: ToolSpec,
+    client: Client,
+    address: Address,
+    options: HttpFunctionOptions,
+    headers: HeaderMap,
+}
+
+impl HttpFunction {
+    /// A function with these options. Nothing is asked before the first call.
+    pub fn new(options: HttpFunctionOptions) -> Result<Self, HttpFunctionError> {
+        let address = Address::read(&options.url, &options.parameters)?;
+        let headers = options.header_map()?;
+        let client = Client::builder()
+            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::custom(stay_at_home))
+            // The operator named an address; the environment has no say in it.
+            .no_proxy()
+            .build()
+            .map_err(|error| HttpFunctionError::Client(error.to_string()))?;
+        let spec = ToolSpec {
+            parameters: options.parameters.clone(),
+            kind: ToolKind::Function,
+            effect: options.effect,
+            // What changes nothing does not mind company.
+            parallel: options.effect == Effect::Pure,
+            needs_approval: options.needs_approval,
+            timeout: Some(options.timeout + Duration::from_secs(1)),
+            telling_arguments: address.placeholders().map(str::to_owned).collect(),
+            ..ToolSpec::new(options.name.as_str(), options.description.as_str())
+        };
+        Ok(Self { spec, client, address, options, headers })
+    }
+
+    fn request(&self, call: ToolRequest) -> Result<Request, ToolError> {
+        let (url, rest) = self.address.filled(call.arguments, self.options.method.has_body())?;
+        let key = HeaderValue::try_from(call.idempotency_key)
+            .map_err(|_| ToolError::failed("the key of the call cannot be sent"))?;
+        let mut request = self
+            .client
+            .request(self.options.method.into(), url)
+            .headers(self.headers.clone())
+            .header(IDEMPOTENCY_KEY, key);
+        if self.options.method.has_body() {
+            request = request.json(&rest);
+        }
+        request.build().map_err(|error| {
+            warn!(error = %error.without_url(), "A request could not be written.");
+            ToolError::failed("the request could not be written")
+        })
+    }
+
+    async fn ask(&self, request: Request) -> Result<ToolOutput, ToolError> {
+        let response = self.client.execute(request).await.map_err(out_of_reach)?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or("text/plain").to_ascii_lowercase();
+        if !status.is_success() {
+            let page = read(response, self.options.max_answer_bytes).await.unwrap_or_default();
+            return Err(self.refused(status, &self.without_keys(&page)));
+        }
+        if !is_text(&kind) {
+            return Err(ToolError::failed(format!("the answer is `{kind}`, which is not text")));
+        }
+        let text = self.without_keys(&read(response, self.options.max_answer_bytes).await?);
+        let structured = kind.contains("json").then(|| serde_json::from_str(&text).ok()).flatten();
+        Ok(ToolOutput { structured, ..ToolOutput::text(text) })
+    }
+
+    fn refused(&self, status: StatusCode, page: &str) -> ToolError {
+        let name = &self.spec.name;
+        warn!(%status, function = %name, "A function answered with an error.");
+        let page: String = page.trim().chars().take(MAX_ERROR_CHARS).collect();
+        let colon = if page.is_empty() { "" } else { ": " };
+        let message = format!("it answered with status {}{colon}{page}", status.as_u16());
+        if is_passing(status) { ToolError::Transient(message) } else { ToolError::Failed(message) }
+    }
+
+    /// Some servers quote the key they do not like, or all they were sent.
+    fn without_keys(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for key in self.options.secret_headers.values().map(Secret::reveal) {
+            // What stands behind `Bearer ` is as secret as the whole.
+            for part in [key, key.rsplit(' ').next().unwrap_or(key)] {
+                if part.len() >= SHORTEST_KEY && text.contains(part) {
+                    text = text.replace(part, "***");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Anything shorter is no key, and would be found in every other word.
+const SHORTEST_KEY: usize = 6;
+
+#[async_trait]
+impl Tool for HttpFunction {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let request = self.request(request)?;
+        let asking = tokio::time::timeout(self.options.timeout, self.ask(request));
+        tokio::select! {
+            biased;
+            () = context.cancelled() => Err(ToolError::failed("the call was cancelled")),
+            answer = asking => answer.unwrap_or_else(|_| {
+                let seconds = self.options.timeout.as_secs_f64();
+                Err(ToolError::Transient(format!("it has not answered within {seconds} s")))
+            }),
+        }
+    }
+}
+
+/// Whether the same request may work later.
+fn is_passing(status: StatusCode) -> bool {
+    status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::REQUEST_TIMEOUT
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/")
+        || ["json", "xml", "yaml", "urlencoded"].iter().any(|word| kind.contains(word))
+}
+
+/// An address that points to another host, another port or another scheme is not followed: the
+/// keys are for this one.
+fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let (from, to) = (attempt.previous().first(), attempt.url());
+    let is_home = from.is_some_and(|from| from.origin() == to.origin());
+    if is_home && attempt.previous().len() <= MAX_REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+async fn read(response: Response, most: usize) -> Result<String, ToolError> {
+    let mut answer = Vec::new();
+    let mut bytes = response.bytes_stream();
+    while let Some(more) = bytes.next().await {
+        answer.extend_from_slice(&more.map_err(out_of_reach)?);
+        if answer.len() > most {
+            return Err(ToolError::failed(format!("the answer is longer than {most} bytes")));
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn out_of_reach(error: reqwest::Error) -> ToolError {
+    let error = error.without_url();
+    warn!(?error, "A function is out of reach.");
+    ToolError::Transient("it is out of reach".to_owned())
+}
+
+impl fmt::Debug for HttpFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpFunction").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// An address with places for arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Address {
+    /// Scheme, host and port.
+    origin: String,
+    path: Vec<Piece>,
+    /// The pairs of the query as they were written: a name and a value.
+    query: Vec<(String, Vec<Piece>)>,
+}
+
+/// A piece of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    /// As the operator wrote it.
+    Fixed(String),
+    /// The argument of this name.
+    Argument(String),
+}
+
+impl Address {
+    fn read(url: &str, parameters: &Value) -> Result<Self, HttpFunctionError> {
+        let wrong = || HttpFunctionError::Url(url.to_owned());
+        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let at = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+        let (host, rest) = rest.split_at(at);
+        if host.contains(['{', '}']) || scheme.contains(['{', '}']) {
+            return Err(HttpFunctionError::PlaceholderInHost(format!("{scheme}://{host}")));
+        }
+        let origin = format!("{scheme}://{host}");
+        let parsed = Url::parse(&origin).map_err(|_| wrong())?;
+        let is_plain = matches!(parsed.scheme(), "http" | "https")
+            && parsed.has_host()
+            && !host.contains('@')
+            && !rest.contains(['#', '\\']);
+        if !is_plain {
+            return Err(wrong());
+        }
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if name.contains(['{', '}']) {
+                return Err(HttpFunctionError::Brace);
+            }
+            Ok((name.to_owned(), pieces(value)?))
+        });
+        let query = pairs.collect::<Result<_, _>>()?;
+        let address = Self { origin, path: pieces(path)?, query };
+        address.check(parameters)?;
+        Ok(address)
+    }
+
+    /// Every placeholder is an argument, and those that make the path are always there.
+    fn check(&self, parameters: &Value) -> Result<(), HttpFunctionError> {
+        let properties = parameters.get("properties").and_then(Value::as_object);
+        let required = parameters.get("required").and_then(Value::as_array);
+        let is_known = |name: &str| properties.is_some_and(|known| known.contains_key(name));
+        let is_required = |name: &str| {
+            required.is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)))
+        };
+        if let Some(name) = self.placeholders().find(|name| !is_known(name)) {
+            return Err(HttpFunctionError::NoSuchArgument(name.to_owned()));
+        }
+        let mut in_path = names(&self.path);
+        match in_path.find(|name| !is_required(name)) {
+            Some(name) => Err(HttpFunctionError::NotRequired(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn placeholders(&self) -> impl Iterator<Item = &str> {
+        names(&self.path).chain(self.query.iter().flat_map(|(_, value)| names(value)))
+    }
+
+    /// The address for these arguments, and those of them that are not part of it. Without a body
+    /// all of them are.
+    fn filled(
+        &self,
+        mut arguments: Map<String, Value>,
+        has_body: bool,
+    ) -> Result<(Url, Map<String, Value>), ToolError> {
+        let mut text = self.origin.clone();
+        text.push_str(&self.filled_path(&arguments)?);
+        let mut pairs = Vec::new();
+        for (name, value) in &self.query {
+            pairs.extend(filled_pair(name, value, &arguments));
+        }
+        for name in self.placeholders() {
+            arguments.shift_remove(name);
+        }
+        if !has_body {
+            for (name, value) in std::mem::take(&mut arguments) {
+                let name = encoded(&name);
+                pairs.extend(
+                    texts_of(&value).iter().map(|text| format!("{name}={}", encoded(text))),
+                );
+            }
+        }
+        if !pairs.is_empty() {
+            text.push('?');
+            text.push_str(&pairs.join("&"));
+        }
+        let url = Url::parse(&text)
+            .map_err(|_| ToolError::InvalidArguments("these make no address".to_owned()))?;
+        Ok((url, arguments))
+    }
+
+    fn filled_path(&self, arguments: &Map<String, Value>) -> Result<String, ToolError> {
+        let mut path = String::new();
+        for piece in &self.path {
+            match piece {
+                Piece::Fixed(text) => path.push_str(text),
+                Piece::Argument(name) => {
+                    let text = arguments.get(name).and_then(scalar).filter(|text| !text.is_empty());
+                    let text = text.ok_or_else(|| {
+                        let message = format!("`{name}` must be a text or a number, and not empty");
+                        ToolError::InvalidArguments(message)
+                    })?;
+                    path.push_str(&encoded(&text));
+                }
+            }
+        }
+        // These would climb out of where the operator said, encoded or not.
+        let is_climbing = |segment: &str| {
+            let plain = percent_decode_str(segment).decode_utf8_lossy();
+            plain == "." || plain == ".."
+        };
+        if self.path.len() > 1 && path.split('/').any(is_climbing) {
+            let message = "an argument makes a path of dots, which leads elsewhere";
+            return Err(ToolError::InvalidArguments(message.to_owned()));
+        }
+        Ok(path)
+    }
+}
+
+/// A pair of the query; none for an argument that was left out, several for a list.
+fn filled_pair(name: &str, value: &[Piece], arguments: &Map<String, Value>) -> Vec<String> {
+    if let [Piece::Argument(argument)] = value {
+        let texts = arguments.get(argument).map(texts_of).unwrap_or_default();
+        return texts.iter().map(|text| format!("{name}={}", encoded(text))).collect();
+    }
+    let mut text = format!("{name}=");
+    for piece in value {
+        match piece {
+            Piece::Fixed(fixed) => text.push_str(fixed),
+            Piece::Argument(argument) => {
+                let value = arguments.get(argument).map(texts_of).unwrap_or_default();
+                text.push_str(&encoded(&value.join(",")));
+            }
+        }
+    }
+    vec![text]
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, MEANINGFUL).to_string()
+}
+
+/// A value as it stands in an address.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// A value as it stands in a query: a list is several, an object is JSON, null is nothing.
+fn texts_of(value: &Value) -> Vec<String> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.iter().flat_map(texts_of).collect(),
+        Value::Object(_) => vec![value.to_string()],
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => scalar(value).into_iter().collect(),
+    }
+}
+
+fn names(pieces: &[Piece]) -> impl Iterator<Item = &str> {
+    pieces.iter().filter_map(|piece| match piece {
+        Piece::Argument(name) => Some(name.as_str()),
+        Piece::Fixed(_) => None,
+    })
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece>, HttpFunctionError> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').ok_or(HttpFunctionError::Brace)?;
+        if before.contains('}') || name.is_empty() || name.contains('{') {
+            return Err(HttpFunctionError::Brace);
+        }
+        if !before.is_empty() {
+            pieces.push(Piece::Fixed(before.to_owned()));
+        }
+        pieces.push(Piece::Argument(name.to_owned()));
+        rest = after;
+    }
+    if rest.contains('}') {
+        return Err(HttpFunctionError::Brace);
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Fixed(rest.to_owned()));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+#[path = "http_function_tests.rs"]
+mod tests;

@@ -1,0 +1,242 @@
+//! A person logs in to a server, in a browser.
+//!
+//! Nobody can do that for a gateway, so it is done once, beforehand, and what comes of it is kept
+//! (see `tokens`): the address of a page is given out, the browser comes back from it to a port
+//! of this machine, and the code it brings is exchanged for tokens.
+
+use std::{collections::BTreeSet, convert::Infallible, fmt, io, sync::Arc, time::Duration};
+
+use hyper::{Request, Response, StatusCode, body::Incoming, header, service::service_fn};
+use hyper_util::rt::TokioIo;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationCallback, AuthorizationManager, OAuthClientConfig,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::timeout,
+};
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use super::oauth::Authorization;
+use crate::secret::Secret;
+
+/// What we call ourselves at an authorization server.
+const OUR_NAME: &str = "Turnwire";
+
+/// Where a browser comes back to.
+const CALLBACK: &str = "/callback";
+
+/// How long a browser may take to tell what it has been told.
+const TELLING: Duration = Duration::from_secs(10);
+
+/// What a person reads who has come back.
+const WELCOME: &str = "<!doctype html><title>Turnwire</title><p>Turnwire has heard of it. \
+                       You can close this page.";
+
+/// A login that waits for its person.
+pub struct Login {
+    manager: AuthorizationManager,
+    page: String,
+    redirect: String,
+    listener: TcpListener,
+}
+
+impl Login {
+    /// Finds out where to log in, makes us known there, and begins to listen for the browser.
+    pub(super) async fn begin(authorization: &Authorization) -> Result<Self, LoginError> {
+        let options = authorization.options();
+        let port = options.redirect_port.unwrap_or(0);
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(LoginError::Port)?;
+        let port = listener.local_addr().map_err(LoginError::Port)?.port();
+        let redirect = format!("http://127.0.0.1:{port}{CALLBACK}");
+
+        let tokens = &authorization.tokens;
+        let mut manager = authorization.manager().await?;
+        manager.set_credential_store(tokens.clone());
+        let challenge = tokens.challenge();
+        let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await?;
+        let reads_documents = found
+            .metadata
+            .additional_fields
+            .get("client_id_metadata_document_supported")
+            .is_some_and(|supported| supported == true);
+        manager.set_metadata(found.metadata);
+        let scopes = scopes(authorization, &manager, challenge.is_some()).await;
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+
+        let document = options.client_metadata_url.as_ref().filter(|_| reads_documents);
+        let secret = if let Some(known) = options.client_id.as_ref().or(document) {
+            let client = OAuthClientConfig::new(known.as_str(), redirect.as_str());
+            let secret = options.client_secret.as_ref().filter(|_| options.client_id.is_some());
+            manager.configure_client(match secret.map(Secret::reveal) {
+                Some(secret) => client.with_client_secret(secret),
+                None => client,
+            })?;
+            None
+        } else {
+            manager.register_client(OUR_NAME, &redirect, &scopes).await?.client_secret
+        };
+        tokens.keep_secret(secret).map_err(LoginError::NotKept)?;
+        let page = manager.get_authorization_url(&scopes).await?;
+        Ok(Self { manager, page, redirect, listener })
+    }
+
+    /// The address of the page where the person logs in.
+    pub fn page(&self) -> &str {
+        &self.page
+    }
+
+    /// Waits until the person has logged in and the browser has come back, and keeps the tokens.
+    /// Whoever waits decides for how long.
+    pub async fn finish(self) -> Result<(), LoginError> {
+        let tasks = TaskTracker::new();
+        let (sender, mut arrivals) = mpsc::channel(1);
+        let finished = loop {
+            let came_back = tokio::select! {
+                came_back = arrivals.recv() => came_back,
+                accepted = self.listener.accept() => {
+                    let (stream, _) = accepted.map_err(LoginError::Port)?;
+                    tasks.spawn(serve(stream, sender.clone()));
+                    continue;
+                }
+            };
+            let Some(query) = came_back else { break Err(LoginError::Refused(String::new())) };
+            match self.exchange(&format!("{}?{query}", self.redirect)).await {
+                // Somebody else on this machine: the one we wait for is still to come.
+                Err(LoginError::NotOurs) => debug!("An answer to a question nobody asked."),
+                finished => break finished,
+            }
+        };
+        tasks.close();
+        let _ = timeout(TELLING, tasks.wait()).await;
+        finished
+    }
+
+    /// Takes the address that the browser was sent back to, where it cannot reach this machine
+    /// and the person copies it.
+    pub async fn finish_with(self, address: &str) -> Result<(), LoginError> {
+        self.exchange(address).await
+    }
+
+    async fn exchange(&self, address: &str) -> Result<(), LoginError> {
+        let query = address.split_once('?').map_or("", |(_, query)| query);
+        if let Some(why) = refusal(query) {
+            return Err(LoginError::Refused(why));
+        }
+        let callback =
+            AuthorizationCallback::from_redirect_url(address).map_err(|_| LoginError::NotOurs)?;
+        let AuthorizationCallback { code, csrf_token, issuer, .. } = callback;
+        let exchanged =
+            self.manager.exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref());
+        match exchanged.await {
+            Ok(_) => Ok(()),
+            // What it says when it does not know the question.
+            Err(AuthError::InternalError(_)) => Err(LoginError::NotOurs),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What to ask for: what the operator says, or what the server does. Whoever comes back because
+/// a right was missing keeps those it had.
+async fn scopes(
+    authorization: &Authorization,
+    manager: &AuthorizationManager,
+    was_refused: bool,
+) -> Vec<String> {
+    let mut scopes = match authorization.options().scopes.as_slice() {
+        [] => manager.select_initial_scopes(&[]).await,
+        scopes => scopes.to_vec(),
+    };
+    if was_refused {
+        scopes.extend(authorization.tokens.granted_scopes());
+    }
+    let mut seen = BTreeSet::new();
+    scopes.retain(|scope| seen.insert(scope.clone()));
+    scopes
+}
+
+/// Why the authorization server has sent the browser back without a code.
+fn refusal(query: &str) -> Option<String> {
+    let word = query.split('&').find_map(|pair| pair.strip_prefix("error="))?;
+    // A word of the protocol; whatever else it may hold is of no use to anybody.
+    Some(word.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect())
+}
+
+/// Lets a browser tell what it has been told.
+async fn serve(stream: TcpStream, arrivals: mpsc::Sender<String>) {
+    let arrivals = Arc::new(arrivals);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let arrivals = Arc::clone(&arrivals);
+        async move { Ok::<_, Infallible>(answer(&request, &arrivals).await) }
+    });
+    let serving = hyper::server::conn::http1::Builder::new()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Ok(Err(error)) = timeout(TELLING, serving).await {
+        debug!(%error, "A browser went away.");
+    }
+}
+
+async fn answer(request: &Request<Incoming>, arrivals: &mpsc::Sender<String>) -> Response<String> {
+    if request.uri().path() != CALLBACK {
+        let mut nothing = Response::new(String::new());
+        *nothing.status_mut() = StatusCode::NOT_FOUND;
+        return nothing;
+    }
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    // Nobody listens any more once the right one has come.
+    let _ = arrivals.send(query).await;
+    let mut welcome = Response::new(WELCOME.to_owned());
+    let html = header::HeaderValue::from_static("text/html; charset=utf-8");
+    welcome.headers_mut().insert(header::CONTENT_TYPE, html);
+    welcome
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("redirect", &self.redirect).finish_non_exhaustive()
+    }
+}
+
+/// Why a login did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginError {
+    /// There is no such server.
+    #[error("there is no tool server `{0}`")]
+    UnknownServer(String),
+    /// Nobody has to log in to it.
+    #[error("nobody has to log in to `{0}`: it has no `oauth` in its settings")]
+    NoLogin(String),
+    /// It is logged in to without a person.
+    #[error("nobody has to log in to `{0}`: it is given the credentials of a machine")]
+    OfAMachine(String),
+    /// The browser has nowhere to come back to.
+    #[error("no port of this machine is free for the browser to come back to: {0}")]
+    Port(#[source] io::Error),
+    /// The tokens cannot be kept.
+    #[error("the tokens cannot be kept: {0}")]
+    NotKept(#[source] io::Error),
+    /// The authorization server, or the person, has said no.
+    #[error("the login was refused: {0}")]
+    Refused(String),
+    /// The address does not belong to this login.
+    #[error("this is not the address that the browser was sent back to")]
+    NotOurs,
+    /// The authorization server does not do what it should.
+    #[error("the authorization server cannot be used: {0}")]
+    Server(#[source] AuthProblem),
+}
+
+/// What is wrong with an authorization server, in words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AuthProblem(String);
+
+impl From<AuthError> for LoginError {
+    fn from(error: AuthError) -> Self {
+        Self::Server(AuthProblem(error.to_string()))
+    }
+}

@@ -1,0 +1,233 @@
+//! How we become known to a server that has an authorization server: the parts that a login and
+//! a connection share, and the way that needs no person.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use rmcp::transport::auth::{
+    AuthClient, AuthError, AuthorizationManager, ClientCredentialsConfig, CredentialRefreshGuard,
+    CredentialStore, JwtSigningAlgorithm, OAuthClientConfig, StoredCredentials,
+};
+use tokio::{runtime::Handle, task::spawn_blocking};
+use tracing::warn;
+
+use super::{
+    options::{Grant, OAuthOptions, SigningAlgorithm},
+    tokens::TokenStore,
+};
+use crate::secret::Secret;
+
+/// A token that is good for less than this is as good as none.
+const TOO_SHORT: Duration = Duration::from_secs(30);
+
+/// What a browser would be sent to; no browser is, once there are tokens.
+const NOWHERE: &str = "http://127.0.0.1/callback";
+
+/// The tokens for one server, and how they are got.
+#[derive(Clone)]
+pub(super) struct Authorization {
+    url: String,
+    options: OAuthOptions,
+    pub(super) tokens: TokenStore,
+}
+
+impl Authorization {
+    pub(super) fn new(url: &str, options: &OAuthOptions) -> Self {
+        let tokens = TokenStore::new(url, options.token_file.clone());
+        Self { url: url.to_owned(), options: options.clone(), tokens }
+    }
+
+    pub(super) fn options(&self) -> &OAuthOptions {
+        &self.options
+    }
+
+    /// Whether a person has to log in, once there are no tokens.
+    pub(super) fn is_a_persons(&self) -> bool {
+        self.options.grant == Grant::Person
+    }
+
+    /// An HTTP client that sends tokens along, and renews them.
+    pub(super) async fn client(
+        &self,
+        http: reqwest::Client,
+    ) -> Result<AuthClient<reqwest::Client>, AuthError> {
+        let manager = match &self.options.grant {
+            Grant::Person => self.of_a_person().await?,
+            Grant::Machine | Grant::MachineWithKey { .. } => {
+                let mut manager = self.manager().await?;
+                manager.set_credential_store(MachineTokens::new(self.clone()));
+                manager
+            }
+        };
+        Ok(AuthClient::new(http, manager))
+    }
+
+    /// Knows the tokens of the last login, if there was one. Without it the server is asked all
+    /// the same: it says what it wants.
+    async fn of_a_person(&self) -> Result<AuthorizationManager, AuthError> {
+        let mut manager = self.manager().await?;
+        manager.set_credential_store(self.tokens.clone());
+        match manager.initialize_from_store().await {
+            Ok(true) => self.reintroduce(&mut manager).await?,
+            Ok(false) => {}
+            // A token may be good without the server that gave it.
+            Err(error) => warn!(%error, "The authorization server is not available."),
+        }
+        Ok(manager)
+    }
+
+    /// Says who we are as we did at the login, with the secret we were given then.
+    async fn reintroduce(&self, manager: &mut AuthorizationManager) -> Result<(), AuthError> {
+        let kept = self.tokens.load().await?;
+        let Some(client_id) = kept.map(|kept| kept.client_id) else { return Ok(()) };
+        let ours = self.options.client_id.as_deref() == Some(client_id.as_str());
+        let secret = match &self.options.client_secret {
+            Some(secret) if ours => Some(secret.reveal().to_owned()),
+            _ => {
+                self.tokens.secret().map_err(|e| AuthError::CredentialStoreError(e.to_string()))?
+            }
+        };
+        let client = OAuthClientConfig::new(client_id, NOWHERE);
+        manager.configure_client(match secret {
+            Some(secret) => client.with_client_secret(secret),
+            None => client,
+        })
+    }
+
+    /// Somebody who knows the way to the authorization server.
+    pub(super) async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
+        if self.options.private_addresses {
+            AuthorizationManager::new_allowing_private_addresses(&self.url).await
+        } else {
+            AuthorizationManager::new(&self.url).await
+        }
+    }
+
+    /// Gets a token for ourselves.
+    ///
+    /// On a thread of its own: what the protocol library holds while it waits for the token
+    /// cannot change threads.
+    async fn exchanged(&self) -> Result<StoredCredentials, AuthError> {
+        let (authorization, runtime) = (self.clone(), Handle::current());
+        let exchange = move || runtime.block_on(authorization.exchange());
+        let exchanged = spawn_blocking(exchange).await;
+        exchanged.unwrap_or_else(|crash| Err(AuthError::InternalError(crash.to_string())))
+    }
+
+    async fn exchange(&self) -> Result<StoredCredentials, AuthError> {
+        let mut manager = self.manager().await?;
+        manager.set_credential_store(self.tokens.clone());
+        let challenge = self.tokens.challenge();
+        let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await?;
+        manager.set_metadata(found.metadata);
+        let scopes = match self.options.scopes.as_slice() {
+            [] => manager.select_initial_scopes(&[]).await,
+            scopes => scopes.to_vec(),
+        };
+        let us = self.as_a_machine(scopes)?;
+        manager.validate_client_credentials_metadata(&us)?;
+        manager.configure_client_credentials(&us)?;
+        manager.exchange_client_credentials(&us).await?;
+        self.tokens.load().await?.ok_or(AuthError::AuthorizationRequired)
+    }
+
+    fn as_a_machine(&self, scopes: Vec<String>) -> Result<ClientCredentialsConfig, AuthError> {
+        let missing = |what: &str| AuthError::ClientCredentialsError(format!("{what} is not set"));
+        let client_id = self.options.client_id.clone().ok_or_else(|| missing("the client's id"))?;
+        let resource = Some(self.url.clone());
+        Ok(match &self.options.grant {
+            Grant::MachineWithKey { key, algorithm } => ClientCredentialsConfig::PrivateKeyJwt {
+                client_id,
+                signing_key: key.reveal().as_bytes().to_vec(),
+                signing_algorithm: match algorithm {
+                    SigningAlgorithm::Rs256 => JwtSigningAlgorithm::RS256,
+                    SigningAlgorithm::Es256 => JwtSigningAlgorithm::ES256,
+                },
+                token_endpoint_audience: None,
+                scopes,
+                resource,
+            },
+            Grant::Person | Grant::Machine => {
+                let secret = self.options.client_secret.as_ref().map(Secret::reveal);
+                let secret = secret.ok_or_else(|| missing("the client's secret"))?;
+                ClientCredentialsConfig::ClientSecret {
+                    client_id,
+                    client_secret: secret.to_owned(),
+                    scopes,
+                    resource,
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorization").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Tokens that we get for ourselves, whenever there is none that is good.
+///
+/// The protocol library asks for a token before every request, and for a way to renew it after
+/// one was refused; a machine has none but getting another.
+struct MachineTokens {
+    authorization: Authorization,
+    /// Whether the last token was refused, or may have been: a connection begins with a new one.
+    is_refused: AtomicBool,
+    one_at_a_time: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl MachineTokens {
+    fn new(authorization: Authorization) -> Self {
+        let (is_refused, one_at_a_time) = (AtomicBool::new(true), Arc::default());
+        Self { authorization, is_refused, one_at_a_time }
+    }
+}
+
+#[async_trait]
+impl CredentialStore for MachineTokens {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let _one = self.one_at_a_time.lock().await;
+        let kept = self.authorization.tokens.load().await?;
+        let is_refused = self.is_refused.swap(false, Ordering::AcqRel);
+        if let Some(kept) = kept.filter(|kept| !is_refused && is_good(kept)) {
+            return Ok(Some(kept));
+        }
+        self.authorization.exchanged().await.map(Some).inspect_err(|error| {
+            warn!(%error, "No token was got for a server.");
+        })
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        self.authorization.tokens.save(credentials).await
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        self.authorization.tokens.clear().await
+    }
+
+    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
+        self.is_refused.store(true, Ordering::Release);
+        Ok(None)
+    }
+}
+
+/// Whether the token is good for a while, as far as is known.
+fn is_good(kept: &StoredCredentials) -> bool {
+    let Some(token) = &kept.token_response else { return false };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let age =
+        Duration::from_secs(now.as_secs().saturating_sub(kept.token_received_at.unwrap_or(0)));
+    // The answer is the authorization server's, word for word.
+    let written = serde_json::to_value(token).unwrap_or_default();
+    let lifetime = written.get("expires_in").and_then(serde_json::Value::as_u64);
+    lifetime.is_none_or(|seconds| age + TOO_SHORT < Duration::from_secs(seconds))
+}

@@ -1,0 +1,96 @@
+use std::{os::unix::fs::PermissionsExt, path::PathBuf};
+
+use futures::FutureExt;
+use rmcp::transport::auth::{CredentialStore, StoredCredentials};
+use serde_json::json;
+
+use super::TokenStore;
+
+const SERVER: &str = "https://sea.example/mcp";
+
+fn credentials(token: &str) -> StoredCredentials {
+    serde_json::from_value(json!({
+        "client_id": "us",
+        "token_response": { "access_token": token, "token_type": "bearer", "expires_in": 60 },
+        "granted_scopes": ["fish"],
+    }))
+    .unwrap()
+}
+
+fn token(kept: Option<StoredCredentials>) -> Option<String> {
+    let kept = serde_json::to_value(kept?.token_response?).unwrap();
+    Some(kept["access_token"].as_str()?.to_owned())
+}
+
+fn in_folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens").join("sea.json");
+    (folder, file)
+}
+
+/// A6: nobody but their owner can read the tokens, nor the folder they are in.
+#[tokio::test]
+async fn tokens_are_for_their_owner_alone() {
+    let (_folder, file) = in_folder();
+    let store = TokenStore::new(SERVER, Some(file.clone()));
+    store.save(credentials("fresh")).await.unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&file), 0o600);
+    assert_eq!(mode(file.parent().unwrap()), 0o700);
+}
+
+/// Whoever logs in elsewhere is heard at once, also by those who are at work.
+#[tokio::test]
+async fn what_another_process_writes_is_read() {
+    let (_folder, file) = in_folder();
+    let [here, there] = [(); 2].map(|()| TokenStore::new(SERVER, Some(file.clone())));
+    assert_eq!(token(here.load().await.unwrap()), None);
+    there.keep_secret(Some("ours".to_owned())).unwrap();
+    there.save(credentials("fresh")).await.unwrap();
+    assert_eq!(token(here.load().await.unwrap()).as_deref(), Some("fresh"));
+    assert_eq!(here.secret().unwrap().as_deref(), Some("ours"));
+    assert_eq!(here.granted_scopes(), ["fish"]);
+}
+
+/// A token is for the server it was given for, whoever else is put at its label.
+#[tokio::test]
+async fn tokens_of_another_server_are_not_used() {
+    let (_folder, file) = in_folder();
+    TokenStore::new(SERVER, Some(file.clone())).save(credentials("fresh")).await.unwrap();
+    let other = TokenStore::new("https://evil.example/mcp", Some(file));
+    assert_eq!(token(other.load().await.unwrap()), None);
+}
+
+/// What the server asks for is kept until somebody has logged in.
+#[tokio::test]
+async fn a_challenge_is_kept_until_the_next_login() {
+    let store = TokenStore::new(SERVER, None);
+    store.keep_challenge("Bearer scope=\"fish\"");
+    assert_eq!(store.challenge().as_deref(), Some("Bearer scope=\"fish\""));
+    store.save(credentials("fresh")).await.unwrap();
+    assert_eq!(store.challenge(), None);
+}
+
+/// Two who renew the same token do so one after the other.
+#[tokio::test]
+async fn one_renews_at_a_time() {
+    let (_folder, file) = in_folder();
+    let [here, there] = [(); 2].map(|()| TokenStore::new(SERVER, Some(file.clone())));
+    here.save(credentials("old")).await.unwrap();
+    let first = here.acquire_refresh_guard().await.unwrap();
+    assert!(first.is_some());
+    let mut second = there.acquire_refresh_guard();
+    assert!((&mut second).now_or_never().is_none());
+    drop(first);
+    assert!(second.await.unwrap().is_some());
+}
+
+/// A12: a file that is not ours is left alone, and its content is told to nobody.
+#[tokio::test]
+async fn a_broken_file_is_an_error_without_its_content() {
+    let (_folder, file) = in_folder();
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{ \"credentials\": \"secret\" ").unwrap();
+    let error = TokenStore::new(SERVER, Some(file)).load().await.unwrap_err().to_string();
+    assert!(!error.contains("secret"), "{error}");
+}

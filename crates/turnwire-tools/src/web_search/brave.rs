@@ -1,0 +1,115 @@
+//! Brave Search, by key.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{StatusCode, header::ACCEPT};
+use serde::Deserialize;
+use turnwire_contract::ToolError;
+
+use super::{
+    WebSearchError,
+    engine::{Desk, Hit, Question, SearchEngine, key_refused},
+};
+use crate::Secret;
+
+/// Where it is.
+pub(super) const ADDRESS: &str = "https://api.search.brave.com/res/v1";
+/// It takes no longer questions, and gives no more findings at once.
+const MAX_CHARACTERS: usize = 400;
+const MAX_WORDS: usize = 50;
+const MOST: usize = 20;
+
+#[derive(Debug)]
+pub(super) struct Brave {
+    desk: Desk,
+    key: Secret,
+}
+
+impl Brave {
+    pub(super) fn new(
+        base_url: &str,
+        key: Secret,
+        timeout: Duration,
+    ) -> Result<Self, WebSearchError> {
+        Ok(Self { desk: Desk::new(base_url, "/web/search", timeout, explain)?, key })
+    }
+}
+
+/// It says 422 to a key that it does not know.
+fn explain(status: StatusCode) -> Option<ToolError> {
+    let is_about_the_key = matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::UNPROCESSABLE_ENTITY
+    );
+    is_about_the_key.then(|| key_refused(status))
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    web: Option<Web>,
+}
+
+#[derive(Deserialize)]
+struct Web {
+    #[serde(default)]
+    results: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    url: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+#[async_trait]
+impl SearchEngine for Brave {
+    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError> {
+        let count = question.most.clamp(1, MOST).to_string();
+        let answer: Answer = self
+            .desk
+            .ask(|client, mut address| {
+                let mut query = address.query_pairs_mut();
+                query.append_pair("q", &shortened(&question.text));
+                query.append_pair("count", &count);
+                query.append_pair("text_decorations", "false");
+                if let Some(country) = &question.country {
+                    query.append_pair("country", country);
+                }
+                drop(query);
+                let request = client.get(address).header(ACCEPT, "application/json");
+                request.header("x-subscription-token", self.key.reveal())
+            })
+            .await?;
+        let hit = |found: Found| {
+            let plain = |text: Option<String>| text.map(|text| plain(&text));
+            let (title, description) = (plain(found.title), plain(found.description));
+            Hit::new(&found.url, title.as_deref(), description.as_deref())
+        };
+        Ok(answer.web.into_iter().flat_map(|web| web.results).filter_map(hit).collect())
+    }
+}
+
+fn shortened(question: &str) -> String {
+    let words = question.split_whitespace().take(MAX_WORDS).collect::<Vec<_>>().join(" ");
+    words.chars().take(MAX_CHARACTERS).collect()
+}
+
+/// Its texts are written for a page: with entities, and sometimes with tags.
+fn plain(text: &str) -> String {
+    let mut outside = String::new();
+    let mut is_tag = false;
+    for c in text.chars() {
+        match c {
+            '<' => is_tag = true,
+            '>' if is_tag => is_tag = false,
+            c if !is_tag => outside.push(c),
+            _ => {}
+        }
+    }
+    html_escape::decode_html_entities(&outside).into_owned()
+}

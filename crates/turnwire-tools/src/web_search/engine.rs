@@ -1,0 +1,179 @@
+//! What every search engine has in common: a question, findings, and the ways to fail.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
+use serde::de::DeserializeOwned;
+use tracing::warn;
+use turnwire_contract::ToolError;
+
+use super::WebSearchError;
+
+/// The longest answer that is read.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// How much of a title and of a snippet the model is shown.
+const MAX_TITLE: usize = 200;
+const MAX_SNIPPET: usize = 500;
+/// How often a search engine may point elsewhere on its own host.
+const MAX_REDIRECTS: usize = 3;
+
+/// Somebody who searches the web for us.
+#[async_trait]
+pub(super) trait SearchEngine: Send + Sync {
+    /// What there is to be found, best first.
+    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError>;
+}
+
+/// What is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) text: String,
+    /// How many findings are wanted.
+    pub(super) most: usize,
+    /// Only pages of these domains; of all if there are none.
+    pub(super) domains: Vec<String>,
+    /// The country of whoever asks, as two letters.
+    pub(super) country: Option<String>,
+}
+
+/// Something that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) url: Url,
+    pub(super) title: String,
+    pub(super) snippet: String,
+}
+
+impl Hit {
+    /// A finding as an engine words it; nothing if it is no page of the web.
+    pub(super) fn new(url: &str, title: Option<&str>, snippet: Option<&str>) -> Option<Self> {
+        let url = Url::parse(url).ok()?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        let title = on_one_line(title.unwrap_or_default(), MAX_TITLE);
+        let title = if title.is_empty() { url.to_string() } else { title };
+        let snippet = on_one_line(snippet.unwrap_or_default(), MAX_SNIPPET);
+        Some(Self { url, title, snippet })
+    }
+}
+
+pub(super) fn on_one_line(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most).chain(['…']).collect()
+}
+
+/// What a status means to one engine, where it means something of its own.
+pub(super) type Explain = fn(StatusCode) -> Option<ToolError>;
+
+/// The HTTP part of asking. The address is the operator's, so it may be anywhere.
+#[derive(Debug)]
+pub(super) struct Desk {
+    client: Client,
+    address: Url,
+    timeout: Duration,
+    explain: Explain,
+}
+
+impl Desk {
+    pub(super) fn new(
+        base_url: &str,
+        path: &str,
+        timeout: Duration,
+        explain: Explain,
+    ) -> Result<Self, WebSearchError> {
+        let address = Url::parse(&format!("{}{path}", base_url.trim_end_matches('/'))).ok();
+        let address = address
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| WebSearchError::BaseUrl(base_url.to_owned()))?;
+        let client = Client::builder()
+            .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::custom(stay_on_the_host))
+            // The operator named an address; the environment has no say in it.
+            .no_proxy()
+            .build()
+            .map_err(|error| WebSearchError::Client(error.to_string()))?;
+        Ok(Self { client, address, timeout, explain })
+    }
+
+    /// Sends what `write` makes of the client and the address, and reads the answer.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        write: impl FnOnce(&Client, Url) -> RequestBuilder + Send,
+    ) -> Result<T, ToolError> {
+        let asking = self.send(write(&self.client, self.address.clone()));
+        tokio::time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
+            let seconds = self.timeout.as_secs_f64();
+            let late = format!("the search engine has not answered within {seconds} s");
+            Err(ToolError::Transient(late))
+        })
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ToolError> {
+        let response = request.send().await.map_err(out_of_reach)?;
+        let status = response.status();
+        if !status.is_success() {
+            warn!(%status, "The search engine refused.");
+            return Err((self.explain)(status).unwrap_or_else(|| refused(status)));
+        }
+        let answer = read(response).await?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            warn!(%error, "The search engine's answer is no list of results.");
+            ToolError::failed("the search engine's answer makes no sense")
+        })
+    }
+}
+
+/// A search engine that points to another host, or to another port of it, is not followed: the
+/// key would go along.
+fn stay_on_the_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let (from, to) = (attempt.previous().first(), attempt.url());
+    let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
+    let same = from.is_some_and(|from| place(from) == place(to));
+    if same && attempt.previous().len() <= MAX_REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+async fn read(response: Response) -> Result<Vec<u8>, ToolError> {
+    let mut answer = Vec::new();
+    let mut bytes = response.bytes_stream();
+    while let Some(more) = bytes.next().await {
+        answer.extend_from_slice(&more.map_err(out_of_reach)?);
+        if answer.len() > MAX_ANSWER_BYTES {
+            return Err(ToolError::failed("the search engine's answer is too long"));
+        }
+    }
+    Ok(answer)
+}
+
+fn out_of_reach(error: reqwest::Error) -> ToolError {
+    let error = error.without_url();
+    warn!(?error, "The search engine is out of reach.");
+    ToolError::Transient("the search engine is out of reach".to_owned())
+}
+
+fn refused(status: StatusCode) -> ToolError {
+    let message = format!("the search engine answered with status {}", status.as_u16());
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        ToolError::Transient(message)
+    } else {
+        ToolError::Failed(message)
+    }
+}
+
+/// What is said of a key that is not taken.
+pub(super) fn key_refused(status: StatusCode) -> ToolError {
+    ToolError::failed(format!(
+        "the search engine does not take the key ({}): its operator has to check the variable \
+         that `api_key_env` names",
+        status.as_u16()
+    ))
+}

@@ -1,0 +1,82 @@
+//! Opens pages that the model names, through the one way out.
+
+use std::time::Duration;
+
+use reqwest::Url;
+use tracing::warn;
+use turnwire_contract::ToolError;
+
+use super::{
+    reading::{Readable, readable},
+    wish::Wish,
+};
+use crate::egress::{Egress, EgressError, Fetched};
+
+/// What we can read.
+const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.9,text/markdown;q=0.9,\
+                      application/json;q=0.8,*/*;q=0.1";
+/// How long a page may take to be made readable.
+const READING: Duration = Duration::from_secs(10);
+
+/// A page that was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Where it was found in the end.
+    pub(super) url: Url,
+    /// What it is called; its address if it has no name.
+    pub(super) title: String,
+    pub(super) text: String,
+}
+
+/// Fetches what is at `address`; not read yet.
+pub(super) async fn fetch(
+    egress: &Egress,
+    address: &str,
+    wish: &Wish,
+) -> Result<Fetched, ToolError> {
+    let refuse = || ToolError::failed("the request does not allow pages of that domain");
+    let asked = egress.check(address).map_err(ToolError::failed)?;
+    if !wish.takes(&asked) {
+        return Err(refuse());
+    }
+    let fetched = egress.get(address, ACCEPT).await.map_err(problem)?;
+    if !wish.takes(&fetched.url) {
+        return Err(refuse());
+    }
+    match fetched.status {
+        200..=299 => Ok(fetched),
+        status @ (429 | 500..=599) => Err(ToolError::Transient(answered(status))),
+        status => Err(ToolError::Failed(answered(status))),
+    }
+}
+
+fn answered(status: u16) -> String {
+    format!("the page answered with status {status}")
+}
+
+fn problem(error: EgressError) -> ToolError {
+    if error.may_pass() {
+        ToolError::Transient(error.to_string())
+    } else {
+        ToolError::failed(error)
+    }
+}
+
+/// Makes readable text of it, beside everything else: a page may be long.
+pub(super) async fn read(fetched: Fetched) -> Result<Page, ToolError> {
+    let Fetched { url, content_type, body, .. } = fetched;
+    let address = url.to_string();
+    let reading = tokio::task::spawn_blocking({
+        let address = address.clone();
+        move || readable(&body, content_type.as_deref(), &address)
+    });
+    let cannot = || ToolError::failed("the page cannot be read");
+    let read = tokio::time::timeout(READING, reading).await.map_err(|_| cannot())?;
+    let read = read.map_err(|error| {
+        warn!(%error, "Reading a page fell over.");
+        cannot()
+    })?;
+    let Readable { title, text } = read.map_err(ToolError::failed)?;
+    let title = super::engine::on_one_line(&title, 200);
+    Ok(Page { url, title: if title.is_empty() { address } else { title }, text })
+}

@@ -1,0 +1,64 @@
+//! `SearXNG`, which the operator runs.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::StatusCode;
+use serde::Deserialize;
+use turnwire_contract::ToolError;
+
+use super::{
+    WebSearchError,
+    engine::{Desk, Hit, Question, SearchEngine},
+};
+
+/// What to do about a `SearXNG` that refuses JSON, as it does until told otherwise.
+pub(super) const NO_JSON: &str = "the search engine refuses to answer in JSON (403): its operator has to add `json` to \
+     `search.formats` in the settings.yml of SearXNG";
+
+#[derive(Debug)]
+pub(super) struct Searxng(Desk);
+
+impl Searxng {
+    pub(super) fn new(base_url: &str, timeout: Duration) -> Result<Self, WebSearchError> {
+        Desk::new(base_url, "/search", timeout, explain).map(Self)
+    }
+}
+
+fn explain(status: StatusCode) -> Option<ToolError> {
+    (status == StatusCode::FORBIDDEN).then(|| ToolError::failed(NO_JSON))
+}
+
+/// Its answer, as far as we read it.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    results: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    url: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    content: Option<String>,
+}
+
+#[async_trait]
+impl SearchEngine for Searxng {
+    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError> {
+        let answer: Answer = self
+            .0
+            .ask(|client, mut address| {
+                let mut query = address.query_pairs_mut();
+                query.append_pair("q", &question.text).append_pair("format", "json");
+                drop(query);
+                client.get(address)
+            })
+            .await?;
+        let hit =
+            |found: Found| Hit::new(&found.url, found.title.as_deref(), found.content.as_deref());
+        Ok(answer.results.into_iter().filter_map(hit).collect())
+    }
+}

@@ -1,0 +1,82 @@
+//! Tavily, by key.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+use turnwire_contract::ToolError;
+
+use super::{
+    WebSearchError,
+    engine::{Desk, Hit, Question, SearchEngine, key_refused},
+};
+use crate::Secret;
+
+/// Where it is.
+pub(super) const ADDRESS: &str = "https://api.tavily.com";
+/// It gives no more findings at once.
+const MOST: usize = 20;
+/// Its own numbers for a plan that is used up.
+const USED_UP: [u16; 2] = [432, 433];
+
+#[derive(Debug)]
+pub(super) struct Tavily {
+    desk: Desk,
+    key: Secret,
+}
+
+impl Tavily {
+    pub(super) fn new(
+        base_url: &str,
+        key: Secret,
+        timeout: Duration,
+    ) -> Result<Self, WebSearchError> {
+        Ok(Self { desk: Desk::new(base_url, "/search", timeout, explain)?, key })
+    }
+}
+
+fn explain(status: StatusCode) -> Option<ToolError> {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(key_refused(status)),
+        status if USED_UP.contains(&status.as_u16()) => Some(ToolError::failed(format!(
+            "the search engine's plan is used up ({}): its operator has to wait or to extend it",
+            status.as_u16()
+        ))),
+        _ => None,
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    results: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    url: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    content: Option<String>,
+}
+
+#[async_trait]
+impl SearchEngine for Tavily {
+    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError> {
+        let body = json!({
+            "query": question.text,
+            "max_results": question.most.clamp(1, MOST),
+            "include_domains": question.domains,
+        });
+        let answer: Answer = self
+            .desk
+            .ask(|client, address| client.post(address).bearer_auth(self.key.reveal()).json(&body))
+            .await?;
+        let hit =
+            |found: Found| Hit::new(&found.url, found.title.as_deref(), found.content.as_deref());
+        Ok(answer.results.into_iter().filter_map(hit).collect())
+    }
+}
