@@ -79,12 +79,14 @@ impl Store {
     }
 
     async fn forget_old_keys(&self) -> Result<(), StoreError> {
+        // Said twice: a key that is taken anew in the same moment is locked, and looked at again.
         let sql = format!(
-            "delete from request_keys where (tenant, endpoint, key) in
+            "delete from request_keys where expires_at <= (select {now})
+             and (tenant, endpoint, key) in
                  (select tenant, endpoint, key from request_keys
-                  where expires_at <= (select {}) limit $1)
+                  where expires_at <= (select {now}) limit $1)
              returning run_id",
-            self.0.database.dialect().now
+            now = self.0.database.dialect().now
         );
         let most = Value::Integer(i64::try_from(KEYS_AT_ONCE).unwrap_or(i64::MAX));
         while self.0.database.query(&sql, &[most]).await?.len() == KEYS_AT_ONCE {}
