@@ -2,8 +2,8 @@
 //!
 //! [`FileSearch`] is the tool; where the files are and how passages are found is the
 //! [`Library`]'s. [`MemoryLibrary`] is the one that needs nothing else. An [`Indexer`] reads files
-//! in the background: [`text`] says what they are, [`pdf`] reads the dangerous ones, [`chunking`]
-//! cuts, and a [`TextReader`] finds the [`words`] and with [`embeddings`] the vectors.
+//! in the background: `text` says what they are, `pdf` reads the dangerous ones, `chunking`
+//! cuts, and a [`TextReader`] finds the `words` and with `embeddings` the vectors.
 
 mod chunking;
 mod embeddings;
