@@ -5,11 +5,18 @@
 //! A worker that its store has not heard of for too long cannot know whether its runs are still
 //! its own. It starts nothing new until it has been heard again and has asked which runs it
 //! lost. That is courtesy, not safety: what keeps two workers apart is the place in the journal.
+//!
+//! The store says whose a run is, the journal says who writes to it, and the two can disagree: a
+//! worker that was stopped in the middle of a takeover may write to a run that has long been
+//! given to another. So whoever drops a run releases it, whatever the reason; and when the store
+//! could not be told, or its answer to a claim was lost, what it calls ours is compared with what
+//! is in hand here. A run that nobody works on must not carry the name of a living worker.
 
 use std::{
+    collections::HashMap,
     sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -24,7 +31,7 @@ use turnwire_contract::{LeftWish, RunId, StoreError, Wish};
 
 use crate::{
     live_run::{LiveRun, Stop},
-    runs::{Runs, StartError},
+    runs::{Engine, Runs, StartError},
     sync::lock,
 };
 
@@ -44,6 +51,30 @@ pub(crate) struct Care {
     trust: OnceLock<watch::Sender<Instant>>,
     /// How many runs of others were taken up here.
     n_taken_over: AtomicU64,
+    /// The runs that somebody here begins, takes up or works on, and how many do.
+    in_hand: Mutex<HashMap<RunId, usize>>,
+    /// Whether the store may call runs ours that nobody here knows of.
+    is_unsure: AtomicBool,
+}
+
+/// A run is in hand here while this lives.
+#[derive(Debug)]
+#[must_use = "it says nothing once it is dropped"]
+pub(crate) struct InHand {
+    engine: Arc<Engine>,
+    run_id: RunId,
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        let mut in_hand = lock(&self.engine.care.in_hand);
+        if let Some(n) = in_hand.get_mut(&self.run_id) {
+            *n -= 1;
+            if *n == 0 {
+                in_hand.remove(&self.run_id);
+            }
+        }
+    }
 }
 
 impl Care {
@@ -60,6 +91,11 @@ impl Care {
     /// How many runs of others were taken up here.
     pub(crate) fn n_taken_over(&self) -> u64 {
         self.n_taken_over.load(Ordering::Relaxed)
+    }
+
+    /// The store was not heard: it may call runs ours that nobody here knows of.
+    fn note_unsure(&self) {
+        self.is_unsure.store(true, Ordering::Relaxed);
     }
 
     /// The tasks that go on until the engine is gone.
@@ -142,6 +178,7 @@ impl Runs {
             }
             // What fails now is looked at again in a moment; the beat says when the store is
             // away.
+            let _ = self.release_the_forgotten().await;
             let _ = self.attend_to_wishes().await;
             let _ = self.take_up_abandoned().await;
         }
@@ -166,9 +203,42 @@ impl Runs {
     /// Attends to what was asked of a run while nobody worked on it, before anybody does: it may
     /// be over sooner than wishes are looked at again.
     pub(crate) async fn heed(&self, run: &LiveRun) -> Result<(), StartError> {
-        let left = self.0.parts.workers.wishes().await?;
-        for LeftWish { wish, .. } in left.into_iter().filter(|left| left.run_id == *run.id()) {
+        for LeftWish { wish, .. } in self.0.parts.workers.wishes_for(run.id()).await? {
             fulfil(run, wish).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the run in hand, before the store can call it ours. Nobody asks an engine that
+    /// shares its store with nobody.
+    pub(crate) fn take_in_hand(&self, run_id: &RunId) -> Option<InHand> {
+        self.0.parts.workers.outlive_us().then(|| {
+            *lock(&self.0.care.in_hand).entry(run_id.clone()).or_default() += 1;
+            InHand { engine: Arc::clone(&self.0), run_id: run_id.clone() }
+        })
+    }
+
+    /// Whether somebody else here has taken up the run that the caller has in hand.
+    pub(crate) fn is_in_other_hands(&self, run_id: &RunId) -> bool {
+        lock(&self.0.care.in_hand).get(run_id).is_some_and(|n| *n > 1)
+    }
+
+    /// If the store may call runs ours that nobody here knows of, looks for them, and releases
+    /// them.
+    async fn release_the_forgotten(&self) -> Result<(), StoreError> {
+        let (care, workers) = (&self.0.care, &self.0.parts.workers);
+        if !care.is_unsure.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let ours = workers.ours().await.inspect_err(|_| care.note_unsure())?;
+        // Only now: whatever is begun after the store has answered is not among them.
+        let forgotten: Vec<RunId> = {
+            let in_hand = lock(&care.in_hand);
+            ours.into_iter().filter(|run_id| !in_hand.contains_key(run_id)).collect()
+        };
+        for run_id in forgotten {
+            info!(%run_id, "Nobody here works on the run; it is released.");
+            self.release(&run_id).await;
         }
         Ok(())
     }
@@ -178,11 +248,17 @@ impl Runs {
             if self.refuse_if_closing().is_err() {
                 return Ok(());
             }
-            let claimed = self.0.parts.workers.claim(MOST_CLAIMED_AT_ONCE).await?;
+            let (care, workers) = (&self.0.care, &self.0.parts.workers);
+            let claimed = workers.claim(MOST_CLAIMED_AT_ONCE).await;
+            // Without an answer they may be ours all the same.
+            let claimed = claimed.inspect_err(|_| care.note_unsure())?;
             let n_claimed = claimed.len();
             for abandoned in claimed {
-                let runs = self.clone();
-                self.0.tasks.spawn(async move { runs.take_up(abandoned).await });
+                let (runs, in_hand) = (self.clone(), self.take_in_hand(&abandoned.run_id));
+                self.0.tasks.spawn(async move {
+                    runs.take_up(abandoned).await;
+                    drop(in_hand);
+                });
             }
             if n_claimed < MOST_CLAIMED_AT_ONCE {
                 return Ok(());
@@ -190,11 +266,12 @@ impl Runs {
         }
     }
 
-    /// Gives up a run, so that another worker takes it up at once. If the store is away, the
-    /// lease does the same later.
+    /// Gives up a run, so that another worker takes it up at once. One that another worker has
+    /// stays that worker's. If the store is away, it is told later.
     pub(crate) async fn release(&self, run_id: &RunId) {
         if let Err(error) = self.0.parts.workers.release(run_id).await {
             warn!(%error, %run_id, "The run could not be released; it is taken up later.");
+            self.0.care.note_unsure();
         }
     }
 

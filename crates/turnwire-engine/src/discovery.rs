@@ -58,7 +58,11 @@ async fn ask(
     };
     let _one_at_a_time = naming.lock().await;
     let outcome = match answer {
-        Ok(tools) => listed(run, workplace, &server, tools).await,
+        Ok(tools) => match listed(run, workplace, &server, tools).await {
+            Some(listed) => listed,
+            // As above.
+            None => return Ok(()),
+        },
         Err(error) => {
             warn!(%error, "The server did not tell its tools.");
             DiscoveryOutcome::Failed { failure: failures::server_unreachable(&error.to_string()) }
@@ -69,13 +73,14 @@ async fn ask(
     Ok(())
 }
 
-/// What is offered of the server's tools, under names that no other tool has.
+/// What is offered of the server's tools, under names that no other tool has. Nothing if the run
+/// is to stop or to be left meanwhile.
 async fn listed(
     run: &LiveRun,
     workplace: &Workplace,
     server: &ServerUse,
     tools: Vec<Arc<dyn Tool>>,
-) -> DiscoveryOutcome {
+) -> Option<DiscoveryOutcome> {
     let mut specs: Vec<ToolSpec> = tools
         .iter()
         .map(|tool| tool.spec())
@@ -84,7 +89,7 @@ async fn listed(
         .collect();
     let policy = &workplace.policy;
     if let Some(pins) = &policy.pins {
-        pinning::mark_changed(pins.as_ref(), run.tenant(), &server.label, &mut specs).await;
+        pinning::mark_changed(pins.as_ref(), run, &server.label, &mut specs).await?;
     }
     let state = run.state();
     let mut taken: HashSet<String> = state.offered().map(|spec| spec.name.clone()).collect();
@@ -101,7 +106,7 @@ async fn listed(
             offered.push(Arc::new(spec));
         }
     }
-    DiscoveryOutcome::Listed { tools: offered }
+    Some(DiscoveryOutcome::Listed { tools: offered })
 }
 
 /// The name under which the model is offered a tool: providers take letters, digits, `_` and

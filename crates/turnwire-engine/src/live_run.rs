@@ -21,12 +21,12 @@ use std::{
 
 use tokio::{
     sync::{Notify, oneshot, watch},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Decision, Ending, Event, EventLog, IncompleteReason, InputId, LogError,
-    Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, TenantId, Timestamp,
+    Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -39,6 +39,9 @@ use crate::{
 /// How long a tool start waits for an attached watcher to have seen it. A watcher that takes
 /// longer is not waited for again, so the slowest of all costs a run this much, once.
 const WATCHER_GRACE: Duration = Duration::from_millis(250);
+
+/// How long a run waits before it asks a store again that is away.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A run that this process works on.
 pub struct LiveRun {
@@ -342,6 +345,25 @@ impl LiveRun {
             () = self.stopped() => {}
             // The sender lives as long as the engine.
             _ = trust.wait_for(|until| *until > Instant::now()) => {}
+        }
+    }
+
+    /// Asks the store something, again and again while it is away: the run could not record what
+    /// comes next anyway. Nothing if the run is to stop or to be left meanwhile.
+    pub(crate) async fn until_heard<T, F>(&self, ask: impl Fn() -> F) -> Option<F::Output>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        loop {
+            match ask().await {
+                Err(StoreError::Unavailable(_)) => {}
+                heard => return Some(heard),
+            }
+            tokio::select! {
+                () = self.stopped() => return None,
+                () = self.left() => return None,
+                () = sleep(ASK_AGAIN) => {}
+            }
         }
     }
 

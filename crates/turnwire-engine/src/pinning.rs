@@ -6,7 +6,7 @@
 //! tool, its new definition is the trusted one.
 
 use tracing::warn;
-use turnwire_contract::{LogError, Pinned, Pins, TenantId, ToolSpec};
+use turnwire_contract::{LogError, Pinned, Pins, ToolSpec};
 
 use crate::{
     definition::{definition_of, without_words},
@@ -18,16 +18,18 @@ const WITHHELD: &str = "This tool has changed since it was last trusted. A perso
                         it is called.";
 
 /// Marks those of `tools`, all of one server, whose definitions are not the trusted ones. While
-/// the store does not answer, a tool that is not known to be trusted is not.
+/// the store is away this waits: people would be asked about tools they have long trusted.
+/// Nothing if the run is to stop or to be left meanwhile.
 pub(crate) async fn mark_changed(
     pins: &dyn Pins,
-    tenant: &TenantId,
+    run: &LiveRun,
     server: &str,
     tools: &mut [ToolSpec],
-) {
+) -> Option<()> {
     let met: Vec<Pinned> = tools.iter().map(pinned).collect();
-    let trusted = pins.meet(tenant, server, &met).await.unwrap_or_else(|error| {
-        warn!(%error, %server, "Which definitions are trusted is not known right now.");
+    let trusted = run.until_heard(|| pins.meet(run.tenant(), server, &met)).await?;
+    let trusted = trusted.unwrap_or_else(|error| {
+        warn!(%error, %server, "Which definitions are trusted is not known.");
         Vec::new()
     });
     for (spec, met) in tools.iter_mut().zip(met) {
@@ -36,6 +38,7 @@ pub(crate) async fn mark_changed(
             withhold(spec);
         }
     }
+    Some(())
 }
 
 fn pinned(spec: &ToolSpec) -> Pinned {

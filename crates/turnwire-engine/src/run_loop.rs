@@ -91,7 +91,7 @@ pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<Driven
         Ok(Driven::Ended(RunOutcome::Failed { failure: failures::engine_failed() }))
     })?;
     if let Driven::Ended(outcome) = &outcome {
-        finish(run, workplace, outcome.clone()).await?;
+        Box::pin(finish(run, workplace, outcome.clone())).await?;
     }
     Ok(outcome)
 }
@@ -116,7 +116,7 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
                     return Ok(Driven::Ended(outcome));
                 }
             }
-            Step::AskApproval(calls) => ask_people(run, workplace, calls).await?,
+            Step::AskApproval(calls) => Box::pin(ask_people(run, workplace, calls)).await?,
             Step::RunTools(calls) => run_tools(run, workplace, calls).await?,
             Step::SkipCalls { calls, reason } => {
                 run.record_all(skipped(calls, &reason)).await?;
@@ -136,8 +136,15 @@ async fn ask_people(
 ) -> Result<(), LogError> {
     let conversation_id = run.state().request().conversation_id.clone();
     let allowed: Vec<Allowed> = match conversation_id {
-        // While the store is away nothing is known to be allowed, and asking does no harm.
-        Some(id) => workplace.store.allowed(run.tenant(), &id).await.unwrap_or_default(),
+        Some(id) => {
+            let store = workplace.store.as_ref();
+            match run.until_heard(|| store.allowed(run.tenant(), &id)).await {
+                // What is not known to be allowed is asked.
+                Some(allowed) => allowed.unwrap_or_default(),
+                // The loop looks at the stop next.
+                None => return Ok(()),
+            }
+        }
         None => Vec::new(),
     };
     let is_allowed = |spec: &ToolSpec| {

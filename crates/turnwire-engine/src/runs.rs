@@ -28,7 +28,7 @@ use turnwire_contract::{
 
 use crate::{
     ambient::Ambient,
-    caretaker::Care,
+    caretaker::{Care, InHand},
     failures,
     lanes::Lanes,
     live_run::{LiveRun, Stop},
@@ -201,6 +201,7 @@ impl Runs {
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.ambient.new_id("run"));
+        let in_hand = self.take_in_hand(&run_id);
         parts.policy.apply_to_request(&mut request);
         let request = Arc::new(request);
         let created_at = parts.ambient.now();
@@ -213,17 +214,18 @@ impl Runs {
             Ok((run, events)) => Ok(self.work_on(run, model, events)),
             Err(StartError::Log(LogError::Conflict { .. })) if parts.workers.outlive_us() => {
                 // This worker was so slow that another one has begun the run.
+                self.release(&run_id).await;
                 self.handle_of(tenant, run_id).await
             }
             Err(error) => {
-                self.call_off(run_id);
+                self.call_off(run_id, in_hand);
                 Err(error)
             }
         }
     }
 
     /// Ends a run that never began: it must not keep its conversation busy.
-    fn call_off(&self, run_id: RunId) {
+    fn call_off(&self, run_id: RunId, in_hand: Option<InHand>) {
         let store = Arc::clone(&self.0.parts.store);
         self.0.care.tasks().spawn(async move {
             let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
@@ -232,6 +234,7 @@ impl Runs {
             {
                 sleep(CALL_OFF_EVERY).await;
             }
+            drop(in_hand);
         });
     }
 
@@ -340,7 +343,7 @@ impl Runs {
             outcome: Some(outcome.shared()),
             first_events: Arc::new(Mutex::new(Some(events))),
         };
-        let runs = self.clone();
+        let (runs, in_hand) = (self.clone(), self.take_in_hand(run.id()));
         self.0.tasks.spawn(async move {
             let driven = Box::pin(drive(&run, &workplace)).await;
             {
@@ -352,6 +355,7 @@ impl Runs {
             }
             run.note_put_away();
             let _ = done.send(runs.after(&run, driven).await);
+            drop(in_hand);
         });
         handle
     }
@@ -367,8 +371,10 @@ impl Runs {
             }
             Ok(Driven::Left) => info!(%run_id, "The run is left to another worker."),
             Err(LogError::Conflict { .. }) if outlive_us => {
-                info!(%run_id, "Another worker has the run.");
-                return None;
+                info!(%run_id, "Another worker writes to the run.");
+                if self.is_in_other_hands(run_id) {
+                    return None;
+                }
             }
             Err(error) => {
                 error!(%run_id, %error, "The run lost its journal.");

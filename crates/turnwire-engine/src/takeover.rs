@@ -1,6 +1,6 @@
 //! Going on with a run that another worker left unfinished.
 
-use std::{sync::Arc, time::Duration};
+use std::{slice, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -77,6 +77,10 @@ impl Runs {
         }
         let model = self.model(&record.request.model)?;
         let owed = owed_events(&run);
+        // Whoever was held up since the claim would only be in the way of the next worker.
+        if !parts.workers.lost(slice::from_ref(run.id())).await?.is_empty() {
+            return Err(StartError::NotAbandoned(abandoned.run_id.clone()));
+        }
         run.record_all(owed).await?;
         self.heed(&run).await?;
         let events = parts.log.read(run.tenant(), run.id(), Seq::START).await?;

@@ -139,6 +139,8 @@ pub(crate) async fn carry_out(
         idempotency_key: format!("{}:{call_id}", run.id()),
         settings: spec.settings.clone(),
     };
+    // A tool may be at work for hours; its description is not needed meanwhile.
+    drop(spec);
     let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
     let outcome = work.until_it_is_over(attempt).await;
     if let Some(start) = too_late {
@@ -150,7 +152,7 @@ pub(crate) async fn carry_out(
     let outcome = Box::pin(keep_aside(run, workplace, tool.as_ref(), outcome?)).await;
     let duration_ms = millis(began.elapsed());
     let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
-    run.record_end_of_call(&call_id, end).await?;
+    Box::pin(run.record_end_of_call(&call_id, end)).await?;
     Ok(())
 }
 

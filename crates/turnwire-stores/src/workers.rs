@@ -131,6 +131,16 @@ impl Workers for Store {
         Ok(())
     }
 
+    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+        let sql = "select id from runs where worker = $1 and state = 'active'";
+        let rows = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
+        let run_id = |row: &Row| row.text(0).map(RunId::from);
+        let mut ours: Vec<RunId> = rows.iter().map(run_id).collect::<Result<_, _>>()?;
+        let doubtful = self.0.standing.doubtful();
+        ours.retain(|run_id| !doubtful.contains(run_id));
+        Ok(ours)
+    }
+
     async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         let run_ids: Vec<&str> = run_ids.iter().map(RunId::as_str).collect();
         let sql = format!(
@@ -173,6 +183,12 @@ impl Workers for Store {
                           and r.tenant = w.tenant and r.state = 'active') = $1
                    order by w.id";
         let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
+        Ok(found.iter().map(left_wish).collect::<Result<_, _>>()?)
+    }
+
+    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
+        let sql = "select id, run_id, wish from wishes where run_id = $1 order by id";
+        let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
         Ok(found.iter().map(left_wish).collect::<Result<_, _>>()?)
     }
 

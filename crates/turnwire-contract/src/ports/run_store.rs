@@ -115,26 +115,21 @@ pub trait RunStore: Send + Sync {
         item_id: &ItemId,
     ) -> Result<(), StoreError>;
 
-    /// What a person has allowed for the rest of a conversation. Forgotten with it. A store that
-    /// keeps nothing of the kind has people asked again.
+    /// What a person has allowed for the rest of a conversation. Forgotten with it.
     async fn allowed(
         &self,
-        _tenant: &TenantId,
-        _conversation_id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        Ok(Vec::new())
-    }
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError>;
 
     /// Keeps what a person has allowed for the rest of a conversation that is there, also while
     /// a run goes on in it; twice is as good as once.
     async fn allow(
         &self,
-        _tenant: &TenantId,
-        _conversation_id: &ConversationId,
-        _allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        Ok(())
-    }
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError>;
 
     /// Puts a conversation in place, as when it was loaded from elsewhere.
     async fn restore(

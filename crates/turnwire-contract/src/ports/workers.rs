@@ -38,6 +38,10 @@ pub trait Workers: Send + Sync {
     /// Gives up a run of this worker, so that another one takes it up at once.
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
 
+    /// The unfinished runs that belong to this worker, as the store has it. One of which nobody
+    /// was told that it was kept is not among them.
+    async fn ours(&self) -> Result<Vec<RunId>, StoreError>;
+
     /// Which of `run_ids` do not belong to this worker any more.
     async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
 
@@ -47,6 +51,9 @@ pub trait Workers: Send + Sync {
 
     /// The wishes for the runs of this worker, oldest first. They stay until they are done with.
     async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError>;
+
+    /// The wishes for one run, whoever works on it, oldest first.
+    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError>;
 
     /// These wishes have been attended to.
     async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError>;
@@ -141,6 +148,10 @@ impl Workers for Alone {
         Ok(())
     }
 
+    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn lost(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
@@ -155,6 +166,10 @@ impl Workers for Alone {
     }
 
     async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn wishes_for(&self, _run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
         Ok(Vec::new())
     }
 

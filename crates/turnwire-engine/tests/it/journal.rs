@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
-    ConversationId, ConversationRecord, Created, Entry, Event, EventLog, EventStream, Item, ItemId,
-    LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore,
-    Seq, StoreError, TenantId, Timestamp, Usage,
+    Allowed, ConversationId, ConversationRecord, Created, Entry, Event, EventLog, EventStream,
+    Item, ItemId, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunRequest,
+    RunStore, Seq, StoreError, TenantId, Timestamp, Usage,
 };
 use turnwire_engine::{
     Ambient, EngineParts, LiveRun, MemoryEventLog, MemoryRunStore, RunState, Runs, StartError,
@@ -507,6 +507,23 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.0.remove_entry(tenant, id, item_id).await
     }
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        self.0.allowed(tenant, id).await
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        self.0.allow(tenant, id, allowed).await
+    }
+
     async fn restore(
         &self,
         tenant: &TenantId,

@@ -1,8 +1,14 @@
 //! A7: a server changes what one of its tools says of itself.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use turnwire_contract::{Approvals, Decision, Event, Pins, RunOutcome, ToolOutcome};
+use async_trait::async_trait;
+use turnwire_contract::{
+    Approvals, Decision, Event, Pinned, Pins, RunOutcome, StoreError, TenantId, ToolOutcome,
+};
 use turnwire_engine::{ApprovalPolicy, MemoryPins};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Act, Played, Prop, PropServers, Stage, invariants};
@@ -16,9 +22,13 @@ fn tool(description: &str) -> Prop {
 }
 
 /// A run that calls the tool once; a person answers yes, if one is asked.
-async fn run(pins: &Arc<MemoryPins>, tool: &Prop, approvals: Approvals) -> (Played, Scripted) {
+async fn run(
+    pins: &Arc<impl Pins + 'static>,
+    tool: &Prop,
+    approvals: Approvals,
+) -> (Played, Scripted) {
     let model = Scripted::new([calls(&["add"]), Turn::new().text("ok")]);
-    let pins: Arc<dyn Pins> = pins.clone();
+    let pins: Arc<dyn Pins> = Arc::clone(pins) as _;
     let played = Stage::with_model(Arc::new(model.clone()))
         .servers(PropServers::default().with("sums", [tool.clone()]))
         .policy(ApprovalPolicy { ask_before: Vec::new(), pins: Some(pins) })
@@ -71,6 +81,41 @@ async fn a7_a_changed_tool_waits_for_a_person() {
 
     let (back, _) = run(&pins, &tool("Adds."), Approvals::Decline).await;
     assert!(!outcome_of(&back, "call_1").is_success(), "what was trusted before is no longer");
+}
+
+/// Pins that cannot be reached a few times.
+struct AwayAtFirst {
+    pins: MemoryPins,
+    times: AtomicUsize,
+}
+
+#[async_trait]
+impl Pins for AwayAtFirst {
+    async fn meet(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tools: &[Pinned],
+    ) -> Result<Vec<Pinned>, StoreError> {
+        let left = |n: usize| n.checked_sub(1);
+        if self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok() {
+            return Err(StoreError::Unavailable("as the test wants it".to_owned()));
+        }
+        self.pins.meet(tenant, server, tools).await
+    }
+    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
+        self.pins.trust(tenant, server, tool).await
+    }
+}
+
+/// A7, C18: a store that is away for a moment does not make a trusted tool a changed one.
+#[tokio::test(start_paused = true)]
+async fn a7_an_outage_is_no_change() {
+    let pins = Arc::new(AwayAtFirst { pins: MemoryPins::default(), times: AtomicUsize::new(3) });
+    let (played, model) = run(&pins, &tool("Adds."), Approvals::Decline).await;
+    assert!(outcome_of(&played, "call_1").is_success());
+    assert_eq!(model.prompts()[0].tools[0].description, "Adds.");
+    assert_eq!(pins.times.load(Ordering::SeqCst), 0);
 }
 
 /// A7: what one tenant trusts says nothing about another, and of two that meet a tool at once

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, future::ready};
 use tokio::sync::watch;
 use turnwire_contract::{
-    Abandoned, ConversationId, ConversationRecord, Created, Entry, EventLog, EventStream, ItemId,
-    Lease, LeftWish, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord,
+    Abandoned, Allowed, ConversationId, ConversationRecord, Created, Entry, EventLog, EventStream,
+    ItemId, Lease, LeftWish, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord,
     RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
 };
 use turnwire_engine::{MemoryEventLog, MemoryRunStore};
@@ -174,6 +174,21 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.remove_entry(tenant, id, entry).await
     }
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        self.inner.allowed(tenant, id).await
+    }
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        self.inner.allow(tenant, id, allowed).await
+    }
     async fn restore(
         &self,
         tenant: &TenantId,
@@ -208,6 +223,9 @@ impl Workers for Team {
         self.left.lock().unwrap().push(run_id.clone());
         Ok(())
     }
+    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
     async fn lost(&self, _: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
@@ -219,6 +237,10 @@ impl Workers for Team {
     }
     async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
         Ok(self.wishes.lock().unwrap().clone())
+    }
+    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
+        let wishes = self.wishes.lock().unwrap();
+        Ok(wishes.iter().filter(|left| left.run_id == *run_id).cloned().collect())
     }
     async fn done_with(&self, _: &[i64]) -> Result<(), StoreError> {
         Ok(())

@@ -13,8 +13,8 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Ending, Entry,
-    EventLog, EventStream, ItemId, LogError, Model, ModelError, ModelStream, NewRun, Prompt,
+    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Ending,
+    Entry, EventLog, EventStream, ItemId, LogError, Model, ModelError, ModelStream, NewRun, Prompt,
     Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId,
     Timestamp, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
 };
@@ -267,6 +267,23 @@ impl RunStore for Fused<Store> {
         item_id: &ItemId,
     ) -> Result<(), StoreError> {
         self.inner.remove_entry(tenant, id, item_id).await
+    }
+
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        self.fuse.around("allowed", self.inner.allowed(tenant, id)).await
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        self.fuse.around("allow", self.inner.allow(tenant, id, allowed)).await
     }
 
     async fn restore(

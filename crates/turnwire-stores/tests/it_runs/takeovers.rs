@@ -1,12 +1,21 @@
 //! A run changes hands, with an engine at either end.
 
-use std::{sync::Arc, time::Duration};
-
-use futures::StreamExt;
-use turnwire_contract::{
-    Event, EventLog, Item, RunOutcome, RunRequest, Seq, TenantId, Wish, Workers,
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
-use turnwire_engine::{EngineParts, Runs};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use tokio::time::timeout;
+use turnwire_contract::{
+    Abandoned, Event, EventLog, Item, Lease, LeftWish, Recorded, RunId, RunOutcome, RunRequest,
+    Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+};
+use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
 
@@ -15,15 +24,61 @@ use crate::support::Place;
 /// How long a worker's runs stay its own; and no chance that its neighbour is quicker.
 const LEASE: Duration = Duration::from_millis(300);
 
+/// So long that nobody loses a run by being late.
+const LONG_LEASE: Duration = Duration::from_secs(60);
+
+/// How long a run may take that nobody keeps from ending.
+const SOON: Duration = Duration::from_secs(20);
+
 fn engine(store: &Store, model: Scripted) -> Runs {
+    engine_with(store, Arc::new(store.clone()), model)
+}
+
+fn engine_with(store: &Store, workers: Arc<dyn Workers>, model: Scripted) -> Runs {
     Runs::new(EngineParts {
         any_model: Some(Arc::new(model)),
         log: Arc::new(store.clone()),
         store: Arc::new(store.clone()),
         blobs: Arc::new(store.clone()),
-        workers: Arc::new(store.clone()),
+        workers,
         ..EngineParts::default()
     })
+}
+
+/// A model that never comes to an end.
+fn slow() -> Scripted {
+    Scripted::new([Turn::new().text("Let me ").wait_forever()])
+}
+
+/// A model that has the answer at once.
+fn quick() -> Scripted {
+    Scripted::new([Turn::new().text("Done.")])
+}
+
+/// A run that has said something and waits for the rest for ever, and the place it is at.
+async fn speaking(engine: &Runs) -> (RunId, Seq) {
+    let run = engine.start(RunRequest::new("m", vec![Item::user("?")])).await.unwrap();
+    let mut events = run.events().await.unwrap();
+    loop {
+        let recorded = events.next().await.unwrap().unwrap();
+        if matches!(recorded.event, Event::TextAdded { .. }) {
+            return (run.id().clone(), recorded.seq);
+        }
+    }
+}
+
+/// How the run ends, as its journal has it.
+async fn outcome_of(store: &Store, run_id: &RunId) -> RunOutcome {
+    let mut events = store.read(&TenantId::default(), run_id, Seq::START).await.unwrap();
+    let ended = async {
+        loop {
+            let recorded = events.next().await.unwrap().unwrap();
+            if let Event::RunFinished { outcome, .. } = &recorded.event {
+                return outcome.clone();
+            }
+        }
+    };
+    timeout(SOON, ended).await.expect("somebody works on it")
 }
 
 /// C14: a cancel that was taken while a run had no worker holds, also if the next worker would
@@ -32,28 +87,152 @@ fn engine(store: &Store, model: Scripted) -> Runs {
 async fn c14_a_cancel_is_heeded_before_the_next_worker_begins() {
     for place in Place::both() {
         let [first, second]: [Store; 2] = place.stores_with(2, LEASE).await.try_into().unwrap();
-        let slow = Scripted::new([Turn::new().text("Let me ").wait_forever()]);
-        let request = RunRequest::new("m", vec![Item::user("?")]);
-        let tenant = TenantId::from(request.tenant.as_str());
         // It beats once and never again: gone, without a word.
         first.beat().await.unwrap();
-        let left = engine(&first, slow);
-        let run = left.start(request).await.unwrap();
-        let mut events = run.events().await.unwrap();
-        let spoke = |event: &Event| matches!(event, Event::TextAdded { .. });
-        while !spoke(&events.next().await.unwrap().unwrap().event) {}
-        second.leave(&tenant, run.id(), Wish::Cancel).await.unwrap();
+        let left = engine(&first, slow());
+        let (run_id, _) = speaking(&left).await;
+        second.leave(&TenantId::default(), &run_id, Wish::Cancel).await.unwrap();
 
-        let quick = Scripted::new([Turn::new().text("Done.")]);
-        let next = engine(&second, quick);
+        let next = engine(&second, quick());
         next.keep_working().await.unwrap();
-        let mut events = second.read(&tenant, run.id(), Seq::START).await.unwrap();
-        let outcome = loop {
-            if let Event::RunFinished { outcome, .. } = &events.next().await.unwrap().unwrap().event
-            {
-                break outcome.clone();
-            }
-        };
-        assert_eq!(outcome, RunOutcome::Cancelled, "{}", place.url);
+        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", place.url);
+    }
+}
+
+/// C16: a worker that was held up since its claim finds out that the run is another's before it
+/// writes to its journal.
+#[tokio::test]
+async fn c16_who_is_late_does_not_write() {
+    for place in Place::both() {
+        let [first, late] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+        let owner = engine(&first, slow());
+        owner.keep_working().await.unwrap();
+        let (run_id, seq) = speaking(&owner).await;
+        let tenant = TenantId::default();
+        let taken = engine(&late, quick()).take_over(&tenant, &run_id).await;
+        assert!(matches!(taken, Err(StartError::NotAbandoned(_))), "{taken:?}");
+        assert_eq!(late.read_stored(&tenant, &run_id, seq).await.unwrap(), [], "{}", place.url);
+    }
+}
+
+/// C17: a worker that was stopped in the middle of a takeover comes back, and writes to a run
+/// that was given to another meanwhile. Both let go of it; it must not stay without anybody.
+#[tokio::test]
+async fn c17_a_run_that_a_late_worker_wrote_to_is_taken_up_again() {
+    for place in Place::both() {
+        let [first, late] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+        let owner = engine(&first, slow());
+        is_overtaken_and_taken_up(&owner, &late, &place).await;
+    }
+}
+
+/// C17, C18: the same, and the store does not hear that the run is given up. That is said again.
+#[tokio::test]
+async fn c17_a_release_that_is_not_heard_is_said_again() {
+    for place in Place::both() {
+        let [first, late] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+        let deaf = Arc::new(HalfDeaf::to(&first, Loss::Release));
+        let owner = engine_with(&first, Arc::clone(&deaf) as Arc<dyn Workers>, slow());
+        is_overtaken_and_taken_up(&owner, &late, &place).await;
+        assert!(deaf.has_lost.load(Ordering::SeqCst), "nothing was lost");
+    }
+}
+
+/// C17, C18: the store gives a run to a worker that never hears of it, because the answer is
+/// lost. It must not stay that worker's for as long as it lives.
+#[tokio::test]
+async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
+    for place in Place::both() {
+        let [first, second] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+        first.beat().await.unwrap();
+        let left = engine(&first, slow());
+        let (run_id, _) = speaking(&left).await;
+        first.release(&run_id).await.unwrap();
+
+        let deaf = Arc::new(HalfDeaf::to(&second, Loss::Claim));
+        let next = engine_with(&second, Arc::clone(&deaf) as Arc<dyn Workers>, quick());
+        next.keep_working().await.unwrap();
+        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", place.url);
+        assert!(deaf.has_lost.load(Ordering::SeqCst), "nothing was lost");
+    }
+}
+
+async fn is_overtaken_and_taken_up(owner: &Runs, late: &Store, place: &Place) {
+    owner.keep_working().await.unwrap();
+    let (run_id, seq) = speaking(owner).await;
+    let (tenant, at) = (TenantId::default(), Timestamp::from_micros(1));
+    let event = Event::RunTakenOver { attempt: 2 };
+    let taken = Recorded { run_id: run_id.clone(), seq: seq.next(), at, event };
+    late.append(&tenant, vec![Arc::new(taken)]).await.unwrap();
+
+    // The next thing its owner records comes too late. It lives, and beats on.
+    owner.cancel(&tenant, &run_id).await.unwrap();
+    let next = engine(late, quick());
+    next.keep_working().await.unwrap();
+    assert_eq!(outcome_of(late, &run_id).await, RunOutcome::Cancelled, "{}", place.url);
+}
+
+/// What one worker and its store do not hear of each other, once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// The store does it, and its answer is lost.
+    Claim,
+    /// The store never hears of it.
+    Release,
+}
+
+/// A worker that misses something, once.
+struct HalfDeaf {
+    store: Store,
+    loss: Loss,
+    has_lost: AtomicBool,
+}
+
+impl HalfDeaf {
+    fn to(store: &Store, loss: Loss) -> Self {
+        Self { store: store.clone(), loss, has_lost: AtomicBool::new(false) }
+    }
+
+    fn loses(&self, loss: Loss) -> bool {
+        self.loss == loss && !self.has_lost.swap(true, Ordering::SeqCst)
+    }
+}
+
+fn unheard() -> StoreError {
+    StoreError::Unavailable("as the test wants it".to_owned())
+}
+
+#[async_trait]
+impl Workers for HalfDeaf {
+    async fn beat(&self) -> Result<Lease, StoreError> {
+        self.store.beat().await
+    }
+    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError> {
+        let claimed = self.store.claim(most).await?;
+        if !claimed.is_empty() && self.loses(Loss::Claim) { Err(unheard()) } else { Ok(claimed) }
+    }
+    async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
+        if self.loses(Loss::Release) { Err(unheard()) } else { self.store.release(run_id).await }
+    }
+    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+        self.store.ours().await
+    }
+    async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+        self.store.lost(run_ids).await
+    }
+    async fn leave(&self, tenant: &TenantId, id: &RunId, wish: Wish) -> Result<(), StoreError> {
+        self.store.leave(tenant, id, wish).await
+    }
+    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+        self.store.wishes().await
+    }
+    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
+        self.store.wishes_for(run_id).await
+    }
+    async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError> {
+        self.store.done_with(wishes).await
+    }
+    async fn woken(&self) {
+        self.store.woken().await;
     }
 }

@@ -28,6 +28,7 @@ pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) ->
     a_late_worker_beats_again(&make(2, LEASE).await).await;
     after_an_outage_everybody_gets_time(&make(2, LEASE).await).await;
     a_finished_run_is_nobodys(&make(2, LEASE).await).await;
+    a_worker_can_look_up_its_runs(&make(2, LONG_LEASE).await).await;
 }
 
 fn tenant() -> TenantId {
@@ -145,6 +146,9 @@ async fn a_wish_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
     assert!(wishes.iter().all(|left| left.run_id == run_id), "{wishes:?}");
     assert_eq!(one.wishes().await.expect("it can be asked"), wishes, "C15: not done with");
     assert_eq!(other.wishes().await.expect("it can be asked"), [], "not its run");
+    assert_eq!(other.wishes_for(&run_id).await.expect("it can be asked"), wishes);
+    let unknown = RunId::from("run_unknown");
+    assert_eq!(other.wishes_for(&unknown).await.expect("it can be asked"), []);
     beat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)]);
     assert_eq!(one.wishes().await.expect("it can be asked"), [], "no longer its run");
@@ -205,6 +209,21 @@ async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S
     assert_eq!(claim(other).await, [], "C18: the other had no chance to be heard yet");
     beat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)], "C17: it had, and was not");
+}
+
+async fn a_worker_can_look_up_its_runs<S: Workers + RunStore>(workers: &[S]) {
+    let [one, other] = workers else { panic!("two were asked for") };
+    for worker in workers {
+        worker.beat().await.expect("it can be heard");
+    }
+    let (kept, passed_on) = (create(one, "run_kept").await, create(one, "run_passed_on").await);
+    let over = create(one, "run_over").await;
+    one.finish(&over, RunOutcome::Completed, Vec::new()).await.expect("it is active");
+    one.release(&passed_on).await.expect("it is its own");
+    assert_eq!(one.ours().await.expect("it can be asked"), [kept]);
+    assert_eq!(other.ours().await.expect("it can be asked"), []);
+    assert_eq!(claim(other).await, [abandoned(&passed_on, 0)]);
+    assert_eq!(other.ours().await.expect("it can be asked"), [passed_on]);
 }
 
 async fn a_finished_run_is_nobodys<S: Workers + RunStore>(workers: &[S]) {
