@@ -117,6 +117,7 @@ impl Avenger {
                     node.let_go();
                 });
             }
+            Deed::Stall => {}
         }
     }
 
@@ -162,7 +163,8 @@ impl Avenger {
             | Deed::StoreFreeze
             | Deed::RedisFlush
             | Deed::RedisKill
-            | Deed::RedisNoise => Ok(()),
+            | Deed::RedisNoise
+            | Deed::Stall => Ok(()),
         };
         self.close(place, done);
     }
@@ -197,7 +199,8 @@ impl Avenger {
             | Deed::Term
             | Deed::Cut
             | Deed::BlackHole
-            | Deed::CutAfterCommit => Ok(()),
+            | Deed::CutAfterCommit
+            | Deed::Stall => Ok(()),
         };
         self.close(place, done);
     }

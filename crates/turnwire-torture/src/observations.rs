@@ -149,6 +149,8 @@ pub enum Deed {
     Cut,
     /// A node's connections to the database went silent.
     BlackHole,
+    /// Nobody's deed: the machine stood still for a moment, for us and so perhaps for a node.
+    Stall,
 }
 
 impl Deed {
@@ -166,6 +168,7 @@ impl Deed {
             Self::CutAfterCommit => "answer of a commit lost",
             Self::Cut => "store connections cut",
             Self::BlackHole => "store connections silent",
+            Self::Stall => "the machine stood still",
         }
     }
 }

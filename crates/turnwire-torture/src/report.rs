@@ -48,6 +48,9 @@ pub fn text(setting: &Setting, verdict: &Verdict) -> String {
     let n_violations = verdict.violations.len();
     if n_violations > MOST_TOLD {
         let _ = writeln!(text, "… and {} more", n_violations - MOST_TOLD);
+        for (kind, n) in by_kind(&verdict.violations) {
+            let _ = writeln!(text, "  {kind:?}: {n}");
+        }
     }
     let _ = writeln!(text, "{n_violations} violations");
     text

@@ -3,16 +3,41 @@
 use std::time::Duration;
 
 use sqlx::Row;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
+use crate::{
+    client::Client,
+    observations::{Act, Deed, now},
+};
 
 const EVERY: Duration = Duration::from_millis(100);
 const MOST_TOLD: usize = 10;
 
+/// How often we look whether we are still there ourselves.
+const TICK: Duration = Duration::from_millis(20);
+
 /// Looks until it is stopped.
 pub async fn watch(client: &Client, stop: &CancellationToken) {
+    tokio::join!(look_at_nodes(client, stop), look_for_stalls(client, stop));
+}
+
+/// A machine that has no time for us has none for a node either, and a lease does not wait.
+async fn look_for_stalls(client: &Client, stop: &CancellationToken) {
+    let bearable = client.cluster.lease / 4;
+    loop {
+        let (at, began) = (now(), Instant::now());
+        if stop.run_until_cancelled(sleep(TICK)).await.is_none() {
+            return;
+        }
+        if began.elapsed() > TICK + bearable {
+            let act = Act { deed: Deed::Stall, node: None, at, until: now(), owned: Vec::new() };
+            client.notes.write().acts.push(act);
+        }
+    }
+}
+
+async fn look_at_nodes(client: &Client, stop: &CancellationToken) {
     let mut n = 0_u64;
     while stop.run_until_cancelled(sleep(EVERY)).await.is_some() {
         look_for_torn_ends(client).await;

@@ -1,4 +1,9 @@
 //! A run changes hands, with an engine at either end.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should fall over"
+)]
 
 use std::{
     sync::{
@@ -25,7 +30,7 @@ use crate::support::Place;
 const LEASE: Duration = Duration::from_millis(300);
 
 /// So long that nobody loses a run by being late.
-const LONG_LEASE: Duration = Duration::from_secs(60);
+const LONG_LEASE: Duration = Duration::from_mins(1);
 
 /// How long a run may take that nobody keeps from ending.
 const SOON: Duration = Duration::from_secs(20);

@@ -16,6 +16,9 @@ pub const SESSION: &str = "session-";
 /// For how long after something was done to a node its runs may change hands, in microseconds.
 const AFTERMATH: i64 = 10_000_000;
 
+/// The same after a moment in which the machine stood still.
+const AFTERMATH_OF_A_STALL: i64 = 2_000_000;
+
 /// What has to be remembered of a run to compare it with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketch {
@@ -132,8 +135,12 @@ pub(super) fn check_takeovers(journal: &[Recorded], acts: &[Act], wrong: &mut Co
         let Event::RunTakenOver { attempt } = recorded.event else { continue };
         let at = recorded.at.as_micros();
         let is_cause = |act: &&Act| {
-            let harms = !matches!(act.deed, Deed::RedisFlush | Deed::RedisKill | Deed::RedisNoise);
-            harms && act.at <= at && at <= act.until + AFTERMATH
+            let aftermath = match act.deed {
+                Deed::RedisFlush | Deed::RedisKill | Deed::RedisNoise => return false,
+                Deed::Stall => AFTERMATH_OF_A_STALL,
+                _ => AFTERMATH,
+            };
+            act.at <= at && at <= act.until + aftermath
         };
         if !acts.iter().any(|act| is_cause(&act)) {
             let detail = format!("for the {attempt}th time, at {}", recorded.at);

@@ -506,6 +506,9 @@ fn c21_a_needless_takeover() {
     assert_finds(&kinds(&facts, &[flushed]), Kind::NeedlessTakeover);
     assert_eq!(kinds(&facts, &[kill_at(2 * SECOND)]), BTreeSet::new());
     assert_finds(&kinds(&facts, &[kill_at(4 * SECOND)]), Kind::NeedlessTakeover);
+    let stalled = |at| Act { deed: Deed::Stall, until: at, ..kill_at(at) };
+    assert_eq!(kinds(&facts, &[stalled(2 * SECOND)]), BTreeSet::new());
+    assert_finds(&kinds(&facts, &[stalled(-SECOND)]), Kind::NeedlessTakeover);
 }
 
 fn sketch(name: &str, key: &str, span: (i64, Option<i64>)) -> Sketch {
