@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use turnwire::{Effect, ToolContext};
 use turnwire_contract::{
-    TenantId, Tool, ToolError, ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
+    ServerRef, TenantId, Tool, ToolError, ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
 };
 use turnwire_models::Scripted;
 use turnwire_tools::FunctionTool;
@@ -78,17 +78,25 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
         [LABEL.to_owned()].into_iter().chain(others).collect()
     }
 
-    fn known_tools(&self, tenant: &TenantId, label: &str) -> Option<Vec<Arc<dyn Tool>>> {
-        match label {
-            LABEL => Some(vec![Arc::clone(&self.multiply)]),
-            label => self.others.known_tools(tenant, label),
+    fn welcomes(&self, tenant: &TenantId, url: &str) -> bool {
+        self.others.welcomes(tenant, url)
+    }
+
+    fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
+        match server {
+            ServerRef { label: LABEL, url: None } => Some(vec![Arc::clone(&self.multiply)]),
+            server => self.others.known_tools(tenant, server),
         }
     }
 
-    async fn tools(&self, tenant: &TenantId, label: &str) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-        match label {
-            LABEL => Ok(vec![Arc::clone(&self.multiply)]),
-            label => self.others.tools(tenant, label).await,
+    async fn tools(
+        &self,
+        tenant: &TenantId,
+        server: ServerRef<'_>,
+    ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        match server {
+            ServerRef { label: LABEL, url: None } => Ok(vec![Arc::clone(&self.multiply)]),
+            server => self.others.tools(tenant, server).await,
         }
     }
 }

@@ -89,7 +89,9 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     }
     let named = settings.models.named.iter();
     let models = named.map(|(name, settings)| Ok((name.clone(), model(settings)?)));
-    let tool_servers = Arc::new(McpServers::new(settings.tool_servers.clone()));
+    let tool_servers = McpServers::new(settings.tool_servers.clone())
+        .welcoming(settings.on_request.clone(), egress(&settings.egress)?);
+    let tool_servers = Arc::new(tool_servers);
     let servers: Arc<dyn ToolServers> = match &settings.models.any {
         ModelSettings::Scripted(demo) => {
             Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time))
@@ -216,13 +218,17 @@ fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem>
     })
 }
 
+/// The way to addresses that somebody else names.
+fn egress(options: &EgressOptions) -> Result<Egress, Problem> {
+    Egress::new(options).map_err(|error| Problem::failure(error.to_string()))
+}
+
 /// The search that the options describe, with its way out.
 pub(crate) fn web_search(
     options: &WebSearchOptions,
-    egress: &EgressOptions,
+    way_out: &EgressOptions,
 ) -> Result<WebSearch, Problem> {
-    let egress = Egress::new(egress).map_err(|error| Problem::failure(error.to_string()))?;
-    WebSearch::new(options.clone(), egress).map_err(|error| {
+    WebSearch::new(options.clone(), egress(way_out)?).map_err(|error| {
         Problem::usage(format!("the web cannot be searched: {error}"))
             .hint("check [web_search] in the settings")
     })

@@ -31,7 +31,7 @@ async fn the_demo_brings_its_tool_to_the_gateway() {
     let runs = gateway.app.runs();
     let tenant = TenantId::default();
     assert_eq!(runs.servers().labels(&tenant), ["demo"]);
-    let known = runs.servers().known_tools(&tenant, "demo").unwrap();
+    let known = runs.servers().known_tools(&tenant, "demo".into()).unwrap();
     let reference = known[0].spec().reference();
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
     assert_eq!(runs.model_names().collect::<Vec<_>>(), ["scripted"]);
@@ -71,7 +71,10 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
     assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
     let tenant = TenantId::default();
     assert_eq!(gateway.app.runs().servers().labels(&tenant), ["demo", "docs"]);
-    assert!(gateway.tool_servers.known_tools(&tenant, "docs").is_none(), "nothing is started yet");
+    assert!(
+        gateway.tool_servers.known_tools(&tenant, "docs".into()).is_none(),
+        "nothing is started yet"
+    );
 }
 
 /// A9: nothing but loopback without a key.

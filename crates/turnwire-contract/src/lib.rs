@@ -35,8 +35,8 @@ pub use ports::{
     IndexQueue, IndexTask, IndexWork, Indexed, Indexing, Lease, LeftWish, Library, LibraryError,
     LogError, MOST_CLAIMS, Model, ModelError, ModelPart, ModelStream, NewPassage, NewRun,
     NoToolServers, NoVectors, Passage, Pinned, Pins, Prompt, Query, Question, RANKED, Reader,
-    RequestKey, RunRecord, RunStatus, RunStore, StoreError, Tool, ToolContext, ToolError, ToolNote,
-    ToolRequest, ToolServers, Unreadable, Vectors, Wish, Workers, fused,
+    RequestKey, RunRecord, RunStatus, RunStore, ServerRef, StoreError, Tool, ToolContext,
+    ToolError, ToolNote, ToolRequest, ToolServers, Unreadable, Vectors, Wish, Workers, fused,
 };
 pub use run::{
     Approvals, AskBefore, FirstCall, Generation, Limits, RunRequest, ServerUse, ToolChoice, Usage,

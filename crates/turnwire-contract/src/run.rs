@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, ops::AddAssign, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, ConversationId, Decision, Entry, Item, RunId, TenantId, ToolRef, ToolSpec};
+use crate::{
+    CallId, ConversationId, Decision, Entry, Item, RunId, ServerRef, TenantId, ToolRef, ToolSpec,
+};
 
 /// One turn of an agent, as asked for. Recorded with the run and never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,6 +94,12 @@ impl RunRequest {
 }
 
 impl RunRequest {
+    /// The server that goes by `label` in this run.
+    pub fn server<'a>(&'a self, label: &'a str) -> ServerRef<'a> {
+        let used = self.servers.iter().find(|server| server.label == label);
+        used.map_or(label.into(), ServerUse::server)
+    }
+
     /// The input as entries of a conversation, in a run of this id. The same request gives the
     /// same names every time.
     pub fn entries(&self, run_id: &RunId) -> Vec<Entry> {
@@ -114,8 +122,11 @@ impl RunRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerUse {
-    /// Its label in the settings.
+    /// Its label: in the settings, or in the request that brings it.
     pub label: String,
+    /// Where it is, if a request brings it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Which of its tools are offered; all of them if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<Vec<String>>,
@@ -127,6 +138,11 @@ impl ServerUse {
     /// All tools of the server `label`.
     pub fn all_of(label: impl Into<String>) -> Self {
         Self { label: label.into(), ..Self::default() }
+    }
+
+    /// Which server that is.
+    pub fn server(&self) -> ServerRef<'_> {
+        ServerRef { label: &self.label, url: self.url.as_deref() }
     }
 
     /// Whether the tool of this name is offered.

@@ -11,8 +11,8 @@ use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 use tracing::{instrument, warn};
 use turnwire_contract::{
-    DiscoveryOutcome, Event, ItemId, LogError, ServerUse, TenantId, Tool, ToolContext, ToolError,
-    ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
+    DiscoveryOutcome, Event, ItemId, LogError, RunRequest, ServerRef, ServerUse, TenantId, Tool,
+    ToolContext, ToolError, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
 };
 
 use crate::{failures, live_run::LiveRun, pinning, run_loop::Workplace};
@@ -44,7 +44,7 @@ async fn ask(
     let item_id = open.clone().unwrap_or_else(|| ItemId::new(run.new_id("mcpl")));
     let started = Event::DiscoveryStarted { item_id: item_id.clone(), server: label.clone() };
     let mut events: Vec<Event> = open.is_none().then_some(started).into_iter().collect();
-    let answer = if let Some(tools) = workplace.servers.known_tools(&tenant, label) {
+    let answer = if let Some(tools) = workplace.servers.known_tools(&tenant, server.server()) {
         Ok(tools)
     } else {
         run.record_all(mem::take(&mut events)).await?;
@@ -53,7 +53,7 @@ async fn ask(
             // The loop looks for the stop next, and closes the question.
             () = run.stopped() => return Ok(()),
             () = run.left() => return Ok(()),
-            answer = workplace.servers.tools(&tenant, label) => answer,
+            answer = workplace.servers.tools(&tenant, server.server()) => answer,
         }
     };
     let _one_at_a_time = naming.lock().await;
@@ -89,7 +89,7 @@ async fn listed(
         .collect();
     let policy = &workplace.policy;
     if let Some(pins) = &policy.pins {
-        pinning::mark_changed(pins.as_ref(), run, &server.label, &mut specs).await?;
+        pinning::mark_changed(pins.as_ref(), run, server.server().identity(), &mut specs).await?;
     }
     let state = run.state();
     let mut taken: HashSet<String> = state.offered().map(|spec| spec.name.clone()).collect();
@@ -122,22 +122,34 @@ pub(crate) struct ServerTool {
     servers: Arc<dyn ToolServers>,
     tenant: TenantId,
     tool: ToolRef,
+    /// Where its server is, if the request has brought it.
+    url: Option<String>,
     spec: ToolSpec,
 }
 
 impl ServerTool {
-    /// The tool that `spec` describes.
-    pub(crate) fn new(servers: Arc<dyn ToolServers>, tenant: TenantId, spec: &ToolSpec) -> Self {
-        Self { servers, tenant, tool: spec.reference(), spec: spec.clone() }
+    /// The tool that `spec` describes, of a server that `request` uses.
+    pub(crate) fn new(
+        servers: Arc<dyn ToolServers>,
+        request: &RunRequest,
+        spec: &ToolSpec,
+    ) -> Self {
+        let url = request.server(spec.server.as_deref().unwrap_or_default()).url;
+        let (tenant, url) = (request.tenant.clone(), url.map(ToOwned::to_owned));
+        Self { servers, tenant, tool: spec.reference(), url, spec: spec.clone() }
     }
 
     fn label(&self) -> &str {
         self.tool.server.as_deref().unwrap_or_default()
     }
 
+    fn server(&self) -> ServerRef<'_> {
+        ServerRef { label: self.label(), url: self.url.as_deref() }
+    }
+
     /// The tool as its server tells of it now, if that is known.
     pub(crate) fn known(&self) -> Option<Arc<dyn Tool>> {
-        self.named(self.servers.known_tools(&self.tenant, self.label())?)
+        self.named(self.servers.known_tools(&self.tenant, self.server())?)
     }
 
     fn named(&self, tools: Vec<Arc<dyn Tool>>) -> Option<Arc<dyn Tool>> {
@@ -168,12 +180,12 @@ impl Tool for ServerTool {
         let label = self.label();
         let tool = match self.known() {
             Some(tool) => tool,
-            None => {
-                self.named(self.servers.tools(&self.tenant, label).await?).ok_or_else(|| {
+            None => self.named(self.servers.tools(&self.tenant, self.server()).await?).ok_or_else(
+                || {
                     let name = self.tool.own_name();
                     ToolError::failed(format!("the server `{label}` no longer has a tool `{name}`"))
-                })?
-            }
+                },
+            )?,
         };
         tool.call(request, context).await
     }

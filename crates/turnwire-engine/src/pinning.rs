@@ -66,6 +66,8 @@ pub(crate) async fn trust(
     if as_shown.changed.as_ref() != Some(shown) || as_shown.parameters != spec.parameters {
         return Ok(());
     }
+    let request = std::sync::Arc::clone(run.state().request());
+    let server = request.server(server).identity();
     let trusted = pins.trust(run.tenant(), server, pinned(now)).await;
     trusted.map_err(|error| LogError::Unavailable(error.to_string()))
 }

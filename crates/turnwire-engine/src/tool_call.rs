@@ -171,7 +171,7 @@ async fn keep_permission(
     if spec.changed.is_some() {
         if let Some(pins) = &workplace.policy.pins {
             let servers = Arc::clone(&workplace.servers);
-            let now = ServerTool::new(servers, run.tenant().clone(), spec).known();
+            let now = ServerTool::new(servers, run.state().request(), spec).known();
             pinning::trust(pins.as_ref(), run, spec, now.as_ref().map(|tool| tool.spec())).await?;
         }
         return Ok(());
@@ -190,8 +190,8 @@ fn find_tool(run: &LiveRun, workplace: &Workplace, spec: &ToolSpec) -> Option<Ar
     if spec.server.is_none() {
         return workplace.tools.get(&spec.name).cloned();
     }
-    let (servers, tenant) = (Arc::clone(&workplace.servers), run.state().request().tenant.clone());
-    Some(Arc::new(ServerTool::new(servers, tenant, spec)))
+    let servers = Arc::clone(&workplace.servers);
+    Some(Arc::new(ServerTool::new(servers, run.state().request(), spec)))
 }
 
 /// A tool at work on a call.

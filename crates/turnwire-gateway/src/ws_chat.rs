@@ -469,10 +469,10 @@ async fn all_tools(app: App, caller: Caller) -> WsMessage {
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
     let request = app.chat_request(&caller);
     let of_servers = join_all(request.servers.iter().map(async |server| {
-        if let Some(known) = servers.known_tools(tenant, &server.label) {
+        if let Some(known) = servers.known_tools(tenant, server.server()) {
             return known;
         }
-        let asked = timeout(TOOLS_TIME, servers.tools(tenant, &server.label)).await;
+        let asked = timeout(TOOLS_TIME, servers.tools(tenant, server.server())).await;
         asked.ok().and_then(Result::ok).unwrap_or_default()
     }));
     let of_servers = of_servers.await;

@@ -92,7 +92,7 @@ async fn use_everything(servers: &McpServers) -> Result<(), String> {
 }
 
 async fn use_tools(servers: &McpServers) -> Result<(), String> {
-    let tools = servers.tools(&TenantId::default(), LABEL).await;
+    let tools = servers.tools(&TenantId::default(), LABEL.into()).await;
     for tool in tools.map_err(|error| error.to_string())? {
         let output = call(tool.as_ref()).await.map_err(|error| error.to_string())?;
         println!("{}: {}", tool.spec().name, output.text);

@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::time::sleep;
-use turnwire_contract::{TenantId, Tool, ToolError, ToolKind, ToolServers};
+use turnwire_contract::{ServerRef, TenantId, Tool, ToolError, ToolKind, ToolServers};
 
 use crate::props::Prop;
 
@@ -88,8 +88,8 @@ impl ToolServers for PropServers {
         self.servers.keys().cloned().collect()
     }
 
-    fn known_tools(&self, _tenant: &TenantId, label: &str) -> Option<Vec<Arc<dyn Tool>>> {
-        let server = self.servers.get(label)?;
+    fn known_tools(&self, _tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
+        let server = self.servers.get(server.identity())?;
         let is_known = *server.is_known();
         is_known.then(|| server.tools().ok()).flatten()
     }
@@ -97,9 +97,10 @@ impl ToolServers for PropServers {
     async fn tools(
         &self,
         _tenant: &TenantId,
-        label: &str,
+        server: ServerRef<'_>,
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-        let Some(server) = self.servers.get(label) else {
+        let Some(server) = self.servers.get(server.identity()) else {
+            let label = server.label;
             return Err(ToolError::failed(format!("there is no tool server `{label}`")));
         };
         server.n_asked.fetch_add(1, Ordering::SeqCst);

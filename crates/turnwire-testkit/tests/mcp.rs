@@ -9,6 +9,7 @@
 mod mcp_world;
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -35,12 +36,13 @@ use tokio::{net::TcpListener, process::Command, time::timeout};
 use tokio_util::task::TaskTracker;
 use turnwire_contract::{
     AskBefore, DiscoveryOutcome, Effect, Event, Image, Item, Reply, RunOutcome, RunRequest,
-    ServerUse, TenantId, Tool, ToolError, ToolKind, ToolNote, ToolOutcome, ToolOutput, ToolServers,
+    ServerRef, ServerUse, TenantId, Tool, ToolError, ToolKind, ToolNote, ToolOutcome, ToolOutput,
+    ToolServers,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::mcp_server::{Generation, LOG_VARIABLE, McpProps, PIXEL};
-use turnwire_tools::{McpServerOptions, McpServers};
+use turnwire_tools::{Egress, EgressOptions, McpServerOptions, McpServers, Welcome};
 
 const PROPS: &str = env!("CARGO_BIN_EXE_mcp-props");
 
@@ -612,8 +614,46 @@ async fn a_server_that_cannot_start_says_why() {
     let words = "the tool server `props` is not available: nobody answers at its address";
     let Err(error) = tools(&nobody).await else { panic!("nobody is there") };
     assert_eq!(error, ToolError::Transient(words.to_owned()));
-    let unknown = nobody.tools(&TenantId::default(), "other").await.err();
+    let unknown = nobody.tools(&TenantId::default(), "other".into()).await.err();
     assert_eq!(unknown, Some(ToolError::failed("there is no tool server `other`")));
+}
+
+/// A4: a server that a request brings is reached where the operator lets it be, through the one
+/// client that looks at addresses, and under the name that the request gives it.
+#[tokio::test]
+async fn a4_a_request_may_bring_a_server_from_where_it_is_welcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let http = HttpServer::start(over_http(&Log::in_folder(folder.path()), 0, Way::Http)).await;
+    let (address, port) = (format!("http://127.0.0.1:{}/mcp", http.port), http.port);
+    let open = EgressOptions {
+        open_networks: vec!["127.0.0.1/32".parse().unwrap()],
+        ports: vec![port],
+        ..EgressOptions::default()
+    };
+    let welcome = || vec![Welcome::at(&format!("http://127.0.0.1:{port}")).unwrap()];
+    let (tenant, nobody) = (TenantId::default(), McpServers::new(BTreeMap::new()));
+    let brought = |url| ServerRef { label: "mine", url: Some(url) };
+
+    assert!(!nobody.welcomes(&tenant, &address), "nothing is welcome unless somebody says so");
+    assert!(nobody.tools(&tenant, brought(&address)).await.is_err());
+
+    let closed = McpServers::new(BTreeMap::new())
+        .welcoming(welcome(), Egress::new(&EgressOptions::default()).unwrap());
+    let Err(error) = closed.tools(&tenant, brought(&address)).await else { panic!("it is closed") };
+    assert!(error.to_string().contains("not opened"), "{error}");
+
+    let servers =
+        McpServers::new(BTreeMap::new()).welcoming(welcome(), Egress::new(&open).unwrap());
+    assert!(servers.welcomes(&tenant, &address));
+    let tools = servers.tools(&tenant, brought(&address)).await.unwrap();
+    let add = tools.iter().find(|tool| tool.spec().name == "add").unwrap();
+    assert_eq!(add.spec().server.as_deref(), Some("mine"));
+    assert_eq!(add.spec().effect, Effect::Once, "nobody has said what it does");
+    let sum = call_with(add.as_ref(), json!({ "a": 2, "b": 3 }), &Arc::default()).await.unwrap();
+    assert!(format!("{sum:?}").contains('5'), "{sum:?}");
+    assert!(servers.known_tools(&tenant, brought(&address)).is_some());
+    assert!(servers.known_tools(&tenant, "mine".into()).is_none(), "it is nobody else's");
+    servers.shut_down().await;
 }
 
 /// A8: a server sees nothing of our environment but what it is given.

@@ -8,7 +8,6 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use async_trait::async_trait;
-use futures::StreamExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::{
     Client, Method, Request, Response, StatusCode, Url,
@@ -22,7 +21,10 @@ use turnwire_contract::{
     Effect, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
 };
 
-use crate::secret::Secret;
+use crate::{
+    answer::{Unread, read_at_most},
+    secret::Secret,
+};
 
 /// The longest answer that is read, if nothing else is said.
 pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -323,14 +325,10 @@ fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
 }
 
 async fn read(response: Response, most: usize) -> Result<String, ToolError> {
-    let mut answer = Vec::new();
-    let mut bytes = response.bytes_stream();
-    while let Some(more) = bytes.next().await {
-        answer.extend_from_slice(&more.map_err(out_of_reach)?);
-        if answer.len() > most {
-            return Err(ToolError::failed(format!("the answer is longer than {most} bytes")));
-        }
-    }
+    let answer = read_at_most(response, most).await.map_err(|unread| match unread {
+        Unread::Broken(error) => out_of_reach(error),
+        Unread::TooLong => ToolError::failed(format!("the answer is longer than {most} bytes")),
+    })?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 

@@ -9,6 +9,7 @@
 //! This crate only adapts. Checking arguments, timeouts, retries, cancellation and events are
 //! the engine's, once, for all tools.
 
+mod answer;
 pub mod egress;
 pub mod file_search;
 pub mod function;
@@ -29,7 +30,7 @@ pub use function::{FunctionTool, NoArguments};
 pub use http_function::{HttpFunction, HttpFunctionError, HttpFunctionOptions, HttpMethod};
 pub use mcp::{
     Grant, Login, LoginError, McpServerOptions, McpServers, McpToolOptions, McpTransport,
-    OAuthOptions, SigningAlgorithm,
+    NoWelcome, OAuthOptions, SigningAlgorithm, Welcome,
 };
 pub use output::{IntoToolOutput, Json};
 pub use secret::Secret;

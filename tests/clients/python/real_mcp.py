@@ -1,10 +1,11 @@
 """Real MCP servers behind the gateway, seen by the official client: what they report is on the wire."""
 
 import json
+import os
 import sys
 import time
 
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 
 from harness import BASE_URL, MODEL, main, script
 
@@ -50,6 +51,33 @@ def test_the_tools_are_listed_and_used():
     [listed] = [item for item in events[-1][1].response.output if item.type == "mcp_list_tools"]
     assert len(listed.tools) >= 10, [tool.name for tool in listed.tools]
     assert "9" in call_of(events).output
+
+
+def test_a_server_that_the_request_brings():
+    """A4: by its address, where the operator lets requests bring one; a person is asked unless they say otherwise."""
+    turns = [{"calls": [{"name": "get-sum", "arguments": {"a": 5, "b": 4}}]}, {"text": "Got {results}"}]
+    tool = {"type": "mcp", "server_label": "mine", "server_url": os.environ["TURNWIRE_BROUGHT_URL"]}
+    asked = client.responses.create(model=MODEL, input=script(turns), tools=[tool])
+    [question] = [item for item in asked.output if item.type == "mcp_approval_request"]
+    assert (question.server_label, question.name) == ("mine", "get-sum"), question
+    answer = {"type": "mcp_approval_response", "approval_request_id": question.id, "approve": True}
+    done = client.responses.create(model=MODEL, previous_response_id=asked.id, input=[answer], tools=[tool])
+    [call] = [item for item in done.output if item.type == "mcp_call"]
+    assert "9" in call.output, call
+    told = client.responses.create(model=MODEL, input=script(turns), tools=[{**tool, "require_approval": "never"}])
+    assert [item.status for item in told.output if item.type == "mcp_call"] == ["completed"], told.output
+
+
+def test_a_server_from_elsewhere_is_refused():
+    """A4: nothing is even looked up that the operator has not opened."""
+    for url in ["https://evil.example/mcp", "http://127.0.0.1:9/mcp", "http://169.254.169.254/latest"]:
+        tool = {"type": "mcp", "server_label": "mine", "server_url": url}
+        try:
+            client.responses.create(model=MODEL, input="hi", tools=[tool])
+        except BadRequestError as error:
+            assert (error.code, error.param) == ("mcp_server_not_found", "tools[0].server_url"), error
+        else:
+            raise AssertionError(f"{url} was taken")
 
 
 def test_a_server_of_the_newer_generation():

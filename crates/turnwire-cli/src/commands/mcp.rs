@@ -118,7 +118,7 @@ async fn find(
     options: &McpServerOptions,
 ) -> (Found, Vec<Arc<dyn Tool>>) {
     let began = Instant::now();
-    let asked = servers.tools(&TenantId::default(), name).await;
+    let asked = servers.tools(&TenantId::default(), name.into()).await;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let (tools, problem) = match asked {
         Ok(tools) => (tools, None),

@@ -21,7 +21,7 @@ use super::{
     embeddings::EmbeddingsSection,
     functions::{NamedFunction, named_functions},
     limits::limits,
-    mcp_files::mcp_files,
+    mcp_files::{McpSection, mcp},
     models::{NamedModel, named_models},
     server::ServerSection,
     store::StoreSection,
@@ -73,7 +73,7 @@ pub(super) struct Sections {
     pub(super) server: ServerSection,
     pub(super) tool_servers: BTreeMap<String, NamedServer>,
     /// Files that name more of them.
-    pub(super) mcp_files: Vec<PathBuf>,
+    pub(super) mcp: McpSection,
     pub(super) functions: BTreeMap<String, NamedFunction>,
     pub(super) web_search: Option<WebSearchSection>,
     pub(super) egress: EgressOptions,
@@ -93,7 +93,7 @@ impl Sections {
             models,
             server,
             mcp_servers,
-            mcp,
+            mcp: of_others,
             functions,
             web_search: search,
             egress: way_out,
@@ -107,7 +107,7 @@ impl Sections {
         let models = section("models", models);
         let server = section("server", server);
         let servers = section("mcp_servers", mcp_servers);
-        let mcp = section("mcp", mcp);
+        let of_others = section("mcp", of_others);
         let functions = section("functions", functions);
         let search = section("web_search", search);
         let way_out = section("egress", way_out);
@@ -119,7 +119,7 @@ impl Sections {
             models: named_models(models.unwrap_or_default(), mistakes),
             server: ServerSection::read(server.unwrap_or_default(), mistakes),
             tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
-            mcp_files: mcp_files(mcp.unwrap_or_default(), file, mistakes),
+            mcp: mcp(of_others.unwrap_or_default(), file, mistakes),
             functions: named_functions(functions.unwrap_or_default(), file, mistakes),
             web_search: search.and_then(|table| WebSearchSection::read(table, mistakes)),
             egress: egress(way_out.unwrap_or_default(), mistakes),

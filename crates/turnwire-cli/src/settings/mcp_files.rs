@@ -1,4 +1,5 @@
-//! `[mcp] files` and `--mcp-config`: servers in the files of other programs, read as they are.
+//! `[mcp]`: servers in the files of other programs, read as they are (`files`, `--mcp-config`), and
+//! servers that requests may bring (`on_request`).
 //!
 //! Claude and Cursor keep them under `mcpServers`, VS Code under `servers`; what is in there is
 //! the same everywhere, apart from keys that mean something to one program only, and those are
@@ -15,7 +16,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Table;
-use turnwire_tools::McpServerOptions;
+use turnwire_tools::{McpServerOptions, Welcome};
 
 use super::{
     file::{RawTable, Sections, SettingsFile, all_of, read_table},
@@ -49,21 +50,62 @@ enum Kind {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawMcp {
     files: Option<Vec<PathBuf>>,
+    on_request: Option<Vec<Table>>,
 }
 
 impl RawTable for RawMcp {
-    const KEYS: &'static [&'static str] = &["files"];
+    const KEYS: &'static [&'static str] = &["files", "on_request"];
 }
 
-/// The files that the settings name, found from where the settings are.
-pub(super) fn mcp_files(
-    table: Table,
-    file: &SettingsFile,
-    mistakes: &mut Vec<String>,
-) -> Vec<PathBuf> {
+/// Where servers may be that requests bring, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawOnRequest {
+    url: Option<String>,
+    tenants: Option<Vec<String>>,
+}
+
+impl RawTable for RawOnRequest {
+    const KEYS: &'static [&'static str] = &["url", "tenants"];
+}
+
+/// What the settings say about servers of others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct McpSection {
+    /// Files with servers, found from where the settings are.
+    pub(super) files: Vec<PathBuf>,
+    /// Where servers may be that requests bring.
+    pub(super) on_request: Vec<Welcome>,
+}
+
+pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>) -> McpSection {
     let raw: RawMcp = read_table("mcp.", table, mistakes);
     let folder = file.path.parent().unwrap_or(Path::new(""));
-    raw.files.unwrap_or_default().iter().map(|name| folder.join(name)).collect()
+    let files = raw.files.unwrap_or_default().iter().map(|name| folder.join(name)).collect();
+    let on_request = raw.on_request.unwrap_or_default().into_iter();
+    let on_request = on_request.filter_map(|table| welcome(table, mistakes)).collect();
+    McpSection { files, on_request }
+}
+
+fn welcome(table: Table, mistakes: &mut Vec<String>) -> Option<Welcome> {
+    let raw: RawOnRequest = read_table("mcp.on_request.", table, mistakes);
+    let Some(url) = raw.url else {
+        mistakes.push("mcp.on_request: say `url`, where servers of requests may be".to_owned());
+        return None;
+    };
+    let welcome = match Welcome::at(&url) {
+        Ok(welcome) => welcome,
+        Err(why) => {
+            mistakes.push(format!("mcp.on_request.url: `{url}`: {why}"));
+            return None;
+        }
+    };
+    Some(match raw.tenants {
+        Some(tenants) => {
+            welcome.only_for(tenants.iter().map(|name| name.as_str().into()).collect())
+        }
+        None => welcome,
+    })
 }
 
 /// Every server there is: of the settings, of the files they name, and of those on the command
@@ -75,7 +117,7 @@ pub(super) fn servers(
     mistakes: &mut Vec<String>,
 ) -> BTreeMap<String, McpServerOptions> {
     let mut servers = with_environment(&sections.tool_servers, environment, mistakes);
-    for path in sections.mcp_files.iter().chain(named) {
+    for path in sections.mcp.files.iter().chain(named) {
         for (label, options) in servers_in(path, environment, mistakes) {
             match servers.entry(label) {
                 Entry::Vacant(free) => {

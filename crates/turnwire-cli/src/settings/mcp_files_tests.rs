@@ -1,9 +1,6 @@
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use turnwire_tools::McpTransport;
 
-use turnwire_tools::{McpServerOptions, McpTransport};
-
-use super::{super::testing::check_keys, McpSettings, RawMcp};
-use crate::exit::Problem;
+use super::{super::testing::check_keys, *};
 
 /// The servers in a file with this text.
 fn read(
@@ -123,4 +120,36 @@ fn two_servers_of_one_name_are_a_mistake() {
     let missing = [PathBuf::from("/no/such/mcp.json")];
     let problem = McpSettings::read(Some(&config), &missing, &environment).unwrap_err();
     assert!(problem.details[0].starts_with("/no/such/mcp.json: cannot be read: "), "{problem}");
+}
+
+/// What `[mcp]` says, and what is wrong with it.
+fn section(text: &str) -> (McpSection, Vec<String>) {
+    let file = SettingsFile { path: PathBuf::from("turnwire.toml"), text: text.to_owned() };
+    let (table, mut mistakes) = (text.parse().unwrap(), Vec::new());
+    (mcp(table, &file, &mut mistakes), mistakes)
+}
+
+/// A4: where requests may bring servers from is nowhere, unless it is said for each place.
+#[test]
+fn a4_places_are_opened_one_by_one() {
+    assert_eq!(section("").0.on_request, []);
+    let (read, mistakes) = section(
+        "[[on_request]]\nurl = \"https://a.example/x\"\n\
+         [[on_request]]\nurl = \"https://b.example\"\ntenants = [\"blue\"]",
+    );
+    let (first, second) = ("https://a.example/x", "https://b.example");
+    let second = Welcome::at(second).unwrap().only_for(vec!["blue".into()]);
+    assert_eq!(read.on_request, [Welcome::at(first).unwrap(), second]);
+    assert_eq!(mistakes, [""; 0]);
+    for (text, mistake) in [
+        ("[[on_request]]\n", "say `url`"),
+        ("[[on_request]]\nurl = \"a.example\"", "`a.example`: it has to be"),
+        ("[[on_request]]\nurl = \"https://u:p@a.example\"", "without user"),
+        ("[[on_request]]\nurl = \"https://a.example\"\ntenant = \"x\"", "tenants"),
+    ] {
+        let (read, mistakes) = section(text);
+        assert!(mistakes.len() == 1 && mistakes[0].contains(mistake), "{text}: {mistakes:?}");
+        assert!(mistakes[0].starts_with("mcp.on_request"), "{mistakes:?}");
+        assert!(read.on_request.len() <= 1, "{text}");
+    }
 }

@@ -40,6 +40,10 @@
 //! [mcp]
 //! files = ["mcp.json"]                   # `mcpServers`, as other programs keep them
 //!
+//! [[mcp.on_request]]                     # servers that a request may bring, by `server_url`
+//! url = "https://mcp.example.com/team"   # there and below; nowhere unless said
+//! tenants = ["default"]                  # whose requests; everybody's unless said
+//!
 //! [functions.weather]                    # somebody's HTTP interface, as a tool
 //! description = "Tells the weather of a city."
 //! method = "GET"

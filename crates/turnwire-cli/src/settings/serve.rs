@@ -7,6 +7,7 @@ use turnwire_gateway::DoorOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::{
     EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions,
+    Welcome,
 };
 
 use super::{
@@ -29,6 +30,8 @@ pub(crate) struct ServeSettings {
     pub(crate) instructions: Option<String>,
     pub(crate) models: ServedModels,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
+    /// Where tool servers may be that requests bring.
+    pub(crate) on_request: Vec<Welcome>,
     pub(crate) functions: Vec<HttpFunctionOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
     /// Where it goes when a model or a request names the address.
@@ -94,6 +97,7 @@ impl ServeSettings {
             instructions: server.instructions,
             models,
             tool_servers,
+            on_request: sections.mcp.on_request,
             functions,
             web_search,
             egress: sections.egress,

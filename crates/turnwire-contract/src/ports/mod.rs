@@ -35,5 +35,5 @@ pub use run_store::{
     StoreError,
 };
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
-pub use tool_servers::{NoToolServers, ToolServers};
+pub use tool_servers::{NoToolServers, ServerRef, ToolServers};
 pub use workers::{Abandoned, Alone, Lease, LeftWish, Wish, Workers};

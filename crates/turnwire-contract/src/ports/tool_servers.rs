@@ -6,7 +6,30 @@ use async_trait::async_trait;
 
 use crate::{TenantId, Tool, ToolError};
 
-/// The tool servers there are, by label.
+/// Which server is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerRef<'a> {
+    /// What it is called: in the settings, or by the request that brings it.
+    pub label: &'a str,
+    /// Where it is, if a request brings it.
+    pub url: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for ServerRef<'a> {
+    /// The server of the settings with that label.
+    fn from(label: &'a str) -> Self {
+        Self { label, url: None }
+    }
+}
+
+impl<'a> ServerRef<'a> {
+    /// What tells it from every other server, also from one that somebody gives the same name.
+    pub fn identity(self) -> &'a str {
+        self.url.unwrap_or(self.label)
+    }
+}
+
+/// The tool servers there are, by label, and those that requests bring.
 ///
 /// Promises an implementation makes:
 ///
@@ -20,11 +43,20 @@ pub trait ToolServers: Send + Sync {
     /// The labels of all servers that `tenant` may use.
     fn labels(&self, tenant: &TenantId) -> Vec<String>;
 
-    /// The tools of the server `label`, if they are known without asking it.
-    fn known_tools(&self, tenant: &TenantId, label: &str) -> Option<Vec<Arc<dyn Tool>>>;
+    /// Whether requests of `tenant` may bring the server at `url`.
+    fn welcomes(&self, _tenant: &TenantId, _url: &str) -> bool {
+        false
+    }
 
-    /// The tools of the server `label`; asks it if need be.
-    async fn tools(&self, tenant: &TenantId, label: &str) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
+    /// The tools of `server`, if they are known without asking it.
+    fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>>;
+
+    /// The tools of `server`; asks it if need be.
+    async fn tools(
+        &self,
+        tenant: &TenantId,
+        server: ServerRef<'_>,
+    ) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 }
 
 /// No servers at all.
@@ -37,14 +69,14 @@ impl ToolServers for NoToolServers {
         Vec::new()
     }
 
-    fn known_tools(&self, _tenant: &TenantId, _label: &str) -> Option<Vec<Arc<dyn Tool>>> {
+    fn known_tools(&self, _: &TenantId, _: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
         None
     }
 
     async fn tools(
         &self,
         _tenant: &TenantId,
-        label: &str,
+        ServerRef { label, .. }: ServerRef<'_>,
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
         Err(ToolError::failed(format!("there is no tool server `{label}`")))
     }

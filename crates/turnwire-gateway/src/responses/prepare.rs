@@ -287,17 +287,33 @@ async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Resu
     Ok(())
 }
 
-/// Servers are the operator's: a request may name one of them, and may not bring its own.
+/// Servers are the operator's: a request names one of them by its label, or brings its own if
+/// the operator has said that it may come from there. Nobody has said anything about the tools
+/// of such a one, so a person is asked before each call unless the request says otherwise.
 fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, Refusal> {
-    let McpWish { label, allowed, ask_before, param, has_headers, .. } = wish;
-    if !app.runs().servers().labels(caller.tenant()).contains(&label) {
-        let message = format!(
-            "There is no MCP server '{label}' in the settings of this server. Servers are \
-             configured by its operator; a request names one by its `server_label`."
-        );
-        let param = format!("{param}.server_label");
-        return Err(Refusal::bad_request("mcp_server_not_found", message).about(param));
-    }
+    let McpWish { label, url, allowed, ask_before, param, has_headers, .. } = wish;
+    let (servers, tenant) = (app.runs().servers(), caller.tenant());
+    let (url, unless_said) = match url {
+        _ if servers.labels(tenant).contains(&label) => (None, AskBefore::Nothing),
+        Some(url) if servers.welcomes(tenant, &url) => (Some(url), AskBefore::Everything),
+        Some(_) => {
+            let message = format!(
+                "The MCP server '{label}' is not in the settings of this server, and its operator \
+                 does not let requests bring one from that address. See [[mcp.on_request]] in the \
+                 settings."
+            );
+            let param = format!("{param}.server_url");
+            return Err(Refusal::bad_request("mcp_server_not_found", message).about(param));
+        }
+        None => {
+            let message = format!(
+                "There is no MCP server '{label}' in the settings of this server. Servers are \
+                 configured by its operator; a request names one by its `server_label`."
+            );
+            let param = format!("{param}.server_label");
+            return Err(Refusal::bad_request("mcp_server_not_found", message).about(param));
+        }
+    };
     if has_headers {
         let message = format!(
             "Headers and tokens for the MCP server '{label}' are set by the operator of this \
@@ -305,6 +321,6 @@ fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, R
         );
         return Err(Refusal::bad_request("unsupported_parameter", message).about(param));
     }
-    let ask_before = ask_before.unwrap_or(AskBefore::Nothing);
-    Ok(ServerUse { label, allowed, ask_before })
+    let ask_before = ask_before.unwrap_or(unless_said);
+    Ok(ServerUse { label, url, allowed, ask_before })
 }

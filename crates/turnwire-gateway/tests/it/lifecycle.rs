@@ -19,8 +19,8 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Effect, TenantId, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolServers,
-    ToolSpec,
+    Effect, ServerRef, TenantId, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest,
+    ToolServers, ToolSpec,
 };
 use turnwire_models::{Scripted, Turn};
 
@@ -148,10 +148,10 @@ impl ToolServers for Watchmaker {
     fn labels(&self, _: &TenantId) -> Vec<String> {
         vec!["m".to_owned()]
     }
-    fn known_tools(&self, _: &TenantId, _: &str) -> Option<Vec<Arc<dyn Tool>>> {
+    fn known_tools(&self, _: &TenantId, _: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
         Some(vec![self.0.clone()])
     }
-    async fn tools(&self, _: &TenantId, _: &str) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+    async fn tools(&self, _: &TenantId, _: ServerRef<'_>) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
         Ok(vec![self.0.clone()])
     }
 }

@@ -597,6 +597,14 @@ async fn refusals_say_what_to_repair() {
             Some("tools[0].server_label"),
         ),
         (
+            json!({ "input": "x", "tools": [
+                { "type": "mcp", "server_label": "none", "server_url": "https://h.example/mcp" },
+            ] }),
+            400,
+            "mcp_server_not_found",
+            Some("tools[0].server_url"),
+        ),
+        (
             json!({ "input": "x", "tools": [{ "type": "code_interpreter", "container": "auto" }] }),
             400,
             "unsupported_tool",

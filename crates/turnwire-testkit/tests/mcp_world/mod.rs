@@ -33,11 +33,13 @@ pub(crate) fn one(options: McpServerOptions) -> McpServers {
 }
 
 pub(crate) async fn tools(servers: &McpServers) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-    timeout(PATIENCE, servers.tools(&TenantId::default(), LABEL)).await.expect("it takes too long")
+    timeout(PATIENCE, servers.tools(&TenantId::default(), LABEL.into()))
+        .await
+        .expect("it takes too long")
 }
 
 pub(crate) fn known(servers: &McpServers) -> Option<Vec<Arc<dyn Tool>>> {
-    servers.known_tools(&TenantId::default(), LABEL)
+    servers.known_tools(&TenantId::default(), LABEL.into())
 }
 
 pub(crate) fn names(tools: &[Arc<dyn Tool>]) -> Vec<&str> {

@@ -16,7 +16,6 @@ pub mod rules;
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use futures::StreamExt;
 use ipnet::IpNet;
 use reqwest::{
     Client, Response, Url,
@@ -31,6 +30,7 @@ pub use self::{
     resolver::{Lookup, SystemLookup},
     rules::{Refusal, Rules},
 };
+use crate::answer::{Unread, read_at_most};
 
 /// How often one fetch may be pointed elsewhere.
 const MAX_REDIRECTS: usize = 5;
@@ -180,14 +180,10 @@ impl Egress {
         let status = response.status().as_u16();
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
-        let mut body = Vec::new();
-        let mut bytes = response.bytes_stream();
-        while let Some(more) = bytes.next().await {
-            body.extend_from_slice(&more.map_err(|error| why(&error))?);
-            if body.len() > self.max_bytes {
-                return Err(EgressError::TooLong);
-            }
-        }
+        let body = read_at_most(response, self.max_bytes).await.map_err(|unread| match unread {
+            Unread::Broken(error) => why(&error),
+            Unread::TooLong => EgressError::TooLong,
+        })?;
         Ok(Fetched { url, status, content_type, body })
     }
 }

@@ -2,14 +2,16 @@
 
 use std::{fmt, time::Duration};
 
-use futures::StreamExt;
 use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
 use serde_json::json;
 use thiserror::Error;
 use turnwire_contract::NoVectors;
 
-use crate::Secret;
+use crate::{
+    Secret,
+    answer::{Unread, read_at_most},
+};
 
 /// How many texts one request carries.
 const AT_ONCE: usize = 64;
@@ -125,16 +127,13 @@ impl Embeddings {
 }
 
 async fn read(response: Response) -> Result<Vec<u8>, NoVectors> {
-    let mut body = Vec::new();
-    let mut chunks = response.bytes_stream();
-    while let Some(chunk) = chunks.next().await {
-        let broke_off = |_| NoVectors("the answer of the embeddings server broke off".to_owned());
-        body.extend_from_slice(&chunk.map_err(broke_off)?);
-        if body.len() > MAX_ANSWER_BYTES {
-            return Err(NoVectors("the answer of the embeddings server has no end".to_owned()));
-        }
-    }
-    Ok(body)
+    read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| {
+        let what = match unread {
+            Unread::Broken(_) => "broke off",
+            Unread::TooLong => "has no end",
+        };
+        NoVectors(format!("the answer of the embeddings server {what}"))
+    })
 }
 
 /// The vectors in the order of their texts, each of length 1.

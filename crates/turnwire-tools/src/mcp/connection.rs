@@ -42,7 +42,7 @@ use super::{
     process::ServerProcess,
     wire::{Watched, Wire},
 };
-use crate::{secret::Secret, sync::lock};
+use crate::{Egress, secret::Secret, sync::lock};
 
 /// How many tools a server may have; a list without end must not fill the memory.
 const MAX_TOOLS: usize = 1_000;
@@ -248,11 +248,20 @@ impl Handshake {
     }
 }
 
+/// How a server at an address is reached.
+#[derive(Clone, Copy)]
+pub(super) struct Ways<'a> {
+    /// The client for it, if somebody else has named its address; one of its own if not.
+    pub(super) egress: Option<&'a Egress>,
+    /// The tokens for it, if it has an authorization server.
+    pub(super) authorization: Option<&'a Authorization>,
+}
+
 /// Opens a connection, and says who we are.
 pub(super) async fn open(
     label: &str,
     transport: &McpTransport,
-    authorization: Option<&Authorization>,
+    Ways { egress, authorization }: Ways<'_>,
     handshake: Handshake,
     wire: &Arc<Wire>,
     keepers: (&TaskTracker, &CancellationToken),
@@ -269,7 +278,10 @@ pub(super) async fn open(
             serve_client_with_lifecycle(us, Watched::new(process, wire), handshake.mode()).await
         }
         McpTransport::Http { url, bearer_token, headers, .. } => {
-            let client = http_client(url)?;
+            let client = match egress {
+                Some(egress) => checked_client(label, egress, url)?,
+                None => http_client(url)?,
+            };
             let config = http_config(url, bearer_token.as_ref(), headers)?;
             if let Some(authorization) = authorization {
                 let client = authorization.client(client).await.map_err(|error| {
@@ -302,6 +314,15 @@ fn introduction() -> ClientConfig {
     capabilities.extensions = Some(ExtensionCapabilities::from_iter([tasks]));
     ClientConfig::new(capabilities, Implementation::new("turnwire", env!("CARGO_PKG_VERSION")))
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+}
+
+/// The client for an address that somebody else has named, if it may be asked for at all.
+fn checked_client(label: &str, egress: &Egress, url: &str) -> Result<reqwest::Client, OpenError> {
+    egress.check(url).map_err(|refusal| {
+        warn!(server = %label, %refusal, "The server's address is not opened.");
+        OpenError::Closed
+    })?;
+    Ok(egress.client().clone())
 }
 
 fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
@@ -357,6 +378,8 @@ pub(super) enum OpenError {
     NotStarted,
     /// The settings make no sense.
     Settings(&'static str),
+    /// Its address is one that is not opened for others.
+    Closed,
     /// It wants to know who we are, or does not like us.
     Unauthorized,
     /// Nobody is at its address.
@@ -398,6 +421,7 @@ impl OpenError {
         match self {
             Self::NotStarted => "its command does not start",
             Self::Settings(what) => what,
+            Self::Closed => "its address is not opened for servers that a request brings",
             Self::Unauthorized => "it wants a key, or does not accept ours",
             Self::OutOfReach => "nobody answers at its address",
             Self::HungUp => "it hung up while it was starting",

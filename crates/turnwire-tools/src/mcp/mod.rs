@@ -4,12 +4,13 @@
 //! server and its list of tools, `connection` opens it, `process` starts a server of our own,
 //! `wire` listens to what comes and goes, `tool` makes a call, `task` follows one that the server
 //! works on by itself, `asking` passes on what a server wants to know, and `result` reads the
-//! answer. [`login`] is how a person lets us in, `oauth` how we stay in, `tokens` what we keep.
+//! answer. [`guests`] are servers that requests bring along. [`login`] is how a person lets us in, `oauth` how we stay in, `tokens` what we keep.
 //!
 //! All of the protocol library's words stay in this folder.
 
 mod asking;
 mod connection;
+pub mod guests;
 pub mod login;
 mod oauth;
 pub mod options;
@@ -28,26 +29,30 @@ use futures::future::join_all;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
-use turnwire_contract::{TenantId, Tool, ToolError, ToolServers};
+use turnwire_contract::{ServerRef, TenantId, Tool, ToolError, ToolServers};
 
-use self::server::Server;
+use self::{guests::Guests, server::Server};
 pub use self::{
+    guests::{NoWelcome, Welcome},
     login::{Login, LoginError},
     options::{
         DEFAULT_STARTUP_TIMEOUT, Grant, McpServerOptions, McpToolOptions, McpTransport,
         OAuthOptions, SigningAlgorithm,
     },
 };
+use crate::Egress;
 
 /// How long all servers together may take to go.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// The MCP servers of the settings, by label. Every tenant may use all of them.
+/// The MCP servers of the settings, by label, which every tenant may use; and those that requests
+/// may bring, if [any are welcome](Self::welcoming).
 ///
 /// Nothing is started before it is needed, or before [`warm_up`](Self::warm_up). Dropping it
 /// ends all connections and all processes; [`shut_down`](Self::shut_down) also waits for that.
 pub struct McpServers {
     servers: BTreeMap<String, Arc<Server>>,
+    guests: Option<Guests>,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
@@ -57,10 +62,16 @@ impl McpServers {
     pub fn new(options: BTreeMap<String, McpServerOptions>) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let server = |(label, options): (String, McpServerOptions)| {
-            (label.clone(), Server::new(label, options, tasks.clone(), closing.clone()))
+            (label.clone(), Server::new(label, options, None, tasks.clone(), closing.clone()))
         };
         let servers = options.into_iter().map(server).collect();
-        Self { servers, tasks, closing }
+        Self { servers, guests: None, tasks, closing }
+    }
+
+    /// The same, and requests may bring servers from where they are `welcome`, by that `egress`.
+    pub fn welcoming(mut self, welcome: Vec<Welcome>, egress: Egress) -> Self {
+        self.guests = (!welcome.is_empty()).then(|| Guests::new(welcome, egress));
+        self
     }
 
     /// Begins to connect to all servers, in the background, so that the first run need not wait.
@@ -119,9 +130,17 @@ impl McpServers {
         }
     }
 
-    fn server(&self, label: &str) -> Result<&Arc<Server>, ToolError> {
+    fn server(
+        &self,
+        tenant: &TenantId,
+        ServerRef { label, url }: ServerRef<'_>,
+    ) -> Result<Arc<Server>, ToolError> {
         let unknown = || ToolError::failed(format!("there is no tool server `{label}`"));
-        self.servers.get(label).ok_or_else(unknown)
+        let Some(url) = url else {
+            return self.servers.get(label).cloned().ok_or_else(unknown);
+        };
+        let guests = self.guests.as_ref().ok_or_else(unknown)?;
+        guests.server(tenant, label, url, &self.tasks, &self.closing)
     }
 }
 
@@ -131,16 +150,20 @@ impl ToolServers for McpServers {
         self.servers.keys().cloned().collect()
     }
 
-    fn known_tools(&self, _tenant: &TenantId, label: &str) -> Option<Vec<Arc<dyn Tool>>> {
-        Some(self.servers.get(label)?.known_tools()?.to_vec())
+    fn welcomes(&self, tenant: &TenantId, url: &str) -> bool {
+        self.guests.as_ref().is_some_and(|guests| guests.welcomes(tenant, url).is_some())
+    }
+
+    fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
+        Some(self.server(tenant, server).ok()?.known_tools()?.to_vec())
     }
 
     async fn tools(
         &self,
-        _tenant: &TenantId,
-        label: &str,
+        tenant: &TenantId,
+        server: ServerRef<'_>,
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-        Ok(self.server(label)?.tools().await?.to_vec())
+        Ok(self.server(tenant, server)?.tools().await?.to_vec())
     }
 }
 

@@ -1,4 +1,4 @@
-//! One server of the settings: its connection, shared by all, and its tools.
+//! One server: its connection, shared by all, and its tools.
 //!
 //! There is at most one connection and at most one attempt to make one, and everybody who asks
 //! meanwhile waits for that attempt. A connection that breaks is made anew at once, so that the
@@ -25,14 +25,15 @@ use turnwire_contract::{Tool, ToolError};
 
 use super::{
     connection::{
-        Connection, Handshake, OpenError, Service, Tools, chain, challenge_to, open, was_not_let_in,
+        Connection, Handshake, OpenError, Service, Tools, Ways, chain, challenge_to, open,
+        was_not_let_in,
     },
     oauth::Authorization,
     options::{McpServerOptions, McpTransport},
     tool::{McpTool, specs},
     wire::Wire,
 };
-use crate::sync::lock;
+use crate::{Egress, sync::lock};
 
 /// A connection that was open for so long was a good one.
 const STEADY: Duration = Duration::from_secs(10);
@@ -55,6 +56,8 @@ const CLOSING: Duration = Duration::from_millis(1_500);
 pub(super) struct Server {
     pub(super) label: String,
     pub(super) options: McpServerOptions,
+    /// The only way to it, if somebody else has named its address.
+    egress: Option<Egress>,
     pub(super) tasks: TaskTracker,
     closing: CancellationToken,
     /// The tokens for it, if it has an authorization server.
@@ -97,6 +100,7 @@ impl Server {
     pub(super) fn new(
         label: String,
         options: McpServerOptions,
+        egress: Option<Egress>,
         tasks: TaskTracker,
         closing: CancellationToken,
     ) -> Arc<Self> {
@@ -107,7 +111,7 @@ impl Server {
             McpTransport::Http { .. } | McpTransport::Stdio { .. } => None,
         };
         let (as_tasks, line) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { label, options, tasks, closing, authorization, as_tasks, line })
+        Arc::new(Self { label, options, egress, tasks, closing, authorization, as_tasks, line })
     }
 
     /// Whether the tool has to be called as a task, as far as is known.
@@ -312,8 +316,9 @@ impl Server {
         wire: &'a Arc<Wire>,
     ) -> BoxFuture<'a, Result<Service, OpenError>> {
         let keepers = (&self.tasks, &self.closing);
-        let authorization = self.authorization.as_ref();
-        open(&self.label, &self.options.transport, authorization, handshake, wire, keepers).boxed()
+        let ways =
+            Ways { egress: self.egress.as_ref(), authorization: self.authorization.as_ref() };
+        open(&self.label, &self.options.transport, ways, handshake, wire, keepers).boxed()
     }
 
     /// Stays with a connection until it ends, and sees to what comes then.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 use turnwire_contract::ToolError;
 
 use super::WebSearchError;
+use crate::answer::{Unread, read_at_most};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -143,15 +143,10 @@ fn stay_on_the_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
 }
 
 async fn read(response: Response) -> Result<Vec<u8>, ToolError> {
-    let mut answer = Vec::new();
-    let mut bytes = response.bytes_stream();
-    while let Some(more) = bytes.next().await {
-        answer.extend_from_slice(&more.map_err(out_of_reach)?);
-        if answer.len() > MAX_ANSWER_BYTES {
-            return Err(ToolError::failed("the search engine's answer is too long"));
-        }
-    }
-    Ok(answer)
+    read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| match unread {
+        Unread::Broken(error) => out_of_reach(error),
+        Unread::TooLong => ToolError::failed("the search engine's answer is too long"),
+    })
 }
 
 fn out_of_reach(error: reqwest::Error) -> ToolError {

@@ -16,7 +16,7 @@ pub(super) async fn connect(servers: &Arc<McpServers>, settings: &ServeSettings,
     let tenant = TenantId::default();
     let connecting = settings.tool_servers.iter().map(|(label, options)| {
         let tenant = &tenant;
-        async move { (label, options, servers.tools(tenant, label).await) }
+        async move { (label, options, servers.tools(tenant, label.as_str().into()).await) }
     });
     let mut connecting: FuturesUnordered<_> = connecting.collect();
     while let Some((label, options, tools)) = connecting.next().await {
