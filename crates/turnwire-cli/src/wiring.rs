@@ -40,6 +40,7 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), 
     let mut agent = Agent::builder()
         .model_name(settings.model_name.as_str())
         .limits(settings.limits.clone())
+        .ask_before(settings.ask_before.iter().copied())
         .tool_servers(tool_servers.clone())
         .shared_model(model(&settings.model)?);
     if let Some(instructions) = &settings.instructions {

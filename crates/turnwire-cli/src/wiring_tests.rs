@@ -97,6 +97,7 @@ fn an_agent_has_the_tools_of_the_settings() {
         functions: Vec::new(),
         web_search: Some(WebSearchOptions::new("http://localhost:8888")),
         egress: EgressOptions::default(),
+        ask_before: Vec::new(),
         limits: turnwire::Limits::default(),
     };
     let (agent, _) = agent(&settings).unwrap();

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, ConversationId, ConversationRecord, Entry, EventLog, Generation, Item, Limits,
-    Model, RunId, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
+    BlobStore, ConversationId, ConversationRecord, Effect, Entry, EventLog, Generation, Item,
+    Limits, Model, RunId, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 
@@ -175,6 +175,13 @@ impl AgentBuilder {
     /// Whether several calls of one answer may run at the same time; they may by default.
     pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
         self.request.parallel_tool_calls = parallel;
+        self
+    }
+
+    /// Which tools a person has to allow before each call, by what they do to the world; beside
+    /// those that ask for it themselves. See [`Run::resolve`](crate::Run::resolve).
+    pub fn ask_before(mut self, effects: impl IntoIterator<Item = Effect>) -> Self {
+        self.parts.policy.ask_before = effects.into_iter().collect();
         self
     }
 

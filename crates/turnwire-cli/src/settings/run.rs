@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use turnwire::Limits;
+use turnwire::{Effect, Limits};
 use turnwire_tools::{EgressOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions};
 
 use super::{
@@ -26,6 +26,8 @@ pub(crate) struct RunSettings {
     /// Where it goes when a model or a request names the address.
     pub(crate) egress: EgressOptions,
     pub(crate) limits: Limits,
+    /// The effects whose tools are not called: there is nobody to ask.
+    pub(crate) ask_before: Vec<Effect>,
 }
 
 impl RunSettings {
@@ -75,6 +77,7 @@ impl RunSettings {
             web_search,
             egress: sections.egress,
             limits: narrowed(sections.limits, arguments),
+            ask_before: sections.approvals.ask_before,
         })
     }
 

@@ -36,8 +36,19 @@ fn the_tools_of_the_settings_are_offered_and_the_server_ends_with_the_run() {
 /// does not wait for one.
 #[test]
 fn what_nobody_can_allow_is_denied() {
+    is_denied("require_approval = \"always\"\n");
+}
+
+/// C15: the same for tools that the operator wants to be asked about by what they do.
+#[test]
+fn what_the_operator_wants_to_be_asked_about_is_denied() {
+    is_denied("[approvals]\nonce = \"always\"\n");
+}
+
+#[track_caller]
+fn is_denied(settings: &str) {
     let server = Server::new();
-    let world = world(&server, "require_approval = \"always\"\n");
+    let world = world(&server, settings);
     let toy = Toy::new(&world);
     let running = world.start(&["run", "Greet me."]);
     let mut alive = toy.watch();
