@@ -66,6 +66,8 @@ pub struct Figures {
     pub n_events: u64,
     /// How they ended.
     pub outcomes: BTreeMap<&'static str, u64>,
+    /// How many runs failed, by the code of the failure.
+    pub failures: BTreeMap<String, u64>,
     /// Runs by shape.
     pub shapes: BTreeMap<&'static str, u64>,
     /// Readers.
@@ -122,7 +124,13 @@ impl Figures {
         }
         let n_takeovers = n_takeovers(journal);
         self.n_takeovers += n_takeovers as u64;
-        let has_failed = matches!(outcome_of(journal), Some(RunOutcome::Failed { .. }));
+        let has_failed = match outcome_of(journal) {
+            Some(RunOutcome::Failed { failure }) => {
+                *self.failures.entry(failure.code.clone()).or_default() += 1;
+                true
+            }
+            _ => false,
+        };
         self.n_given_up += u64::from(has_failed && n_takeovers >= GIVES_UP_AFTER);
         for recorded in journal {
             match &recorded.event {
@@ -192,7 +200,8 @@ impl Figures {
             row("runs", &self.n_runs),
             row("… by shape", &listed(pairs(&self.shapes))),
             row("… by outcome", &listed(pairs(&self.outcomes))),
-            row("… given up after too many deaths", &self.n_given_up),
+            row("… that failed, by code", &listed(pairs(&self.failures))),
+            row("… that failed after many deaths", &self.n_given_up),
             row("… that never began", &self.n_never_began),
             row("events", &self.n_events),
             row("readers", &self.n_views),
@@ -226,6 +235,7 @@ impl Figures {
             "runs": self.n_runs,
             "shapes": self.shapes,
             "outcomes": self.outcomes,
+            "failures": self.failures,
             "given_up": self.n_given_up,
             "never_began": self.n_never_began,
             "events": self.n_events,
