@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use tokio::time::timeout;
 use turnwire_contract::{
-    Abandoned, Event, EventLog, Item, Lease, LeftWish, Recorded, RunId, RunOutcome, RunRequest,
-    Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    Abandoned, Event, EventLog, EventStream, Item, Lease, LeftWish, LogError, Recorded, RunId,
+    RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
@@ -159,6 +159,69 @@ async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
         next.keep_working().await.unwrap();
         assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", place.url);
         assert!(deaf.has_lost.load(Ordering::SeqCst), "nothing was lost");
+    }
+}
+
+/// C7, C17: a worker keeps a run, cannot begin its journal, and tells its client so. By the time
+/// it calls the run off, another worker has begun it; whose run it is then.
+#[tokio::test]
+async fn c7_a_run_that_somebody_has_begun_is_not_called_off() {
+    for place in Place::both() {
+        let [first, second] = place.stores_with(2, LEASE).await.try_into().unwrap();
+        first.beat().await.unwrap();
+        let cut_off = Runs::new(EngineParts {
+            any_model: Some(Arc::new(quick())),
+            log: Arc::new(CutOff(first.clone())),
+            store: Arc::new(first.clone()),
+            workers: Arc::new(first.clone()),
+            ..EngineParts::default()
+        });
+        let told = cut_off.start(RunRequest::new("m", vec![Item::user("?")])).await;
+        assert!(matches!(told, Err(StartError::Log(LogError::Unavailable(_)))), "{told:?}");
+        let [run_id] = first.ours().await.unwrap().try_into().unwrap();
+
+        let next = engine(&second, quick());
+        next.keep_working().await.unwrap();
+        until_begun(&second, &run_id).await;
+        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", place.url);
+    }
+}
+
+async fn until_begun(store: &Store, run_id: &RunId) {
+    let begun = async {
+        while store.read(&TenantId::default(), run_id, Seq::START).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, begun).await.expect("somebody begins it");
+}
+
+/// A journal that cannot be written to.
+struct CutOff(Store);
+
+#[async_trait]
+impl EventLog for CutOff {
+    async fn append(&self, _: &TenantId, _: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+        Err(LogError::Unavailable("as the test wants it".to_owned()))
+    }
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        self.0.read(tenant, id, after).await
+    }
+    async fn read_stored(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        after: Seq,
+    ) -> Result<Vec<Arc<Recorded>>, LogError> {
+        self.0.read_stored(tenant, id, after).await
+    }
+    async fn forget(&self, tenant: &TenantId, id: &RunId) -> Result<(), LogError> {
+        self.0.forget(tenant, id).await
     }
 }
 
