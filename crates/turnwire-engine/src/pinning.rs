@@ -5,6 +5,8 @@
 //! they may have been written to mislead it. Once a person has allowed a call of the changed
 //! tool, its new definition is the trusted one.
 
+use std::sync::Arc;
+
 use tracing::warn;
 use turnwire_contract::{LogError, Pinned, Pins, ToolSpec};
 
@@ -66,7 +68,7 @@ pub(crate) async fn trust(
     if as_shown.changed.as_ref() != Some(shown) || as_shown.parameters != spec.parameters {
         return Ok(());
     }
-    let request = std::sync::Arc::clone(run.state().request());
+    let request = Arc::clone(run.state().request());
     let server = request.server(server).identity();
     let trusted = pins.trust(run.tenant(), server, pinned(now)).await;
     trusted.map_err(|error| LogError::Unavailable(error.to_string()))

@@ -210,7 +210,7 @@ impl Runs {
         if let Created::Before(before) = self.create(new).await? {
             return self.handle_of(tenant, before).await;
         }
-        match self.record_beginning(run_id.clone(), Arc::clone(&request), start.watcher).await {
+        match self.record_beginning(run_id.clone(), request, start.watcher).await {
             Ok((run, events)) => Ok(self.work_on(run, model, events)),
             Err(StartError::Log(LogError::Conflict { .. })) if parts.workers.outlive_us() => {
                 // This worker was so slow that another one has begun the run.
@@ -218,48 +218,33 @@ impl Runs {
                 self.handle_of(tenant, run_id).await
             }
             Err(error) => {
-                self.call_off(run_id, request, in_hand);
+                self.call_off(run_id, in_hand);
                 Err(error)
             }
         }
     }
 
     /// Ends a run that never began: it must not keep its conversation busy.
-    fn call_off(&self, run_id: RunId, request: Arc<RunRequest>, in_hand: Option<InHand>) {
+    fn call_off(&self, run_id: RunId, in_hand: Option<InHand>) {
         let runs = self.clone();
         self.0.care.tasks().spawn(async move {
-            while runs.end_unbegun(&run_id, &request).await.is_err() {
+            while let Err(StoreError::Unavailable(_)) = runs.end_unbegun(&run_id).await {
                 sleep(CALL_OFF_EVERY).await;
             }
             drop(in_hand);
         });
     }
 
-    /// Where others share the store, one of them may have begun the run by now: so its end goes
-    /// through the journal, from the first place on, and whoever was there before has the run.
-    async fn end_unbegun(
-        &self,
-        run_id: &RunId,
-        request: &Arc<RunRequest>,
-    ) -> Result<(), StoreError> {
-        let failure = failures::journal_lost();
-        if !self.0.parts.workers.outlive_us() {
-            let outcome = RunOutcome::Failed { failure };
-            return match self.0.parts.store.finish(run_id, outcome, Vec::new()).await {
-                Err(StoreError::Unavailable(why)) => Err(StoreError::Unavailable(why)),
-                _ => Ok(()),
-            };
+    /// Where others share the store, one of them may have begun the run by now; then it is
+    /// theirs. If it was begun here after all, somebody takes it up.
+    async fn end_unbegun(&self, run_id: &RunId) -> Result<(), StoreError> {
+        let EngineParts { store, workers, .. } = &self.0.parts;
+        let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
+        if !workers.outlive_us() {
+            return store.finish(run_id, outcome, Vec::new()).await;
         }
-        let state = RunState::new(run_id, Arc::clone(request), Vec::new());
-        let run = self.live_run(run_id.clone(), state, Seq::START);
-        match self.end_left(&run, failure).await {
-            Err(LogError::Unavailable(why)) => Err(StoreError::Unavailable(why)),
-            Err(_) => {
-                self.release(run_id).await;
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
+        workers.call_off(run_id, outcome).await?;
+        workers.release(run_id).await
     }
 
     /// Keeps a new run. If the conversation's last run is over and only being put away, this

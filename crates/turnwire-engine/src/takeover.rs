@@ -134,7 +134,7 @@ impl Runs {
         Ok(self.end_left(&run, failure).await?)
     }
 
-    pub(crate) async fn end_left(&self, run: &LiveRun, failure: Failure) -> Result<(), LogError> {
+    async fn end_left(&self, run: &LiveRun, failure: Failure) -> Result<(), LogError> {
         let owed = owed_events(run);
         run.record_all(owed).await?;
         let outcome = RunOutcome::Failed { failure };

@@ -18,7 +18,8 @@ use futures::StreamExt;
 use tokio::time::timeout;
 use turnwire_contract::{
     Abandoned, Event, EventLog, EventStream, Item, Lease, LeftWish, LogError, Recorded, RunId,
-    RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    RunOutcome, RunRequest, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Wish,
+    Workers,
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
@@ -173,17 +174,22 @@ async fn c7_a_run_that_somebody_has_begun_is_not_called_off() {
             any_model: Some(Arc::new(quick())),
             log: Arc::new(CutOff(first.clone())),
             store: Arc::new(first.clone()),
-            workers: Arc::new(first.clone()),
+            workers: Arc::new(HalfDeaf::to(&first, Loss::CallOff)),
             ..EngineParts::default()
         });
         let told = cut_off.start(RunRequest::new("m", vec![Item::user("?")])).await;
         assert!(matches!(told, Err(StartError::Log(LogError::Unavailable(_)))), "{told:?}");
         let [run_id] = first.ours().await.unwrap().try_into().unwrap();
 
-        let next = engine(&second, quick());
+        // It is still at work when the first one is heard again.
+        let unhurried = Turn::new().text("Let me ").pause(Duration::from_secs(1)).text("see.");
+        let next = engine(&second, Scripted::new([unhurried]));
         next.keep_working().await.unwrap();
         until_begun(&second, &run_id).await;
         assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", place.url);
+        let record = second.find(&TenantId::default(), &run_id).await.unwrap();
+        let outcome = RunOutcome::Completed;
+        assert_eq!(record.status, RunStatus::Finished { outcome }, "{}", place.url);
     }
 }
 
@@ -221,7 +227,7 @@ impl EventLog for CutOff {
         self.0.read_stored(tenant, id, after).await
     }
     async fn forget(&self, tenant: &TenantId, id: &RunId) -> Result<(), LogError> {
-        self.0.forget(tenant, id).await
+        EventLog::forget(&self.0, tenant, id).await
     }
 }
 
@@ -247,6 +253,8 @@ enum Loss {
     Claim,
     /// The store never hears of it.
     Release,
+    /// The store does not hear of it before somebody else has begun the run.
+    CallOff,
 }
 
 /// A worker that misses something, once.
@@ -281,6 +289,13 @@ impl Workers for HalfDeaf {
     }
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
         if self.loses(Loss::Release) { Err(unheard()) } else { self.store.release(run_id).await }
+    }
+    async fn call_off(&self, run_id: &RunId, outcome: RunOutcome) -> Result<(), StoreError> {
+        let is_unbegun = self.store.read(&TenantId::default(), run_id, Seq::START).await.is_err();
+        if self.loss == Loss::CallOff && is_unbegun {
+            return Err(unheard());
+        }
+        self.store.call_off(run_id, outcome).await
     }
     async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
         self.store.ours().await
