@@ -111,7 +111,8 @@ pub(crate) fn shapes() -> Vec<Shape> {
         },
         Shape::new("tool that reports", one("work")).tool(Prop::new(
             "work",
-            Behaviour::Reports(2, Duration::from_millis(5), "worked".to_owned()),
+            // Long enough apart for an append of its own each.
+            Behaviour::Reports(2, Duration::from_millis(50), "worked".to_owned()),
         )),
     ]
 }
