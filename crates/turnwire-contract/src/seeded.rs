@@ -12,7 +12,7 @@ pub enum Fault {
     NoFence,
     /// Shows events before they are durable.
     PublishBeforeCommit,
-    /// Believes news without looking for gaps.
+    /// Believes news, and looks for nothing else while it arrives.
     NewsAsTruth,
     /// Takes the time of a lease from the worker's own clock, which is wrong.
     WorkerClockLease,
@@ -30,11 +30,13 @@ pub enum Fault {
     CursorOffByOne,
     /// Drops events when a reader is slow.
     DropOnOverflow,
+    /// Calls a tool again whose outcome is unknown, whatever that does to the world.
+    BlindRetry,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::NoFence,
         Self::PublishBeforeCommit,
         Self::NewsAsTruth,
@@ -46,6 +48,7 @@ impl Fault {
         Self::TrustAnnotations,
         Self::CursorOffByOne,
         Self::DropOnOverflow,
+        Self::BlindRetry,
     ];
 
     /// What it is called outside.
@@ -62,6 +65,7 @@ impl Fault {
             Self::TrustAnnotations => "trust_annotations",
             Self::CursorOffByOne => "cursor_off_by_one",
             Self::DropOnOverflow => "drop_on_overflow",
+            Self::BlindRetry => "blind_retry",
         }
     }
 }

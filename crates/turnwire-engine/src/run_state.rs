@@ -15,10 +15,11 @@ use std::{
 
 use serde_json::Value;
 use turnwire_contract::{
-    ApprovalAnswer, Approvals, CallId, Completeness, Content, Decision, DiscoveryOutcome, Entry,
-    Event, Finish, FirstCall, IncompleteReason, InputId, Item, ItemId, Limits, Prompt, Reply, Role,
-    RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolKind, ToolOutcome,
-    ToolRef, ToolSpec, Usage,
+    ApprovalAnswer, Approvals, CallId, Completeness, Content, Decision, DiscoveryOutcome, Effect,
+    Entry, Event, Finish, FirstCall, IncompleteReason, InputId, Item, ItemId, Limits, Prompt,
+    Reply, Role, RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolKind,
+    ToolOutcome, ToolRef, ToolSpec, Usage,
+    seeded::{Fault, is_seeded},
 };
 
 use crate::{
@@ -674,7 +675,7 @@ impl RunState {
         let at_work = self.open_calls().filter(|call| call.attempts > 0 && call.task.is_none());
         let unknown = at_work.filter(|call| {
             let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
-            effect.is_none_or(|effect| effect == turnwire_contract::Effect::Once)
+            effect.is_none_or(|effect| effect == Effect::Once) && !is_seeded(Fault::BlindRetry)
         });
         events.extend(unknown.map(|call| {
             Event::ToolFinished {

@@ -6,6 +6,7 @@ use std::{io, process::ExitCode};
 use anyhow::bail;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use turnwire_contract::seeded::Fault;
 use turnwire_torture::{
     evidence::Verdict,
     modes::{self, controls, first_token, outage, resume, rolling},
@@ -17,8 +18,8 @@ use turnwire_torture::{
 async fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     if options.list_negative_controls {
-        for name in controls::NAMES {
-            println!("{name}");
+        for fault in Fault::ALL {
+            println!("{}", fault.name());
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -111,6 +111,8 @@ pub struct Cancel {
     pub asked_at: i64,
     /// When a server had taken it.
     pub taken_at: Option<i64>,
+    /// When a server had said first that there was nothing to cancel.
+    pub refused_at: Option<i64>,
 }
 
 /// An answer about a call.

@@ -268,19 +268,23 @@ impl Workload {
             format!("/v1/runs/{run}/cancel")
         };
         let cluster = Arc::clone(&self.client.cluster);
+        let mut refused_at = None;
         loop {
             let asked_at = now();
             let Ok(node) = cluster.any_node(&mut dice) else { return };
             let request = cluster.http.post(node.url(&path));
             let answer = self.client.send(request, CANCEL_PATIENCE).await;
-            let is_taken = match answer {
-                Ok(answer) => is_done(answer).await,
-                // It was over before.
-                Err(Refused::Status(status, _)) if status.is_client_error() => return,
-                Err(_) => false,
+            let (is_taken, is_last) = match answer {
+                Ok(answer) => (is_done(answer).await, false),
+                Err(Refused::Status(status, _)) if status.is_client_error() => (Some(false), true),
+                Err(_) => (None, false),
             };
-            if is_taken {
-                let cancel = Cancel { run_id: run, asked_at, taken_at: Some(now()) };
+            if is_taken == Some(false) {
+                refused_at.get_or_insert_with(now);
+            }
+            let taken_at = (is_taken == Some(true)).then(now);
+            if is_last || taken_at.is_some() {
+                let cancel = Cancel { run_id: run, asked_at, taken_at, refused_at };
                 return self.client.notes.write().cancels.push(cancel);
             }
             sleep(dice.millis(20, 100)).await;
@@ -308,10 +312,11 @@ impl Workload {
             let Ok(node) = cluster.any_node(&mut dice) else { return };
             let request = cluster.http.post(node.url(&path)).json(&json!({ "approve": true }));
             let answer = self.client.send(request, PATIENCE).await;
-            let (was_answered, taken) = match answer {
-                Ok(answer) => (true, is_done(answer).await),
-                Err(_) => (false, false),
+            let told = match answer {
+                Ok(answer) => is_done(answer).await,
+                Err(_) => None,
             };
+            let (was_answered, taken) = (told.is_some(), told == Some(true));
             let approval = Approval { run_id: run.clone(), call_id: call.clone(), taken };
             self.client.notes.write().approvals.push(approval);
             // Whoever comes second is told that there is nothing to do; that may be asked once
@@ -378,8 +383,9 @@ async fn named_in_stream(
     None
 }
 
-/// Whether a wish was taken. A response has no word for it: there it is.
-async fn is_done(answer: Response) -> bool {
-    let body = Client::json(answer).await.unwrap_or_default();
-    body.get("done").and_then(Value::as_bool).unwrap_or(body.get("id").is_some())
+/// Whether a wish was taken, if the answer says so. A response has no word for it: there it is.
+async fn is_done(answer: Response) -> Option<bool> {
+    let body = Client::json(answer).await.ok()?;
+    let done = body.get("done").and_then(Value::as_bool);
+    Some(done.unwrap_or(body.get("id").is_some()))
 }

@@ -136,7 +136,10 @@ pub(super) fn check_takeovers(journal: &[Recorded], acts: &[Act], wrong: &mut Co
         let at = recorded.at.as_micros();
         let is_cause = |act: &&Act| {
             let aftermath = match act.deed {
-                Deed::RedisFlush | Deed::RedisKill | Deed::RedisNoise => return false,
+                // Neither news nor the answer to a commit is needed: who wrote can be read.
+                Deed::RedisFlush | Deed::RedisKill | Deed::RedisNoise | Deed::CutAfterCommit => {
+                    return false;
+                }
                 Deed::Stall => AFTERMATH_OF_A_STALL,
                 _ => AFTERMATH,
             };

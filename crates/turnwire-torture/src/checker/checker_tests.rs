@@ -412,18 +412,20 @@ fn c15_answers_that_are_lost_or_count_twice() {
     assert_finds(&answered(0), Kind::ApprovalLost);
 }
 
-/// C14: a cancel that was taken is carried out.
+/// C14: a cancel that was taken is carried out, and it is taken while there is something to
+/// cancel.
 #[test]
 fn c14_a_cancel_that_is_ignored() {
-    let cancelled_at = |taken_at: i64| {
+    let cancelled = |taken_at: Option<i64>, refused_at: Option<i64>| {
         broken("look", |facts| {
             facts.asked.as_mut().unwrap().is_cancelled = true;
-            let (run_id, asked_at) = (run_id(), taken_at);
-            facts.cancel = Some(Cancel { run_id, asked_at, taken_at: Some(taken_at) });
+            facts.cancel = Some(Cancel { run_id: run_id(), asked_at: 0, taken_at, refused_at });
         })
     };
-    assert_finds(&cancelled_at(5 * SECOND), Kind::CancelIgnored);
-    assert_eq!(cancelled_at(15 * SECOND), BTreeSet::new());
+    assert_finds(&cancelled(Some(5 * SECOND), None), Kind::CancelIgnored);
+    assert_eq!(cancelled(Some(15 * SECOND), None), BTreeSet::new());
+    assert_finds(&cancelled(None, Some(SECOND)), Kind::CancelIgnored);
+    assert_eq!(cancelled(None, Some(60 * SECOND)), BTreeSet::new());
 }
 
 /// C7: all of a run or nothing.
@@ -502,8 +504,10 @@ fn c21_a_needless_takeover() {
     middle.push(over(RunOutcome::Completed));
     let facts = facts_of(journal_with(middle), "look");
     assert_finds(&kinds(&facts, &[]), Kind::NeedlessTakeover);
-    let flushed = Act { deed: Deed::RedisFlush, ..kill_at(0) };
-    assert_finds(&kinds(&facts, &[flushed]), Kind::NeedlessTakeover);
+    for deed in [Deed::RedisFlush, Deed::CutAfterCommit] {
+        let harmless = Act { deed, ..kill_at(2 * SECOND) };
+        assert_finds(&kinds(&facts, &[harmless]), Kind::NeedlessTakeover);
+    }
     assert_eq!(kinds(&facts, &[kill_at(2 * SECOND)]), BTreeSet::new());
     assert_finds(&kinds(&facts, &[kill_at(4 * SECOND)]), Kind::NeedlessTakeover);
     let stalled = |at| Act { deed: Deed::Stall, until: at, ..kill_at(at) };

@@ -50,9 +50,14 @@ fn check_cancel(
     outcome: &RunOutcome,
     wrong: &mut Complaints,
 ) {
-    let taken_at = facts.cancel.as_ref().and_then(|cancel| cancel.taken_at);
     let ended_at = journal.last().map(|recorded| recorded.at.as_micros());
-    let (Some(taken_at), Some(ended_at)) = (taken_at, ended_at) else { return };
+    let (Some(cancel), Some(ended_at)) = (&facts.cancel, ended_at) else { return };
+    if let Some(refused_at) = cancel.refused_at.filter(|refused_at| *refused_at < ended_at) {
+        let early = (ended_at - refused_at) / 1_000;
+        let detail = format!("{early} ms before its end there was nothing to cancel");
+        wrong.add(Kind::CancelIgnored, detail);
+    }
+    let Some(taken_at) = cancel.taken_at else { return };
     if *outcome != RunOutcome::Cancelled && ended_at > taken_at + CANCEL_TIME {
         let late = (ended_at - taken_at) / 1_000;
         let detail = format!("{late} ms after its cancel was taken, it ended as {outcome:?}");

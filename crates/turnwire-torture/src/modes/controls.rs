@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use tokio_util::sync::CancellationToken;
+use turnwire_contract::seeded::Fault;
 
 use super::Stage;
 use crate::{
@@ -30,40 +31,34 @@ const TIME: Duration = Duration::from_mins(1);
 /// How long there is damage before everything is looked at.
 const ROUND: Duration = Duration::from_secs(12);
 
-/// Every fault there is.
-pub const NAMES: [&str; 11] = [
-    "no_fence",
-    "publish_before_commit",
-    "redis_as_truth",
-    "worker_clock_lease",
-    "end_outside_transaction",
-    "no_read_back",
-    "cancel_through_fence",
-    "start_after_call",
-    "trust_annotations",
-    "cursor_off_by_one",
-    "drop_on_overflow",
-];
+/// How long runs get to end after a round; whoever is not done by then never will be. A fault may
+/// show in nothing else, and the time counts.
+const SETTLE: u64 = 25;
 
-/// The damage that brings a fault to light.
-fn plan(name: &str) -> Plan {
-    let deeds = match name {
-        "no_fence" => vec![(3, Deed::Stop), (2, Deed::BlackHole), (1, Deed::Kill)],
-        "no_read_back" => vec![(1, Deed::CutAfterCommit)],
-        "publish_before_commit" => {
+/// The damage that brings a fault to light; with none, a little of everything.
+fn plan(fault: Option<Fault>) -> Plan {
+    let deeds = match fault {
+        Some(Fault::NoFence) => vec![(3, Deed::Stop), (2, Deed::BlackHole), (1, Deed::Kill)],
+        Some(Fault::NoReadBack) => vec![(1, Deed::CutAfterCommit)],
+        Some(Fault::PublishBeforeCommit) => {
             vec![(6, Deed::Kill), (2, Deed::StoreKill), (2, Deed::Cut), (2, Deed::BlackHole)]
         }
-        "redis_as_truth" => {
+        Some(Fault::NewsAsTruth) => {
             vec![(3, Deed::RedisFlush), (1, Deed::RedisKill), (3, Deed::RedisNoise)]
         }
-        "worker_clock_lease"
-        | "cursor_off_by_one"
-        | "drop_on_overflow"
-        | "cancel_through_fence" => Vec::new(),
-        "end_outside_transaction" | "start_after_call" | "trust_annotations" => {
-            vec![(1, Deed::Kill)]
-        }
-        _ => vec![
+        Some(
+            Fault::WorkerClockLease
+            | Fault::CursorOffByOne
+            | Fault::DropOnOverflow
+            | Fault::CancelThroughFence,
+        ) => Vec::new(),
+        Some(
+            Fault::EndOutsideTransaction
+            | Fault::StartAfterCall
+            | Fault::TrustAnnotations
+            | Fault::BlindRetry,
+        ) => vec![(1, Deed::Kill)],
+        None => vec![
             (24, Deed::Kill),
             (6, Deed::Stop),
             (3, Deed::Term),
@@ -77,22 +72,29 @@ fn plan(name: &str) -> Plan {
     Plan { deeds, pause_ms: 100 }
 }
 
-/// Lets gateways with the fault `name` work until the checker has found something.
-pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, Verdict)> {
-    if name != "none" && !NAMES.contains(&name) {
+/// The fault of this name, or none for `none`.
+fn fault_named(name: &str) -> anyhow::Result<Option<Fault>> {
+    let known = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+    if known.is_none() && name != "none" {
         bail!("there is no fault `{name}`; --list-negative-controls names them");
     }
-    let environment = match name {
-        "none" => Vec::new(),
-        "worker_clock_lease" => vec![
-            (VARIABLE.to_owned(), name.to_owned()),
-            (SKEW_VARIABLE.to_owned(), "3600000".to_owned()),
-        ],
-        _ => vec![(VARIABLE.to_owned(), name.to_owned())],
-    };
+    Ok(known)
+}
+
+/// Lets gateways with the fault `name` work until the checker has found something.
+pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, Verdict)> {
+    let fault = fault_named(name)?;
+    let mut environment = Vec::new();
+    if fault.is_some() {
+        environment.push((VARIABLE.to_owned(), name.to_owned()));
+    }
+    if fault == Some(Fault::WorkerClockLease) {
+        environment.push((SKEW_VARIABLE.to_owned(), "3600000".to_owned()));
+    }
+    let options = &Options { settle: options.settle.min(SETTLE), ..options.clone() };
     let mut stage = Stage::set(&format!("negative control {name}"), options, &environment).await?;
     let begun = Instant::now();
-    let plan = plan(name);
+    let plan = plan(fault);
     let mut verdict = Verdict::default();
     while verdict.violations.is_empty() && begun.elapsed() < TIME {
         let workload = stage.workload(Shape::any, None);
@@ -122,10 +124,12 @@ pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, 
     let words: Vec<String> = found.iter().map(|(kind, n)| format!("{n} {kind:?}")).collect();
     let words = format!("{} after {:.0} s", words.join(", "), took.as_secs_f64());
     stage.setting.notes.push(("found".to_owned(), words));
-    match (name, verdict.violations.is_empty()) {
-        ("none", false) => stage.setting.missed.push("something was found".to_owned()),
-        ("none", true) | (_, false) => {}
-        (_, true) => stage.setting.missed.push("nothing was found".to_owned()),
-    }
+    let missed = match (fault, verdict.violations.is_empty()) {
+        (None, false) => Some("something was found"),
+        (Some(_), true) => Some("nothing was found"),
+        (Some(_), false) if took > TIME => Some("it was found too late"),
+        (None, true) | (Some(_), false) => None,
+    };
+    stage.setting.missed.extend(missed.map(str::to_owned));
     Ok((stage.setting, verdict))
 }
