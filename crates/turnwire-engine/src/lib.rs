@@ -22,6 +22,7 @@
 
 pub mod ambient;
 mod asking;
+mod beginning;
 mod caretaker;
 mod citations;
 mod compaction;

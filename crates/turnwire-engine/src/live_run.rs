@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Decision, Ending, Event, EventLog, IncompleteReason, InputId, LogError,
-    Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp,
+    Recorded, Reply, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -203,13 +203,6 @@ impl LiveRun {
     /// What the durable events mean.
     pub fn state(&self) -> MutexGuard<'_, RunState> {
         lock(&self.state)
-    }
-
-    /// What a journal begins with.
-    pub(crate) fn beginning(&self, request: Arc<RunRequest>) -> Vec<Event> {
-        let mut events = vec![Event::RunQueued { request }, Event::RunStarted];
-        events.extend(self.state().opening_events(|prefix| self.new_id(prefix)));
-        events
     }
 
     /// Stores `event` and takes note of it. Returns its place once it is durable.

@@ -333,7 +333,7 @@ impl Default for MemoryRunStore {
 #[async_trait]
 impl RunStore for MemoryRunStore {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        let NewRun { run_id, created_at, request, key } = run;
+        let NewRun { run_id, created_at, request, key, beginning: _ } = run;
         let mut kept = lock(&self.kept);
         if let Some(key) = &key
             && let Some(before) = kept.made_by(&request.tenant, key, created_at)?

@@ -627,30 +627,6 @@ impl RunState {
         self.discovering.iter().map(closed).collect()
     }
 
-    /// What is recorded before the model is asked, for the calls that come first.
-    pub fn opening_events(&self, mut new_id: impl FnMut(&'static str) -> String) -> Vec<Event> {
-        let calls = &self.request.first_calls;
-        if calls.is_empty() {
-            return Vec::new();
-        }
-        let mut events = vec![Event::TurnStarted { turn: 0 }];
-        for FirstCall { call_id, tool, arguments, .. } in calls {
-            let item_id = ItemId::new(new_id(item_prefix(tool.kind)));
-            let (call_id, tool) = (call_id.clone(), tool.clone());
-            events.push(Event::CallAnnounced { call_id: call_id.clone(), item_id, tool });
-            let (arguments, completeness) = (arguments.clone(), Completeness::Complete);
-            events.push(Event::ArgumentsFinished { call_id, arguments, completeness });
-        }
-        let (finish, usage) = (Finish::CalledTools, Usage::default());
-        events.push(Event::TurnFinished { turn: 0, finish, usage });
-        for FirstCall { call_id, decision, .. } in calls {
-            let Some(decision) = decision.clone() else { continue };
-            let answer = ApprovalAnswer::from(decision).by("next_request");
-            events.push(Event::approval_resolved(call_id.clone(), answer));
-        }
-        events
-    }
-
     /// What a worker records when it takes over a run that another one left.
     ///
     /// A turn cut in the middle is withdrawn and asked for again. A tool that was at work is

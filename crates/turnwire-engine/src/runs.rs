@@ -21,14 +21,14 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
-    Alone, BlobError, BlobStore, CallId, ConversationId, Created, Entry, Event, EventLog,
-    EventStream, LogError, Model, NewRun, NoToolServers, Recorded, RequestKey, RunId, RunOutcome,
-    RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers, Workers,
+    Alone, BlobError, BlobStore, CallId, ConversationId, Entry, Event, EventLog, EventStream,
+    LogError, Model, NoToolServers, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunRequest,
+    RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers, Workers,
 };
 
 use crate::{
     ambient::Ambient,
-    caretaker::{Care, InHand},
+    caretaker::Care,
     failures,
     lanes::Lanes,
     live_run::{LiveRun, Stop},
@@ -46,8 +46,6 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked for.
 const JOURNAL_LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often a run that never began is called off while the store is away.
-const CALL_OFF_EVERY: Duration = Duration::from_millis(500);
 
 /// What an engine is made of. [`EngineParts::default`] is all in memory, with no model and no
 /// tools.
@@ -194,88 +192,6 @@ impl Runs {
     ) -> Result<RunHandle, StartError> {
         let runs = self.clone();
         self.to_its_end(async move { runs.begin(request, start).await }).await
-    }
-
-    async fn begin(&self, mut request: RunRequest, start: Start) -> Result<RunHandle, StartError> {
-        self.refuse_if_closing()?;
-        let parts = &self.0.parts;
-        let model = self.model(&request.model)?;
-        let run_id = RunId::new(parts.ambient.new_id("run"));
-        let in_hand = self.take_in_hand(&run_id);
-        parts.policy.apply_to_request(&mut request);
-        let request = Arc::new(request);
-        let created_at = parts.ambient.now();
-        let (tenant, key) = (request.tenant.clone(), start.key);
-        let new = NewRun { run_id: run_id.clone(), created_at, request: Arc::clone(&request), key };
-        if let Created::Before(before) = self.create(new).await? {
-            return self.handle_of(tenant, before).await;
-        }
-        match self.record_beginning(run_id.clone(), request, start.watcher).await {
-            Ok((run, events)) => Ok(self.work_on(run, model, events)),
-            Err(StartError::Log(LogError::Conflict { .. })) if parts.workers.outlive_us() => {
-                // This worker was so slow that another one has begun the run.
-                self.release(&run_id).await;
-                self.handle_of(tenant, run_id).await
-            }
-            Err(error) => {
-                self.call_off(run_id, in_hand);
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends a run that never began: it must not keep its conversation busy.
-    fn call_off(&self, run_id: RunId, in_hand: Option<InHand>) {
-        let runs = self.clone();
-        self.0.care.tasks().spawn(async move {
-            while let Err(StoreError::Unavailable(_)) = runs.end_unbegun(&run_id).await {
-                sleep(CALL_OFF_EVERY).await;
-            }
-            drop(in_hand);
-        });
-    }
-
-    /// Where others share the store, one of them may have begun the run by now; then it is
-    /// theirs. If it was begun here after all, somebody takes it up.
-    async fn end_unbegun(&self, run_id: &RunId) -> Result<(), StoreError> {
-        let EngineParts { store, workers, .. } = &self.0.parts;
-        let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
-        if !workers.outlive_us() {
-            return store.finish(run_id, outcome, Vec::new()).await;
-        }
-        workers.call_off(run_id, outcome).await?;
-        workers.release(run_id).await
-    }
-
-    /// Keeps a new run. If the conversation's last run is over and only being put away, this
-    /// waits for it: whoever has seen the end may go on.
-    async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        let store = &self.0.parts.store;
-        let before = match store.create(run.clone()).await {
-            Err(StoreError::Busy { run_id, .. } | StoreError::Unfinished(run_id)) => {
-                self.live(&run.request.tenant, &run_id)
-            }
-            other => return other,
-        };
-        if let Some(before) = before.filter(|before| before.state().outcome().is_some()) {
-            before.put_away().await;
-        }
-        store.create(run).await
-    }
-
-    async fn record_beginning(
-        &self,
-        run_id: RunId,
-        request: Arc<RunRequest>,
-        watcher: Option<watch::Receiver<Seq>>,
-    ) -> Result<(Arc<LiveRun>, EventStream), StartError> {
-        let history = self.history_of(&request).await?;
-        let state = RunState::new(&run_id, Arc::clone(&request), history);
-        let run = Arc::new(self.live_run(run_id, state, Seq::START).watched_by(watcher));
-        let beginning = run.beginning(request);
-        run.record_all(beginning).await?;
-        let events = self.0.parts.log.read(run.tenant(), run.id(), Seq::START).await?;
-        Ok((run, events))
     }
 
     /// Does `work` to its end even if whoever waits for it goes away in the middle: a run must

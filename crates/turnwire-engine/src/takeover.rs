@@ -9,6 +9,7 @@ use turnwire_contract::{
 };
 
 use crate::{
+    beginning::opening_events,
     failures,
     live_run::LiveRun,
     run_loop::put_away,
@@ -144,12 +145,12 @@ impl Runs {
     }
 }
 
-/// What has to be recorded before anything else. A run whose worker died between keeping it and
-/// beginning its journal is begun.
+/// What has to be recorded before anything else. A run that was kept without its journal, by a
+/// store that could not do both at once, is begun.
 fn owed_events(run: &LiveRun) -> Vec<Event> {
-    let request = Arc::clone(run.state().request());
+    let state = run.state();
     if run.head() == Seq::START {
-        return run.beginning(request);
+        return opening_events(state.request(), |prefix| run.new_id(prefix));
     }
-    run.state().takeover_events()
+    state.takeover_events()
 }

@@ -7,6 +7,7 @@
 
 mod blob_store;
 mod conversations;
+mod creation;
 mod database;
 mod entries;
 mod event_log;

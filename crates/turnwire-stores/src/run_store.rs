@@ -9,25 +9,17 @@ use turnwire_contract::{
 };
 
 use crate::{
-    Store, conversations,
+    Store,
     database::{DatabaseError, Dialect, Row, Transaction, Value},
     entries::{self, Written},
     failures::{read_again, written},
     forgetting,
 };
 
-/// For how long a request can be sent again with its key: a day.
-const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
-
 #[async_trait]
 impl RunStore for Store {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        let created = self.try_to_create(&run).await;
-        if let Err(StoreError::Unavailable(_)) = &created {
-            // It may be there all the same, with us as its worker, who will not work on it.
-            self.0.standing.doubt(&run.run_id);
-        }
-        created
+        self.keep(&run).await
     }
 
     async fn made_by(
@@ -208,136 +200,8 @@ impl RunStore for Store {
     }
 }
 
-impl Store {
-    async fn try_to_create(&self, run: &NewRun) -> Result<Created, StoreError> {
-        let (database, dialect) = (&self.0.database, self.0.database.dialect());
-        let (tenant, request) = (&run.request.tenant, &run.request);
-        let (json, mut place) = (written(&**request)?, Place::default());
-        if stands_alone(run) {
-            let values = place.values(run, &json, &self.0.worker);
-            return match database.query(INSERT, &values).await {
-                Err(DatabaseError::Taken(_)) => Err(self.why_taken(run).await?),
-                inserted => Ok(inserted.map(|_| Created::New)?),
-            };
-        }
-        let mut transaction = database.begin().await?;
-        if let Some(key) = &run.key
-            && let Some(before) = use_key(&mut *transaction, dialect, run, key).await?
-        {
-            // Nothing was written; whoever just drops it gives up the connection, too.
-            transaction.commit().await?;
-            return Ok(Created::Before(before));
-        }
-        match (&request.conversation_id, &request.continues) {
-            (Some(id), _) => {
-                let now = run.created_at;
-                place.conversation_id = Some(id.as_str());
-                place.history_upto =
-                    conversations::hold_for_run(&mut *transaction, tenant, id, now).await?;
-            }
-            (None, Some(before)) => {
-                hold_finished(&mut *transaction, dialect, tenant, before).await?;
-                place.continues = Some(before.as_str());
-            }
-            (None, None) => {
-                let (run_id, before) = (Some(&run.run_id), &request.before);
-                entries::add(&mut *transaction, dialect, tenant, run_id, None, before).await?;
-            }
-        }
-        match transaction.query(INSERT, &place.values(run, &json, &self.0.worker)).await {
-            Err(DatabaseError::Taken(_)) => {
-                drop(transaction);
-                return Err(self.why_taken(run).await?);
-            }
-            inserted => inserted?,
-        };
-        transaction.commit().await?;
-        Ok(Created::New)
-    }
-
-    /// The database itself says no to a second run: in the conversation, or of that id.
-    async fn why_taken(&self, run: &NewRun) -> Result<StoreError, StoreError> {
-        let busy = match &run.request.conversation_id {
-            Some(id) => conversations::busy_now(&*self.0.database, &run.request.tenant, id).await?,
-            None => None,
-        };
-        Ok(busy.unwrap_or_else(|| StoreError::Exists(format!("run `{}`", run.run_id))))
-    }
-}
-
-/// Where a run stands among the others.
-#[derive(Debug, Default)]
-struct Place<'a> {
-    conversation_id: Option<&'a str>,
-    history_upto: i64,
-    continues: Option<&'a str>,
-}
-
-const INSERT: &str = "insert into runs (id, tenant, created_at, request, conversation_id,
-                                        history_upto, continues, worker)
-                      values ($1, $2, $3, $4, $5, $6, $7, $8)";
-
-impl Place<'_> {
-    fn values<'a>(&'a self, run: &'a NewRun, request: &'a str, worker: &'a str) -> [Value<'a>; 8] {
-        [
-            Value::Text(run.run_id.as_str()),
-            Value::Text(run.request.tenant.as_str()),
-            Value::Integer(run.created_at.as_micros()),
-            Value::Text(request),
-            Value::OptionalText(self.conversation_id),
-            Value::Integer(self.history_upto),
-            Value::OptionalText(self.continues),
-            Value::Text(worker),
-        ]
-    }
-}
-
-/// Whether the run needs nothing but a row of its own.
-fn stands_alone(run: &NewRun) -> bool {
-    let NewRun { request, key, .. } = run;
-    let follows = request.conversation_id.is_some() || request.continues.is_some();
-    key.is_none() && !follows && request.before.is_empty()
-}
-
-/// Takes the key for this run, unless it is taken: then this is the run that has it.
-async fn use_key(
-    transaction: &mut dyn Transaction,
-    dialect: &'static Dialect,
-    run: &NewRun,
-    key: &RequestKey,
-) -> Result<Option<RunId>, StoreError> {
-    // Whoever comes second waits here until the first is done. If its key is too old, it is
-    // replaced; if not, it is locked all the same, and stays to be read.
-    let take = format!(
-        "insert into request_keys (tenant, endpoint, key, fingerprint, run_id, expires_at)
-         values ($1, $2, $3, $4, $5, {later})
-         on conflict (tenant, endpoint, key) do update set fingerprint = excluded.fingerprint,
-             run_id = excluded.run_id, expires_at = excluded.expires_at
-         where request_keys.expires_at <= {now}
-         returning run_id",
-        later = dialect.later("$6"),
-        now = dialect.now,
-    );
-    let values = [
-        Value::Text(run.request.tenant.as_str()),
-        Value::Text(&key.endpoint),
-        Value::Text(&key.key),
-        Value::Text(&key.fingerprint),
-        Value::Text(run.run_id.as_str()),
-        Value::Integer(KEYS_HOLD_FOR_MICROS),
-    ];
-    if !transaction.query(&take, &values).await?.is_empty() {
-        return Ok(None);
-    }
-    let sql = "select fingerprint, run_id from request_keys
-               where tenant = $1 and endpoint = $2 and key = $3";
-    let [tenant, endpoint, name, ..] = values;
-    let found = transaction.query(sql, &[tenant, endpoint, name]).await?;
-    found.first().map(|row| run_of_key(row, key)).transpose()
-}
-
 /// The run that has the key, if it was made by the same request.
-fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreError> {
+pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreError> {
     if row.text(0)? == key.fingerprint {
         Ok(RunId::from(row.text(1)?))
     } else {
@@ -346,7 +210,7 @@ fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreError> {
 }
 
 /// Holds a run that is finished: nobody forgets or continues it meanwhile.
-async fn hold_finished(
+pub(crate) async fn hold_finished(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     tenant: &TenantId,

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tracing::warn;
 use turnwire_contract::{
-    Abandoned, Ending, Lease, LeftWish, RunId, RunOutcome, StoreError, TenantId, Wish, Workers,
+    Abandoned, Lease, LeftWish, RunId, StoreError, TenantId, Wish, Workers,
     seeded::{Fault, is_seeded},
 };
 
@@ -20,7 +20,6 @@ use crate::{
     database::{DatabaseError, Dialect, Row, Value},
     failures::{read_again, written},
     forgetting::{self, Theirs, theirs},
-    run_store::store_ending,
 };
 
 /// How often, in beats, workers that are long gone are struck from the list.
@@ -130,25 +129,6 @@ impl Workers for Store {
         self.0.tails.let_go(run_id);
         self.0.news.tell_to_do().await;
         Ok(())
-    }
-
-    async fn call_off(&self, run_id: &RunId, outcome: RunOutcome) -> Result<(), StoreError> {
-        let (database, id) = (&self.0.database, Value::Text(run_id.as_str()));
-        let dialect = database.dialect();
-        // Held, so that nobody can claim it in between.
-        let sql = format!(
-            "select tenant from runs where id = $1 and worker = $2 and state = 'active'
-             and not exists (select 1 from run_events e where e.run_id = runs.id){}",
-            dialect.for_update
-        );
-        let mut transaction = database.begin().await?;
-        let unbegun = transaction.query(&sql, &[id, Value::Text(&self.0.worker)]).await?;
-        if let Some(row) = unbegun.first() {
-            let tenant = TenantId::from(row.text(0)?);
-            let ending = Ending { outcome, entries: Vec::new() };
-            store_ending(&mut *transaction, dialect, &tenant, run_id, &ending).await?;
-        }
-        Ok(transaction.commit().await?)
     }
 
     async fn ours(&self) -> Result<Vec<RunId>, StoreError> {

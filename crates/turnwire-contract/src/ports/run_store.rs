@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ConversationId, Entry, ItemId, RunId, RunOutcome, RunRequest, TenantId, Timestamp};
+use crate::{
+    ConversationId, Entry, ItemId, Recorded, RunId, RunOutcome, RunRequest, TenantId, Timestamp,
+};
 
 /// Keeps runs and conversations.
 ///
@@ -21,7 +23,8 @@ use crate::{ConversationId, Entry, ItemId, RunId, RunOutcome, RunRequest, Tenant
 #[async_trait]
 pub trait RunStore: Send + Sync {
     /// Keeps a new run, and opens its conversation if that is new. A request whose key has made
-    /// a run before makes none.
+    /// a run before makes none. A store that also has the journal begins it in the same breath:
+    /// where several workers share one, a run must not be there without its journal.
     async fn create(&self, run: NewRun) -> Result<Created, StoreError>;
 
     /// The run that a request with this key has made, if it made one within a day of `now` and
@@ -160,6 +163,15 @@ pub struct NewRun {
     pub request: Arc<RunRequest>,
     /// What makes the request one of a kind, if its client gave it such a key.
     pub key: Option<RequestKey>,
+    /// What its journal begins with; nothing, if somebody else is to begin it.
+    pub beginning: Vec<Arc<Recorded>>,
+}
+
+impl NewRun {
+    /// A run that was asked for without a key, and whose journal somebody else begins.
+    pub fn new(run_id: RunId, created_at: Timestamp, request: Arc<RunRequest>) -> Self {
+        Self { run_id, created_at, request, key: None, beginning: Vec::new() }
+    }
 }
 
 /// A client's own mark on a request, by which it can be sent again without being done again.
@@ -176,8 +188,10 @@ pub struct RequestKey {
 /// What came of keeping a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
-    /// It is kept.
+    /// It is kept, and its journal is still to be begun.
     New,
+    /// It is kept, and so is the beginning of its journal.
+    Begun,
     /// The same request has made this run before.
     Before(RunId),
 }

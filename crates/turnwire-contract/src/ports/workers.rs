@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, RunOutcome, StoreError, TenantId};
+use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId};
 
 /// The workers that share a store, as one of them sees it. A worker is a process with an engine.
 ///
@@ -37,10 +37,6 @@ pub trait Workers: Send + Sync {
 
     /// Gives up a run of this worker, so that another one takes it up at once.
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
-
-    /// Ends a run of this worker whose journal was never begun, and leaves nothing of it in its
-    /// conversation. One that is another's by now, or has a journal, is left as it is.
-    async fn call_off(&self, run_id: &RunId, outcome: RunOutcome) -> Result<(), StoreError>;
 
     /// The unfinished runs that belong to this worker, as the store has it. One of which nobody
     /// was told that it was kept is not among them.
@@ -149,10 +145,6 @@ impl Workers for Alone {
     }
 
     async fn release(&self, _run_id: &RunId) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn call_off(&self, _run_id: &RunId, _outcome: RunOutcome) -> Result<(), StoreError> {
         Ok(())
     }
 

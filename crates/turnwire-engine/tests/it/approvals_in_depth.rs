@@ -152,7 +152,7 @@ async fn the_time_goes_on_after_a_takeover() {
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request: Arc<RunRequest> = Arc::clone(request);
-    store.create(NewRun { run_id: run_id.clone(), created_at, request, key: None }).await.unwrap();
+    store.create(NewRun::new(run_id.clone(), created_at, request)).await.unwrap();
     log.append(&TenantId::default(), journal.clone()).await.unwrap();
     let mut tools = Toolbox::default();
     tools.add(Arc::new(tool.clone())).unwrap();

@@ -51,7 +51,7 @@ async fn the_run_store_forgets_finished_runs_and_only_those() {
     let create = async |run: &str| {
         let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
         let (run_id, created_at) = (RunId::from(run), Timestamp::from_micros(0));
-        store.create(NewRun { run_id, created_at, request, key: None }).await.unwrap();
+        store.create(NewRun::new(run_id, created_at, request)).await.unwrap();
     };
     let finish = async |run: &str| {
         store.finish(&RunId::from(run), RunOutcome::Completed, Vec::new()).await.unwrap();

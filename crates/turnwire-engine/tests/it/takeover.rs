@@ -26,7 +26,7 @@ async fn engine_with<T: Tool + Clone + 'static>(
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request: Arc<RunRequest> = Arc::clone(request);
-    store.create(NewRun { run_id, created_at, request, key: None }).await.unwrap();
+    store.create(NewRun::new(run_id, created_at, request)).await.unwrap();
     log.append(&TenantId::default(), journal.to_vec()).await.unwrap();
     let mut tools = Toolbox::default();
     for prop in props {

@@ -223,9 +223,6 @@ impl Workers for Team {
         self.left.lock().unwrap().push(run_id.clone());
         Ok(())
     }
-    async fn call_off(&self, _: &RunId, _: RunOutcome) -> Result<(), StoreError> {
-        Ok(())
-    }
     async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }

@@ -137,8 +137,7 @@ async fn refused_as_a_place(world: &World, path: &str) {
 async fn begun(store: &SlowStore, log: &BreakingLog) -> RunId {
     let (run_id, at) = (RunId::new("run_lost"), Timestamp::from_micros(0));
     let request = Arc::new(RunRequest::new("default", vec![Item::user("?")]));
-    let run =
-        NewRun { run_id: run_id.clone(), created_at: at, request: request.clone(), key: None };
+    let run = NewRun::new(run_id.clone(), at, request.clone());
     store.create(run).await.unwrap();
     let event = Event::RunQueued { request };
     let first = Recorded { run_id: run_id.clone(), seq: Seq(1), at, event };

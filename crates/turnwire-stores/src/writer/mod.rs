@@ -109,7 +109,7 @@ impl WriterHandle {
 }
 
 /// Something that no other append to the same place has: a number that begins anywhere.
-fn new_tag() -> i64 {
+pub(crate) fn new_tag() -> i64 {
     static NEXT: LazyLock<AtomicI64> = LazyLock::new(|| {
         let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
         AtomicI64::new((high ^ low.rotate_left(32)).cast_signed())

@@ -255,7 +255,7 @@ async fn predecessor(store: &Store) {
     request.tenant = tenant();
     let created_at = turnwire_contract::Timestamp::from_micros(1);
     let request = Arc::new(request);
-    let new = turnwire_contract::NewRun { run_id: run_id.clone(), created_at, request, key: None };
+    let new = turnwire_contract::NewRun::new(run_id.clone(), created_at, request);
     store.create(new).await.unwrap();
     let entry = Entry::new("msg_before", Item::assistant("hello"));
     store.finish(&run_id, RunOutcome::Completed, vec![entry]).await.unwrap();

@@ -1,11 +1,11 @@
 //! The promises of the ports, and what databases are peculiar about.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Item, ItemId, Pinned,
-    Pins, RequestKey, RunId, RunOutcome, RunStatus, RunStore, StoreError, TenantId, Timestamp,
-    Wish, Workers,
+    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Event, EventLog,
+    Item, ItemId, NewRun, Pinned, Pins, Recorded, RequestKey, RunId, RunOutcome, RunStatus,
+    RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
 };
 use turnwire_testkit::{conformance, services::Postgres};
 
@@ -19,6 +19,49 @@ async fn sqlite_keeps_the_promises_of_a_run_store() {
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_the_promises_of_a_run_store() {
     conformance::run_store::check(&Place::postgres().store().await).await;
+}
+
+/// C7: a run is there with the beginning of its journal, or not at all, whatever it has to do
+/// with others.
+#[tokio::test(flavor = "multi_thread")]
+async fn c7_a_run_is_there_with_its_journal_or_not_at_all() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let key = RequestKey {
+            endpoint: "/v1/responses".to_owned(),
+            key: "key".to_owned(),
+            fingerprint: "of it".to_owned(),
+        };
+        let keyed = NewRun { key: Some(key), ..run("run_keyed", |_| {}) };
+        let informed = run("run_informed", |request| request.before = entries(&["earlier"]));
+        for new in [run("run_alone", |_| {}), keyed, informed, run_in("run_in", "conv")] {
+            let new = begun(new);
+            assert_eq!(store.create(new.clone()).await.unwrap(), Created::Begun);
+            let kept = store.read_stored(&tenant(), &new.run_id, Seq::START).await.unwrap();
+            assert_eq!(kept, new.beginning, "{}: {}", place.url, new.run_id);
+            let next = Recorded { seq: Seq(3), ..(*new.beginning[1]).clone() };
+            store.append(&tenant(), vec![Arc::new(next)]).await.unwrap();
+        }
+        for refused in [run_in("run_second", "conv"), run("run_alone", |_| {})] {
+            let refused = begun(NewRun { created_at: Timestamp::from_micros(2), ..refused });
+            let error = store.create(refused).await.unwrap_err();
+            assert!(matches!(error, StoreError::Busy { .. } | StoreError::Exists(_)), "{error:?}");
+        }
+        let journals =
+            "select run_id || ':' || first_seq from run_events order by run_id, first_seq";
+        let runs = ["run_alone", "run_in", "run_informed", "run_keyed"];
+        let places = runs.iter().flat_map(|run| (1..=3).map(move |n| format!("{run}:{n}")));
+        assert_eq!(place.ask(journals).await, places.collect::<Vec<_>>(), "{}", place.url);
+    }
+}
+
+fn begun(new: NewRun) -> NewRun {
+    let events = [Event::RunQueued { request: Arc::clone(&new.request) }, Event::RunStarted];
+    let recorded = |(seq, event)| {
+        Arc::new(Recorded { run_id: new.run_id.clone(), seq: Seq(seq), at: new.created_at, event })
+    };
+    let beginning = (1..).zip(events).map(recorded).collect();
+    NewRun { beginning, ..new }
 }
 
 #[tokio::test(flavor = "multi_thread")]

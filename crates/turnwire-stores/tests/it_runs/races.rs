@@ -50,7 +50,7 @@ async fn c9_runs_are_as_many_as_keys() {
     let runs: BTreeSet<_> = posted
         .into_iter()
         .map(|(own, created)| match created {
-            Created::New => own,
+            Created::New | Created::Begun => own,
             Created::Before(before) => before,
         })
         .collect();

@@ -92,7 +92,7 @@ pub(crate) fn run(id: &str, change: impl FnOnce(&mut RunRequest)) -> NewRun {
     request.tenant = tenant();
     change(&mut request);
     let (run_id, created_at) = (RunId::from(id), Timestamp::from_micros(1));
-    NewRun { run_id, created_at, request: Arc::new(request), key: None }
+    NewRun::new(run_id, created_at, Arc::new(request))
 }
 
 pub(crate) fn run_in(id: &str, conversation: &str) -> NewRun {

@@ -36,7 +36,7 @@ fn run(id: &str, tenant: &str, conversation: Option<&str>) -> NewRun {
     request.tenant = TenantId::from(tenant);
     request.conversation_id = conversation.map(ConversationId::from);
     let created_at = Timestamp::from_micros(1);
-    NewRun { run_id: RunId::from(id), created_at, request: Arc::new(request), key: None }
+    NewRun::new(RunId::from(id), created_at, Arc::new(request))
 }
 
 async fn a_conversation_has_one_active_run(store: &dyn RunStore) {

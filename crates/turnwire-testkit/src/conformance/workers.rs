@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
-    Abandoned, Failure, Item, NewRun, RunId, RunOutcome, RunRequest, RunStatus, RunStore,
-    StoreError, TenantId, Timestamp, Wish, Workers,
+    Abandoned, Item, NewRun, RunId, RunOutcome, RunRequest, RunStore, StoreError, TenantId,
+    Timestamp, Wish, Workers,
 };
 
 /// Short, because these tests wait for it to lapse.
@@ -29,7 +29,6 @@ pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) ->
     after_an_outage_everybody_gets_time(&make(2, LEASE).await).await;
     a_finished_run_is_nobodys(&make(2, LEASE).await).await;
     a_worker_can_look_up_its_runs(&make(2, LONG_LEASE).await).await;
-    only_its_worker_calls_a_run_off(&make(2, LONG_LEASE).await).await;
 }
 
 fn tenant() -> TenantId {
@@ -40,7 +39,7 @@ async fn create(store: &impl RunStore, id: &str) -> RunId {
     let mut request = RunRequest::new("any", vec![Item::user("hi")]);
     request.tenant = tenant();
     let (run_id, created_at) = (RunId::from(id), Timestamp::from_micros(1));
-    let run = NewRun { run_id: run_id.clone(), created_at, request: Arc::new(request), key: None };
+    let run = NewRun::new(run_id.clone(), created_at, Arc::new(request));
     store.create(run).await.expect("it is new");
     run_id
 }
@@ -225,22 +224,6 @@ async fn a_worker_can_look_up_its_runs<S: Workers + RunStore>(workers: &[S]) {
     assert_eq!(other.ours().await.expect("it can be asked"), []);
     assert_eq!(claim(other).await, [abandoned(&passed_on, 0)]);
     assert_eq!(other.ours().await.expect("it can be asked"), [passed_on]);
-}
-
-async fn only_its_worker_calls_a_run_off<S: Workers + RunStore>(workers: &[S]) {
-    let [one, other] = workers else { panic!("two were asked for") };
-    let run_id = create(one, "run_unbegun").await;
-    let failed = || RunOutcome::Failed { failure: Failure::new("x", "so") };
-    other.call_off(&run_id, failed()).await.expect("it is ignored");
-    let record = one.find(&tenant(), &run_id).await.expect("it is there");
-    assert_eq!(record.status, RunStatus::Active, "C7: it is another's");
-    one.call_off(&run_id, failed()).await.expect("it is its own");
-    let record = one.find(&tenant(), &run_id).await.expect("it is there");
-    assert_eq!(
-        record.status,
-        RunStatus::Finished { outcome: failed() },
-        "C8: it keeps nobody waiting"
-    );
 }
 
 async fn a_finished_run_is_nobodys<S: Workers + RunStore>(workers: &[S]) {

@@ -1,0 +1,274 @@
+//! How a run comes into being: its row, its place among the others, and the beginning of its
+//! journal; all of it or nothing.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use turnwire_contract::{Created, NewRun, RequestKey, RunId, StoreError};
+
+use crate::{
+    Store, conversations,
+    database::{DatabaseError, Dialect, Transaction, Value},
+    entries,
+    failures::written,
+    rows::{EventRow, to_rows},
+    run_store::{hold_finished, run_of_key},
+    writer::new_tag,
+};
+
+/// For how long a request can be sent again with its key: a day.
+const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// For how long a run is kept once more if there was no answer, and the pause in between. A
+/// client waits for it.
+const ASKS_AGAIN_FOR: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Keeps `run`. No answer is no refusal: what was done is found when it is done again.
+    pub(crate) async fn keep(&self, run: &NewRun) -> Result<Created, StoreError> {
+        let draft = Draft::of(run)?;
+        let until = Instant::now() + ASKS_AGAIN_FOR;
+        let mut kept = self.try_to_keep(&draft).await;
+        while matches!(kept, Err(StoreError::Unavailable(_))) && Instant::now() < until {
+            sleep(PAUSE).await;
+            kept = self.try_to_keep(&draft).await;
+            if is_there_by(&kept, &run.run_id) {
+                kept = Ok(draft.created());
+            }
+        }
+        match &kept {
+            Ok(Created::Begun) => {
+                let bytes = draft.rows.iter().map(|row| row.body.len()).sum();
+                self.0.tails.written(&run.request.tenant, &run.beginning, bytes);
+            }
+            // It may be there all the same, with us as its worker, who will not work on it.
+            Err(StoreError::Unavailable(_)) => self.0.standing.doubt(&run.run_id),
+            _ => {}
+        }
+        kept
+    }
+
+    async fn try_to_keep(&self, draft: &Draft<'_>) -> Result<Created, StoreError> {
+        let (database, dialect) = (&self.0.database, self.0.database.dialect());
+        let (run, worker) = (draft.run, self.0.worker.as_str());
+        let mut place = Place::default();
+        if stands_alone(run) && dialect.writes_in_with {
+            let (sql, values) = draft.in_one_statement(&place, worker);
+            return match database.query(&sql, &values).await {
+                Err(DatabaseError::Taken(_)) => Err(self.why_taken(run).await?),
+                inserted => Ok(inserted.map(|_| draft.created())?),
+            };
+        }
+        let mut transaction = database.begin().await?;
+        if let Some(key) = &run.key
+            && let Some(before) = use_key(&mut *transaction, dialect, run, key).await?
+        {
+            // Nothing was written; whoever just drops it gives up the connection, too.
+            transaction.commit().await?;
+            return Ok(Created::Before(before));
+        }
+        let tenant = &run.request.tenant;
+        match (&run.request.conversation_id, &run.request.continues) {
+            (Some(id), _) => {
+                let now = run.created_at;
+                place.conversation_id = Some(id.as_str());
+                place.history_upto =
+                    conversations::hold_for_run(&mut *transaction, tenant, id, now).await?;
+            }
+            (None, Some(before)) => {
+                hold_finished(&mut *transaction, dialect, tenant, before).await?;
+                place.continues = Some(before.as_str());
+            }
+            (None, None) => {
+                let (run_id, before) = (Some(&run.run_id), &run.request.before);
+                entries::add(&mut *transaction, dialect, tenant, run_id, None, before).await?;
+            }
+        }
+        match draft.insert(&mut *transaction, dialect, &place, worker).await {
+            Err(DatabaseError::Taken(_)) => {
+                drop(transaction);
+                return Err(self.why_taken(run).await?);
+            }
+            inserted => inserted?,
+        }
+        transaction.commit().await?;
+        Ok(draft.created())
+    }
+
+    /// The database itself says no to a second run: in the conversation, or of that id.
+    async fn why_taken(&self, run: &NewRun) -> Result<StoreError, StoreError> {
+        let busy = match &run.request.conversation_id {
+            Some(id) => conversations::busy_now(&*self.0.database, &run.request.tenant, id).await?,
+            None => None,
+        };
+        Ok(busy.unwrap_or_else(|| StoreError::Exists(name_of(&run.run_id))))
+    }
+}
+
+fn name_of(run_id: &RunId) -> String {
+    format!("run `{run_id}`")
+}
+
+/// Whether what is in the way of the run is the run itself. Nobody else has its id.
+fn is_there_by(kept: &Result<Created, StoreError>, run_id: &RunId) -> bool {
+    match kept {
+        Ok(Created::Before(before)) => before == run_id,
+        Err(StoreError::Busy { run_id: busy_with, .. }) => busy_with == run_id,
+        Err(StoreError::Exists(what)) => *what == name_of(run_id),
+        _ => false,
+    }
+}
+
+/// Where a run stands among the others.
+#[derive(Debug, Default)]
+struct Place<'a> {
+    conversation_id: Option<&'a str>,
+    history_upto: i64,
+    continues: Option<&'a str>,
+}
+
+const INSERT_RUN: &str = "insert into runs (id, tenant, created_at, request, conversation_id,
+                                            history_upto, continues, worker)
+                          values ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, last_seq, tag,
+                                                     kind, call_id, body) values ";
+
+/// A run as it will be written.
+struct Draft<'a> {
+    run: &'a NewRun,
+    request: String,
+    rows: Vec<EventRow>,
+    tag: i64,
+}
+
+impl<'a> Draft<'a> {
+    fn of(run: &'a NewRun) -> Result<Self, StoreError> {
+        let (request, rows) = (written(&*run.request)?, to_rows(&run.beginning)?);
+        Ok(Self { run, request, rows, tag: new_tag() })
+    }
+
+    /// What has come of it once it is there.
+    fn created(&self) -> Created {
+        if self.rows.is_empty() { Created::New } else { Created::Begun }
+    }
+
+    /// For databases that can write to two tables at once.
+    fn in_one_statement<'v>(
+        &'v self,
+        place: &'v Place<'_>,
+        worker: &'v str,
+    ) -> (String, Vec<Value<'v>>) {
+        let mut values = self.values(place, worker).to_vec();
+        if self.rows.is_empty() {
+            return (INSERT_RUN.to_owned(), values);
+        }
+        let events = self.events(values.len());
+        values.extend(self.values_of_events());
+        (format!("with run as ({INSERT_RUN}) {INSERT_EVENTS}{events}"), values)
+    }
+
+    async fn insert(
+        &self,
+        transaction: &mut dyn Transaction,
+        dialect: &Dialect,
+        place: &Place<'_>,
+        worker: &str,
+    ) -> Result<(), DatabaseError> {
+        if dialect.writes_in_with {
+            let (sql, values) = self.in_one_statement(place, worker);
+            return transaction.query(&sql, &values).await.map(drop);
+        }
+        transaction.query(INSERT_RUN, &self.values(place, worker)).await?;
+        if !self.rows.is_empty() {
+            let sql = format!("{INSERT_EVENTS}{}", self.events(0));
+            transaction.query(&sql, &self.values_of_events()).await?;
+        }
+        Ok(())
+    }
+
+    fn values<'v>(&'v self, place: &'v Place<'_>, worker: &'v str) -> [Value<'v>; 8] {
+        [
+            Value::Text(self.run.run_id.as_str()),
+            Value::Text(self.run.request.tenant.as_str()),
+            Value::Integer(self.run.created_at.as_micros()),
+            Value::Text(&self.request),
+            Value::OptionalText(place.conversation_id),
+            Value::Integer(place.history_upto),
+            Value::OptionalText(place.continues),
+            Value::Text(worker),
+        ]
+    }
+
+    /// A parameter for each of [`Self::values_of_events`], after `taken` others.
+    fn events(&self, taken: usize) -> String {
+        let row = |n: usize| {
+            let first = taken + n * 8;
+            let parameters: Vec<String> = (1..=8).map(|m| format!("${}", first + m)).collect();
+            format!("({})", parameters.join(", "))
+        };
+        (0..self.rows.len()).map(row).collect::<Vec<_>>().join(", ")
+    }
+
+    fn values_of_events(&self) -> Vec<Value<'_>> {
+        let (tenant, run_id) = (self.run.request.tenant.as_str(), self.run.run_id.as_str());
+        let values = self.rows.iter().map(|row| {
+            [
+                Value::Text(tenant),
+                Value::Text(run_id),
+                Value::Integer(row.first),
+                Value::Integer(row.last),
+                Value::Integer(self.tag),
+                Value::Text(row.kind),
+                Value::OptionalText(row.call.as_deref()),
+                Value::Text(&row.body),
+            ]
+        });
+        values.flatten().collect()
+    }
+}
+
+/// Whether the run has nothing to do with any other.
+fn stands_alone(run: &NewRun) -> bool {
+    let NewRun { request, key, .. } = run;
+    let follows = request.conversation_id.is_some() || request.continues.is_some();
+    key.is_none() && !follows && request.before.is_empty()
+}
+
+/// Takes the key for this run, unless it is taken: then this is the run that has it.
+async fn use_key(
+    transaction: &mut dyn Transaction,
+    dialect: &'static Dialect,
+    run: &NewRun,
+    key: &RequestKey,
+) -> Result<Option<RunId>, StoreError> {
+    // Whoever comes second waits here until the first is done. If its key is too old, it is
+    // replaced; if not, it is locked all the same, and stays to be read.
+    let take = format!(
+        "insert into request_keys (tenant, endpoint, key, fingerprint, run_id, expires_at)
+         values ($1, $2, $3, $4, $5, {later})
+         on conflict (tenant, endpoint, key) do update set fingerprint = excluded.fingerprint,
+             run_id = excluded.run_id, expires_at = excluded.expires_at
+         where request_keys.expires_at <= {now}
+         returning run_id",
+        later = dialect.later("$6"),
+        now = dialect.now,
+    );
+    let values = [
+        Value::Text(run.request.tenant.as_str()),
+        Value::Text(&key.endpoint),
+        Value::Text(&key.key),
+        Value::Text(&key.fingerprint),
+        Value::Text(run.run_id.as_str()),
+        Value::Integer(KEYS_HOLD_FOR_MICROS),
+    ];
+    if !transaction.query(&take, &values).await?.is_empty() {
+        return Ok(None);
+    }
+    let sql = "select fingerprint, run_id from request_keys
+               where tenant = $1 and endpoint = $2 and key = $3";
+    let [tenant, endpoint, name, ..] = values;
+    let found = transaction.query(sql, &[tenant, endpoint, name]).await?;
+    found.first().map(|row| run_of_key(row, key)).transpose()
+}

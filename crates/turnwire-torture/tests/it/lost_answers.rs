@@ -1,0 +1,51 @@
+//! The way to the database breaks after a commit and before its answer.
+
+use std::{sync::Arc, time::Duration};
+
+use turnwire_contract::{
+    ConversationId, Created, Event, EventLog, Item, NewRun, Recorded, RequestKey, RunId,
+    RunRequest, RunStore, Seq, TenantId, Timestamp,
+};
+use turnwire_stores::{Store, StoreOptions};
+use turnwire_testkit::services::postgres_url;
+use turnwire_torture::proxy::Proxy;
+
+/// C7, C9: a run that was kept without an answer is found when it is kept again, whatever it
+/// has to do with others. Its client is not told to come back later.
+#[tokio::test]
+async fn c9_no_answer_is_no_refusal() {
+    let url = postgres_url();
+    let (before, after) = url.rsplit_once(':').unwrap();
+    let (port, database) = after.split_once('/').unwrap();
+    let proxy = Proxy::to(port.parse().unwrap()).await.unwrap();
+    let store = StoreOptions::at(format!("{before}:{}/{database}", proxy.port()));
+    let store = Store::open(store).await.unwrap();
+
+    let keyed = RequestKey {
+        endpoint: "/v1/responses".to_owned(),
+        key: "key".to_owned(),
+        fingerprint: "of the request".to_owned(),
+    };
+    let alone = new_run("run_alone");
+    let keyed = NewRun { key: Some(keyed), ..new_run("run_keyed") };
+    let mut together = new_run("run_together");
+    Arc::make_mut(&mut together.request).conversation_id = Some(ConversationId::from("conv_1"));
+
+    for (n, run) in (1..).zip([alone, keyed, together]) {
+        let (run_id, beginning) = (run.run_id.clone(), run.beginning.clone());
+        let losing = proxy.lose_an_answer(Duration::from_secs(10));
+        let (is_lost, created) = tokio::join!(losing, store.create(run));
+        assert!(is_lost && proxy.n_lost() == n, "{run_id}: no answer was lost");
+        assert_eq!(created.unwrap(), Created::Begun, "{run_id}");
+        let journal = store.read_stored(&TenantId::default(), &run_id, Seq::START).await;
+        assert_eq!(journal.unwrap(), beginning, "{run_id}");
+    }
+}
+
+fn new_run(id: &str) -> NewRun {
+    let (run_id, at) = (RunId::from(id), Timestamp::from_micros(1));
+    let request = Arc::new(RunRequest::new("any", vec![Item::user("hi")]));
+    let event = Event::RunQueued { request: Arc::clone(&request) };
+    let first = Recorded { run_id: run_id.clone(), seq: Seq(1), at, event };
+    NewRun { beginning: vec![Arc::new(first)], ..NewRun::new(run_id, at, request) }
+}
