@@ -49,7 +49,7 @@ impl Runs {
         if parts.workers.outlive_us() {
             warn!(%run_id, %error, "The run is kept, and left to another worker.");
             self.release(&run_id).await;
-            return self.handle_of(tenant, run_id).await;
+            return self.handle_from_afar(tenant, run_id).await;
         }
         // It must not keep its conversation busy.
         let outcome = RunOutcome::Failed { failure: failures::journal_lost() };

@@ -265,6 +265,7 @@ impl Runs {
             runs: self.clone(),
             tenant: run.tenant().clone(),
             run_id: run.id().clone(),
+            was_there: false,
             outcome: Some(outcome.shared()),
             first_events: Arc::new(Mutex::new(Some(events))),
         };
@@ -318,9 +319,20 @@ impl Runs {
         tenant: TenantId,
         run_id: RunId,
     ) -> Result<RunHandle, StartError> {
+        let handle = self.handle_from_afar(tenant, run_id).await?;
+        Ok(RunHandle { was_there: true, ..handle })
+    }
+
+    /// The handle of a run that somebody else works on, or soon will.
+    pub(crate) async fn handle_from_afar(
+        &self,
+        tenant: TenantId,
+        run_id: RunId,
+    ) -> Result<RunHandle, StartError> {
         let events = self.opened(&tenant, &run_id).await?;
         let first_events = Arc::new(Mutex::new(Some(events)));
-        Ok(RunHandle { runs: self.clone(), tenant, run_id, outcome: None, first_events })
+        let (runs, was_there) = (self.clone(), false);
+        Ok(RunHandle { runs, tenant, run_id, was_there, outcome: None, first_events })
     }
 
     /// The events of a run that exists. Its journal may be a moment later than the run itself.
@@ -463,6 +475,7 @@ pub struct RunHandle {
     runs: Runs,
     tenant: TenantId,
     run_id: RunId,
+    was_there: bool,
     /// What this worker's part in the run comes to, if it has one.
     outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
     /// Opened before the run began to work, for whoever asks first: a log that forgets finished
@@ -484,7 +497,7 @@ impl RunHandle {
 
     /// Whether the run was there already: the same request has made it before.
     pub fn was_there(&self) -> bool {
-        self.outcome.is_none()
+        self.was_there
     }
 
     /// Cancels it, if this process works on it; [`Runs::cancel`] reaches it everywhere.

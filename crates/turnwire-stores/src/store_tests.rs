@@ -22,3 +22,15 @@ async fn all_workers_hear_that_there_is_something_to_do() {
         }
     }
 }
+
+/// Whoever got the address wrong is told which one was tried and what came of it, and no secret.
+#[tokio::test]
+async fn a_database_that_is_not_there_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = listener.local_addr().unwrap();
+    drop(listener);
+    let options = StoreOptions::at(format!("postgres://me:hidden@{nobody}/runs"));
+    let error = Store::open(options).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("no PostgreSQL at {nobody}")), "{error}");
+    assert!(error.contains("refused") && !error.contains("hidden"), "{error}");
+}

@@ -77,9 +77,13 @@ impl PostgresDatabase {
                     async move { sqlx::query(FIRST_WORDS).execute(connection).await.map(drop) },
                 )
             })
-            .connect_with(options)
-            .await
-            .map_err(failed)?;
+            .connect_with(options.clone())
+            .await;
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(sqlx::Error::PoolTimedOut) => return Err(why_it_is_away(&options).await),
+            Err(error) => return Err(failed(error)),
+        };
         let mut migrations = sqlx::migrate!("migrations/postgres");
         // A newer version may have been here, and may be here still.
         migrations.set_ignore_missing(true);
@@ -110,6 +114,16 @@ impl PostgresDatabase {
     async fn connection(&self) -> Result<PoolConnection<Postgres>, DatabaseError> {
         in_time(self.pool.acquire()).await
     }
+}
+
+/// A pool only says that it has waited. Whoever has just set this up wants to know for what.
+async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
+    let why = match within(CONNECTION_PATIENCE, options.connect()).await {
+        Err(error) => error.to_string(),
+        Ok(_) => "it was away until now".to_owned(),
+    };
+    let (host, port) = (options.get_host(), options.get_port());
+    DatabaseError::Away(format!("no PostgreSQL at {host}:{port}: {why}"))
 }
 
 /// One connection outside of the pool, made when it is needed.

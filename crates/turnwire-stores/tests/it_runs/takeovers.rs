@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -162,38 +162,50 @@ async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
     }
 }
 
-/// C7, C17: a worker keeps a run, and can write nothing more to it. What its client was told
-/// comes true all the same: another worker finds the run begun, and goes on.
+/// C7, C17: a worker keeps a run and can do nothing more for it: it cannot write, or not even
+/// read what is there. What its client was told comes true all the same: another worker finds
+/// the run begun and released, and goes on.
 #[tokio::test]
 async fn c7_a_run_that_was_taken_is_carried_out_by_somebody() {
-    for place in Place::both() {
-        let [first, second] = place.stores_with(2, LEASE).await.try_into().unwrap();
-        first.beat().await.unwrap();
-        let cut_off = Runs::new(EngineParts {
-            any_model: Some(Arc::new(quick())),
-            log: Arc::new(CutOff(first.clone())),
-            store: Arc::new(first.clone()),
-            workers: Arc::new(first.clone()),
-            ..EngineParts::default()
-        });
-        let handle = cut_off.start(RunRequest::new("m", vec![Item::user("?")])).await.unwrap();
-        let run_id = handle.id();
-        let journal = second.read_stored(&TenantId::default(), run_id, Seq::START).await.unwrap();
-        assert!(matches!(journal[0].event, Event::RunQueued { .. }), "{journal:?}");
+    for reads_lost in [0, 1] {
+        for place in Place::both() {
+            let [first, second] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+            first.beat().await.unwrap();
+            let cut_off = Runs::new(EngineParts {
+                any_model: Some(Arc::new(quick())),
+                log: Arc::new(CutOff { store: first.clone(), reads_lost: reads_lost.into() }),
+                store: Arc::new(first.clone()),
+                workers: Arc::new(first.clone()),
+                ..EngineParts::default()
+            });
+            let request = RunRequest::new("m", vec![Item::user("?")]);
+            let handle = cut_off.start(request).await.unwrap();
+            assert!(!handle.was_there(), "nobody has asked for it before");
+            let (tenant, run_id) = (TenantId::default(), handle.id());
+            let journal = second.read_stored(&tenant, run_id, Seq::START).await.unwrap();
+            assert!(matches!(journal[0].event, Event::RunQueued { .. }), "{journal:?}");
 
-        let next = engine(&second, quick());
-        next.keep_working().await.unwrap();
-        assert_eq!(outcome_of(&second, run_id).await, RunOutcome::Completed, "{}", place.url);
+            let next = engine(&second, quick());
+            next.keep_working().await.unwrap();
+            assert_eq!(outcome_of(&second, run_id).await, RunOutcome::Completed, "{}", place.url);
+        }
     }
 }
 
-/// A journal that cannot be written to.
-struct CutOff(Store);
+/// A journal that cannot be written to, and at first not be read.
+struct CutOff {
+    store: Store,
+    reads_lost: AtomicU32,
+}
+
+fn cut_off() -> LogError {
+    LogError::Unavailable("as the test wants it".to_owned())
+}
 
 #[async_trait]
 impl EventLog for CutOff {
     async fn append(&self, _: &TenantId, _: Vec<Arc<Recorded>>) -> Result<(), LogError> {
-        Err(LogError::Unavailable("as the test wants it".to_owned()))
+        Err(cut_off())
     }
     async fn read(
         &self,
@@ -201,7 +213,11 @@ impl EventLog for CutOff {
         id: &RunId,
         after: Seq,
     ) -> Result<EventStream, LogError> {
-        self.0.read(tenant, id, after).await
+        let lose = |left: u32| left.checked_sub(1);
+        if self.reads_lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok() {
+            return Err(cut_off());
+        }
+        self.store.read(tenant, id, after).await
     }
     async fn read_stored(
         &self,
@@ -209,10 +225,10 @@ impl EventLog for CutOff {
         id: &RunId,
         after: Seq,
     ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.0.read_stored(tenant, id, after).await
+        self.store.read_stored(tenant, id, after).await
     }
     async fn forget(&self, tenant: &TenantId, id: &RunId) -> Result<(), LogError> {
-        EventLog::forget(&self.0, tenant, id).await
+        EventLog::forget(&self.store, tenant, id).await
     }
 }
 
