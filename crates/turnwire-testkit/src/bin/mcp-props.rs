@@ -15,7 +15,10 @@ use rmcp::{
 };
 use serde_json::Map;
 use tokio::net::TcpListener;
-use turnwire_testkit::mcp_server::{Generation, LOG_VARIABLE, McpProps};
+use turnwire_testkit::{
+    mcp_server::{Generation, LOG_VARIABLE, McpProps},
+    upstreams::without_delay,
+};
 
 #[tokio::main]
 async fn main() {
@@ -53,5 +56,5 @@ async fn over_http(props: McpProps, port: u16) {
     let router = axum::Router::new().nest_service("/mcp", service);
     let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
     println!("{}", listener.local_addr().expect("it has an address").port());
-    axum::serve(listener, router).await.expect("it serves");
+    axum::serve(without_delay(listener), router).await.expect("it serves");
 }
