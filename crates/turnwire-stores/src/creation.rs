@@ -212,20 +212,8 @@ impl<'a> Draft<'a> {
     }
 
     fn values_of_events(&self) -> Vec<Value<'_>> {
-        let (tenant, run_id) = (self.run.request.tenant.as_str(), self.run.run_id.as_str());
-        let values = self.rows.iter().map(|row| {
-            [
-                Value::Text(tenant),
-                Value::Text(run_id),
-                Value::Integer(row.first),
-                Value::Integer(row.last),
-                Value::Integer(self.tag),
-                Value::Text(row.kind),
-                Value::OptionalText(row.call.as_deref()),
-                Value::Text(&row.body),
-            ]
-        });
-        values.flatten().collect()
+        let (tenant, run_id) = (&self.run.request.tenant, &self.run.run_id);
+        self.rows.iter().flat_map(|row| row.values(tenant, run_id, self.tag)).collect()
     }
 }
 

@@ -10,9 +10,9 @@ use std::{borrow::Cow, mem, sync::Arc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use turnwire_contract::{CallId, Event, Recorded, RunId, Seq, Timestamp};
+use turnwire_contract::{CallId, Event, Recorded, RunId, Seq, TenantId, Timestamp};
 
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, Value};
 
 /// The most that goes into one row of deltas, so that a page of rows stays a page.
 const ROW_BYTES: usize = 32 * 1024;
@@ -28,6 +28,28 @@ pub(crate) struct EventRow {
     pub(crate) kind: &'static str,
     pub(crate) call: Option<String>,
     pub(crate) body: String,
+}
+
+impl EventRow {
+    /// What goes into a row of `run_events`: tenant, run, first and last place, tag, kind, call,
+    /// body.
+    pub(crate) fn values<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        run_id: &'a RunId,
+        tag: i64,
+    ) -> [Value<'a>; 8] {
+        [
+            Value::Text(tenant.as_str()),
+            Value::Text(run_id.as_str()),
+            Value::Integer(self.first),
+            Value::Integer(self.last),
+            Value::Integer(tag),
+            Value::Text(self.kind),
+            Value::OptionalText(self.call.as_deref()),
+            Value::Text(&self.body),
+        ]
+    }
 }
 
 /// The rows that keep `batch`.

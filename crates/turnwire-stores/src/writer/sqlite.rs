@@ -76,16 +76,7 @@ async fn insert(
     job: &Job,
     row: &EventRow,
 ) -> Result<bool, DatabaseError> {
-    let values = [
-        Value::Text(job.tenant.as_str()),
-        Value::Text(job.run_id.as_str()),
-        Value::Integer(row.first),
-        Value::Integer(row.last),
-        Value::Integer(job.tag),
-        Value::Text(row.kind),
-        Value::OptionalText(row.call.as_deref()),
-        Value::Text(&row.body),
-    ];
+    let values = row.values(&job.tenant, &job.run_id, job.tag);
     Ok(!transaction.query(INSERT, &values).await?.is_empty())
 }
 
