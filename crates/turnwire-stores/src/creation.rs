@@ -52,48 +52,64 @@ impl Store {
     async fn try_to_keep(&self, draft: &Draft<'_>) -> Result<Created, StoreError> {
         let (database, dialect) = (&self.0.database, self.0.database.dialect());
         let (run, worker) = (draft.run, self.0.worker.as_str());
-        let mut place = Place::default();
         if stands_alone(run) && dialect.writes_in_with {
-            let (sql, values) = draft.in_one_statement(&place, worker);
+            let alone = Place::default();
+            let (sql, values) = draft.in_one_statement(&alone, worker);
             return match database.query(&sql, &values).await {
                 Err(DatabaseError::Taken(_)) => Err(self.why_taken(run).await?),
                 inserted => Ok(inserted.map(|_| draft.created())?),
             };
         }
         let mut transaction = database.begin().await?;
-        if let Some(key) = &run.key
-            && let Some(before) = use_key(&mut *transaction, dialect, run, key).await?
-        {
-            // Nothing was written; whoever just drops it gives up the connection, too.
-            transaction.commit().await?;
-            return Ok(Created::Before(before));
+        match self.write(&mut *transaction, draft).await {
+            Ok(before) => {
+                transaction.commit().await?;
+                Ok(before.map_or_else(|| draft.created(), Created::Before))
+            }
+            Err(Refusal::Taken) => {
+                transaction.undo().await;
+                Err(self.why_taken(run).await?)
+            }
+            // Dropping the transaction is all that can be done.
+            Err(Refusal::Told(away @ StoreError::Unavailable(_))) => Err(away),
+            Err(Refusal::Told(refusal)) => {
+                transaction.undo().await;
+                Err(refusal)
+            }
         }
-        let tenant = &run.request.tenant;
+    }
+
+    /// Writes all of it, unless the same request has made a run before.
+    async fn write(
+        &self,
+        transaction: &mut dyn Transaction,
+        draft: &Draft<'_>,
+    ) -> Result<Option<RunId>, Refusal> {
+        let (run, dialect) = (draft.run, self.0.database.dialect());
+        if let Some(key) = &run.key
+            && let Some(before) = use_key(transaction, dialect, run, key).await?
+        {
+            return Ok(Some(before));
+        }
+        let (mut place, tenant) = (Place::default(), &run.request.tenant);
         match (&run.request.conversation_id, &run.request.continues) {
             (Some(id), _) => {
                 let now = run.created_at;
                 place.conversation_id = Some(id.as_str());
                 place.history_upto =
-                    conversations::hold_for_run(&mut *transaction, tenant, id, now).await?;
+                    conversations::hold_for_run(transaction, tenant, id, now).await?;
             }
             (None, Some(before)) => {
-                hold_finished(&mut *transaction, dialect, tenant, before).await?;
+                hold_finished(transaction, dialect, tenant, before).await?;
                 place.continues = Some(before.as_str());
             }
             (None, None) => {
                 let (run_id, before) = (Some(&run.run_id), &run.request.before);
-                entries::add(&mut *transaction, dialect, tenant, run_id, None, before).await?;
+                entries::add(transaction, dialect, tenant, run_id, None, before).await?;
             }
         }
-        match draft.insert(&mut *transaction, dialect, &place, worker).await {
-            Err(DatabaseError::Taken(_)) => {
-                drop(transaction);
-                return Err(self.why_taken(run).await?);
-            }
-            inserted => inserted?,
-        }
-        transaction.commit().await?;
-        Ok(draft.created())
+        draft.insert(transaction, dialect, &place, &self.0.worker).await?;
+        Ok(None)
     }
 
     /// The database itself says no to a second run: in the conversation, or of that id.
@@ -103,6 +119,28 @@ impl Store {
             None => None,
         };
         Ok(busy.unwrap_or_else(|| StoreError::Exists(name_of(&run.run_id))))
+    }
+}
+
+/// Why a run was not kept.
+enum Refusal {
+    /// By an index of the database, which does not say what is in the way.
+    Taken,
+    Told(StoreError),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl From<DatabaseError> for Refusal {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Taken(_) => Self::Taken,
+            error => Self::Told(error.into()),
+        }
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) trait Database: Send + Sync {
     /// How it likes its SQL.
     fn dialect(&self) -> &'static Dialect;
 
-    /// Begins a transaction that will write. Dropping it undoes it.
+    /// Begins a transaction that will write. Dropping it undoes it, at the price of its
+    /// connection.
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError>;
 
     /// One statement in a transaction of its own.
@@ -37,6 +38,9 @@ pub(crate) trait Transaction: Send {
 
     /// Makes it so.
     async fn commit(self: Box<Self>) -> Result<(), DatabaseError>;
+
+    /// Undoes it, and keeps the connection if it is still good: for what is refused every day.
+    async fn undo(self: Box<Self>);
 }
 
 /// Something that goes into a statement.

@@ -217,6 +217,12 @@ impl Transaction for PooledTransaction {
         self.0 = None;
         Ok(())
     }
+
+    async fn undo(mut self: Box<Self>) {
+        if self.say("rollback").await.is_ok() {
+            self.0 = None;
+        }
+    }
 }
 
 impl Drop for PooledTransaction {
@@ -248,6 +254,10 @@ impl Transaction for PostgresTransaction<'_> {
 
     async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {
         in_time(self.0.commit()).await
+    }
+
+    async fn undo(self: Box<Self>) {
+        let _ = in_time(self.0.rollback()).await;
     }
 }
 

@@ -101,6 +101,10 @@ impl Transaction for SqliteTransaction {
     async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {
         self.0.commit().await.map_err(failed)
     }
+
+    async fn undo(self: Box<Self>) {
+        let _ = self.0.rollback().await;
+    }
 }
 
 fn bound<'q>(sql: &'q str, values: &[Value<'q>]) -> Query<'q, Sqlite, SqliteArguments> {
