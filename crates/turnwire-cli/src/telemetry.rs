@@ -36,6 +36,8 @@ fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // It may be a file on a full disk: what is not logged is not worth a panic.
+        .log_internal_errors(false)
         .with_ansi(paint.is_on())
         .try_init();
     log.map_err(|error| Problem::failure(format!("there is no log: {error}")))?;

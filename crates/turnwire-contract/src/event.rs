@@ -25,6 +25,9 @@ use crate::{
     ports::Finish,
 };
 
+/// The type of an event whose record cannot be read.
+const UNREADABLE: &str = "unreadable";
+
 /// An event with its place in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
@@ -386,6 +389,18 @@ impl Event {
         };
         let (decision, arguments, by) = (decision.clone(), arguments.clone(), by.clone());
         Some(ApprovalAnswer { decision, arguments, remember: *remember, by })
+    }
+
+    /// Stands for an event whose record cannot be read.
+    pub fn unreadable() -> Self {
+        Self::Unknown(Map::from_iter([("type".to_owned(), UNREADABLE.into())]))
+    }
+
+    /// Whether this stands for an event whose record cannot be read.
+    pub fn is_unreadable(&self) -> bool {
+        let is_it =
+            |fields: &Map<String, Value>| fields.get("type").is_some_and(|t| t == UNREADABLE);
+        matches!(self, Self::Unknown(fields) if is_it(fields))
     }
 
     /// Whether nothing can follow.

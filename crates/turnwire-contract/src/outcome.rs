@@ -59,6 +59,11 @@ impl Failure {
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into() }
     }
+
+    /// What was recorded of the run cannot be read again, so nobody can go on with it.
+    pub fn journal_unreadable() -> Self {
+        Self::new("journal_unreadable", "what was recorded of the run cannot be read any more")
+    }
 }
 
 /// How a call ended. Only [`ToolOutcome::Succeeded`] is a success.

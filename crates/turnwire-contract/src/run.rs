@@ -17,6 +17,10 @@ pub struct RunRequest {
     pub tenant: TenantId,
     /// Which of the configured models.
     pub model: String,
+    /// Which model of its provider answers under that name, if it has another one there. A worker
+    /// where the name means another model leaves the run to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_model: Option<String>,
     /// What the application tells the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
@@ -73,6 +77,7 @@ impl RunRequest {
         Self {
             tenant: TenantId::default(),
             model: model.into(),
+            upstream_model: None,
             instructions: None,
             conversation_id: None,
             continues: None,
@@ -261,7 +266,8 @@ pub struct Limits {
     pub max_repeats: u32,
     /// How many workers may die over the run without having brought it on.
     pub max_recoveries: u32,
-    /// How long the run may take in the hands of one worker.
+    /// How long the run may work, over all of its workers. The time in which it waits for people
+    /// does not count.
     pub wall_clock: Duration,
     /// How long a tool may stay silent, if its own spec does not say. Progress starts it anew.
     pub call_silence: Duration,

@@ -34,6 +34,8 @@ impl Runs {
         let run_id = RunId::new(parts.ambient.new_id("run"));
         let _in_hand = self.take_in_hand(&run_id);
         parts.policy.apply_to_request(&mut request);
+        let upstream = model.upstream_model(&request.model);
+        request.upstream_model = (upstream != request.model).then_some(upstream);
         let (tenant, request) = (request.tenant.clone(), Arc::new(request));
         let created_at = parts.ambient.now();
         let beginning = beginning(&run_id, &request, &parts.ambient);

@@ -94,7 +94,7 @@ impl Care {
     }
 
     /// The store was not heard: it may call runs ours that nobody here knows of.
-    fn note_unsure(&self) {
+    pub(crate) fn note_unsure(&self) {
         self.is_unsure.store(true, Ordering::Relaxed);
     }
 

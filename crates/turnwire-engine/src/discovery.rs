@@ -15,7 +15,7 @@ use turnwire_contract::{
     ToolContext, ToolError, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
 };
 
-use crate::{failures, live_run::LiveRun, pinning, run_loop::Workplace};
+use crate::{depth::is_too_deep, failures, live_run::LiveRun, pinning, run_loop::Workplace};
 
 /// Asks `servers` for their tools, side by side. Each answer is recorded as soon as it comes.
 pub(crate) async fn discover(
@@ -85,6 +85,13 @@ async fn listed(
         .iter()
         .map(|tool| tool.spec())
         .filter(|spec| server.allows(&spec.name))
+        .filter(|spec| {
+            let is_recordable = !is_too_deep(&spec.parameters);
+            if !is_recordable {
+                warn!(tool = spec.name, "tool not offered, its schema is nested too deeply");
+            }
+            is_recordable
+        })
         .cloned()
         .collect();
     let policy = &workplace.policy;

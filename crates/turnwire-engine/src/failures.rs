@@ -6,12 +6,14 @@
 use turnwire_contract::{Failure, ModelError, RunOutcome};
 
 /// Every code the engine gives.
-pub const CODES: [&str; 14] = [
+pub const CODES: [&str; 16] = [
     "model_unavailable",
     "model_rejected",
     "model_broke_off",
     "model_silent",
     "journal_lost",
+    "journal_rejected",
+    "journal_unreadable",
     "tool_failed",
     "tool_panicked",
     "output_lost",
@@ -19,8 +21,8 @@ pub const CODES: [&str; 14] = [
     "run_stopped",
     "engine_stopped",
     "engine_failed",
-    "model_gone",
     "max_recoveries",
+    "takeover_failed",
 ];
 
 /// What a model's error is called in public.
@@ -77,14 +79,19 @@ pub(crate) fn engine_stopped() -> Failure {
     Failure::new("engine_stopped", "the server was stopped before the run was over")
 }
 
-/// The worker that took over has no model of that name.
-pub(crate) fn model_gone(name: &str) -> Failure {
-    Failure::new("model_gone", format!("the run's model `{name}` is not there any more"))
-}
-
 /// Too many workers have died over the run.
 pub(crate) fn max_recoveries() -> Failure {
     Failure::new("max_recoveries", "the run was taken up too often without getting on")
+}
+
+/// Nobody could read the run back, again and again.
+pub(crate) fn takeover_failed() -> Failure {
+    Failure::new("takeover_failed", "no worker could continue the run after its worker died")
+}
+
+/// The journal does not take what happened next.
+pub(crate) fn journal_rejected() -> Failure {
+    Failure::new("journal_rejected", "what happened next could not be recorded")
 }
 
 pub(crate) fn engine_failed() -> Failure {

@@ -23,11 +23,13 @@
 pub mod ambient;
 mod asking;
 mod beginning;
+mod capabilities;
 mod caretaker;
 mod citations;
 mod compaction;
 mod deadline;
 pub mod definition;
+mod depth;
 mod discovery;
 pub mod failures;
 mod lanes;
@@ -46,6 +48,7 @@ mod takeover;
 mod told_to_model;
 mod tool_call;
 pub mod toolbox;
+mod work_time;
 
 pub use ambient::Ambient;
 pub use asking::{AnswerError, Answered};

@@ -11,7 +11,10 @@
 
 use std::{
     collections::HashMap,
-    fmt, mem,
+    convert::Infallible,
+    fmt,
+    future::pending,
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -21,19 +24,21 @@ use std::{
 
 use tokio::{
     sync::{Notify, oneshot, watch},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    ApprovalAnswer, CallId, Decision, Ending, Event, EventLog, IncompleteReason, InputId, LogError,
-    Recorded, Reply, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
+    ApprovalAnswer, BlobError, CallId, Decision, Ending, Event, EventLog, IncompleteReason,
+    InputId, LogError, Recorded, Reply, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
     ambient::Ambient,
     deadline::later,
+    failures,
     run_state::{Call, RunState},
     sync::lock,
+    work_time::WorkTime,
 };
 
 /// How long a tool start waits for an attached watcher to have seen it. A watcher that takes
@@ -54,6 +59,9 @@ pub struct LiveRun {
     /// others gather behind it.
     committed: tokio::sync::Mutex<Seq>,
     state: Mutex<RunState>,
+    /// How long the run has worked, and a bell for when it begins or ceases to wait for people.
+    worked: Mutex<WorkTime>,
+    paused: Notify,
     stop: CancellationToken,
     /// Told to leave the run to another worker, where that can be done well.
     leave: CancellationToken,
@@ -80,9 +88,41 @@ struct Waiting {
     last: Seq,
     /// Whether the event that ends the run has a place; nothing gets one after it.
     is_over: bool,
+    /// Why the journal has rejected an event of this run; only its end is recorded after that.
+    rejected: Option<String>,
     events: Vec<Arc<Recorded>>,
     /// What the run leaves behind, once its end is among the events.
     ending: Option<Ending>,
+}
+
+async fn ask_again_while_away<T, E: MayComeBack, F>(ask: impl Fn() -> F) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    loop {
+        match ask().await {
+            Err(error) if error.may_come_back() => sleep(ASK_AGAIN).await,
+            heard => return heard,
+        }
+    }
+}
+
+/// An error of a store.
+pub(crate) trait MayComeBack {
+    /// Whether the store is only away.
+    fn may_come_back(&self) -> bool;
+}
+
+impl MayComeBack for StoreError {
+    fn may_come_back(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+impl MayComeBack for BlobError {
+    fn may_come_back(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
 }
 
 /// Somebody in this process who wants to know of a tool's start before the tool does anything.
@@ -101,6 +141,8 @@ pub enum Stop {
     TimeLimit,
     /// The process is going away.
     Shutdown,
+    /// Something that worked for it panicked.
+    Panicked,
 }
 
 impl Stop {
@@ -109,7 +151,8 @@ impl Stop {
         match self {
             Self::Cancelled => RunOutcome::Cancelled,
             Self::TimeLimit => RunOutcome::Incomplete { reason: IncompleteReason::TimeLimit },
-            Self::Shutdown => RunOutcome::Failed { failure: crate::failures::engine_stopped() },
+            Self::Shutdown => RunOutcome::Failed { failure: failures::engine_stopped() },
+            Self::Panicked => RunOutcome::Failed { failure: failures::engine_failed() },
         }
     }
 }
@@ -131,10 +174,13 @@ impl LiveRun {
             waiting: Mutex::new(Waiting {
                 last: head,
                 is_over: false,
+                rejected: None,
                 events: Vec::new(),
                 ending: None,
             }),
             committed: tokio::sync::Mutex::new(head),
+            worked: Mutex::new(WorkTime::begin(Duration::ZERO, state.asks_people())),
+            paused: Notify::new(),
             state: Mutex::new(state),
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
@@ -166,6 +212,12 @@ impl LiveRun {
     /// The same run, which is also left when `everything` is.
     pub(crate) fn left_with(mut self, everything: &CancellationToken) -> Self {
         self.leave = everything.clone();
+        self
+    }
+
+    /// The same run, which has worked for this long in other hands.
+    pub(crate) fn having_worked(self, worked: Duration) -> Self {
+        *lock(&self.worked) = WorkTime::begin(worked, self.state().asks_people());
         self
     }
 
@@ -220,7 +272,8 @@ impl LiveRun {
         self.commit_up_to(place).await
     }
 
-    /// Stores the events that end the run, and what it leaves behind, in one go.
+    /// Stores the events that end the run, and what it leaves behind, in one go. If the journal
+    /// does not take what closes the open blocks, it is asked to take the end alone.
     pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, LogError> {
         // What somebody is answering just now is settled, and must not be settled again.
         let _one_at_a_time = self.resolving.lock().await;
@@ -234,7 +287,20 @@ impl LiveRun {
             }
             (closing, closed.added().to_vec())
         };
-        let place = self.give_places(closing, Some(Ending { outcome, entries }))?;
+        let end = closing.last().cloned();
+        let ended = self.commit_end(closing, Ending { outcome: outcome.clone(), entries }).await;
+        match ended {
+            Err(LogError::Rejected { .. }) => {
+                let (end, entries) = (end.into_iter().collect(), Vec::new());
+                self.commit_end(end, Ending { outcome, entries }).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn commit_end(&self, closing: Vec<Event>, ending: Ending) -> Result<Seq, LogError> {
+        lock(&self.waiting).rejected = None;
+        let place = self.give_places(closing, Some(ending))?;
         self.commit_up_to(place).await
     }
 
@@ -251,28 +317,62 @@ impl LiveRun {
         };
         let Some(last) = batch.last().map(|recorded| recorded.seq) else {
             // A neighbour took ours along and failed; the run is lost for us too.
-            return Err(LogError::Conflict { run_id: self.id.clone(), place });
+            return Err(self.lost_at(place));
         };
-        match ending {
-            None => self.log.append(&self.tenant, batch.clone()).await?,
-            Some(ending) => {
-                if self.log.append_end(&self.tenant, batch.clone(), ending).await? {
-                    self.ending_is_stored.store(true, Ordering::Release);
+        let appended = match ending {
+            None => self.log.append(&self.tenant, batch.clone()).await.map(|()| false),
+            Some(ending) => self.log.append_end(&self.tenant, batch.clone(), ending).await,
+        };
+        match appended {
+            Ok(true) => self.ending_is_stored.store(true, Ordering::Release),
+            Ok(false) => {}
+            Err(error) => {
+                if let LogError::Rejected { reason, .. } = &error {
+                    self.take_back(&batch, *committed, reason);
                 }
+                return Err(error);
             }
         }
         let mut state = self.state();
         for recorded in &batch {
             state.apply(&recorded.event);
         }
+        let asks_people = state.asks_people();
         drop(state);
+        if lock(&self.worked).pause(asks_people) {
+            self.paused.notify_one();
+        }
         *committed = last;
         Ok(place)
+    }
+
+    /// Takes back every place after `committed`: nothing of the `batch` was kept, and the end of
+    /// the run is to follow on what was.
+    fn take_back(&self, batch: &[Arc<Recorded>], committed: Seq, reason: &str) {
+        let was_end = batch.last().is_some_and(|last| last.event.ends_the_run());
+        let mut waiting = lock(&self.waiting);
+        waiting.events.clear();
+        waiting.ending = None;
+        waiting.last = committed;
+        // A run that was let go stays so.
+        waiting.is_over &= !was_end;
+        waiting.rejected = Some(reason.to_owned());
+    }
+
+    fn lost_at(&self, place: Seq) -> LogError {
+        let run_id = self.id.clone();
+        match lock(&self.waiting).rejected.clone() {
+            Some(reason) => LogError::Rejected { run_id, reason },
+            None => LogError::Conflict { run_id, place },
+        }
     }
 
     fn give_places(&self, events: Vec<Event>, ending: Option<Ending>) -> Result<Seq, LogError> {
         let at = self.ambient.now();
         let mut waiting = lock(&self.waiting);
+        if let Some(reason) = waiting.rejected.clone() {
+            return Err(LogError::Rejected { run_id: self.id.clone(), reason });
+        }
         for event in events {
             let seq = waiting.last.next();
             if waiting.is_over {
@@ -299,6 +399,19 @@ impl LiveRun {
     pub fn stop(&self, why: Stop) {
         let _ = self.stopped_by.set(why);
         self.stop.cancel();
+    }
+
+    /// Stops the run once it has worked for as long as it may. Never returns.
+    pub(crate) async fn keep_time(&self) -> Infallible {
+        loop {
+            let limit = self.state().limits().wall_clock;
+            let end = lock(&self.worked).ends_at(limit);
+            if timeout_at(end, self.paused.notified()).await.is_err() {
+                break;
+            }
+        }
+        self.stop(Stop::TimeLimit);
+        pending().await
     }
 
     /// Why the run is to stop, if it is.
@@ -341,22 +454,36 @@ impl LiveRun {
         }
     }
 
-    /// Asks the store something, again and again while it is away: the run could not record what
+    /// Asks a store something, again and again while it is away: the run could not record what
     /// comes next anyway. Nothing if the run is to stop or to be left meanwhile.
-    pub(crate) async fn until_heard<T, F>(&self, ask: impl Fn() -> F) -> Option<F::Output>
+    pub(crate) async fn until_heard<T, E: MayComeBack, F>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Option<Result<T, E>>
     where
-        F: Future<Output = Result<T, StoreError>>,
+        F: Future<Output = Result<T, E>>,
     {
-        loop {
-            match ask().await {
-                Err(StoreError::Unavailable(_)) => {}
-                heard => return Some(heard),
-            }
-            tokio::select! {
-                () = self.stopped() => return None,
-                () = self.left() => return None,
-                () = sleep(ASK_AGAIN) => {}
-            }
+        tokio::select! {
+            biased;
+            heard = ask_again_while_away(&ask) => Some(heard),
+            () = self.stopped() => None,
+            () = self.left() => None,
+        }
+    }
+
+    /// The same for what was done already and must not be lost: a run that is to be left waits
+    /// with it.
+    pub(crate) async fn until_kept<T, E: MayComeBack, F>(
+        &self,
+        keep: impl Fn() -> F,
+    ) -> Option<Result<T, E>>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        tokio::select! {
+            biased;
+            kept = ask_again_while_away(&keep) => Some(kept),
+            () = self.stopped() => None,
         }
     }
 

@@ -354,7 +354,8 @@ impl RunStore for MemoryRunStore {
         };
         kept.n_runs += 1;
         let (number, status) = (kept.n_runs, RunStatus::Active);
-        let record = RunRecord { run_id: run_id.clone(), created_at, request, status };
+        let (id, stalled) = (run_id.clone(), None);
+        let record = RunRecord { run_id: id, created_at, request, status, stalled };
         if let Some(key) = key {
             let RequestKey { endpoint, key, fingerprint } = key;
             let made = Made { fingerprint, run_id: run_id.clone(), at: created_at };

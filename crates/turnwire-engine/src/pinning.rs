@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tracing::warn;
-use turnwire_contract::{LogError, Pinned, Pins, ToolSpec};
+use turnwire_contract::{Pinned, Pins, ToolSpec};
 
 use crate::{
     definition::{definition_of, without_words},
@@ -54,22 +54,19 @@ fn withhold(spec: &mut ToolSpec) {
 
 /// Trusts the definition of a changed tool from now on, because a person has allowed a call of
 /// it. `now` is what its server tells of it: if that has changed once more, nobody has seen it.
-pub(crate) async fn trust(
-    pins: &dyn Pins,
-    run: &LiveRun,
-    spec: &ToolSpec,
-    now: Option<&ToolSpec>,
-) -> Result<(), LogError> {
+pub(crate) async fn trust(pins: &dyn Pins, run: &LiveRun, spec: &ToolSpec, now: Option<&ToolSpec>) {
     let (Some(shown), Some(server), Some(now)) = (&spec.changed, &spec.server, now) else {
-        return Ok(());
+        return;
     };
     let mut as_shown = now.clone();
     withhold(&mut as_shown);
     if as_shown.changed.as_ref() != Some(shown) || as_shown.parameters != spec.parameters {
-        return Ok(());
+        return;
     }
     let request = Arc::clone(run.state().request());
     let server = request.server(server).identity();
-    let trusted = pins.trust(run.tenant(), server, pinned(now)).await;
-    trusted.map_err(|error| LogError::Unavailable(error.to_string()))
+    let trust = || pins.trust(run.tenant(), server, pinned(now));
+    if let Some(Err(error)) = run.until_heard(trust).await {
+        warn!(%error, "What a person has allowed could not be kept; they will be asked again.");
+    }
 }

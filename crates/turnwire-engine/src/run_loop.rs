@@ -5,12 +5,9 @@
 //! events only. That is why a run can be taken up again by another process: it reads the
 //! journal, asks the same question and gets the same answer.
 
-use std::{
-    convert::Infallible, future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
-use tokio::time::sleep;
+use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
@@ -69,27 +66,36 @@ pub(crate) enum Driven {
 /// normal end and comes back as its outcome.
 #[instrument(skip_all, fields(run_id = %run.id()))]
 pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<Driven, LogError> {
-    let limit = run.state().limits().wall_clock;
-    let out_of_time = async {
-        sleep(limit).await;
-        run.stop(Stop::TimeLimit);
-        pending::<Infallible>().await
-    };
     let done = CancellationToken::new();
+    // On the heap: what is moved about would be in here several times.
+    let steps = AssertUnwindSafe(carry_out_steps(run, workplace)).catch_unwind().boxed();
     let steps = async {
-        let outcome = AssertUnwindSafe(carry_out_steps(run, workplace)).catch_unwind().await;
+        let outcome = steps.await;
         done.cancel();
         outcome
     };
-    let steps = async { tokio::join!(steps, run.keep_expiring(&done)).0 };
-    let outcome = tokio::select! {
-        outcome = steps => outcome,
-        never = out_of_time => match never {},
+    // Whatever panics beside the steps ends the run like a step that does.
+    let expiring = AssertUnwindSafe(run.keep_expiring(&done)).catch_unwind().boxed();
+    let expiring = async {
+        if expiring.await.is_err() {
+            run.stop(Stop::Panicked);
+        }
     };
-    let outcome = outcome.unwrap_or_else(|_| {
-        error!("A step of the run crashed.");
-        Ok(Driven::Ended(RunOutcome::Failed { failure: failures::engine_failed() }))
-    })?;
+    let outcome = tokio::select! {
+        (outcome, ()) = join(steps, expiring) => outcome,
+        never = run.keep_time() => match never {},
+    };
+    let outcome = match outcome {
+        Ok(Err(LogError::Rejected { reason, .. })) => {
+            error!(reason, "the journal rejected an event, the run ends");
+            Driven::Ended(RunOutcome::Failed { failure: failures::journal_rejected() })
+        }
+        Ok(outcome) => outcome?,
+        Err(_) => {
+            error!("A step of the run crashed.");
+            Driven::Ended(RunOutcome::Failed { failure: failures::engine_failed() })
+        }
+    };
     if let Driven::Ended(outcome) = &outcome {
         Box::pin(finish(run, workplace, outcome.clone())).await?;
     }

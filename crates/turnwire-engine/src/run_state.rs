@@ -16,8 +16,8 @@ use std::{
 use serde_json::Value;
 use turnwire_contract::{
     ApprovalAnswer, Approvals, CallId, Completeness, Content, Decision, DiscoveryOutcome, Effect,
-    Entry, Event, Finish, FirstCall, IncompleteReason, InputId, Item, ItemId, Limits, Prompt,
-    Reply, Role, RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolKind,
+    Entry, Event, Failure, Finish, FirstCall, IncompleteReason, InputId, Item, ItemId, Limits,
+    Prompt, Reply, Role, RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolKind,
     ToolOutcome, ToolRef, ToolSpec, Usage,
     seeded::{Fault, is_seeded},
 };
@@ -102,6 +102,8 @@ pub struct RunState {
     n_fruitful_workers: u32,
     is_fruitful: bool,
     usage: Usage,
+    /// Whether something was recorded that cannot be read: what follows from it is not known.
+    is_unreadable: bool,
     outcome: Option<RunOutcome>,
 }
 
@@ -196,6 +198,7 @@ impl RunState {
             n_fruitful_workers: 0,
             is_fruitful: false,
             usage: Usage::default(),
+            is_unreadable: false,
             outcome: None,
         }
     }
@@ -213,6 +216,16 @@ impl RunState {
     /// How many turns have begun.
     pub fn turn(&self) -> u32 {
         self.turn
+    }
+
+    /// Whether something was recorded that cannot be read. Nobody can go on with such a run.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
+    }
+
+    /// Whether a person is being asked something.
+    pub(crate) fn asks_people(&self) -> bool {
+        !self.questions.is_empty() || self.calls.iter().any(Call::waits_for_approval)
     }
 
     /// How the run ended, if it has.
@@ -303,6 +316,9 @@ impl RunState {
     pub fn next_step(&self) -> Step {
         if let Some(outcome) = &self.outcome {
             return Step::Finish(outcome.clone());
+        }
+        if self.is_unreadable {
+            return Step::Finish(RunOutcome::Failed { failure: Failure::journal_unreadable() });
         }
         let to_ask =
             self.request.servers.iter().filter(|server| !self.asked.contains(&server.label));
@@ -683,8 +699,8 @@ impl RunState {
     /// Takes note of one event.
     pub fn apply(&mut self, event: &Event) {
         match event {
+            Event::Unknown(_) => self.is_unreadable |= event.is_unreadable(),
             Event::RunQueued { .. }
-            | Event::Unknown(_)
             | Event::TurnRetried { .. }
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }

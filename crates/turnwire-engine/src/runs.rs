@@ -578,6 +578,9 @@ pub enum StartError {
     /// The run is finished, or being worked on.
     #[error("run `{0}` does not need another worker")]
     NotAbandoned(RunId),
+    /// The run needs something that this worker does not have.
+    #[error("this worker does not have the run's {0}")]
+    Lacks(String),
     /// The run store refused.
     #[error(transparent)]
     Store(#[from] StoreError),

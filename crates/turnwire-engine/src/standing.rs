@@ -14,10 +14,12 @@ impl Runs {
         self.0.parts.workers.outlive_us()
     }
 
-    /// Whether the store answers. It is asked for a run that nobody has.
+    /// Whether the store can be read, and the journal written to. The store is asked for a run
+    /// that nobody has.
     pub async fn is_ready(&self) -> bool {
         let nobodys = self.find(&TenantId::default(), &RunId::new("run_none")).await;
-        matches!(nobodys, Ok(_) | Err(StoreError::NotFound(_)))
+        let can_read = matches!(nobodys, Ok(_) | Err(StoreError::NotFound(_)));
+        can_read && self.0.parts.log.probe().await.is_ok()
     }
 
     /// How many runs this process works on.

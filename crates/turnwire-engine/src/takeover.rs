@@ -5,7 +5,8 @@ use std::{slice, sync::Arc, time::Duration};
 use tokio::time::sleep;
 use tracing::{info, warn};
 use turnwire_contract::{
-    Abandoned, Event, Failure, LogError, RunId, RunOutcome, RunRecord, RunStatus, Seq, TenantId,
+    Abandoned, Event, Failure, LogError, RunId, RunOutcome, RunRecord, RunStatus, Seq, StoreError,
+    TenantId, Wish,
 };
 
 use crate::{
@@ -16,12 +17,18 @@ use crate::{
     run_state::RunState,
     runs::{RunHandle, Runs, StartError},
     sync::lock,
+    work_time::RecordedWork,
 };
 
 /// How often a worker tries to write to a journal into which the one before still writes.
-const MOST_TRIES: u32 = 5;
+const MAX_TRIES: u32 = 5;
 /// How long it waits in between.
 const NEXT_TRY: Duration = Duration::from_millis(50);
+/// How often a run may fail to be taken over before it is ended.
+const MAX_FAILED_TAKEOVERS: u32 = 10;
+/// How long a run waits after its first failed takeover, and at most: twice as long after each.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 impl Runs {
     /// Takes over a run that another worker left unfinished: reads its journal, closes what
@@ -33,11 +40,13 @@ impl Runs {
     ) -> Result<RunHandle, StartError> {
         let runs = self.clone();
         let (tenant, run_id) = (tenant.clone(), run_id.clone());
-        let abandoned = Abandoned { tenant, run_id, n_deaths: 0 };
+        let abandoned = Abandoned { tenant, run_id, n_deaths: 0, n_failed_takeovers: 0 };
         self.to_its_end(async move { runs.go_on(&abandoned).await }).await
     }
 
-    /// Takes up a run that was claimed for this worker, whatever has become of it.
+    /// Takes up a run that was claimed for this worker, or leaves it in a state that somebody can
+    /// do something about: one that cannot be taken up is tried again later, and ended when that
+    /// has failed too often.
     pub(crate) async fn take_up(&self, abandoned: Abandoned) {
         let run_id = &abandoned.run_id;
         let mut n_tries = 0;
@@ -50,30 +59,67 @@ impl Runs {
                     return;
                 }
                 Err(StartError::NotAbandoned(_)) => return,
+                Err(StartError::ShuttingDown) => return self.release(run_id).await,
+                Err(StartError::Lacks(what)) => return self.decline(run_id, &what).await,
                 // The one before is alive after all and was quicker once more.
-                Err(StartError::Log(LogError::Conflict { .. })) if n_tries < MOST_TRIES => {
+                Err(StartError::Log(LogError::Conflict { .. })) if n_tries < MAX_TRIES => {
                     sleep(NEXT_TRY).await;
                 }
                 Err(error) => break error,
             }
         };
-        warn!(%run_id, %error, "The run could not be taken over.");
-        if let StartError::UnknownModel(name) = &error {
-            let failure = failures::model_gone(name);
-            if self.give_up(&abandoned, failure).await.is_ok() {
-                return;
-            }
+        let n_failed = abandoned.n_failed_takeovers;
+        warn!(%run_id, %error, n_failed, "takeover failed");
+        if self.end_if_hopeless(&abandoned).await {
+            return;
         }
-        self.release(run_id).await;
+        let pause = FIRST_PAUSE.saturating_mul(1 << n_failed.min(16)).min(LONGEST_PAUSE);
+        if let Err(error) = self.0.parts.workers.defer(run_id, pause).await {
+            warn!(%run_id, %error, "run not deferred, the store is away");
+            self.0.care.note_unsure();
+        }
+    }
+
+    /// Ends a run that could not be taken over, if somebody has cancelled it or it was tried
+    /// often enough. Says whether it has.
+    async fn end_if_hopeless(&self, abandoned: &Abandoned) -> bool {
+        let Abandoned { tenant, run_id, .. } = abandoned;
+        let workers = &self.0.parts.workers;
+        let outcome = if self.is_cancelled(run_id).await.unwrap_or(false) {
+            RunOutcome::Cancelled
+        } else if abandoned.n_failed_takeovers >= MAX_FAILED_TAKEOVERS {
+            RunOutcome::Failed { failure: failures::takeover_failed() }
+        } else {
+            return false;
+        };
+        let now = self.now();
+        let ended = workers.end_unread(tenant, run_id, outcome.clone(), now).await;
+        match &ended {
+            Ok(()) => warn!(%run_id, ?outcome, "run ended without being read"),
+            Err(error) => warn!(%run_id, %error, "run not ended"),
+        }
+        ended.is_ok()
+    }
+
+    async fn is_cancelled(&self, run_id: &RunId) -> Result<bool, StoreError> {
+        let wishes = self.0.parts.workers.wishes_for(run_id).await?;
+        Ok(wishes.iter().any(|left| left.wish == Wish::Cancel))
+    }
+
+    async fn decline(&self, run_id: &RunId, what: &str) {
+        info!(%run_id, lacks = what, "run left to a worker that can carry it out");
+        if let Err(error) = self.0.parts.workers.decline(run_id, what).await {
+            warn!(%run_id, %error, "run not declined, the store is away");
+            self.0.care.note_unsure();
+        }
     }
 
     async fn go_on(&self, abandoned: &Abandoned) -> Result<RunHandle, StartError> {
         self.refuse_if_closing()?;
         let parts = &self.0.parts;
         let (record, run) = self.reopen(abandoned).await?;
-        let most_deaths = run.state().most_deaths();
-        if abandoned.n_deaths > most_deaths {
-            self.end_left(&run, failures::max_recoveries()).await?;
+        if let Some(outcome) = self.ends_at_once(&record, &run, abandoned).await? {
+            self.end_left(&run, outcome).await?;
             return Err(StartError::NotAbandoned(abandoned.run_id.clone()));
         }
         let model = self.model(&record.request.model)?;
@@ -88,6 +134,28 @@ impl Runs {
         Ok(self.work_on(run, model, events))
     }
 
+    /// How a run ends that is not gone on with. It is left to others if this worker could not go
+    /// on with it; whoever has cancelled it does not care who ends it.
+    async fn ends_at_once(
+        &self,
+        record: &RunRecord,
+        run: &LiveRun,
+        abandoned: &Abandoned,
+    ) -> Result<Option<RunOutcome>, StartError> {
+        let failed = |failure| Ok(Some(RunOutcome::Failed { failure }));
+        if run.state().is_unreadable() {
+            return failed(Failure::journal_unreadable());
+        }
+        if abandoned.n_deaths > run.state().most_deaths() {
+            return failed(failures::max_recoveries());
+        }
+        let Some(what) = self.lacks(&record.request) else { return Ok(None) };
+        if self.is_cancelled(run.id()).await? {
+            return Ok(Some(RunOutcome::Cancelled));
+        }
+        Err(StartError::Lacks(what))
+    }
+
     /// The run as its journal has it, ready to be worked on.
     async fn reopen(&self, abandoned: &Abandoned) -> Result<(RunRecord, Arc<LiveRun>), StartError> {
         let (tenant, run_id) = (&abandoned.tenant, &abandoned.run_id);
@@ -99,17 +167,19 @@ impl Runs {
         self.part_with_our_own(run_id).await?;
         let history = self.history_of(&record.request).await?;
         let mut state = RunState::new(run_id, Arc::clone(&record.request), history);
-        let mut head = Seq::START;
+        let (mut head, mut work) = (Seq::START, RecordedWork::default());
         let journal = match parts.log.read_stored(tenant, run_id, Seq::START).await {
             Err(LogError::NotFound(_)) => Vec::new(),
             read => read?,
         };
         for recorded in journal {
             state.apply(&recorded.event);
+            work.note(&recorded, &state);
             head = recorded.seq;
         }
         let outcome = state.outcome().cloned();
-        let run = Arc::new(self.live_run(run_id.clone(), state, head));
+        let run = self.live_run(run_id.clone(), state, head).having_worked(work.worked());
+        let run = Arc::new(run);
         if let Some(outcome) = outcome {
             // Only the last thing was left to do.
             put_away(&run, parts.store.as_ref(), outcome).await;
@@ -129,16 +199,9 @@ impl Runs {
         Ok(())
     }
 
-    /// Ends a run that cannot be taken over.
-    async fn give_up(&self, abandoned: &Abandoned, failure: Failure) -> Result<(), StartError> {
-        let (_, run) = self.reopen(abandoned).await?;
-        Ok(self.end_left(&run, failure).await?)
-    }
-
-    async fn end_left(&self, run: &LiveRun, failure: Failure) -> Result<(), LogError> {
+    async fn end_left(&self, run: &LiveRun, outcome: RunOutcome) -> Result<(), LogError> {
         let owed = owed_events(run);
         run.record_all(owed).await?;
-        let outcome = RunOutcome::Failed { failure };
         run.record_end(outcome.clone()).await?;
         put_away(run, self.0.parts.store.as_ref(), outcome).await;
         Ok(())

@@ -14,6 +14,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle},
@@ -31,6 +32,7 @@ use turnwire_contract::{
 use crate::{
     deadline::later,
     definition::definition_of,
+    depth::is_too_deep,
     discovery::ServerTool,
     failures,
     live_run::LiveRun,
@@ -94,7 +96,7 @@ pub(crate) async fn carry_out(
     if let Some(answer) = call.answer() {
         let is_approved = answer.decision == Decision::Approved;
         let keeping = keep_permission(run, workplace, &spec, is_approved, answer.remember);
-        Box::pin(keeping).await?;
+        Box::pin(keeping).await;
     }
     // From here on, whoever sees the call can stop it.
     let token = run.begin_call(&call_id);
@@ -164,25 +166,25 @@ async fn keep_permission(
     spec: &ToolSpec,
     is_approved: bool,
     remember: bool,
-) -> Result<(), LogError> {
+) {
     if !is_approved {
-        return Ok(());
+        return;
     }
     if spec.changed.is_some() {
         if let Some(pins) = &workplace.policy.pins {
             let servers = Arc::clone(&workplace.servers);
             let now = ServerTool::new(servers, run.state().request(), spec).known();
-            pinning::trust(pins.as_ref(), run, spec, now.as_ref().map(|tool| tool.spec())).await?;
+            pinning::trust(pins.as_ref(), run, spec, now.as_ref().map(|tool| tool.spec())).await;
         }
-        return Ok(());
+        return;
     }
     let conversation_id = run.state().request().conversation_id.clone();
-    let Some(conversation_id) = conversation_id.filter(|_| remember) else { return Ok(()) };
+    let Some(conversation_id) = conversation_id.filter(|_| remember) else { return };
     let allowed = Allowed { tool: spec.name.clone(), definition: definition_of(spec) };
-    if let Err(error) = workplace.store.allow(run.tenant(), &conversation_id, allowed).await {
+    let allow = || workplace.store.allow(run.tenant(), &conversation_id, allowed.clone());
+    if let Some(Err(error)) = run.until_heard(allow).await {
         warn!(%error, "What a person has allowed could not be kept; they will be asked again.");
     }
-    Ok(())
 }
 
 /// The tool that `spec` describes: one of this process, or one of a server.
@@ -367,13 +369,17 @@ impl Work<'_> {
             let state = self.run.state();
             (state.request().inputs, state.limits().approval_expiry)
         };
+        // Nobody can fill in what nobody can read.
+        let is_too_deep = is_too_deep(&question.schema);
+        let may_ask = may_ask && !is_too_deep;
+        let schema = if is_too_deep { Value::Null } else { question.schema };
         let patience = self.tool.spec().approval_expiry.or(patience).filter(|_| may_ask);
         let (call_id, input_id) = (self.call_id.clone(), InputId::new(self.run.new_id("inp")));
         let asked = Event::InputRequested {
             call_id: call_id.clone(),
             input_id: input_id.clone(),
             message: beginning(&question.message, MOST_FAILURE_BYTES).to_owned(),
-            schema: question.schema,
+            schema,
             expires_at: patience.map(|wait| self.run.now().later(wait)),
         };
         if may_ask {
@@ -504,17 +510,24 @@ async fn keep_aside(
         let head = beginning(&output.text, limit).to_owned();
         let whole = std::mem::replace(&mut output.text, head);
         let bytes = whole.len() as u64;
-        if let Err(error) = workplace.blobs.put(&tenant, run.id(), &blob, whole).await {
-            warn!(%error, "A big result could not be kept.");
-            return ToolOutcome::Failed { failure: failures::output_lost() };
+        let put = || workplace.blobs.put(&tenant, run.id(), &blob, whole.clone());
+        match run.until_kept(put).await {
+            Some(Ok(())) => output.rest = Some(KeptAside { blob, bytes }),
+            kept => {
+                warn!(?kept, bytes, "big result not kept");
+                return ToolOutcome::Failed { failure: failures::output_lost() };
+            }
         }
-        output.rest = Some(KeptAside { blob, bytes });
     }
     ToolOutcome::Succeeded { output }
 }
 
 /// Data and pictures have no place beside the journal; what is too big is left out, and said.
 fn leave_out_what_is_too_big(output: &mut ToolOutput, limit: usize) {
+    if output.structured.as_ref().is_some_and(is_too_deep) {
+        output.structured = None;
+        output.text.push_str("\n[the data of this result was nested too deeply and is left out]");
+    }
     let data = output.structured.as_ref().map_or(0, |data| data.to_string().len());
     if data > limit {
         output.structured = None;

@@ -133,6 +133,7 @@ impl From<StoreError> for Refusal {
                 error!(%cause, "The run store is not available.");
                 Self::unavailable()
             }
+            StoreError::Rejected(_) => Self::bad_request("not_storable", sentence(&error)),
         }
     }
 }
@@ -146,6 +147,11 @@ impl From<LogError> for Refusal {
             LogError::Conflict { .. } | LogError::Unavailable(_) => {
                 error!(%error, "The journal is not available.");
                 Self::unavailable()
+            }
+            LogError::Rejected { .. } => {
+                error!(%error, "the journal rejected an event");
+                let message = "What was asked for could not be recorded; the run ends.";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "journal_rejected", message)
             }
         }
     }
@@ -211,7 +217,7 @@ impl From<StartError> for Refusal {
                 let message = "The server is shutting down; try again in a moment.";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
             }
-            StartError::NotAbandoned(_) => {
+            StartError::NotAbandoned(_) | StartError::Lacks(_) => {
                 Self::new(StatusCode::CONFLICT, "run_not_abandoned", sentence(&error))
             }
             StartError::Store(error) => error.into(),

@@ -47,15 +47,19 @@ struct RunLine {
     created_at: turnwire_contract::Timestamp,
     model: String,
     conversation_id: Option<String>,
-    /// `active`, or how it ended.
+    /// `active`, `stalled`, or how it ended.
     status: &'static str,
+    /// What the run needs and no worker has, if it is stalled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stalled: Option<String>,
 }
 
 impl From<RunRecord> for RunLine {
     fn from(record: RunRecord) -> Self {
         use turnwire_contract::RunOutcome;
-        let RunRecord { run_id, created_at, request, status } = record;
+        let RunRecord { run_id, created_at, request, status, stalled } = record;
         let status = match status {
+            RunStatus::Active if stalled.is_some() => "stalled",
             RunStatus::Active => "active",
             RunStatus::Finished { outcome } => match outcome {
                 RunOutcome::Completed => "completed",
@@ -66,7 +70,7 @@ impl From<RunRecord> for RunLine {
         };
         let conversation_id = request.conversation_id.as_ref().map(ToString::to_string);
         let model = request.model.clone();
-        Self { run_id: run_id.to_string(), created_at, model, conversation_id, status }
+        Self { run_id: run_id.to_string(), created_at, model, conversation_id, status, stalled }
     }
 }
 
@@ -113,7 +117,13 @@ async fn snapshot_of(app: &App, caller: &Caller, id: &str) -> Result<RunSnapshot
         LogError::NotFound(_) => not_found(),
         other => other.into(),
     })?;
-    RunSnapshot::of(journal.iter().map(AsRef::as_ref)).ok_or_else(not_found)
+    let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref)).ok_or_else(not_found)?;
+    if snapshot.outcome.is_some() {
+        return Ok(snapshot);
+    }
+    // Who works on a run is not in its journal.
+    let record = app.runs().find(caller.tenant(), &RunId::new(id)).await?;
+    Ok(snapshot.stalled_by(record.stalled))
 }
 
 /// Which events.

@@ -3,7 +3,7 @@
 //! Whoever changes a conversation, or begins a run in it, holds its row until that is done. So
 //! the entries of a conversation stand in the order in which they came.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use turnwire_contract::{
     ConversationId, ConversationRecord, Entry, ItemId, RunId, StoreError, TenantId, Timestamp,
@@ -11,25 +11,30 @@ use turnwire_contract::{
 
 use crate::{
     Store,
-    database::{Database, Row, Transaction, Value},
+    database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
     entries,
-    failures::{read_again, written},
+    failures::{read_again, undone, written},
+    workers::micros,
 };
 
 /// Holds a conversation for a run that begins in it, opens it if it is new, and tells how far it
 /// has come. It must be idle.
 pub(crate) async fn hold_for_run(
     transaction: &mut dyn Transaction,
+    dialect: &Dialect,
     tenant: &TenantId,
     id: &ConversationId,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let sql = "insert into conversations (tenant, id, created_at, metadata)
-               values ($1, $2, $3, '{}')
-               on conflict (tenant, id) do update set created_at = conversations.created_at";
+    let sql = format!(
+        "insert into conversations (tenant, id, created_at, used_at, metadata)
+         values ($1, $2, $3, {}, '{{}}')
+         on conflict (tenant, id) do update set used_at = excluded.used_at",
+        dialect.now
+    );
     let values =
         [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Integer(now.as_micros())];
-    transaction.query(sql, &values).await?;
+    transaction.query(&sql, &values).await?;
     // A statement of its own: only what begins after the lock sees what was done before it.
     must_be_idle(transaction, tenant, id).await?;
     let sql = "select coalesce(max(position), 0) from entries
@@ -42,11 +47,14 @@ pub(crate) async fn hold_for_run(
 /// Holds a conversation that is there and idle.
 async fn hold(
     transaction: &mut dyn Transaction,
-    for_update: &str,
+    dialect: &Dialect,
     tenant: &TenantId,
     id: &ConversationId,
 ) -> Result<(), StoreError> {
-    let sql = format!("select 1 from conversations where tenant = $1 and id = $2{for_update}");
+    let sql = format!(
+        "update conversations set used_at = {} where tenant = $1 and id = $2 returning id",
+        dialect.now
+    );
     let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
     if transaction.query(&sql, &values).await?.is_empty() {
         return Err(unknown(id));
@@ -89,6 +97,23 @@ pub(crate) async fn busy_now(
     found.first().map(|row| busy(id, row)).transpose()
 }
 
+/// Removes a conversation that is locked. What belongs to runs stays with them.
+async fn remove(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    id: &ConversationId,
+) -> Result<(), DatabaseError> {
+    entries::take_out(transaction, tenant, id, None).await?;
+    let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+    for sql in [
+        "delete from allowed where tenant = $1 and conversation_id = $2",
+        "delete from conversations where tenant = $1 and id = $2",
+    ] {
+        transaction.query(sql, &values).await?;
+    }
+    Ok(())
+}
+
 impl Store {
     pub(crate) async fn open_conversation(
         &self,
@@ -96,10 +121,13 @@ impl Store {
         conversation: &ConversationRecord,
     ) -> Result<(), StoreError> {
         let metadata = written(&conversation.metadata)?;
-        let sql = "insert into conversations (tenant, id, created_at, metadata)
-                   values ($1, $2, $3, $4) on conflict (tenant, id) do nothing returning id";
+        let sql = format!(
+            "insert into conversations (tenant, id, created_at, metadata, used_at)
+             values ($1, $2, $3, $4, {}) on conflict (tenant, id) do nothing returning id",
+            self.0.database.dialect().now
+        );
         let opened =
-            self.0.database.query(sql, &values_of(tenant, conversation, &metadata)).await?;
+            self.0.database.query(&sql, &values_of(tenant, conversation, &metadata)).await?;
         if opened.is_empty() {
             return Err(StoreError::Exists(format!("conversation `{}`", conversation.id)));
         }
@@ -125,12 +153,15 @@ impl Store {
         id: &ConversationId,
         metadata: &BTreeMap<String, String>,
     ) -> Result<(), StoreError> {
-        let sql = "update conversations set metadata = $3 where tenant = $1 and id = $2
-                   returning id";
+        let sql = format!(
+            "update conversations set metadata = $3, used_at = {} where tenant = $1 and id = $2
+             returning id",
+            self.0.database.dialect().now
+        );
         let metadata = written(metadata)?;
         let values =
             [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Text(&metadata)];
-        let changed = self.0.database.query(sql, &values).await?;
+        let changed = self.0.database.query(&sql, &values).await?;
         changed.first().map(drop).ok_or_else(|| unknown(id))
     }
 
@@ -140,15 +171,49 @@ impl Store {
         id: &ConversationId,
     ) -> Result<(), StoreError> {
         let mut transaction = self.hold_conversation(tenant, id).await?;
-        entries::take_out(&mut *transaction, tenant, id, None).await?;
-        let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
-        for sql in [
-            "delete from allowed where tenant = $1 and conversation_id = $2",
-            "delete from conversations where tenant = $1 and id = $2",
-        ] {
-            transaction.query(sql, &values).await?;
-        }
+        remove(&mut *transaction, tenant, id).await?;
         Ok(transaction.commit().await?)
+    }
+
+    /// Forgets conversations that nobody has used for `retention`, `most` of them at most. Says
+    /// how many there were.
+    pub(crate) async fn forget_unused_conversations(
+        &self,
+        retention: Duration,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        let dialect = self.0.database.dialect();
+        let age = Value::Integer(-micros(retention));
+        let is_unused = format!(
+            "used_at <= (select {}) and not exists
+                 (select 1 from runs where runs.tenant = conversations.tenant
+                  and runs.conversation_id = conversations.id and runs.state = 'active')",
+            dialect.later("$1")
+        );
+        let sql = format!(
+            "select tenant, id from conversations where {is_unused} order by used_at limit $2"
+        );
+        let most = Value::Integer(i64::try_from(most).unwrap_or(i64::MAX));
+        let unused = self.0.database.query(&sql, &[age, most]).await?;
+        let mut n_forgotten = 0;
+        for row in &unused {
+            let (tenant, id) = (TenantId::from(row.text(0)?), ConversationId::from(row.text(1)?));
+            // It may have been used since.
+            let lock = format!(
+                "update conversations set used_at = used_at
+                 where {is_unused} and tenant = $2 and id = $3 returning id"
+            );
+            let mut transaction = self.0.database.begin().await?;
+            let values = [age, Value::Text(tenant.as_str()), Value::Text(id.as_str())];
+            if transaction.query(&lock, &values).await?.is_empty() {
+                transaction.undo().await;
+                continue;
+            }
+            remove(&mut *transaction, &tenant, &id).await?;
+            transaction.commit().await?;
+            n_forgotten += 1;
+        }
+        Ok(n_forgotten)
     }
 
     pub(crate) async fn add_to_conversation(
@@ -171,7 +236,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut transaction = self.hold_conversation(tenant, id).await?;
         if !entries::take_out(&mut *transaction, tenant, id, Some(name)).await? {
-            return Err(StoreError::NotFound(format!("item `{name}`")));
+            let missing = StoreError::NotFound(format!("item `{name}`"));
+            return Err(undone(transaction, missing).await);
         }
         Ok(transaction.commit().await?)
     }
@@ -185,12 +251,18 @@ impl Store {
         let dialect = self.0.database.dialect();
         let metadata = written(&conversation.metadata)?;
         let mut transaction = self.0.database.begin().await?;
-        let sql = "insert into conversations (tenant, id, created_at, metadata)
-                   values ($1, $2, $3, $4) on conflict (tenant, id) do update
-                   set created_at = excluded.created_at, metadata = excluded.metadata";
-        transaction.query(sql, &values_of(tenant, conversation, &metadata)).await?;
+        let sql = format!(
+            "insert into conversations (tenant, id, created_at, metadata, used_at)
+             values ($1, $2, $3, $4, {}) on conflict (tenant, id) do update
+             set created_at = excluded.created_at, metadata = excluded.metadata,
+                 used_at = excluded.used_at",
+            dialect.now
+        );
+        transaction.query(&sql, &values_of(tenant, conversation, &metadata)).await?;
         let id = &conversation.id;
-        must_be_idle(&mut *transaction, tenant, id).await?;
+        if let Err(refusal) = must_be_idle(&mut *transaction, tenant, id).await {
+            return Err(undone(transaction, refusal).await);
+        }
         entries::take_out(&mut *transaction, tenant, id, None).await?;
         entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), all).await?;
         Ok(transaction.commit().await?)
@@ -201,10 +273,12 @@ impl Store {
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<Box<dyn Transaction>, StoreError> {
-        let for_update = self.0.database.dialect().for_update;
+        let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        hold(&mut *transaction, for_update, tenant, id).await?;
-        Ok(transaction)
+        match hold(&mut *transaction, dialect, tenant, id).await {
+            Ok(()) => Ok(transaction),
+            Err(refusal) => Err(undone(transaction, refusal).await),
+        }
     }
 }
 

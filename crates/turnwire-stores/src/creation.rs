@@ -10,7 +10,7 @@ use crate::{
     Store, conversations,
     database::{DatabaseError, Dialect, Transaction, Value},
     entries,
-    failures::written,
+    failures::{undone, written},
     rows::{EventRow, to_rows},
     run_store::{hold_finished, run_of_key},
     writer::new_tag,
@@ -70,12 +70,7 @@ impl Store {
                 transaction.undo().await;
                 Err(self.why_taken(run).await?)
             }
-            // Dropping the transaction is all that can be done.
-            Err(Refusal::Told(away @ StoreError::Unavailable(_))) => Err(away),
-            Err(Refusal::Told(refusal)) => {
-                transaction.undo().await;
-                Err(refusal)
-            }
+            Err(Refusal::Told(refusal)) => Err(undone(transaction, refusal).await),
         }
     }
 
@@ -97,7 +92,7 @@ impl Store {
                 let now = run.created_at;
                 place.conversation_id = Some(id.as_str());
                 place.history_upto =
-                    conversations::hold_for_run(transaction, tenant, id, now).await?;
+                    conversations::hold_for_run(transaction, dialect, tenant, id, now).await?;
             }
             (None, Some(before)) => {
                 hold_finished(transaction, dialect, tenant, before).await?;
@@ -183,7 +178,9 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn of(run: &'a NewRun) -> Result<Self, StoreError> {
-        let (request, rows) = (written(&*run.request)?, to_rows(&run.beginning)?);
+        let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
+        let rows = to_rows(&run.beginning).map_err(rejected)?;
+        let request = written(&*run.request)?;
         Ok(Self { run, request, rows, tag: new_tag() })
     }
 

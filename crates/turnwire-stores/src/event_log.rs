@@ -67,6 +67,10 @@ impl EventLog for Store {
         Ok(events)
     }
 
+    async fn probe(&self) -> Result<(), LogError> {
+        self.0.writer.probe().await
+    }
+
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
         let sql = "delete from run_events where tenant = $1 and run_id = $2";
         let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
@@ -128,7 +132,7 @@ impl Store {
         let mut patience = Patience::default();
         loop {
             match pages::head(&*self.0.database, run_id).await {
-                Err(DatabaseError::Away(words)) => self.0.outage.note_away(&words),
+                Err(error) if error.is_transient() => self.0.outage.note_away(&error.to_string()),
                 done => return done.map_err(unavailable),
             }
             tokio::time::sleep(patience.next_pause()).await;

@@ -4,14 +4,14 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::{error, warn};
 use turnwire_contract::{BlobError, BlobId, LibraryError, StoreError};
 
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, Transaction};
 
 /// The one place where a database's refusal becomes a caller's. What a client cannot repair goes
 /// to the log, and the client learns no more than that it should come back.
 impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         match error {
-            DatabaseError::Away(cause) => {
+            DatabaseError::Away(cause) | DatabaseError::TooSlow(cause) => {
                 warn!(%cause, "the database is away");
                 Self::Unavailable("its database is away".to_owned())
             }
@@ -24,6 +24,15 @@ impl From<DatabaseError> for StoreError {
             DatabaseError::Taken(_) => Self::Exists("thing of that name".to_owned()),
         }
     }
+}
+
+/// Undoes a transaction whose work was refused, and gives the refusal back. Where the database is
+/// away, dropping the transaction is all that can be done.
+pub(crate) async fn undone(transaction: Box<dyn Transaction>, refusal: StoreError) -> StoreError {
+    if !matches!(refusal, StoreError::Unavailable(_)) {
+        transaction.undo().await;
+    }
+    refusal
 }
 
 /// The same for the library.

@@ -4,7 +4,7 @@
 //! has seen. It is hidden: for everybody it is gone, and of its data only the entries are left.
 //! It goes when the last run that continues it has gone.
 
-use crate::database::{DatabaseError, Dialect, Row, Transaction, Value};
+use crate::database::{Database, DatabaseError, Dialect, Row, Transaction, Value};
 
 /// A run, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,35 @@ pub(crate) async fn forget(
                 where (tenant, id) in";
     runs.ask(hide, "").await?;
     runs.let_go().await
+}
+
+/// How many rows of a big run are deleted in one statement.
+const SLICE: i64 = 5_000;
+
+/// Forgets a run that is locked nowhere and too big for one transaction. It is hidden first, so
+/// that it is gone for everybody from the first moment on; then its rows go slice by slice.
+pub(crate) async fn forget_in_slices(
+    database: &dyn Database,
+    run: &Theirs,
+) -> Result<(), DatabaseError> {
+    let (tenant, run_id) = (Value::Text(&run.tenant), Value::Text(&run.run_id));
+    let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''
+                where tenant = $1 and id = $2 and state <> 'active' returning id";
+    if database.query(hide, &[tenant, run_id]).await?.is_empty() {
+        return Ok(());
+    }
+    let slices = [("run_events", "first_seq", SLICE), ("blobs", "id", 1)];
+    for (table, key, most) in slices {
+        let sql = format!(
+            "delete from {table} where tenant = $1 and run_id = $2 and {key} in
+                 (select {key} from {table} where tenant = $1 and run_id = $2 limit $3)
+             returning 1"
+        );
+        while !database.query(&sql, &[tenant, run_id, Value::Integer(most)]).await?.is_empty() {}
+    }
+    let mut transaction = database.begin().await?;
+    forget(&mut *transaction, database.dialect(), std::slice::from_ref(run)).await?;
+    transaction.commit().await
 }
 
 struct Batch<'a> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use turnwire_contract::{Recorded, RunId, Seq, TenantId};
 
 use crate::{
-    database::{Database, DatabaseError, Line, Row, Value, in_time},
-    rows::{from_row, place},
+    database::{Database, DatabaseError, Line, Row, STATEMENT_PATIENCE, Value, in_time},
+    rows::{StoredRow, place},
 };
 
 /// How many rows of a run are looked up at once, together with those of many others.
@@ -50,7 +50,7 @@ pub(crate) async fn page(
     most: i64,
 ) -> Result<Page, DatabaseError> {
     // A reader may begin in the middle of a row.
-    let sql = "select first_seq, last_seq, body from run_events \
+    let sql = "select first_seq, last_seq, kind, call_id, body from run_events \
                where run_id = $1 and tenant = $2 and first_seq >= coalesce( \
                    (select max(first_seq) from run_events where run_id = $1 and first_seq <= $3), \
                    1) \
@@ -64,30 +64,34 @@ pub(crate) async fn page(
     ];
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {
-        page.add(run_id, &row, 0)?;
+        page.add(run_id, stored_row(&row)?);
     }
     page.events.retain(|recorded| recorded.seq > after);
     Ok(page)
 }
 
+/// The columns `first_seq, last_seq, kind, call_id, body`.
+fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
+    Ok(StoredRow {
+        first: row.integer(0)?,
+        last: row.integer(1)?,
+        kind: row.text(2)?,
+        call: row.optional_text(3)?,
+        body: row.text(4)?,
+    })
+}
+
 impl Page {
-    /// Adds the row whose first place is in column `n`, followed by its last and its body.
-    fn add(&mut self, run_id: &RunId, row: &Row, n: usize) -> Result<(), DatabaseError> {
-        self.add_row(run_id, row.integer(n)?, row.integer(n + 1)?, row.text(n + 2)?)
+    /// Adds a row.
+    pub(crate) fn add(&mut self, run_id: &RunId, row: StoredRow<'_>) {
+        self.add_events(row.events(run_id), row.body.len());
     }
 
-    /// Adds a row.
-    pub(crate) fn add_row(
-        &mut self,
-        run_id: &RunId,
-        first: i64,
-        last: i64,
-        body: &str,
-    ) -> Result<(), DatabaseError> {
-        self.events.extend(from_row(run_id, first, last, body)?);
-        self.bytes += body.len();
+    /// Adds the events of a row that takes so many `bytes`.
+    pub(crate) fn add_events(&mut self, events: Vec<Arc<Recorded>>, bytes: usize) {
+        self.events.extend(events);
+        self.bytes += bytes;
         self.n_rows += 1;
-        Ok(())
     }
 }
 
@@ -147,14 +151,14 @@ async fn grown_one_by_one(
     database: &dyn Database,
     runs: &[Known],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
-    let sql = "select first_seq, last_seq, body from run_events \
+    let sql = "select first_seq, last_seq, kind, call_id, body from run_events \
                where run_id = $1 and first_seq > $2 order by first_seq limit $3";
     let mut grown = Vec::new();
     for (run_id, head) in runs {
         let (id, head) = (Value::Text(run_id.as_str()), Value::Integer(place(*head)?));
         let mut page = Page::default();
         for row in database.query(sql, &[id, head, Value::Integer(PAGE)]).await? {
-            page.add(run_id, &row, 0)?;
+            page.add(run_id, stored_row(&row)?);
         }
         if !page.events.is_empty() {
             grown.push((run_id.clone(), page));
@@ -163,18 +167,19 @@ async fn grown_one_by_one(
     Ok(grown)
 }
 
-/// A row of a run, as PostgreSQL tells it: which one of those asked for, where from, where to,
-/// and what.
-type GrownRow = (i64, i64, i64, String);
+/// A row of a run, as PostgreSQL tells it: which one of those asked for, then the columns of a
+/// [`StoredRow`].
+type GrownRow = (i64, i64, i64, String, Option<String>, String);
 
 async fn grown_together(
     line: &mut Line,
     runs: &[Known],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
-    const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.body \
+    const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.kind, \
+             grown.call_id, grown.body \
          from unnest($1::text[], $2::bigint[]) with ordinality as known(run_id, head, n) \
          cross join lateral ( \
-             select first_seq, last_seq, body from run_events e \
+             select first_seq, last_seq, kind, call_id, body from run_events e \
              where e.run_id = known.run_id and e.first_seq > known.head \
              order by e.first_seq limit $3) grown \
          order by known.n, grown.first_seq";
@@ -182,16 +187,18 @@ async fn grown_together(
     let heads: Result<Vec<i64>, DatabaseError> =
         runs.iter().map(|(_, head)| place(*head)).collect();
     let query = sqlx::query_as(SQL).bind(ids).bind(heads?).bind(PAGE);
-    let rows: Vec<GrownRow> = in_time(query.fetch_all(line.get().await?)).await?;
+    let rows: Vec<GrownRow> =
+        in_time(STATEMENT_PATIENCE, query.fetch_all(line.get().await?)).await?;
     let mut grown: Vec<(RunId, Page)> = Vec::new();
-    for (n, first, last, body) in rows {
+    for (n, first, last, kind, call, body) in rows {
         let n = usize::try_from(n - 1).unwrap_or_default();
         let Some((run_id, _)) = runs.get(n) else { continue };
         if grown.last().is_none_or(|(last, _)| last != run_id) {
             grown.push((run_id.clone(), Page::default()));
         }
         let Some((_, page)) = grown.last_mut() else { continue };
-        page.add_row(run_id, first, last, &body)?;
+        let (kind, call, body) = (kind.as_str(), call.as_deref(), body.as_str());
+        page.add(run_id, StoredRow { first, last, kind, call, body });
     }
     Ok(grown)
 }
@@ -201,6 +208,6 @@ async fn gone_of(line: &mut Line, runs: &[Known]) -> Result<Vec<RunId>, Database
          where not exists (select 1 from run_events e where e.run_id = known.run_id)";
     let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();
     let query = sqlx::query_scalar(SQL).bind(ids);
-    let gone: Vec<String> = in_time(query.fetch_all(line.get().await?)).await?;
+    let gone: Vec<String> = in_time(STATEMENT_PATIENCE, query.fetch_all(line.get().await?)).await?;
     Ok(gone.into_iter().map(RunId::new).collect())
 }

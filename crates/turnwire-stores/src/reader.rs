@@ -104,8 +104,11 @@ impl Reader {
                     self.ready.extend(page.events);
                     return Ok(());
                 }
-                Err(DatabaseError::Away(words)) => {
-                    self.outage.note_away(&words);
+                Err(error) if error.is_transient() => {
+                    if matches!(error, DatabaseError::TooSlow(_)) {
+                        self.page = (self.page / 4).max(1);
+                    }
+                    self.outage.note_away(&error.to_string());
                     tokio::time::sleep(patience.next_pause()).await;
                 }
                 Err(error) => return Err(self.broken(&error.to_string())),

@@ -7,7 +7,7 @@ use turnwire_contract::StoreError;
 
 use crate::{
     Store,
-    database::Value,
+    database::{DatabaseError, Value},
     forgetting::{self, theirs},
     store::Inner,
     workers::micros,
@@ -36,24 +36,39 @@ pub(crate) async fn keep_tidy(store: Weak<Inner>) {
 
 impl Store {
     /// Forgets the runs that were finished longer ago than runs are kept, with everything of
-    /// theirs, and the keys that hold no more. What runs have added to conversations stays.
-    /// Tells how many runs it were. Several workers may do this at once.
+    /// theirs, the conversations that nobody has used for as long as those are kept, and the keys
+    /// that hold no more. What runs have added to conversations stays with them. Tells how many
+    /// runs it were. Several workers may do this at once.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         self.forget_old_keys().await?;
+        if let Some(retention) = self.0.options.conversation_retention {
+            while self.forget_unused_conversations(retention, AT_ONCE).await? == AT_ONCE {}
+        }
         let Some(retention) = self.0.options.retention else {
             return Ok(0);
         };
-        let mut n_forgotten = 0;
+        let (mut n_forgotten, mut at_once) = (0, AT_ONCE);
         loop {
-            let n_now = self.forget_some(retention).await?;
-            n_forgotten += n_now as u64;
-            if n_now < AT_ONCE {
-                return Ok(n_forgotten);
+            match self.forget_some(retention, at_once).await {
+                Ok(n_now) => {
+                    n_forgotten += n_now as u64;
+                    if n_now < at_once {
+                        return Ok(n_forgotten);
+                    }
+                    at_once = (at_once * 2).min(AT_ONCE);
+                }
+                // Fewer at once are quicker, and one alone can be taken apart.
+                Err(DatabaseError::TooSlow(_)) if at_once > 1 => at_once = 1,
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    async fn forget_some(&self, retention: Duration) -> Result<usize, StoreError> {
+    async fn forget_some(
+        &self,
+        retention: Duration,
+        at_once: usize,
+    ) -> Result<usize, DatabaseError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
         // Hidden ones are looked at again only when nobody continues them any more.
@@ -66,15 +81,25 @@ impl Store {
             dialect.later("$1"),
             dialect.skip_locked
         );
-        let most = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
+        let most = i64::try_from(at_once).unwrap_or(i64::MAX);
         let values = [Value::Integer(-micros(retention)), Value::Integer(most)];
         let found = transaction.query(&sql, &values).await?;
         let runs = found.iter().map(theirs).collect::<Result<Vec<_>, _>>()?;
         if runs.is_empty() {
+            transaction.undo().await;
             return Ok(0);
         }
-        forgetting::forget(&mut *transaction, dialect, &runs).await?;
-        transaction.commit().await?;
+        let forgotten = forgetting::forget(&mut *transaction, dialect, &runs).await;
+        match (forgotten, runs.as_slice()) {
+            (Err(DatabaseError::TooSlow(_)), [run]) => {
+                drop(transaction);
+                forgetting::forget_in_slices(&*self.0.database, run).await?;
+            }
+            (forgotten, _) => {
+                forgotten?;
+                transaction.commit().await?;
+            }
+        }
         Ok(runs.len())
     }
 

@@ -4,21 +4,34 @@
 //! thousand rows; every other event has one of its own, so that the database can see to it that
 //! a call has one end and a run has one. The body of a row is a list of `[at, event]`; in a row
 //! of deltas all but the first are `[at, "text"]`: the same again, with this text.
+//!
+//! Nothing is written that could not be read again. Should a row be unreadable all the same, what
+//! its other columns say stands in its place, so that it harms its own run alone.
 
 use std::{borrow::Cow, mem, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use turnwire_contract::{CallId, Event, Recorded, RunId, Seq, TenantId, Timestamp};
+use turnwire_contract::{
+    CallId, Event, Failure, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome,
+    Usage,
+};
 
-use crate::database::{DatabaseError, Value};
+use crate::{
+    database::{DatabaseError, Transaction, Value},
+    writer::new_tag,
+};
 
 /// The most that goes into one row of deltas, so that a page of rows stays a page.
 const ROW_BYTES: usize = 32 * 1024;
 
 /// A longer name of a call does not fit into an index.
 const LONGEST_CALL: usize = 256;
+
+/// How deeply an event may be nested. Readers of JSON give up at 128, and those of a surface find
+/// an event inside of its frame.
+const MAX_NESTING: usize = 100;
 
 /// A row of the journal, without what all rows of an append have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +100,39 @@ fn own_row(recorded: &Recorded) -> Result<EventRow, DatabaseError> {
     body.push('[');
     write_entry(&mut body, recorded.at, &*with_real_numbers(&recorded.event))?;
     body.push(']');
+    // The row itself adds two levels.
+    let nesting = nesting(&body).saturating_sub(2);
+    if nesting > MAX_NESTING {
+        let message = format!("an event is nested {nesting} deep, more than {MAX_NESTING}");
+        return Err(DatabaseError::Refused(message));
+    }
     Ok(EventRow { first: place, last: place, kind, call, body })
+}
+
+/// How many arrays and objects of a JSON text are inside of each other at most.
+fn nesting(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => {
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'"' => break,
+                        b'\\' => drop(bytes.next()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    deepest
 }
 
 fn write_entry(
@@ -131,33 +176,81 @@ fn index_name(call_id: &CallId) -> String {
     format!("sha256 {:x}", Sha256::digest(name))
 }
 
-/// The events of one row, the first of which is at `first`.
-pub(crate) fn from_row(
-    run_id: &RunId,
-    first: i64,
-    last: i64,
-    body: &str,
-) -> Result<Vec<Arc<Recorded>>, DatabaseError> {
-    let broken = |error: serde_json::Error| {
-        DatabaseError::Broken(format!("row {first} of run `{run_id}`: {error}"))
-    };
-    let entries: Vec<Entry> = serde_json::from_str(body).map_err(broken)?;
-    let mut events: Vec<Arc<Recorded>> = Vec::with_capacity(entries.len());
-    for (seq, Entry(at, what)) in (u64::try_from(first).unwrap_or_default()..).zip(entries) {
-        let event = match events.first() {
-            Some(first) if what.get().starts_with('"') => {
-                let text: Cow<'_, str> = serde_json::from_str(what.get()).map_err(broken)?;
-                with_text(&first.event, text.into_owned())
+/// A row of the journal as it was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredRow<'a> {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) kind: &'a str,
+    pub(crate) call: Option<&'a str>,
+    pub(crate) body: &'a str,
+}
+
+impl StoredRow<'_> {
+    /// The events of the row. If it cannot be read, others stand in their place.
+    pub(crate) fn events(&self, run_id: &RunId) -> Vec<Arc<Recorded>> {
+        self.decoded(run_id).unwrap_or_else(|error| {
+            tracing::error!(%run_id, seq = self.first, %error, "unreadable row in the journal");
+            let (at, seqs) = (self.time(), self.first..=self.last);
+            let recorded = |seq| {
+                let (seq, event) = (Seq(seq), self.substitute());
+                Arc::new(Recorded { run_id: run_id.clone(), seq, at, event })
+            };
+            seqs.filter_map(|seq| u64::try_from(seq).ok()).map(recorded).collect()
+        })
+    }
+
+    /// When the first event of a row was recorded that cannot be read otherwise.
+    fn time(&self) -> Timestamp {
+        let digits = self.body.trim_start_matches('[').split(',').next().unwrap_or_default();
+        Timestamp::from_micros(digits.parse().unwrap_or_default())
+    }
+
+    /// The events of the row.
+    pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<Recorded>>, String> {
+        let unreadable = |error: serde_json::Error| error.to_string();
+        let entries: Vec<Entry> = serde_json::from_str(self.body).map_err(unreadable)?;
+        let mut events: Vec<Arc<Recorded>> = Vec::with_capacity(entries.len());
+        let seqs = u64::try_from(self.first).unwrap_or_default()..;
+        for (seq, Entry(at, what)) in seqs.zip(entries) {
+            let event = match events.first() {
+                Some(first) if what.get().starts_with('"') => {
+                    let text: Cow<'_, str> =
+                        serde_json::from_str(what.get()).map_err(unreadable)?;
+                    with_text(&first.event, text.into_owned())
+                }
+                _ => serde_json::from_str(what.get()).map_err(unreadable)?,
+            };
+            let at = Timestamp::from_micros(at);
+            events.push(Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event }));
+        }
+        if events.len() as u64 == u64::try_from(self.last - self.first + 1).unwrap_or_default() {
+            return Ok(events);
+        }
+        Err(format!("{} events from {} to {}", events.len(), self.first, self.last))
+    }
+
+    /// What is known of an event whose row cannot be read: that a call began or ended, that the
+    /// run is over, or only that there was something.
+    fn substitute(&self) -> Event {
+        let message = "what was recorded here cannot be read".to_owned();
+        match (self.kind, self.call) {
+            ("start", Some(call)) => {
+                let (call_id, label) = (CallId::from(call), String::new());
+                Event::ToolStarted { call_id, attempt: 1, label }
             }
-            _ => serde_json::from_str(what.get()).map_err(broken)?,
-        };
-        let at = Timestamp::from_micros(at);
-        events.push(Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event }));
+            ("end", Some(call)) => {
+                let (call_id, outcome) =
+                    (CallId::from(call), ToolOutcome::OutcomeUnknown { message });
+                Event::ToolFinished { call_id, outcome, duration_ms: 0 }
+            }
+            ("over", _) => {
+                let outcome = RunOutcome::Failed { failure: Failure::journal_unreadable() };
+                Event::RunFinished { outcome, usage: Usage::default() }
+            }
+            _ => Event::unreadable(),
+        }
     }
-    if events.len() as u64 == u64::try_from(last - first + 1).unwrap_or_default() {
-        return Ok(events);
-    }
-    Err(DatabaseError::Broken(format!("row {first} of run `{run_id}` has another length")))
 }
 
 #[derive(Deserialize)]
@@ -212,6 +305,32 @@ fn with_text(delta: &Event, text: String) -> Event {
         }
         other => other.clone(),
     }
+}
+
+/// Writes the end of a run behind whatever there is of its journal, without reading it; nothing
+/// if it has an end.
+pub(crate) async fn append_end_unread(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    run_id: &RunId,
+    outcome: &RunOutcome,
+    at: Timestamp,
+) -> Result<(), DatabaseError> {
+    let (outcome, usage) = (outcome.clone(), Usage::default());
+    let event = Event::RunFinished { outcome, usage };
+    let end = own_row(&Recorded { run_id: run_id.clone(), seq: Seq(0), at, event })?;
+    let sql = "insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, body)
+               select $1, $2, head.next, head.next, $3, 'over', $4
+               from (select coalesce(max(last_seq), 0) + 1 as next
+                     from run_events where run_id = $2) as head
+               where not exists (select 1 from run_events where run_id = $2 and kind = 'over')";
+    let values = [
+        Value::Text(tenant.as_str()),
+        Value::Text(run_id.as_str()),
+        Value::Integer(new_tag()),
+        Value::Text(&end.body),
+    ];
+    transaction.query(sql, &values).await.map(drop)
 }
 
 #[cfg(test)]

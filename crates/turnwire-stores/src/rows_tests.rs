@@ -3,14 +3,27 @@ use proptest::{
     prelude::*,
     test_runner::{RngAlgorithm, TestRng, TestRunner},
 };
-use turnwire_contract::{ItemId, ToolOutcome, Usage};
+use serde_json::{Value, json};
+use turnwire_contract::{
+    Annotation, DiscoveryOutcome, Item, ItemId, RunRequest, ToolOutput, ToolSpec,
+};
 use turnwire_testkit::scenarios;
 
 use super::*;
 
 fn read_back(rows: &[EventRow], run_id: &RunId) -> Vec<Arc<Recorded>> {
-    let read = |row: &EventRow| from_row(run_id, row.first, row.last, &row.body).unwrap();
-    rows.iter().flat_map(read).collect()
+    rows.iter().flat_map(|row| stored(row).decoded(run_id).unwrap()).collect()
+}
+
+/// The row as it is found again.
+fn stored(row: &EventRow) -> StoredRow<'_> {
+    StoredRow {
+        first: row.first,
+        last: row.last,
+        kind: row.kind,
+        call: row.call.as_deref(),
+        body: &row.body,
+    }
 }
 
 fn recorded(seq: u64, event: Event) -> Arc<Recorded> {
@@ -118,9 +131,51 @@ fn a_row_does_not_grow_without_end() {
 fn a_row_that_was_tampered_with_is_refused() {
     let run_id = RunId::from("run_1");
     let row = to_rows(&[text(1, "msg_1", "one")]).unwrap().remove(0);
-    assert!(from_row(&run_id, 1, 2, &row.body).is_err(), "it says that it holds two");
-    assert!(from_row(&run_id, 1, 1, "[[1,\"text of nothing\"]]").is_err());
-    assert!(from_row(&run_id, 1, 1, "[").is_err());
+    let two = StoredRow { last: 2, ..stored(&row) };
+    assert!(two.decoded(&run_id).is_err(), "it says that it holds two");
+    for body in ["[[1,\"text of nothing\"]]", "["] {
+        assert!(StoredRow { body, ..stored(&row) }.decoded(&run_id).is_err());
+    }
+}
+
+/// C27: what cannot be read is replaced by what its other columns say, place by place, so that
+/// whoever reads the run reads on, and whoever takes it over knows which calls have ended.
+#[test]
+fn a_row_that_cannot_be_read_has_a_substitute() {
+    let call_id = CallId::from("call_1");
+    let outcome = RunOutcome::Completed;
+    let events = [
+        Event::ToolStarted { call_id: call_id.clone(), attempt: 1, label: "a".to_owned() },
+        Event::ToolFinished { call_id, outcome: ToolOutcome::Cancelled, duration_ms: 1 },
+        Event::TurnStarted { turn: 1 },
+        Event::RunFinished { outcome, usage: Usage::default() },
+    ];
+    let batch: Vec<Arc<Recorded>> = (7..).zip(events).map(|(n, e)| recorded(n, e)).collect();
+    let rows = to_rows(&batch).unwrap();
+    let run_id = RunId::from("run_1");
+    let substitutes: Vec<Arc<Recorded>> = rows
+        .iter()
+        .flat_map(|row| {
+            let deep = format!("{}{}", &row.body[..row.body.len() - 2], ",1]]");
+            assert!(StoredRow { body: &deep, ..stored(row) }.decoded(&run_id).is_err());
+            StoredRow { body: &deep, ..stored(row) }.events(&run_id)
+        })
+        .collect();
+    let at: Vec<(Seq, Timestamp)> = substitutes.iter().map(|event| (event.seq, event.at)).collect();
+    assert_eq!(at, batch.iter().map(|event| (event.seq, event.at)).collect::<Vec<_>>());
+    let [started, finished, turn, over] = &substitutes[..] else { panic!("{substitutes:?}") };
+    assert!(
+        matches!(&started.event, Event::ToolStarted { call_id, .. } if call_id.as_str() == "call_1")
+    );
+    let Event::ToolFinished { outcome, .. } = &finished.event else { panic!("{finished:?}") };
+    assert!(matches!(outcome, ToolOutcome::OutcomeUnknown { .. }), "{outcome:?}");
+    assert!(turn.event.is_unreadable());
+    let Event::RunFinished { outcome, .. } = &over.event else { panic!("{over:?}") };
+    assert_eq!(*outcome, RunOutcome::Failed { failure: Failure::journal_unreadable() });
+    // A row of deltas has as many substitutes as it had events.
+    let deltas = to_rows(&[text(1, "msg_1", "one"), text(2, "msg_1", "two")]).unwrap();
+    let events = StoredRow { body: "?", ..stored(&deltas[0]) }.events(&run_id);
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [Seq(1), Seq(2)]);
 }
 
 /// A tool that is "not a number" of the way must not make its run unreadable.
@@ -132,4 +187,101 @@ fn progress_that_is_not_a_number_can_be_read_again() {
     let odd = progressed(f64::NAN, Some(f64::INFINITY));
     let rows = to_rows(&[odd]).unwrap();
     assert_eq!(read_back(&rows, &RunId::from("run_1")), [progressed(0.0, None)]);
+}
+
+fn nested(depth: usize, odd: bool) -> Value {
+    let around = |inside, n: usize| {
+        if n.is_multiple_of(2) ^ odd { json!([inside]) } else { json!({ "\u{0}\\\"[{": inside }) }
+    };
+    (0..depth).fold(json!("]}\u{0}\u{2028}\u{ffff}"), around)
+}
+
+/// Everything that a tool, a server, a model or a client can make deep, big or strange.
+fn strange_events() -> impl Strategy<Value = Event> {
+    let text = || "[\\PC\\x00\\n\"\\\\\\[\\]{}\u{10ffff}]{0,24}";
+    let number = prop_oneof![
+        any::<f64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        Just(Value::from(f64::MAX)),
+        Just(Value::from(5e-324)),
+    ];
+    let value = (0_usize..140, any::<bool>(), number)
+        .prop_map(|(depth, odd, number)| json!([nested(depth, odd), number]));
+    let output = (text(), value.clone(), text()).prop_map(|(text, data, id)| {
+        let output = ToolOutput { text, structured: Some(data), ..ToolOutput::default() };
+        let (call_id, outcome) = (CallId::new(id), ToolOutcome::Succeeded { output });
+        Event::ToolFinished { call_id, outcome, duration_ms: u64::MAX }
+    });
+    let question = (text(), value.clone()).prop_map(|(message, schema)| {
+        let (call_id, input_id) = ("call_1".into(), "inp_1".into());
+        Event::InputRequested { call_id, input_id, message, schema, expires_at: None }
+    });
+    let progress = (any::<f64>(), any::<Option<f64>>(), text()).prop_map(|(progress, total, m)| {
+        let (call_id, message) = ("call_1".into(), Some(m));
+        Event::ToolProgressed { call_id, progress, total, message }
+    });
+    let tools = (text(), value.clone()).prop_map(|(name, schema)| {
+        let mut spec = ToolSpec::new(name, "does something");
+        spec.parameters = schema;
+        let (item_id, server) = ("mcpl_1".into(), "docs".to_owned());
+        let outcome = DiscoveryOutcome::Listed { tools: vec![Arc::new(spec)] };
+        Event::ToolsDiscovered { item_id, server, outcome }
+    });
+    let source = (text(), value.clone()).prop_map(|(kind, source)| {
+        let annotation = Annotation { kind, source };
+        Event::AnnotationAdded { item_id: "msg_1".into(), annotation }
+    });
+    let queued = (text(), value, any::<f64>()).prop_map(|(model, schema, temperature)| {
+        let mut request = RunRequest::new(model, vec![Item::user("hi")]);
+        request.generation.answer_schema = Some(schema.clone());
+        request.generation.temperature = Some(temperature);
+        request.echo.insert("as it came".to_owned(), schema);
+        Event::RunQueued { request: Arc::new(request) }
+    });
+    let text_added =
+        (text(), text()).prop_map(|(id, text)| Event::TextAdded { item_id: ItemId::new(id), text });
+    prop_oneof![output, question, progress, tools, source, queued, text_added]
+}
+
+/// C26: whatever happens, it is refused, or can be read again. `TURNWIRE_CASES` sets how often
+/// that is tried.
+#[test]
+fn what_is_kept_can_be_read() {
+    #[expect(clippy::disallowed_methods, reason = "a test may be asked for more")]
+    let cases = std::env::var("TURNWIRE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(cases));
+    let (run_id, kept) = (RunId::from("run_1"), std::cell::Cell::new(0_u32));
+    let checked = runner.run(&vec(strange_events(), 1..4), |events| {
+        let batch: Vec<Arc<Recorded>> =
+            (1..).zip(events).map(|(seq, event)| recorded(seq, event)).collect();
+        let Ok(rows) = to_rows(&batch) else { return Ok(()) };
+        kept.set(kept.get() + 1);
+        let mut places = Vec::new();
+        for row in &rows {
+            let events = stored(row).decoded(&run_id);
+            prop_assert!(events.is_ok(), "{:?} {}", events, row.body);
+            places.extend(events.unwrap_or_default().iter().map(|event| event.seq));
+            prop_assert!(!row.call.as_deref().is_some_and(|call| call.contains('\0')));
+        }
+        prop_assert_eq!(places, batch.iter().map(|event| event.seq).collect::<Vec<_>>());
+        Ok(())
+    });
+    checked.unwrap();
+    assert!(kept.get() > cases / 8, "{} of {cases} were kept", kept.get());
+}
+
+/// C26: at the limit and one past it. Where the limit is, every reader of JSON goes along.
+#[test]
+fn an_event_may_be_nested_a_hundred_deep() {
+    let finished = |depth: usize| {
+        let output = ToolOutput { structured: Some(nested(depth, false)), ..ToolOutput::default() };
+        let outcome = ToolOutcome::Succeeded { output };
+        recorded(1, Event::ToolFinished { call_id: "call_1".into(), outcome, duration_ms: 1 })
+    };
+    // The event, its outcome and its output are three levels by themselves.
+    let rows = to_rows(&[finished(97)]).unwrap();
+    assert_eq!(read_back(&rows, &RunId::from("run_1")), [finished(97)]);
+    let refused = to_rows(&[finished(98)]).unwrap_err();
+    assert!(matches!(refused, DatabaseError::Refused(_)), "{refused:?}");
 }

@@ -3,16 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
+use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Ending, Entry, ItemId, NewRun,
-    RequestKey, RunId, RunOutcome, RunRecord, RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Created, Ending, Entry, Failure, ItemId, NewRun,
+    RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore, StoreError,
+    TenantId, Timestamp,
 };
 
 use crate::{
     Store,
     database::{DatabaseError, Dialect, Row, Transaction, Value},
     entries::{self, Written},
-    failures::{read_again, written},
+    failures::{read_again, undone, written},
     forgetting,
 };
 
@@ -40,20 +42,20 @@ impl RunStore for Store {
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
-        let sql = "select id, created_at, request, outcome from runs
-                   where tenant = $1 and id = $2 and state <> 'hidden'";
+        let sql = format!("{RECORDS} where tenant = $1 and id = $2 and state <> 'hidden'");
         let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
-        let found = self.0.database.query(sql, &values).await?;
+        let found = self.0.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(run_id))?;
         Ok(record(row)?)
     }
 
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
-        let sql = "select id, created_at, request, outcome from runs
-                   where tenant = $1 and state <> 'hidden' order by number desc limit $2";
+        let sql = format!(
+            "{RECORDS} where tenant = $1 and state <> 'hidden' order by number desc limit $2"
+        );
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let values = [Value::Text(tenant.as_str()), Value::Integer(most)];
-        let found = self.0.database.query(sql, &values).await?;
+        let found = self.0.database.query(&sql, &values).await?;
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
 
@@ -105,13 +107,23 @@ impl RunStore for Store {
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        hold_finished(&mut *transaction, dialect, tenant, run_id).await?;
+        if let Err(refusal) = hold_finished(&mut *transaction, dialect, tenant, run_id).await {
+            return Err(undone(transaction, refusal).await);
+        }
         let run = forgetting::Theirs {
             tenant: tenant.as_str().to_owned(),
             run_id: run_id.as_str().to_owned(),
         };
-        forgetting::forget(&mut *transaction, dialect, &[run]).await?;
-        Ok(transaction.commit().await?)
+        match forgetting::forget(&mut *transaction, dialect, std::slice::from_ref(&run)).await {
+            Err(DatabaseError::TooSlow(_)) => {
+                drop(transaction);
+                Ok(forgetting::forget_in_slices(&*self.0.database, &run).await?)
+            }
+            forgotten => {
+                forgotten?;
+                Ok(transaction.commit().await?)
+            }
+        }
     }
 
     async fn open_conversation(
@@ -276,15 +288,31 @@ fn unknown(run_id: &RunId) -> StoreError {
     StoreError::NotFound(format!("run `{run_id}`"))
 }
 
+/// What a [`RunRecord`] is made of.
+const RECORDS: &str = "select id, created_at, request, outcome,
+    case when state = 'active' and worker = '' then
+        (select min(reason) from declined_runs where run_id = runs.id) end
+    from runs";
+
 fn record(row: &Row) -> Result<RunRecord, DatabaseError> {
+    let run_id = RunId::from(row.text(0)?);
+    // One that cannot be read is still listed, found, cancelled and forgotten.
+    let unreadable = |error: &DatabaseError| error!(%run_id, %error, "unreadable run");
     let status = match row.optional_text(3)? {
         None => RunStatus::Active,
-        Some(outcome) => RunStatus::Finished { outcome: read_again(outcome)? },
+        Some(outcome) => {
+            let failed = || RunOutcome::Failed { failure: Failure::journal_unreadable() };
+            let outcome = read_again(outcome).inspect_err(unreadable);
+            RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) }
+        }
     };
+    let request = read_again(row.text(2)?).inspect_err(unreadable);
+    let request = request.unwrap_or_else(|_| RunRequest::new("unreadable", Vec::new()));
     Ok(RunRecord {
-        run_id: RunId::from(row.text(0)?),
         created_at: Timestamp::from_micros(row.integer(1)?),
-        request: Arc::new(read_again(row.text(2)?)?),
+        request: Arc::new(request),
         status,
+        stalled: row.optional_text(4)?.map(str::to_owned),
+        run_id,
     })
 }

@@ -2,11 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
+use tracing::warn;
 
 use crate::{
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
@@ -21,8 +22,14 @@ use crate::{
     retention::keep_tidy,
     tails::Tails,
     workers::Standing,
-    writer::{Journal, PostgresJournal, SqliteJournal, Writer, WriterHandle},
+    writer::{
+        Herald, IsolatedWriter, Journal, PostgresJournal, SqliteJournal, Writer, WriterHandle,
+    },
 };
+
+/// How long a store that is closed may take to write what it was given, and how long to close
+/// its connections.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// How a store is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +43,8 @@ pub struct StoreOptions {
     pub lease: Duration,
     /// For how long finished runs are kept; for ever if not set.
     pub retention: Option<Duration>,
+    /// For how long a conversation is kept after it was last used; for ever if not set.
+    pub conversation_retention: Option<Duration>,
     /// How many connections to PostgreSQL at most, beside the three that are always there: one
     /// that writes, one that follows what others write, one that listens.
     pub connections: u32,
@@ -49,6 +58,7 @@ impl StoreOptions {
             fanout: None,
             lease: Duration::from_secs(2),
             retention: Some(Duration::from_hours(7 * 24)),
+            conversation_retention: Some(Duration::from_hours(30 * 24)),
             connections: 16,
         }
     }
@@ -111,12 +121,17 @@ impl Store {
         &self.0.worker
     }
 
-    /// Writes what was appended before, then stops everything in the background. While the
-    /// database is away this waits for it: whoever cannot wait drops the future.
+    /// Writes what was appended before, stops everything in the background, and closes the
+    /// database. A database that is away is not waited for for long.
     pub async fn close(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
-        self.0.tasks.wait().await;
+        if timeout(CLOSING_TIME, self.0.tasks.wait()).await.is_err() {
+            warn!("store closed before everything was written: the database is away");
+        }
+        if timeout(CLOSING_TIME, self.0.database.close()).await.is_err() {
+            warn!("the connections of the store did not close in time");
+        }
     }
 }
 
@@ -223,17 +238,29 @@ impl Opening {
     }
 
     fn start_writer(&self, publisher: Option<Publisher>) -> WriterHandle {
-        let journal: Box<dyn Journal> = match &self.postgres {
-            Some(postgres) => {
-                let teller = publisher.is_none().then(|| self.worker.clone());
-                Box::new(PostgresJournal::new(postgres, teller))
-            }
-            None => Box::new(SqliteJournal::new(Arc::clone(&self.database))),
-        };
-        let (tails, outage) = (Arc::clone(&self.tails), Arc::clone(&self.outage));
-        let (handle, writer) = Writer::new(journal, tails, publisher, outage, self.stop.clone());
+        let notifies = publisher.is_none();
+        let herald = Herald { tails: Arc::clone(&self.tails), publisher };
+        let (outage, stop) = (&self.outage, &self.stop);
+        let (isolated, isolated_writer) = IsolatedWriter::new(
+            self.journal(notifies),
+            herald.clone(),
+            Arc::clone(outage),
+            stop.clone(),
+        );
+        let journal = self.journal(notifies);
+        let (handle, writer) =
+            Writer::new(journal, isolated, herald, Arc::clone(outage), stop.clone());
+        self.tasks.spawn(isolated_writer.run());
         self.tasks.spawn(writer.run());
         handle
+    }
+
+    fn journal(&self, notifies: bool) -> Box<dyn Journal> {
+        let worker = self.worker.clone();
+        match &self.postgres {
+            Some(postgres) => Box::new(PostgresJournal::new(postgres, worker, notifies)),
+            None => Box::new(SqliteJournal::new(Arc::clone(&self.database), worker)),
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use turnwire_contract::{
+    ConversationId, Item, NewRun, RunId, RunOutcome, RunRequest, RunStore, StoreError, TenantId,
+    Timestamp,
+};
 use turnwire_testkit::services;
 
 use super::*;
@@ -33,4 +37,39 @@ async fn a_database_that_is_not_there_is_named() {
     let error = Store::open(options).await.unwrap_err().to_string();
     assert!(error.contains(&format!("no PostgreSQL at {nobody}")), "{error}");
     assert!(error.contains("refused") && !error.contains("hidden"), "{error}");
+}
+
+/// C8: what is refused every day costs an answer, and not a connection to the database.
+#[tokio::test]
+async fn c8_a_refusal_keeps_its_connection() {
+    let options = StoreOptions { connections: 1, ..StoreOptions::at(services::postgres_url()) };
+    let store = Store::open(options).await.unwrap();
+    let (tenant, id) = (TenantId::default(), ConversationId::from("conv_1"));
+    let run_in_it = |name: &str| {
+        let mut request = RunRequest::new("any", vec![Item::user("hi")]);
+        request.conversation_id = Some(id.clone());
+        NewRun::new(RunId::from(name), Timestamp::from_micros(1), Arc::new(request))
+    };
+    let busy = run_in_it("run_1");
+    store.create(busy.clone()).await.unwrap();
+    let before = backend(&store).await;
+
+    let refused = store.create(run_in_it("run_2")).await;
+    assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
+    let refused = store.add_entries(&tenant, &id, Vec::new()).await;
+    assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
+    let refused = RunStore::forget(&store, &tenant, &busy.run_id).await;
+    assert!(matches!(refused, Err(StoreError::Unfinished(_))), "{refused:?}");
+    assert_eq!(backend(&store).await, before);
+
+    // Nothing of what was refused is left under way.
+    store.finish(&busy.run_id, RunOutcome::Completed, Vec::new()).await.unwrap();
+    store.create(run_in_it("run_2")).await.unwrap();
+    assert_eq!(backend(&store).await, before);
+}
+
+/// Which process of the server answers the one connection of the pool.
+async fn backend(store: &Store) -> String {
+    let rows = store.0.database.query("select pg_backend_pid()::text", &[]).await.unwrap();
+    rows[0].text(0).unwrap().to_owned()
 }

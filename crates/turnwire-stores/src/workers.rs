@@ -9,9 +9,10 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{debug, warn};
 use turnwire_contract::{
-    Abandoned, Lease, LeftWish, RunId, StoreError, TenantId, Wish, Workers,
+    Abandoned, Ending, Lease, LeftWish, RunId, RunOutcome, StoreError, TenantId, Timestamp, Wish,
+    Workers,
     seeded::{Fault, is_seeded},
 };
 
@@ -20,6 +21,8 @@ use crate::{
     database::{DatabaseError, Dialect, Row, Value},
     failures::{read_again, written},
     forgetting::{self, Theirs, theirs},
+    rows::append_end_unread,
+    run_store::store_ending,
 };
 
 /// How often, in beats, workers that are long gone are struck from the list.
@@ -131,6 +134,54 @@ impl Workers for Store {
         Ok(())
     }
 
+    async fn defer(&self, run_id: &RunId, pause: Duration) -> Result<(), StoreError> {
+        let sql = format!(
+            "update runs set worker = '', n_failed_takeovers = n_failed_takeovers + 1,
+                 claimable_at = {}
+             where id = $1 and worker = $2",
+            self.0.database.dialect().later("$3")
+        );
+        let values = [
+            Value::Text(run_id.as_str()),
+            Value::Text(&self.0.worker),
+            Value::Integer(micros(pause)),
+        ];
+        self.0.database.query(&sql, &values).await?;
+        self.0.tails.let_go(run_id);
+        Ok(())
+    }
+
+    async fn decline(&self, run_id: &RunId, reason: &str) -> Result<(), StoreError> {
+        let (id, worker) = (Value::Text(run_id.as_str()), Value::Text(&self.0.worker));
+        let mut transaction = self.0.database.begin().await?;
+        let sql = "insert into declined_runs (run_id, worker, reason) values ($1, $2, $3)
+                   on conflict (run_id, worker) do update set reason = excluded.reason";
+        transaction.query(sql, &[id, worker, Value::Text(reason)]).await?;
+        let sql = "update runs set worker = '' where id = $1 and worker = $2";
+        transaction.query(sql, &[id, worker]).await?;
+        transaction.commit().await?;
+        self.0.tails.let_go(run_id);
+        self.0.news.tell_to_do().await;
+        Ok(())
+    }
+
+    async fn end_unread(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        outcome: RunOutcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let dialect = self.0.database.dialect();
+        let mut transaction = self.0.database.begin().await?;
+        append_end_unread(&mut *transaction, tenant, run_id, &outcome, at).await?;
+        let ending = Ending { outcome, entries: Vec::new() };
+        store_ending(&mut *transaction, dialect, tenant, run_id, &ending).await?;
+        transaction.commit().await?;
+        self.0.tails.let_go(run_id);
+        Ok(())
+    }
+
     async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
         let sql = "select id from runs where worker = $1 and state = 'active'";
         let rows = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
@@ -166,11 +217,14 @@ impl Workers for Store {
              where tenant = $1 and id = $2 and state = 'active'{} returning id",
             self.0.database.dialect().for_update
         );
-        let wish = written(&wish)?;
+        let text = written(&wish)?;
         let values =
-            [Value::Text(tenant.as_str()), Value::Text(run_id.as_str()), Value::Text(&wish)];
+            [Value::Text(tenant.as_str()), Value::Text(run_id.as_str()), Value::Text(&text)];
         if self.0.database.query(&sql, &values).await?.is_empty() {
             return Err(StoreError::NotFound(format!("unfinished run `{run_id}`")));
+        }
+        if wish == Wish::Cancel {
+            self.let_anybody_claim(run_id).await?;
         }
         self.0.news.tell_to_do().await;
         Ok(())
@@ -183,13 +237,13 @@ impl Workers for Store {
                           and r.tenant = w.tenant and r.state = 'active') = $1
                    order by w.id";
         let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
-        Ok(found.iter().map(left_wish).collect::<Result<_, _>>()?)
+        Ok(found.iter().filter_map(left_wish).collect())
     }
 
     async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
         let sql = "select id, run_id, wish from wishes where run_id = $1 order by id";
         let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
-        Ok(found.iter().map(left_wish).collect::<Result<_, _>>()?)
+        Ok(found.iter().filter_map(left_wish).collect())
     }
 
     async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError> {
@@ -209,6 +263,20 @@ impl Store {
         let long_ago = self.0.database.dialect().later("$1");
         let sql = format!("delete from workers where lease_until < {long_ago}");
         self.0.database.query(&sql, &[Value::Integer(LONG_GONE_MICROS)]).await?;
+        let sql = "delete from declined_runs where not exists
+                       (select 1 from runs where id = run_id and state = 'active')
+                   or not exists (select 1 from workers where id = worker)";
+        self.0.database.query(sql, &[]).await?;
+        Ok(())
+    }
+
+    /// Whoever comes next may claim the run, also workers that have deferred or declined it.
+    async fn let_anybody_claim(&self, run_id: &RunId) -> Result<(), StoreError> {
+        let id = [Value::Text(run_id.as_str())];
+        let sql = "delete from declined_runs where run_id = $1";
+        self.0.database.query(sql, &id).await?;
+        let sql = "update runs set claimable_at = null where id = $1 and claimable_at is not null";
+        self.0.database.query(sql, &id).await?;
         Ok(())
     }
 
@@ -273,25 +341,33 @@ fn claim_sql(dialect: &Dialect) -> String {
              limit $2
          )
          update runs set worker = $1,
-             n_deaths = n_deaths + case when runs.worker = '' then 0 else 1 end
+             n_deaths = n_deaths + case when runs.worker = '' then 0 else 1 end,
+             n_failed_takeovers = case when runs.worker = '' then n_failed_takeovers else 0 end
          from picked where runs.id = picked.id
-         returning tenant, runs.id, n_deaths",
+         returning tenant, runs.id, n_deaths, n_failed_takeovers",
         now = dialect.now,
         runs_of_gone = dialect.runs_of_gone,
     )
 }
 
 fn abandoned(row: &Row) -> Result<Abandoned, DatabaseError> {
+    let count = |n| Ok::<_, DatabaseError>(u32::try_from(row.integer(n)?).unwrap_or(u32::MAX));
     Ok(Abandoned {
         tenant: TenantId::from(row.text(0)?),
         run_id: RunId::from(row.text(1)?),
-        n_deaths: u32::try_from(row.integer(2)?).unwrap_or(u32::MAX),
+        n_deaths: count(2)?,
+        n_failed_takeovers: count(3)?,
     })
 }
 
-fn left_wish(row: &Row) -> Result<LeftWish, DatabaseError> {
-    let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
-    Ok(LeftWish { id, run_id, wish: read_again(row.text(2)?)? })
+/// What was left, unless it makes no sense here: a worker of a newer version may have left it for
+/// one of its kind. It stays until the run is over.
+fn left_wish(row: &Row) -> Option<LeftWish> {
+    let read = || -> Result<LeftWish, DatabaseError> {
+        let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
+        Ok(LeftWish { id, run_id, wish: read_again(row.text(2)?)? })
+    };
+    read().inspect_err(|error| debug!(%error, "unknown command for a run ignored")).ok()
 }
 
 /// As the database counts time.

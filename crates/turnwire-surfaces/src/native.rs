@@ -39,6 +39,9 @@ pub struct RunSnapshot {
     /// How it ended, with the reason; nothing while it goes on.
     #[schema(value_type = Option<RunOutcomeShape>)]
     pub outcome: Option<RunOutcome>,
+    /// What the run needs and no worker has, if it is stalled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<String>,
     /// Which model was asked for.
     pub model: String,
     /// The conversation it belongs to.
@@ -86,6 +89,8 @@ pub enum RunWord {
     Queued,
     /// It is being worked on.
     Running,
+    /// Its worker has died, and no other has what it needs.
+    Stalled,
     /// The model gave its answer, or handed calls to the client.
     Completed,
     /// It stopped at a limit.
@@ -335,6 +340,15 @@ pub struct ServerSnapshot {
 }
 
 impl RunSnapshot {
+    /// The same run, stalled if no worker has what it needs.
+    pub fn stalled_by(mut self, lack: Option<String>) -> Self {
+        if lack.is_some() {
+            self.status = RunWord::Stalled;
+        }
+        self.stalled = lack;
+        self
+    }
+
     /// The run that `events` add up to; nothing if there are none.
     pub fn of<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Option<Self> {
         let mut events = events.into_iter();
@@ -357,6 +371,7 @@ impl RunSnapshot {
             run_id: first.run_id.clone(),
             status: RunWord::Queued,
             outcome: None,
+            stalled: None,
             model: String::new(),
             conversation_id: None,
             continues: None,

@@ -11,6 +11,8 @@
 mod check;
 mod doctor;
 mod exit_codes;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod functions;
 mod mcp;
 mod pipes;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const HOUR_MS: &str = "3600000";
-const DEMO: [&str; 5] = ["serve", "--demo", "--json", "--listen", "127.0.0.1:0"];
+pub(crate) const DEMO: [&str; 5] = ["serve", "--demo", "--json", "--listen", "127.0.0.1:0"];
 
 /// A demo that does not take its time.
 fn quick() -> World {
@@ -25,7 +25,7 @@ fn quick() -> World {
 }
 
 /// A gateway that listens.
-struct Gateway {
+pub(crate) struct Gateway {
     /// Nothing once it has ended.
     running: Option<Running>,
     address: String,
@@ -34,7 +34,11 @@ struct Gateway {
 
 impl Gateway {
     fn start(world: &World, arguments: &[&str]) -> Self {
-        let mut running = world.start(arguments);
+        Self::listening(world.start(arguments), arguments)
+    }
+
+    /// The gateway that `running` is once it listens.
+    pub(crate) fn listening(mut running: Running, arguments: &[&str]) -> Self {
         let address = if arguments.contains(&"--json") {
             let line = running.stdout.rest_of_line("{\"listening\":\"");
             line.strip_suffix("\"}").expect(&line).to_owned()
@@ -45,7 +49,7 @@ impl Gateway {
         Self { running: Some(running), address, client }
     }
 
-    fn running(&mut self) -> &mut Running {
+    pub(crate) fn running(&mut self) -> &mut Running {
         self.running.as_mut().unwrap()
     }
 
@@ -53,19 +57,19 @@ impl Gateway {
         format!("http://{}{path}", self.address)
     }
 
-    fn get(&self, path: &str) -> RequestBuilder {
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
         self.client.get(self.url(path))
     }
 
-    fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
         self.client.post(self.url(path)).json(body)
     }
 
-    fn signal(&mut self, name: &str) {
+    pub(crate) fn signal(&mut self, name: &str) {
         self.running().signal(name);
     }
 
-    fn finish(mut self) -> Done {
+    pub(crate) fn finish(mut self) -> Done {
         self.running.take().unwrap().finish()
     }
 }
@@ -85,7 +89,7 @@ async fn json_of(request: RequestBuilder) -> (StatusCode, Value) {
     (response.status(), response.json().await.unwrap())
 }
 
-async fn status_of(request: RequestBuilder) -> StatusCode {
+pub(crate) async fn status_of(request: RequestBuilder) -> StatusCode {
     request.send().await.unwrap().status()
 }
 

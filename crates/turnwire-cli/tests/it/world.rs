@@ -50,9 +50,16 @@ impl World {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(TURNWIRE);
+        let mut command = self.program(TURNWIRE);
+        command.args(arguments);
+        command
+    }
+
+    /// Any program in the same folder, with the same environment.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command.env_clear().envs(self.variables.iter().cloned());
-        command.current_dir(self.path()).args(arguments);
+        command.current_dir(self.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -63,10 +70,7 @@ impl World {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut child = self.command(arguments).spawn().unwrap();
-        let stdout = Watched::new(child.stdout.take().unwrap());
-        let stderr = Watched::new(child.stderr.take().unwrap());
-        Running { child, stdout, stderr }
+        Running::start(self.command(arguments))
     }
 }
 
@@ -86,6 +90,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stdout = Watched::new(child.stdout.take().unwrap());
+        let stderr = Watched::new(child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         send_signal(self.child.id(), name);
     }

@@ -21,6 +21,8 @@ pub type EventStream =
 /// * appending at the expected place is the fence: of two writers that both append after the
 ///   same place, one gets [`LogError::Conflict`] and nothing of its batch is kept;
 /// * a batch is kept whole or not at all;
+/// * what is kept can be read again: a batch that could not is
+///   [rejected](LogError::Rejected), and so is one that can never be stored;
 /// * nothing can be appended after the event that ends the run;
 /// * a reader that does not read costs no one anything but its own place;
 /// * what belongs to one tenant does not exist for another.
@@ -59,6 +61,11 @@ pub trait EventLog: Send + Sync {
         after: Seq,
     ) -> Result<Vec<Arc<Recorded>>, LogError>;
 
+    /// Returns once something was written, if this log can be written to.
+    async fn probe(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
     /// Forgets a run and all of its events. Forgetting what is not there is fine.
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError>;
 }
@@ -89,4 +96,12 @@ pub enum LogError {
     /// The log is away; try again.
     #[error("the event log is not available: {0}")]
     Unavailable(String),
+    /// The log will not take these events, however often they are appended.
+    #[error("the event log rejects events of run `{run_id}`: {reason}")]
+    Rejected {
+        /// The run.
+        run_id: RunId,
+        /// Why, for the operator.
+        reason: String,
+    },
 }

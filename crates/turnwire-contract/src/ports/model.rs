@@ -28,6 +28,11 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelPart, ModelError>> 
 /// * no input from the provider makes it panic.
 #[async_trait]
 pub trait Model: Send + Sync {
+    /// Which model of the provider answers when a request asks for `name`.
+    fn upstream_model(&self, name: &str) -> String {
+        name.to_owned()
+    }
+
     /// Asks, and returns as soon as the provider begins to answer.
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError>;
 }

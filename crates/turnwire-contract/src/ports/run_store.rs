@@ -207,6 +207,9 @@ pub struct RunRecord {
     pub request: Arc<RunRequest>,
     /// Where it stands.
     pub status: RunStatus,
+    /// What a worker lacks that has left the run to others, if nobody works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<String>,
 }
 
 /// A conversation as it is kept, without its entries.
@@ -262,4 +265,7 @@ pub enum StoreError {
     /// The store is away; try again.
     #[error("the run store is not available: {0}")]
     Unavailable(String),
+    /// The store will not keep this, however often it is asked to.
+    #[error("this cannot be stored: {0}")]
+    Rejected(String),
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId};
+use crate::{
+    ApprovalAnswer, CallId, InputId, Reply, RunId, RunOutcome, StoreError, TenantId, Timestamp,
+};
 
 /// The workers that share a store, as one of them sees it. A worker is a process with an engine.
 ///
@@ -37,6 +39,30 @@ pub trait Workers: Send + Sync {
 
     /// Gives up a run of this worker, so that another one takes it up at once.
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
+
+    /// Gives up a run that this worker has claimed and could not take up. That counts as a
+    /// failed takeover, and nobody claims the run for a while, unless somebody cancels it.
+    async fn defer(&self, run_id: &RunId, _pause: Duration) -> Result<(), StoreError> {
+        self.release(run_id).await
+    }
+
+    /// Leaves a claimed run to workers that have what it needs: `reason` says what this one lacks.
+    /// This worker does not claim it again, unless somebody cancels it.
+    async fn decline(&self, run_id: &RunId, _reason: &str) -> Result<(), StoreError> {
+        self.release(run_id).await
+    }
+
+    /// Ends a run whose journal cannot be read: writes its end behind whatever is there, and
+    /// marks it as finished.
+    async fn end_unread(
+        &self,
+        _tenant: &TenantId,
+        run_id: &RunId,
+        _outcome: RunOutcome,
+        _at: Timestamp,
+    ) -> Result<(), StoreError> {
+        Err(StoreError::NotFound(format!("journal of run `{run_id}`")))
+    }
 
     /// The unfinished runs that belong to this worker, as the store has it. One of which nobody
     /// was told that it was kept is not among them.
@@ -80,6 +106,8 @@ pub struct Abandoned {
     /// How many workers have died over it, this time included; those that released it do not
     /// count.
     pub n_deaths: u32,
+    /// How often it could not be taken up since somebody last worked on it.
+    pub n_failed_takeovers: u32,
 }
 
 /// Something asked of the worker that has the run.

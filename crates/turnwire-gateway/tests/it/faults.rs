@@ -216,7 +216,12 @@ impl Workers for Team {
         let mut left = self.left.lock().unwrap();
         let n = left.len().min(most);
         let tenant = TenantId::default();
-        let abandoned = |run_id| Abandoned { tenant: tenant.clone(), run_id, n_deaths: 0 };
+        let abandoned = |run_id| Abandoned {
+            tenant: tenant.clone(),
+            run_id,
+            n_deaths: 0,
+            n_failed_takeovers: 0,
+        };
         Ok(left.drain(..n).map(abandoned).collect())
     }
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {

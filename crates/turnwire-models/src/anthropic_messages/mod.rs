@@ -71,6 +71,10 @@ impl AnthropicMessages {
 
 #[async_trait]
 impl Model for AnthropicMessages {
+    fn upstream_model(&self, name: &str) -> String {
+        self.model.as_deref().unwrap_or(name).to_owned()
+    }
+
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let body = RequestBody::new(&prompt, self.model.as_deref());
         self.endpoint.ask(&body, MessageStream::default()).await

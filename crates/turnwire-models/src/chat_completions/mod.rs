@@ -67,6 +67,10 @@ impl ChatCompletions {
 
 #[async_trait]
 impl Model for ChatCompletions {
+    fn upstream_model(&self, name: &str) -> String {
+        self.model.as_deref().unwrap_or(name).to_owned()
+    }
+
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let body = RequestBody::new(&prompt, self.model.as_deref());
         let tool_names = prompt.tools.iter().map(|tool| tool.name.clone());

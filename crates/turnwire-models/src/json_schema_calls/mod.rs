@@ -39,6 +39,10 @@ impl JsonSchemaCalls {
 
 #[async_trait]
 impl Model for JsonSchemaCalls {
+    fn upstream_model(&self, name: &str) -> String {
+        self.model.upstream_model(name)
+    }
+
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         match worded(prompt) {
             Worded::Plain(prompt) => self.model.stream(prompt).await,

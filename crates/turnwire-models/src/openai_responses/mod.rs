@@ -71,6 +71,10 @@ impl OpenAiResponses {
 
 #[async_trait]
 impl Model for OpenAiResponses {
+    fn upstream_model(&self, name: &str) -> String {
+        self.model.as_deref().unwrap_or(name).to_owned()
+    }
+
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let summary = self.reasoning_summary.as_deref();
         let body = RequestBody::new(&prompt, self.model.as_deref(), summary);

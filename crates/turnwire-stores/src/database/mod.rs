@@ -22,12 +22,15 @@ pub(crate) trait Database: Send + Sync {
     /// How it likes its SQL.
     fn dialect(&self) -> &'static Dialect;
 
-    /// Begins a transaction that will write. Dropping it undoes it, at the price of its
-    /// connection.
+    /// Begins a transaction that will write. If it is not committed or undone, its connection is
+    /// closed with it: after an error nobody knows in which state it is.
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError>;
 
     /// One statement in a transaction of its own.
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
+
+    /// Closes every connection.
+    async fn close(&self);
 }
 
 /// Statements that happen together or not at all.
@@ -125,7 +128,7 @@ pub(crate) struct Dialect {
     /// The same, and rows that somebody else holds are left out.
     pub(crate) skip_locked: &'static str,
     /// Behind `from gone`: as `r`, the active runs of the worker `gone.worker` that nobody else is
-    /// taking just now, `$2` of them at most where that saves work. Says which way to go, because
+    /// taking just now and that worker `$1` may claim, `$2` of them at most where that saves work. Says which way to go, because
     /// a database that guesses takes a dead worker for a usual one and reads all runs there are.
     pub(crate) runs_of_gone: &'static str,
     /// Whether a `with` may write too, so that several changes fit into one statement.
@@ -164,9 +167,14 @@ impl Dialect {
 /// Why a database did not do what it was asked. Named by what can be done about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DatabaseError {
-    /// It is away, or took too long; whether it has done what it was asked is not known.
+    /// It cannot be reached, or cannot write to its disk: wait and try again. Whether it has done
+    /// what it was asked is not known.
     #[error("{0}")]
     Away(String),
+    /// The statement took too long, or more memory than there is: ask for less. Whether it was
+    /// done is not known, nor whether the database is away; a small statement tells.
+    #[error("{0}")]
+    TooSlow(String),
     /// A unique index said no. Names the index where the database tells.
     #[error("{0}")]
     Taken(String),
@@ -176,6 +184,16 @@ pub(crate) enum DatabaseError {
     /// The statement makes no sense to it, or its answer none to us.
     #[error("{0}")]
     Broken(String),
+}
+
+impl DatabaseError {
+    /// Whether the same may work later, as it is or in smaller pieces.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Away(_) | Self::TooSlow(_) => true,
+            Self::Taken(_) | Self::Refused(_) | Self::Broken(_) => false,
+        }
+    }
 }
 
 /// How long one statement may take before its connection is given up.

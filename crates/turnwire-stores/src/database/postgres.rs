@@ -39,6 +39,8 @@ static DIALECT: Dialect = Dialect {
     skip_locked: " for update of r skip locked",
     runs_of_gone: " cross join lateral
         (select id from runs where worker = gone.worker and state = 'active'
+         and (claimable_at is null or claimable_at <= clock_timestamp())
+         and not exists (select 1 from declined_runs d where d.run_id = id and d.worker = $1)
          order by number limit $2 for update skip locked) as r",
     writes_in_with: true,
     library: &library::POSTGRES,
@@ -103,8 +105,9 @@ impl PostgresDatabase {
 
     async fn try_query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
         let mut connection = self.connection().await?;
-        let rows = in_time(bound(sql, values).fetch_all(&mut *connection)).await;
-        if matches!(rows, Err(DatabaseError::Away(_))) {
+        let statement = bound(sql, values).fetch_all(&mut *connection);
+        let rows = in_time(STATEMENT_PATIENCE, statement).await;
+        if rows.as_ref().is_err_and(DatabaseError::is_transient) {
             // The pool would wait for its answer before it lets anybody else have its place.
             drop(connection.detach());
         }
@@ -112,7 +115,7 @@ impl PostgresDatabase {
     }
 
     async fn connection(&self) -> Result<PoolConnection<Postgres>, DatabaseError> {
-        in_time(self.pool.acquire()).await
+        within(CONNECTION_PATIENCE, self.pool.acquire()).await
     }
 }
 
@@ -152,10 +155,14 @@ impl Line {
         within(CONNECTION_PATIENCE, connect).await
     }
 
-    /// Begins a transaction. Dropping it undoes it.
-    pub(crate) async fn begin(&mut self) -> Result<PostgresTransaction<'_>, DatabaseError> {
-        let transaction = in_time(self.get().await?.begin()).await?;
-        Ok(PostgresTransaction::on(transaction))
+    /// Begins a transaction, none of whose statements may take longer than `time`. Dropping it
+    /// undoes it.
+    pub(crate) async fn begin(
+        &mut self,
+        time: Duration,
+    ) -> Result<PostgresTransaction<'_>, DatabaseError> {
+        let transaction = in_time(STATEMENT_PATIENCE, self.get().await?.begin()).await?;
+        Ok(PostgresTransaction { transaction, time })
     }
 
     /// Gives the connection up, without a word: whatever was under way is undone, or done.
@@ -187,6 +194,10 @@ impl Database for PostgresDatabase {
         }
         Err(DatabaseError::Away("the database does not answer".to_owned()))
     }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
 }
 
 /// A transaction on a connection of the pool. If it is not committed, the connection is given up
@@ -201,14 +212,15 @@ impl PooledTransaction {
     }
 
     async fn say(&mut self, words: &'static str) -> Result<(), DatabaseError> {
-        in_time(sqlx::query(words).execute(self.connection()?)).await.map(drop)
+        in_time(STATEMENT_PATIENCE, sqlx::query(words).execute(self.connection()?)).await.map(drop)
     }
 }
 
 #[async_trait]
 impl Transaction for PooledTransaction {
     async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
-        let rows = in_time(bound(sql, values).fetch_all(self.connection()?)).await?;
+        let statement = bound(sql, values).fetch_all(self.connection()?);
+        let rows = in_time(STATEMENT_PATIENCE, statement).await?;
         rows.iter().map(read).collect()
     }
 
@@ -232,42 +244,48 @@ impl Drop for PooledTransaction {
 }
 
 /// A transaction under way.
-pub(crate) struct PostgresTransaction<'c>(sqlx::Transaction<'c, Postgres>);
+pub(crate) struct PostgresTransaction<'c> {
+    transaction: sqlx::Transaction<'c, Postgres>,
+    /// How long each statement may take.
+    time: Duration,
+}
 
-impl<'c> PostgresTransaction<'c> {
-    fn on(transaction: sqlx::Transaction<'c, Postgres>) -> Self {
-        Self(transaction)
-    }
-
+impl PostgresTransaction<'_> {
     /// The connection itself, for what is said in PostgreSQL's own words.
     pub(crate) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.0
+        &mut self.transaction
     }
 }
 
 #[async_trait]
 impl Transaction for PostgresTransaction<'_> {
     async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
-        let rows = in_time(bound(sql, values).fetch_all(&mut *self.0)).await?;
+        let statement = bound(sql, values).fetch_all(&mut *self.transaction);
+        let rows = in_time(self.time, statement).await?;
         rows.iter().map(read).collect()
     }
 
     async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {
-        in_time(self.0.commit()).await
+        in_time(self.time, self.transaction.commit()).await
     }
 
     async fn undo(self: Box<Self>) {
-        let _ = in_time(self.0.rollback()).await;
+        let _ = in_time(self.time, self.transaction.rollback()).await;
     }
 }
 
-/// What `work` brings, if it does not take too long.
+/// What a statement returns, if it does not take longer than `time`.
 pub(crate) async fn in_time<T>(
-    work: impl Future<Output = Result<T, sqlx::Error>>,
+    time: Duration,
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, DatabaseError> {
-    within(STATEMENT_PATIENCE, work).await
+    match timeout(time, statement).await {
+        Ok(done) => done.map_err(failed),
+        Err(_) => Err(DatabaseError::TooSlow(format!("no answer within {time:?}"))),
+    }
 }
 
+/// What `work` returns, if the database can be reached within `patience`.
 async fn within<T>(
     patience: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -319,6 +337,12 @@ pub(crate) fn failed(error: sqlx::Error) -> DatabaseError {
             if cause.code().is_some_and(|code| ["22021", "54000"].contains(&code.as_ref())) =>
         {
             DatabaseError::Refused(words)
+        }
+        // Cancelled by `statement_timeout` or by the operator, and out of memory.
+        sqlx::Error::Database(cause)
+            if cause.code().is_some_and(|code| ["57014", "53200"].contains(&code.as_ref())) =>
+        {
+            DatabaseError::TooSlow(words)
         }
         // 40: it has to be done again; 53 and 57: no room, or going away; 08: the connection;
         // 25006: it only follows another server; 25P03: it was kept waiting for too long.

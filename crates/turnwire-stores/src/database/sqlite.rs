@@ -1,10 +1,11 @@
 //! SQLite, by sqlx: one file, one connection that writes, a few that read.
 
-use std::{path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    Row as _, Sqlite, SqlitePool, TypeInfo, ValueRef,
+    Row as _, Sqlite, SqliteConnection, SqlitePool, TypeInfo, ValueRef,
+    pool::PoolConnection,
     query::Query,
     sqlite::{
         SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
@@ -12,7 +13,9 @@ use sqlx::{
     },
 };
 
-use super::{Column, Database, DatabaseError, Dialect, Row, Transaction, Value};
+use super::{
+    Column, Database, DatabaseError, Dialect, Row, STATEMENT_PATIENCE, Transaction, Value,
+};
 use crate::library;
 
 /// How long somebody waits for another process that writes to the same file.
@@ -23,7 +26,11 @@ static DIALECT: Dialect = Dialect {
     for_update: "",
     skip_locked: "",
     runs_of_gone: " cross join runs as r indexed by runs_at_work
-        on r.worker = gone.worker and r.state = 'active'",
+        on r.worker = gone.worker and r.state = 'active'
+        and (r.claimable_at is null
+             or r.claimable_at <= cast(unixepoch('subsec') * 1000000 as integer))
+        and not exists
+            (select 1 from declined_runs d where d.run_id = r.id and d.worker = $1)",
     writes_in_with: false,
     library: &library::SQLITE,
     later: |micros| format!("cast(unixepoch('subsec') * 1000000 as integer) + {micros}"),
@@ -52,20 +59,36 @@ pub(crate) struct SqliteDatabase {
 impl SqliteDatabase {
     /// Opens the file, makes it if it is not there, and brings the tables up to date.
     pub(crate) async fn open(path: &Path) -> Result<Self, DatabaseError> {
+        create_private(path).map_err(|error| DatabaseError::Away(error.to_string()))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             // What was committed survives a power cut too.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_PATIENCE);
-        let pool = |most| SqlitePoolOptions::new().max_connections(most);
+        let pool = |most| {
+            SqlitePoolOptions::new().max_connections(most).acquire_timeout(STATEMENT_PATIENCE)
+        };
         let writing = pool(1).connect_with(options.clone()).await.map_err(failed)?;
         let mut migrations = sqlx::migrate!("migrations/sqlite");
         migrations.set_ignore_missing(true);
         migrations.run(&writing).await.map_err(|error| DatabaseError::Broken(error.to_string()))?;
         let reading = pool(4).connect_with(options.read_only(true)).await.map_err(failed)?;
         Ok(Self { writing, reading })
+    }
+}
+
+/// Makes the file if it is not there, so that only its owner can read it. SQLite gives the files
+/// beside it the same rights.
+pub(crate) fn create_private(path: &Path) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        // What is wrong with a file that is there, SQLite says better.
+        Err(_) if path.exists() => Ok(()),
+        opened => opened.map(drop),
     }
 }
 
@@ -76,34 +99,75 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {
-        let transaction = self.writing.begin_with("begin immediate").await.map_err(failed)?;
-        Ok(Box::new(SqliteTransaction(transaction)))
+        let connection = self.writing.acquire().await.map_err(failed)?;
+        let mut transaction = SqliteTransaction(Some(connection));
+        transaction.execute("begin immediate").await?;
+        Ok(Box::new(transaction))
     }
 
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
         let only_reads = sql.trim_start().get(..6).is_some_and(|word| word == "select")
             || sql.trim_start().starts_with("with recursive");
         let pool = if only_reads { &self.reading } else { &self.writing };
-        let rows = bound(sql, values).fetch_all(pool).await.map_err(failed)?;
-        rows.iter().map(read).collect()
+        let mut connection = pool.acquire().await.map_err(failed)?;
+        let rows = bound(sql, values).fetch_all(&mut *connection).await.map_err(failed);
+        if rows.as_ref().is_err_and(DatabaseError::is_transient) {
+            drop(connection.detach());
+        }
+        rows?.iter().map(read).collect()
+    }
+
+    /// Moves what is in the write-ahead log into the file itself, so that a copy of the file is
+    /// a copy of the database.
+    async fn close(&self) {
+        self.reading.close().await;
+        let checkpoint = sqlx::query("pragma wal_checkpoint(truncate)");
+        if let Err(error) = checkpoint.execute(&self.writing).await {
+            tracing::warn!(%error, "checkpoint failed, the -wal file is still needed");
+        }
+        self.writing.close().await;
     }
 }
 
-struct SqliteTransaction(sqlx::Transaction<'static, Sqlite>);
+/// A transaction on the one connection that writes. If it is neither committed nor rolled back,
+/// the connection is closed with it: after an error of the disk SQLite may have rolled back by
+/// itself, and the next transaction would begin in a state that nobody knows.
+struct SqliteTransaction(Option<PoolConnection<Sqlite>>);
+
+impl SqliteTransaction {
+    fn connection(&mut self) -> Result<&mut SqliteConnection, DatabaseError> {
+        let over = || DatabaseError::Away("the transaction is over".to_owned());
+        self.0.as_deref_mut().ok_or_else(over)
+    }
+
+    async fn execute(&mut self, sql: &'static str) -> Result<(), DatabaseError> {
+        sqlx::query(sql).execute(self.connection()?).await.map(drop).map_err(failed)
+    }
+}
 
 #[async_trait]
 impl Transaction for SqliteTransaction {
     async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
-        let rows = bound(sql, values).fetch_all(&mut *self.0).await.map_err(failed)?;
+        let rows = bound(sql, values).fetch_all(self.connection()?).await.map_err(failed)?;
         rows.iter().map(read).collect()
     }
 
-    async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {
-        self.0.commit().await.map_err(failed)
+    async fn commit(mut self: Box<Self>) -> Result<(), DatabaseError> {
+        self.execute("commit").await?;
+        self.0 = None;
+        Ok(())
     }
 
-    async fn undo(self: Box<Self>) {
-        let _ = self.0.rollback().await;
+    async fn undo(mut self: Box<Self>) {
+        if self.execute("rollback").await.is_ok() {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for SqliteTransaction {
+    fn drop(&mut self) {
+        drop(self.0.take().map(PoolConnection::detach));
     }
 }
 
@@ -142,10 +206,9 @@ fn failed(error: sqlx::Error) -> DatabaseError {
         sqlx::Error::Database(cause) if cause.is_unique_violation() => {
             DatabaseError::Taken(cause.message().to_owned())
         }
-        // 5 and 6: another process has the file for now; 10 and 13: the disk.
         sqlx::Error::Database(cause)
             if !cause.code().is_some_and(|code| {
-                code.parse().is_ok_and(|code: u32| [5, 6, 10, 13].contains(&(code & 0xff)))
+                code.parse().is_ok_and(|code: u32| AWAY.contains(&(code & 0xff)))
             }) =>
         {
             DatabaseError::Broken(words)
@@ -156,3 +219,8 @@ fn failed(error: sqlx::Error) -> DatabaseError {
         _ => DatabaseError::Away(words),
     }
 }
+
+/// What SQLite says of a file that cannot be used for now: busy (5), locked (6), no memory (7),
+/// read-only (8), interrupted (9), an error of the disk (10), a full disk (13), cannot be opened
+/// (14), locking protocol (15).
+const AWAY: [u32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];

@@ -51,7 +51,7 @@ impl Inner {
         let collections = self.to_search(tenant, collections).await?;
         let scope = self.scope(tenant, &collections, query.filter.as_ref()).await?;
         let (by_words, meaning) =
-            futures::join!(self.by_words(&scope, query), self.meaning_of(&query.text));
+            tokio::join!(self.by_words(&scope, query), self.meaning_of(&query.text));
         let (by_words, mut words_only) = (by_words?, None);
         let mut hits = match meaning {
             None => by_words,

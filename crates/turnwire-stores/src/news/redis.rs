@@ -23,7 +23,7 @@ use crate::{
     follower::Follower,
     outage::{Outage, Patience},
     pages::Page,
-    rows::EventRow,
+    rows::{EventRow, StoredRow},
     tails::{Arrival, Tails},
 };
 
@@ -162,8 +162,9 @@ fn written(rows: &[EventRow]) -> Vec<u8> {
 fn read(run_id: &RunId, body: &[u8]) -> Option<Page> {
     let rows: Vec<(i64, i64, String)> = serde_json::from_slice(body).ok()?;
     let mut page = Page::default();
-    for (first, last, body) in rows {
-        page.add_row(run_id, first, last, &body).ok()?;
+    for (first, last, body) in &rows {
+        let row = StoredRow { first: *first, last: *last, kind: "", call: None, body };
+        page.add_events(row.decoded(run_id).ok()?, body.len());
     }
     let places = page.events.iter().map(|recorded| recorded.seq);
     places.clone().zip(places.skip(1)).all(|(one, next)| one.next() == next).then_some(page)
@@ -267,12 +268,15 @@ impl Subscribing {
             return;
         }
         let run_id = RunId::from(name);
-        let body = self.channels.secret.check(&run_id, message.get_payload_bytes());
-        let Some(page) = body.and_then(|body| read(&run_id, body)) else {
+        let payload = message.get_payload_bytes();
+        let Some(body) = self.channels.secret.check(&run_id, payload) else {
             tracing::warn!(%run_id, "news that is not ours was ignored");
             return;
         };
-        if self.tails.arrived(&run_id, &page) == Arrival::Gap {
+        // The journal has what does not follow on what is known, and says more of what cannot be
+        // read.
+        let page = read(&run_id, body);
+        if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == Arrival::Gap) {
             self.follower.look_at(run_id);
         }
     }

@@ -5,19 +5,24 @@
 //! waits longer than for the commit before its own.
 //!
 //! A batch that got no answer is sent again as it is: its rows carry a tag, by which the writer
-//! tells what it has written itself from what somebody else has. While the database is away it is
-//! sent again and again; its runs wait meanwhile.
+//! tells what it has written itself from what somebody else has. What happens next depends on
+//! whose fault it is, and a [probe](Journal::probe) tells: if the database does not take the
+//! smallest of writes either, it is away, and the batch is sent again until it is back. If it
+//! does, something in the batch is at fault, and the appends are [isolated](isolation) so that
+//! the other runs go on.
 
 use std::{
     collections::{HashSet, VecDeque},
+    panic::AssertUnwindSafe,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use futures::future::join;
+use futures::{FutureExt, future::join};
 use tokio::{
     sync::{mpsc, oneshot},
     time::sleep,
@@ -29,16 +34,18 @@ use turnwire_contract::{
 };
 
 use crate::{
-    database::DatabaseError,
+    database::{DatabaseError, Dialect, STATEMENT_PATIENCE},
     news::Publisher,
     outage::{Outage, Patience},
     rows::{EventRow, to_rows},
     tails::Tails,
 };
 
+mod isolation;
 mod postgres;
 mod sqlite;
 
+pub(crate) use isolation::IsolatedWriter;
 pub(crate) use postgres::PostgresJournal;
 pub(crate) use sqlite::SqliteJournal;
 
@@ -46,7 +53,7 @@ pub(crate) use sqlite::SqliteJournal;
 const QUEUE: usize = 4096;
 
 /// How many appends make a batch at most, and how much they may weigh together. One that weighs
-/// more is a batch of its own.
+/// more is isolated from the start.
 const BATCH_JOBS: usize = 512;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
@@ -72,19 +79,31 @@ impl Job {
     }
 }
 
+/// What the writer is asked to do.
+enum Request {
+    Append(Job),
+    /// Answered once something was written.
+    Probe(oneshot::Sender<()>),
+}
+
 /// Where batches are written.
 #[async_trait]
 pub(crate) trait Journal: Send {
     /// Writes all `jobs`, each of another run, and tells which of them are kept: those that won
-    /// their place now, or had won it before. The others left nothing behind. If this fails, it
-    /// may have happened all the same, and can be done again.
-    async fn write(&mut self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError>;
+    /// their place now, or had won it before. The others left nothing behind. No statement may
+    /// take longer than `time`. If this fails, it may have happened all the same, and can be done
+    /// again.
+    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError>;
+
+    /// Writes something small to the tables that appends write to. If this works, an append that
+    /// does not is at fault itself.
+    async fn probe(&mut self) -> Result<(), DatabaseError>;
 }
 
 /// The way to the writer.
 #[derive(Debug, Clone)]
 pub(crate) struct WriterHandle {
-    jobs: mpsc::Sender<Job>,
+    requests: mpsc::Sender<Request>,
 }
 
 impl WriterHandle {
@@ -97,15 +116,28 @@ impl WriterHandle {
     ) -> Result<(), LogError> {
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
-        let rows = to_rows(&events).map_err(|error| LogError::Unavailable(error.to_string()))?;
+        let rows = to_rows(&events).map_err(|error| LogError::Rejected {
+            run_id: run_id.clone(),
+            reason: error.to_string(),
+        })?;
         let bytes = rows.iter().map(|row| row.body.len()).sum();
         let (answer, answered) = oneshot::channel();
         let tag = new_tag();
         let job = Job { tenant: tenant.clone(), run_id, tag, events, rows, bytes, ending, answer };
-        let closed = || LogError::Unavailable("the store is closed".to_owned());
-        self.jobs.send(job).await.map_err(|_| closed())?;
+        self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
+
+    /// Returns once the writer has written something, whatever it is.
+    pub(crate) async fn probe(&self) -> Result<(), LogError> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(Request::Probe(answer)).await.map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())
+    }
+}
+
+fn closed() -> LogError {
+    LogError::Unavailable("the writer has stopped".to_owned())
 }
 
 /// Something that no other append to the same place has: a number that begins anywhere.
@@ -119,10 +151,14 @@ pub(crate) fn new_tag() -> i64 {
 
 /// The writer.
 pub(crate) struct Writer {
-    jobs: mpsc::Receiver<Job>,
+    requests: mpsc::Receiver<Request>,
     /// Taken from the queue, and not yet in a batch.
     waiting: VecDeque<Job>,
+    /// Who wants to know whether something can be written.
+    probes: Vec<oneshot::Sender<()>>,
     journal: Box<dyn Journal>,
+    /// Where appends go that must not hold up the others.
+    isolated: mpsc::UnboundedSender<Job>,
     herald: Herald,
     outage: Arc<Outage>,
     stop: CancellationToken,
@@ -138,51 +174,70 @@ impl Writer {
     /// A writer that stops when it is told to, after it has written what it was given before.
     pub(crate) fn new(
         journal: Box<dyn Journal>,
-        tails: Arc<Tails>,
-        publisher: Option<Publisher>,
+        isolated: mpsc::UnboundedSender<Job>,
+        herald: Herald,
         outage: Arc<Outage>,
         stop: CancellationToken,
     ) -> (WriterHandle, Self) {
-        let (sender, jobs) = mpsc::channel(QUEUE);
-        let waiting = VecDeque::new();
-        let herald = Herald { tails, publisher };
-        let writer = Self { jobs, waiting, journal, herald, outage, stop };
-        (WriterHandle { jobs: sender }, writer)
+        let (sender, requests) = mpsc::channel(QUEUE);
+        let (waiting, probes) = (VecDeque::new(), Vec::new());
+        let writer = Self { requests, waiting, probes, journal, isolated, herald, outage, stop };
+        (WriterHandle { requests: sender }, writer)
     }
 
-    /// Writes until there is nobody left who could append, or it is told to stop.
+    /// Writes until there is nobody left who could append, or it is told to stop. A panic costs
+    /// the appends of the batch it happened in, and not those of everybody after them.
     pub(crate) async fn run(mut self) {
+        while AssertUnwindSafe(self.write_all()).catch_unwind().await.is_err() {
+            tracing::error!("the writer panicked and goes on with the next batch");
+        }
+    }
+
+    async fn write_all(&mut self) {
         let mut written = None;
         loop {
             while self.waiting.len() < BATCH_JOBS
-                && let Ok(job) = self.jobs.try_recv()
+                && let Ok(request) = self.requests.try_recv()
             {
-                self.waiting.push_back(job);
+                self.take(request);
             }
             if self.waiting.is_empty() {
                 // Nothing to do meanwhile.
                 self.herald.tell(written.take());
-                if !self.has_work().await {
+                if !self.probes.is_empty() {
+                    self.probe().await;
+                } else if !self.has_work().await {
                     return;
                 }
+                continue;
             }
             let batch = self.take_batch();
             written = self.write(batch, written).await;
         }
     }
 
-    /// Waits for something to write. There will be nothing any more if this says no.
+    fn take(&mut self, request: Request) {
+        match request {
+            Request::Append(job) if job.bytes > BATCH_BYTES => self.isolate(job),
+            Request::Append(job) => self.waiting.push_back(job),
+            Request::Probe(answer) => self.probes.push(answer),
+        }
+    }
+
+    /// Waits for something to do. There will be nothing any more if this says no.
     async fn has_work(&mut self) -> bool {
         let mut arrived = Vec::new();
         let stop = self.stop.clone();
         let n = tokio::select! {
-            n = self.jobs.recv_many(&mut arrived, BATCH_JOBS) => n,
-            () = stop.cancelled(), if !self.jobs.is_closed() => {
-                self.jobs.close();
-                self.jobs.recv_many(&mut arrived, BATCH_JOBS).await
+            n = self.requests.recv_many(&mut arrived, BATCH_JOBS) => n,
+            () = stop.cancelled(), if !self.requests.is_closed() => {
+                self.requests.close();
+                self.requests.recv_many(&mut arrived, BATCH_JOBS).await
             }
         };
-        self.waiting.extend(arrived);
+        for request in arrived {
+            self.take(request);
+        }
         n > 0
     }
 
@@ -212,62 +267,146 @@ impl Writer {
                 self.herald.tails.written(&job.tenant, &job.events, job.bytes);
             }
         }
-        let attempts =
-            Attempts { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
+        let attempts = Attempts {
+            journal: &mut *self.journal,
+            outage: &self.outage,
+            stop: &self.stop,
+            time: STATEMENT_PATIENCE,
+            chances: CHANCES,
+        };
         // In this order: the statement is on its way before anybody is told.
         let (done, ()) = join(attempts.write(&batch), async { self.herald.tell(before) }).await;
         match done {
-            Some(Ok(kept)) => Some(Written { batch, kept }),
-            Some(Err(_)) if batch.len() > 1 => {
-                // One of them is guilty; the others are not to suffer for it.
-                for job in batch {
-                    let written = Box::pin(self.write(vec![job], None)).await;
-                    self.herald.tell(written);
-                }
-                None
+            Some(Ok(kept)) => {
+                self.answer_probes();
+                return Some(Written { batch, kept });
+            }
+            Some(Err(error @ DatabaseError::Taken(_))) if batch.len() == 1 => {
+                self.herald.refuse(batch, &error);
             }
             Some(Err(error)) => {
-                self.herald.refuse(batch, &error);
-                None
+                tracing::warn!(%error, n_runs = batch.len(), "appends isolated");
+                for job in batch {
+                    self.isolate(job);
+                }
             }
             // Dropping the jobs answers them.
-            None => None,
+            None => {}
+        }
+        None
+    }
+
+    fn isolate(&self, job: Job) {
+        // Whoever writes them lives as long as this writer; dropping a job answers it.
+        let _ = self.isolated.send(job);
+    }
+
+    async fn probe(&mut self) {
+        match self.journal.probe().await {
+            Ok(()) => {
+                self.outage.note_back();
+                self.answer_probes();
+            }
+            Err(error) => {
+                self.outage.note_away(&error.to_string());
+                self.probes.clear();
+            }
+        }
+    }
+
+    fn answer_probes(&mut self) {
+        for probe in self.probes.drain(..) {
+            let _ = probe.send(());
         }
     }
 }
+
+/// How often an append may fail while the database takes other writes before it is blamed: the
+/// connection can break in the middle of it by chance.
+const CHANCES: u32 = 5;
 
 /// One batch on its way into the database.
 struct Attempts<'a> {
     journal: &'a mut dyn Journal,
     outage: &'a Outage,
     stop: &'a CancellationToken,
+    /// How long each statement may take.
+    time: Duration,
+    /// How often the connection may break over the batch while the database takes other writes.
+    chances: u32,
 }
 
 impl Attempts<'_> {
-    /// Tries until the database has answered; only gives up when it is away, this process is
-    /// about to end and nobody waits for an answer any more.
-    async fn write(self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
+    /// Tries until the database has answered, or has refused this batch while it takes other
+    /// writes. Only gives up when it is away, this process is about to end and nobody waits for
+    /// an answer any more.
+    async fn write(mut self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
         let mut patience = Patience::default();
+        let mut n_broken = 0;
         loop {
-            match self.journal.write(batch).await {
-                Err(DatabaseError::Away(words)) => self.outage.note_away(&words),
+            let error = match self.journal.write(batch, self.time).await {
+                Err(error) if !matches!(error, DatabaseError::Taken(_)) => error,
                 done => {
                     self.outage.note_back();
                     return Some(done);
                 }
+            };
+            let was_there = self.journal.probe().await.is_ok();
+            if was_there {
+                n_broken += 1;
+                if !matches!(error, DatabaseError::Away(_)) || n_broken >= self.chances {
+                    return Some(Err(error));
+                }
+                sleep(patience.next_pause()).await;
+            } else {
+                n_broken = 0;
+                self.outage.note_away(&error.to_string());
+                if !self.comes_back(batch).await {
+                    return None;
+                }
             }
+        }
+    }
+
+    /// Waits until the database takes writes again; not if nobody waits with us.
+    async fn comes_back(&mut self, batch: &[Job]) -> bool {
+        let mut patience = Patience::default();
+        loop {
             if self.stop.is_cancelled() && batch.iter().all(|job| job.answer.is_closed()) {
-                return None;
+                return false;
             }
             sleep(patience.next_pause()).await;
+            if self.journal.probe().await.is_ok() {
+                return true;
+            }
         }
     }
 }
 
+/// Writes to the tables that appends write to, and changes nothing of note: `$1` is the worker.
+/// Waits, as an append would, for whoever locks the journal.
+fn probe_sql(dialect: &Dialect) -> String {
+    let touch = format!(
+        "insert into workers (id, lease_until, probed_at) values ($1, {now}, {now})
+         on conflict (id) do update set probed_at = excluded.probed_at",
+        now = dialect.now
+    );
+    if !dialect.writes_in_with {
+        return touch;
+    }
+    format!(
+        "with nothing as (
+             insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, body)
+             select '', '', 0, 0, 0, '', '' where false)
+         {touch}"
+    )
+}
+
 /// Tells everybody concerned what has become of a batch.
-struct Herald {
-    tails: Arc<Tails>,
-    publisher: Option<Publisher>,
+#[derive(Clone)]
+pub(crate) struct Herald {
+    pub(crate) tails: Arc<Tails>,
+    pub(crate) publisher: Option<Publisher>,
 }
 
 impl Herald {
@@ -290,19 +429,20 @@ impl Herald {
 
     fn refuse(&self, batch: Vec<Job>, error: &DatabaseError) {
         for job in batch {
-            let run_id = &job.run_id;
+            let run_id = job.run_id.clone();
             let refusal = match error {
                 // A second end of a call or of the run: whoever wrote the first one owns it.
                 DatabaseError::Taken(index) => {
                     tracing::warn!(%run_id, index, "an append was refused");
-                    self.tails.let_go(run_id);
+                    self.tails.let_go(&run_id);
                     job.conflict()
                 }
-                DatabaseError::Away(words)
-                | DatabaseError::Refused(words)
-                | DatabaseError::Broken(words) => {
-                    tracing::error!(%run_id, "an append failed: {words}");
-                    LogError::Unavailable(words.clone())
+                DatabaseError::Away(reason)
+                | DatabaseError::TooSlow(reason)
+                | DatabaseError::Refused(reason)
+                | DatabaseError::Broken(reason) => {
+                    tracing::error!(%run_id, bytes = job.bytes, reason, "append rejected");
+                    LogError::Rejected { run_id, reason: reason.clone() }
                 }
             };
             let _ = job.answer.send(Err(refusal));

@@ -1,14 +1,17 @@
 //! A batch in PostgreSQL: one statement, and a transaction only when a run ends.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::PgConnection;
 use turnwire_contract::seeded::{Fault, is_seeded};
 
-use super::{Job, Journal};
+use super::{Job, Journal, probe_sql};
 use crate::{
-    database::{Database, DatabaseError, Dialect, Line, PostgresDatabase, Transaction, in_time},
+    database::{
+        Database, DatabaseError, Dialect, Line, PostgresDatabase, STATEMENT_PATIENCE, Transaction,
+        Value, in_time,
+    },
     news::postgres::{GROWN, payloads},
     rows::EventRow,
     run_store::store_ending,
@@ -52,21 +55,31 @@ const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[])
 pub(crate) struct PostgresJournal {
     line: Line,
     dialect: &'static Dialect,
-    teller: Option<String>,
+    worker: String,
+    /// Whether other workers are told of every batch by `NOTIFY`.
+    notifies: bool,
 }
 
 impl PostgresJournal {
-    /// A journal with a connection of its own. The others are told of every batch by the
-    /// `teller`, if there is one.
-    pub(crate) fn new(database: &PostgresDatabase, teller: Option<String>) -> Self {
-        Self { line: database.line(), dialect: database.dialect(), teller }
+    /// The journal as `worker` writes it, with a connection of its own.
+    pub(crate) fn new(database: &PostgresDatabase, worker: String, notifies: bool) -> Self {
+        Self { line: database.line(), dialect: database.dialect(), worker, notifies }
     }
 
-    async fn try_to_write(&mut self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
+    fn teller(&self) -> Option<String> {
+        self.notifies.then(|| self.worker.clone())
+    }
+
+    async fn try_to_write(
+        &mut self,
+        jobs: &[Job],
+        time: Duration,
+    ) -> Result<Vec<bool>, DatabaseError> {
+        let teller = self.teller();
         let winners = if jobs.iter().any(|job| job.ending.is_some()) {
-            self.write_with_endings(jobs).await?
+            self.write_with_endings(jobs, time).await?
         } else {
-            insert(self.line.get().await?, jobs, self.teller.as_deref()).await?
+            insert(self.line.get().await?, jobs, teller.as_deref(), time).await?
         };
         if winners.len() == jobs.len() {
             return Ok(vec![true; jobs.len()]);
@@ -80,9 +93,14 @@ impl PostgresJournal {
         Ok(jobs.iter().map(|job| won(job) || is_there(job)).collect())
     }
 
-    async fn write_with_endings(&mut self, jobs: &[Job]) -> Result<Vec<String>, DatabaseError> {
-        let mut transaction = self.line.begin().await?;
-        let winners = insert(transaction.connection(), jobs, self.teller.as_deref()).await?;
+    async fn write_with_endings(
+        &mut self,
+        jobs: &[Job],
+        time: Duration,
+    ) -> Result<Vec<String>, DatabaseError> {
+        let teller = self.teller();
+        let mut transaction = self.line.begin(time).await?;
+        let winners = insert(transaction.connection(), jobs, teller.as_deref(), time).await?;
         for job in jobs {
             if let Some(ending) = &job.ending
                 && !is_seeded(Fault::EndOutsideTransaction)
@@ -101,18 +119,35 @@ impl PostgresJournal {
         let firsts: Vec<i64> =
             refused.iter().map(|job| job.rows.first().map_or(0, |row| row.first)).collect();
         let query = sqlx::query_as(TAGS).bind(runs).bind(firsts);
-        in_time(query.fetch_all(self.line.get().await?)).await
+        in_time(STATEMENT_PATIENCE, query.fetch_all(self.line.get().await?)).await
+    }
+
+    async fn try_to_probe(&mut self) -> Result<(), DatabaseError> {
+        let sql = probe_sql(self.dialect);
+        let mut transaction = self.line.begin(STATEMENT_PATIENCE).await?;
+        transaction.query(&sql, &[Value::Text(&self.worker)]).await?;
+        Box::new(transaction).commit().await
+    }
+
+    /// After a failure nobody knows what the connection is in the middle of.
+    fn or_hang_up<T>(&mut self, done: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
+        if done.is_err() {
+            self.line.hang_up();
+        }
+        done
     }
 }
 
 #[async_trait]
 impl Journal for PostgresJournal {
-    async fn write(&mut self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
-        let written = self.try_to_write(jobs).await;
-        if matches!(written, Err(DatabaseError::Away(_))) {
-            self.line.hang_up();
-        }
-        written
+    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
+        let written = self.try_to_write(jobs, time).await;
+        self.or_hang_up(written)
+    }
+
+    async fn probe(&mut self) -> Result<(), DatabaseError> {
+        let probed = self.try_to_probe().await;
+        self.or_hang_up(probed)
     }
 }
 
@@ -121,6 +156,7 @@ async fn insert(
     connection: &mut PgConnection,
     jobs: &[Job],
     teller: Option<&str>,
+    time: Duration,
 ) -> Result<Vec<String>, DatabaseError> {
     let (mut first, mut rest) = (Columns::default(), Columns::default());
     for job in jobs {
@@ -134,7 +170,7 @@ async fn insert(
     let news = teller.map(|teller| payloads(teller, heads())).unwrap_or_default();
     let query = first.bind(sqlx::query_scalar(write()));
     let query = rest.bind(query).bind(GROWN).bind(news);
-    let mut answer: Vec<String> = in_time(query.fetch_all(connection)).await?;
+    let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
     // Where somebody was told, there is an empty line.
     answer.retain(|run_id| !run_id.is_empty());
     Ok(answer)

@@ -1,11 +1,11 @@
 //! A batch in SQLite: one transaction, row by row.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::{Job, Journal};
+use super::{Job, Journal, probe_sql};
 use crate::{
     database::{Database, DatabaseError, STATEMENT_PATIENCE, Transaction, Value},
     rows::EventRow,
@@ -21,12 +21,20 @@ const INSERT: &str = "insert into run_events (tenant, run_id, first_seq, last_se
 /// The journal in SQLite.
 pub(crate) struct SqliteJournal {
     database: Arc<dyn Database>,
+    worker: String,
 }
 
 impl SqliteJournal {
-    /// A journal in `database`.
-    pub(crate) fn new(database: Arc<dyn Database>) -> Self {
-        Self { database }
+    /// The journal in `database`, as `worker` writes it.
+    pub(crate) fn new(database: Arc<dyn Database>, worker: String) -> Self {
+        Self { database, worker }
+    }
+
+    async fn try_to_probe(&self) -> Result<(), DatabaseError> {
+        let sql = probe_sql(self.database.dialect());
+        let mut transaction = self.database.begin().await?;
+        transaction.query(&sql, &[Value::Text(&self.worker)]).await?;
+        transaction.commit().await
     }
 
     async fn try_to_write(&self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
@@ -63,12 +71,21 @@ impl SqliteJournal {
 
 #[async_trait]
 impl Journal for SqliteJournal {
-    async fn write(&mut self, jobs: &[Job]) -> Result<Vec<bool>, DatabaseError> {
-        match timeout(STATEMENT_PATIENCE, self.try_to_write(jobs)).await {
-            Ok(written) => written,
-            Err(_) => Err(DatabaseError::Away("the file does not answer".to_owned())),
-        }
+    async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
+        in_time(time, self.try_to_write(jobs)).await
     }
+
+    async fn probe(&mut self) -> Result<(), DatabaseError> {
+        in_time(STATEMENT_PATIENCE, self.try_to_probe()).await
+    }
+}
+
+async fn in_time<T>(
+    time: Duration,
+    work: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    let too_slow = |_| Err(DatabaseError::TooSlow(format!("the file took longer than {time:?}")));
+    timeout(time, work).await.unwrap_or_else(too_slow)
 }
 
 async fn insert(

@@ -62,7 +62,7 @@ async fn beat_for<S: Workers>(workers: &[&S], tenths: u32) {
 }
 
 fn abandoned(run_id: &RunId, n_deaths: u32) -> Abandoned {
-    Abandoned { tenant: tenant(), run_id: run_id.clone(), n_deaths }
+    Abandoned { tenant: tenant(), run_id: run_id.clone(), n_deaths, n_failed_takeovers: 0 }
 }
 
 async fn claim(worker: &impl Workers) -> Vec<Abandoned> {

@@ -46,6 +46,7 @@ pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
     RunRequest {
         tenant: settled.tenant,
         model: settled.model,
+        upstream_model: None,
         instructions: request.instructions,
         conversation_id: settled.conversation_id,
         continues: settled.continues,

@@ -37,6 +37,7 @@ fn everything_arrives() {
     let echo = super::echo(&request, "small");
     let expected = RunRequest {
         tenant: "t".into(),
+        upstream_model: None,
         model: "small".into(),
         instructions: Some("Be brief.".into()),
         conversation_id: Some("conv_1".into()),

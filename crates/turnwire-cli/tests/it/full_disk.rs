@@ -1,0 +1,116 @@
+//! C28: what becomes of a gateway whose disk is full, and of one whose file cannot be written to
+//! for another reason. It says so, and goes on by itself when the fault is gone.
+//!
+//! The gateway runs in a mount namespace of its own, with its folder on a file system of twelve
+//! megabytes. The test reaches into it by `/proc`.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{
+    serve::{DEMO, Gateway, status_of},
+    world::{PATIENCE, Running, TURNWIRE, World},
+};
+
+/// How soon a gateway must take work again once the fault is gone.
+const HEALED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A gateway on a small disk, with its log on it, too.
+struct SmallDisk {
+    gateway: Gateway,
+    /// Its folder, as seen from here.
+    folder: PathBuf,
+    _world: World,
+}
+
+impl SmallDisk {
+    fn start() -> Self {
+        let world = World::new()
+            .with("TURNWIRE_DEMO_PACE_MS", "0")
+            .with("TURNWIRE_DEMO_TOOL_MS", "0")
+            .with("TURNWIRE_STORE_URL", "sqlite://turnwire.db")
+            .with("TURNWIRE_LOG", "debug")
+            .with("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let mut command = world.program("unshare");
+        let inside = "mount -t tmpfs -o size=12m,mode=0700 tmpfs . && cd \"$PWD\" && \
+                      exec \"$0\" \"$@\" 2>log";
+        command.args(["--map-root-user", "--mount", "sh", "-c", inside, TURNWIRE]).args(DEMO);
+        let mut gateway = Gateway::listening(Running::start(command), &DEMO);
+        let pid = gateway.running().child.id();
+        let folder = world.path().strip_prefix("/").unwrap().to_owned();
+        let folder = PathBuf::from(format!("/proc/{pid}/root")).join(folder);
+        Self { gateway, folder, _world: world }
+    }
+
+    /// Fills what is left of the disk.
+    fn fill(&self) {
+        let mut file = File::create(self.folder.join("ballast")).unwrap();
+        let mut size = 1024 * 1024;
+        while size > 0 {
+            if file.write_all(&vec![1; size]).is_err() {
+                size /= 2;
+            }
+        }
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.folder.join("ballast")).unwrap();
+    }
+
+    async fn ask(&self) -> StatusCode {
+        let body: Value = json!({ "input": "multiply 5 and 4", "stream": false });
+        status_of(self.gateway.post("/v1/responses", &body)).await
+    }
+
+    async fn readiness(&self) -> StatusCode {
+        status_of(self.gateway.get("/readyz")).await
+    }
+
+    /// Asks until it is answered with `status`, and says how long that took.
+    async fn becomes(&self, status: StatusCode) -> Duration {
+        let began = Instant::now();
+        while self.readiness().await != status {
+            assert!(began.elapsed() < PATIENCE, "never {status}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        began.elapsed()
+    }
+}
+
+/// C28: a full disk is told by readiness and by a 503, and is over when it is over.
+#[tokio::test]
+async fn a_full_disk_heals_without_a_restart() {
+    let disk = SmallDisk::start();
+    assert_eq!(disk.ask().await, StatusCode::OK);
+    for round in 0..3 {
+        disk.fill();
+        disk.becomes(StatusCode::SERVICE_UNAVAILABLE).await;
+        assert_eq!(disk.ask().await, StatusCode::SERVICE_UNAVAILABLE, "round {round}");
+        disk.free();
+        let took = disk.becomes(StatusCode::OK).await;
+        assert!(took <= HEALED_WITHIN, "round {round}: ready again after {took:?}");
+        assert_eq!(disk.ask().await, StatusCode::OK, "round {round}");
+    }
+    let mut disk = disk;
+    disk.gateway.signal("TERM");
+    assert_eq!(disk.gateway.finish().code, Some(0));
+}
+
+/// C28: a gateway that cannot write any more ends when it is told to.
+#[tokio::test]
+async fn a_gateway_on_a_full_disk_can_be_ended() {
+    let mut disk = SmallDisk::start();
+    assert_eq!(disk.ask().await, StatusCode::OK);
+    disk.fill();
+    disk.becomes(StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(disk.ask().await, StatusCode::SERVICE_UNAVAILABLE);
+    disk.gateway.signal("TERM");
+    assert_eq!(disk.gateway.finish().code, Some(0));
+}
