@@ -45,8 +45,9 @@ use crate::{
 /// longer is not waited for again, so the slowest of all costs a run this much, once.
 const WATCHER_GRACE: Duration = Duration::from_millis(250);
 
-/// How long a run waits before it asks a store again that is away.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a run waits before it asks a store again that is away: twice as long every time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A run that this process works on.
 pub struct LiveRun {
@@ -99,11 +100,13 @@ async fn ask_again_while_away<T, E: MayComeBack, F>(ask: impl Fn() -> F) -> Resu
 where
     F: Future<Output = Result<T, E>>,
 {
+    let mut pause = FIRST_PAUSE;
     loop {
         match ask().await {
-            Err(error) if error.may_come_back() => sleep(ASK_AGAIN).await,
+            Err(error) if error.may_come_back() => sleep(pause).await,
             heard => return heard,
         }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -295,7 +295,11 @@ impl Runs {
                 info!(%run_id, ?outcome, "Run finished.");
                 return Some(outcome);
             }
-            Ok(Driven::Left) => info!(%run_id, "The run is left to another worker."),
+            Ok(Driven::Left) => {
+                info!(%run_id, "The run is left to another worker.");
+                self.release(run_id).await;
+                return None;
+            }
             Err(LogError::Conflict { .. }) if outlive_us => {
                 info!(%run_id, "Another worker writes to the run.");
                 if self.is_in_other_hands(run_id) {
@@ -309,7 +313,8 @@ impl Runs {
                 }
             }
         }
-        self.release(run_id).await;
+        // If it is still ours, whoever takes it up at once may lose it at once.
+        self.defer(run_id).await;
         None
     }
 

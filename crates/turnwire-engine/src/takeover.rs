@@ -26,9 +26,6 @@ const MAX_TRIES: u32 = 5;
 const NEXT_TRY: Duration = Duration::from_millis(50);
 /// How often a run may fail to be taken over before it is ended.
 const MAX_FAILED_TAKEOVERS: u32 = 10;
-/// How long a run waits after its first failed takeover, and at most: twice as long after each.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 impl Runs {
     /// Takes over a run that another worker left unfinished: reads its journal, closes what
@@ -49,56 +46,56 @@ impl Runs {
     /// has failed too often.
     pub(crate) async fn take_up(&self, abandoned: Abandoned) {
         let run_id = &abandoned.run_id;
-        let mut n_tries = 0;
-        let error = loop {
-            n_tries += 1;
-            match self.go_on(&abandoned).await {
-                Ok(_) => {
-                    self.0.care.note_taken_over();
-                    info!(%run_id, n_deaths = abandoned.n_deaths, "Run taken over.");
-                    return;
-                }
-                Err(StartError::NotAbandoned(_)) => return,
-                Err(StartError::ShuttingDown) => return self.release(run_id).await,
-                Err(StartError::Lacks(what)) => return self.decline(run_id, &what).await,
-                // The one before is alive after all and was quicker once more.
-                Err(StartError::Log(LogError::Conflict { .. })) if n_tries < MAX_TRIES => {
-                    sleep(NEXT_TRY).await;
-                }
-                Err(error) => break error,
-            }
-        };
-        let n_failed = abandoned.n_failed_takeovers;
-        warn!(%run_id, %error, n_failed, "takeover failed");
-        if self.end_if_hopeless(&abandoned).await {
-            return;
+        if abandoned.n_failed_takeovers >= MAX_FAILED_TAKEOVERS {
+            let outcome = RunOutcome::Failed { failure: failures::takeover_failed() };
+            return self.end_unread(&abandoned, outcome).await;
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << n_failed.min(16)).min(LONGEST_PAUSE);
-        if let Err(error) = self.0.parts.workers.defer(run_id, pause).await {
-            warn!(%run_id, %error, "run not deferred, the store is away");
-            self.0.care.note_unsure();
+        let error = match self.take_up_unless_writing(&abandoned).await {
+            Ok(_) => {
+                self.0.care.note_taken_over();
+                info!(%run_id, n_deaths = abandoned.n_deaths, "Run taken over.");
+                return;
+            }
+            Err(StartError::NotAbandoned(_)) => return,
+            Err(StartError::ShuttingDown) => return self.release(run_id).await,
+            Err(StartError::Lacks(what)) => return self.decline(run_id, &what).await,
+            Err(error) => error,
+        };
+        warn!(%run_id, %error, n_failed = abandoned.n_failed_takeovers, "takeover failed");
+        if self.is_cancelled(run_id).await.unwrap_or(false) {
+            return self.end_unread(&abandoned, RunOutcome::Cancelled).await;
+        }
+        self.defer(run_id).await;
+    }
+
+    /// The worker before may be alive after all and write to the run: it is given a moment.
+    async fn take_up_unless_writing(&self, abandoned: &Abandoned) -> Result<RunHandle, StartError> {
+        for _ in 1..MAX_TRIES {
+            match self.go_on(abandoned).await {
+                Err(StartError::Log(LogError::Conflict { .. })) => sleep(NEXT_TRY).await,
+                taken => return taken,
+            }
+        }
+        self.go_on(abandoned).await
+    }
+
+    /// Ends a run that nobody can take up.
+    async fn end_unread(&self, abandoned: &Abandoned, outcome: RunOutcome) {
+        let Abandoned { tenant, run_id, .. } = abandoned;
+        warn!(%run_id, ?outcome, "run ended without being read");
+        let workers = &self.0.parts.workers;
+        if let Err(error) = workers.end_unread(tenant, run_id, outcome, self.now()).await {
+            warn!(%run_id, %error, "run not ended");
+            self.defer(run_id).await;
         }
     }
 
-    /// Ends a run that could not be taken over, if somebody has cancelled it or it was tried
-    /// often enough. Says whether it has.
-    async fn end_if_hopeless(&self, abandoned: &Abandoned) -> bool {
-        let Abandoned { tenant, run_id, .. } = abandoned;
-        let workers = &self.0.parts.workers;
-        let outcome = if self.is_cancelled(run_id).await.unwrap_or(false) {
-            RunOutcome::Cancelled
-        } else if abandoned.n_failed_takeovers >= MAX_FAILED_TAKEOVERS {
-            RunOutcome::Failed { failure: failures::takeover_failed() }
-        } else {
-            return false;
-        };
-        let now = self.now();
-        let ended = workers.end_unread(tenant, run_id, outcome.clone(), now).await;
-        match &ended {
-            Ok(()) => warn!(%run_id, ?outcome, "run ended without being read"),
-            Err(error) => warn!(%run_id, %error, "run not ended"),
+    /// Gives up a run that this worker cannot go on with, for a while.
+    pub(crate) async fn defer(&self, run_id: &RunId) {
+        if let Err(error) = self.0.parts.workers.defer(run_id).await {
+            warn!(%run_id, %error, "run not deferred, the store is away");
+            self.0.care.note_unsure();
         }
-        ended.is_ok()
     }
 
     async fn is_cancelled(&self, run_id: &RunId) -> Result<bool, StoreError> {

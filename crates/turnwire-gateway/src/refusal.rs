@@ -173,7 +173,7 @@ impl From<BlobError> for Refusal {
             BlobError::NotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "not_found", sentence(&error))
             }
-            BlobError::Unavailable(cause) => {
+            BlobError::Unavailable(cause) | BlobError::Rejected(cause) => {
                 error!(%cause, "The blob store is not available.");
                 Self::unavailable()
             }

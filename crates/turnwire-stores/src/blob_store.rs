@@ -27,8 +27,11 @@ impl BlobStore for Store {
             Value::Text(run_id.as_str()),
             Value::Bytes(text.as_bytes()),
         ];
-        let put = self.0.database.query(sql, &values).await;
-        put.map(drop).map_err(|error| blob_error(error, id))
+        match self.0.database.query(sql, &values).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_transient() => Err(blob_error(error, id)),
+            Err(error) => Err(BlobError::Rejected(error.to_string())),
+        }
     }
 
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError> {

@@ -18,6 +18,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use turnwire_contract::{
     RunId,
     seeded::{Fault, is_seeded},
@@ -26,7 +27,7 @@ use turnwire_contract::{
 use crate::{
     database::DatabaseError,
     outage::{Outage, Patience},
-    pages::{Known, PAGE, Source},
+    pages::{Known, PAGE, Page, Source},
     sync::lock,
     tails::{Arrival, Tails},
 };
@@ -158,7 +159,7 @@ impl Rounds {
         while !runs.is_empty() {
             let mut more = Vec::new();
             for some in runs.chunks(AT_ONCE) {
-                for (run_id, page) in self.source.grown(some).await? {
+                for (run_id, page) in self.grown(some).await? {
                     let is_full = page.n_rows >= PAGE;
                     if self.tails.arrived(&run_id, &page) == Arrival::Taken && is_full {
                         more.push(run_id);
@@ -168,5 +169,22 @@ impl Rounds {
             runs = self.tails.followed_of(more);
         }
         Ok(())
+    }
+
+    /// What has been added to `runs`. One whose rows the database cannot give is left out, and
+    /// looked at again with the next round: the readers of the others go on.
+    async fn grown(&mut self, runs: &[Known]) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+        let error = match self.source.grown(runs).await {
+            Err(error) if !matches!(error, DatabaseError::Away(_)) => error,
+            done => return done,
+        };
+        if let [(run_id, _)] = runs {
+            warn!(%run_id, %error, "run not followed, its journal cannot be read");
+            return Ok(Vec::new());
+        }
+        let (one, other) = runs.split_at(runs.len() / 2);
+        let mut grown = Box::pin(self.grown(one)).await?;
+        grown.extend(Box::pin(self.grown(other)).await?);
+        Ok(grown)
     }
 }

@@ -12,6 +12,8 @@ mod database;
 mod entries;
 mod event_log;
 mod failures;
+#[cfg(test)]
+mod fault_tests;
 mod follower;
 mod forgetting;
 mod library;

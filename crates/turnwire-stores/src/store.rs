@@ -91,17 +91,26 @@ impl Store {
     /// Opens the database that the options name.
     pub async fn open(options: StoreOptions) -> Result<Self, OpenError> {
         let url = options.url.as_str();
-        let (database, postgres): (Arc<dyn Database>, _) = match url.split_once("://") {
+        match url.split_once("://") {
             Some(("sqlite", path)) => {
-                (Arc::new(SqliteDatabase::open(path.as_ref()).await.map_err(refused)?), None)
+                let database = SqliteDatabase::open(path.as_ref()).await.map_err(refused)?;
+                Self::over(Arc::new(database), None, options).await
             }
             Some(("postgres" | "postgresql", _)) => {
                 let opened = PostgresDatabase::open(url, options.connections).await;
                 let postgres = opened.map_err(refused)?;
-                (Arc::new(postgres.clone()), Some(postgres))
+                Self::over(Arc::new(postgres.clone()), Some(postgres), options).await
             }
-            _ => return Err(OpenError::UnknownKind),
-        };
+            _ => Err(OpenError::UnknownKind),
+        }
+    }
+
+    /// A store over a database that is open; `postgres` is the same one, if it is one.
+    pub(crate) async fn over(
+        database: Arc<dyn Database>,
+        postgres: Option<PostgresDatabase>,
+        options: StoreOptions,
+    ) -> Result<Self, OpenError> {
         let opening = Opening {
             worker: format!("worker_{}", uuid::Uuid::new_v4().simple()),
             outage: Arc::new(Outage::of("database")),

@@ -35,6 +35,10 @@ const LONG_GONE_MICROS: i64 = -60 * 60 * 1_000_000;
 /// statement can be on its way.
 const DOUBT_LASTS: Duration = Duration::from_mins(1);
 
+/// How long the journal may take no write while the database takes heartbeats. A worker that
+/// cannot write to its runs must not keep them from others.
+const MAX_STUCK: Duration = Duration::from_secs(10);
+
 /// What a worker remembers of its own beats.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
@@ -48,6 +52,8 @@ struct Beats {
     heard: u64,
     first: Option<Instant>,
     last: Option<Instant>,
+    /// Whether beats are withheld because the writer is stuck.
+    is_withheld: bool,
 }
 
 impl Standing {
@@ -72,6 +78,16 @@ impl Standing {
             && within(beats.first).is_some_and(|since| since >= lease)
     }
 
+    /// Whether to beat although the writer has been `stuck_for` so long. After an outage it gets
+    /// as much time again as it had.
+    fn may_beat(&self, now: Instant, stuck_for: Duration) -> bool {
+        let mut beats = lock(&self.beats);
+        let heard_for = beats.first.map_or(Duration::ZERO, |first| now.duration_since(first));
+        let is_stuck = stuck_for > MAX_STUCK;
+        beats.is_withheld = is_stuck && (beats.is_withheld || heard_for > MAX_STUCK);
+        !beats.is_withheld
+    }
+
     /// Whether this run was kept is not known, and its client was told that it was not.
     pub(crate) fn doubt(&self, run_id: &RunId) {
         lock(&self.doubtful).push((run_id.clone(), Instant::now()));
@@ -94,6 +110,9 @@ impl Workers for Store {
     async fn beat(&self) -> Result<Lease, StoreError> {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
+        if !self.0.standing.may_beat(now, self.0.writer.stuck_for()) {
+            return Err(StoreError::Unavailable("the journal takes no writes".to_owned()));
+        }
         let sql = format!(
             "insert into workers (id, lease_until) values ($1, {})
              on conflict (id) do update set lease_until = excluded.lease_until",
@@ -134,18 +153,17 @@ impl Workers for Store {
         Ok(())
     }
 
-    async fn defer(&self, run_id: &RunId, pause: Duration) -> Result<(), StoreError> {
+    async fn defer(&self, run_id: &RunId) -> Result<(), StoreError> {
+        // A fifth of a second, two fifths, and so on up to a minute.
+        let pause = "((case when n_failed_takeovers >= 9 then 60000
+                       else 200 << n_failed_takeovers end) * 1000)";
         let sql = format!(
             "update runs set worker = '', n_failed_takeovers = n_failed_takeovers + 1,
-                 claimable_at = {}
+                 claimable_at = {}, deferred_by = $2
              where id = $1 and worker = $2",
-            self.0.database.dialect().later("$3")
+            self.0.database.dialect().later(pause)
         );
-        let values = [
-            Value::Text(run_id.as_str()),
-            Value::Text(&self.0.worker),
-            Value::Integer(micros(pause)),
-        ];
+        let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
         self.0.database.query(&sql, &values).await?;
         self.0.tails.let_go(run_id);
         Ok(())

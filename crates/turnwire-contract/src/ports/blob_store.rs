@@ -38,4 +38,7 @@ pub enum BlobError {
     /// The store is away; try again.
     #[error("the blob store is not available: {0}")]
     Unavailable(String),
+    /// The store will not keep this text, however often it is asked to.
+    #[error("the blob store does not take it: {0}")]
+    Rejected(String),
 }

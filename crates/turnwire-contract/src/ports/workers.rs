@@ -40,9 +40,10 @@ pub trait Workers: Send + Sync {
     /// Gives up a run of this worker, so that another one takes it up at once.
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
 
-    /// Gives up a run that this worker has claimed and could not take up. That counts as a
-    /// failed takeover, and nobody claims the run for a while, unless somebody cancels it.
-    async fn defer(&self, run_id: &RunId, _pause: Duration) -> Result<(), StoreError> {
+    /// Gives up a run that this worker could not take up or not go on with. That counts as a failed
+    /// takeover, and nobody claims the run for a while, longer after each, unless somebody cancels
+    /// it.
+    async fn defer(&self, run_id: &RunId) -> Result<(), StoreError> {
         self.release(run_id).await
     }
 

@@ -1,10 +1,11 @@
 -- When the worker last wrote something to see whether it can.
 alter table workers add column probed_at integer;
 
--- How often nobody could take up the run since somebody last worked on it, and when it may be
--- tried again.
+-- How often nobody could take up the run since somebody last worked on it, when it may be tried
+-- again, and who tried last: others go first.
 alter table runs add column n_failed_takeovers integer not null default 0;
 alter table runs add column claimable_at integer;
+alter table runs add column deferred_by text;
 
 -- Workers whose settings lack what the run needs, and what that is. They leave it to others.
 create table declined_runs (

@@ -15,6 +15,8 @@ mod sqlite;
 
 pub(crate) use postgres::{Line, PostgresDatabase, in_time};
 pub(crate) use sqlite::SqliteDatabase;
+#[cfg(test)]
+pub(crate) use sqlite::only_reads;
 
 /// A database that can be asked.
 #[async_trait]

@@ -28,7 +28,8 @@ static DIALECT: Dialect = Dialect {
     runs_of_gone: " cross join runs as r indexed by runs_at_work
         on r.worker = gone.worker and r.state = 'active'
         and (r.claimable_at is null
-             or r.claimable_at <= cast(unixepoch('subsec') * 1000000 as integer))
+             or r.claimable_at <= cast(unixepoch('subsec') * 1000000 as integer)
+                - case when r.deferred_by = $1 then 5000000 else 0 end)
         and not exists
             (select 1 from declined_runs d where d.run_id = r.id and d.worker = $1)",
     writes_in_with: false,
@@ -106,9 +107,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
-        let only_reads = sql.trim_start().get(..6).is_some_and(|word| word == "select")
-            || sql.trim_start().starts_with("with recursive");
-        let pool = if only_reads { &self.reading } else { &self.writing };
+        let pool = if only_reads(sql) { &self.reading } else { &self.writing };
         let mut connection = pool.acquire().await.map_err(failed)?;
         let rows = bound(sql, values).fetch_all(&mut *connection).await.map_err(failed);
         if rows.as_ref().is_err_and(DatabaseError::is_transient) {
@@ -127,6 +126,12 @@ impl Database for SqliteDatabase {
         }
         self.writing.close().await;
     }
+}
+
+/// Whether a statement can be left to a connection that only reads.
+pub(crate) fn only_reads(sql: &str) -> bool {
+    let sql = sql.trim_start();
+    sql.starts_with("select") || sql.starts_with("with recursive")
 }
 
 /// A transaction on the one connection that writes. If it is neither committed nor rolled back,

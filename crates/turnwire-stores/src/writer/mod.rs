@@ -15,7 +15,7 @@ use std::{
     collections::{HashSet, VecDeque},
     panic::AssertUnwindSafe,
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::join};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
@@ -38,6 +38,7 @@ use crate::{
     news::Publisher,
     outage::{Outage, Patience},
     rows::{EventRow, to_rows},
+    sync::lock,
     tails::Tails,
 };
 
@@ -104,7 +105,11 @@ pub(crate) trait Journal: Send {
 #[derive(Debug, Clone)]
 pub(crate) struct WriterHandle {
     requests: mpsc::Sender<Request>,
+    at_work_since: AtWorkSince,
 }
+
+/// Since when the writer has been at its present batch, if it is at one.
+type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 
 impl WriterHandle {
     /// Appends `events` of one run, which must not be empty.
@@ -126,6 +131,11 @@ impl WriterHandle {
         let job = Job { tenant: tenant.clone(), run_id, tag, events, rows, bytes, ending, answer };
         self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// For how long the writer has been at its present batch.
+    pub(crate) fn stuck_for(&self) -> Duration {
+        lock(&self.at_work_since).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Returns once the writer has written something, whatever it is.
@@ -161,6 +171,7 @@ pub(crate) struct Writer {
     isolated: mpsc::UnboundedSender<Job>,
     herald: Herald,
     outage: Arc<Outage>,
+    at_work_since: AtWorkSince,
     stop: CancellationToken,
 }
 
@@ -180,9 +191,20 @@ impl Writer {
         stop: CancellationToken,
     ) -> (WriterHandle, Self) {
         let (sender, requests) = mpsc::channel(QUEUE);
-        let (waiting, probes) = (VecDeque::new(), Vec::new());
-        let writer = Self { requests, waiting, probes, journal, isolated, herald, outage, stop };
-        (WriterHandle { requests: sender }, writer)
+        let at_work_since = AtWorkSince::default();
+        let handle = WriterHandle { requests: sender, at_work_since: Arc::clone(&at_work_since) };
+        let writer = Self {
+            requests,
+            waiting: VecDeque::new(),
+            probes: Vec::new(),
+            journal,
+            isolated,
+            herald,
+            outage,
+            at_work_since,
+            stop,
+        };
+        (handle, writer)
     }
 
     /// Writes until there is nobody left who could append, or it is told to stop. A panic costs
@@ -267,15 +289,12 @@ impl Writer {
                 self.herald.tails.written(&job.tenant, &job.events, job.bytes);
             }
         }
-        let attempts = Attempts {
-            journal: &mut *self.journal,
-            outage: &self.outage,
-            stop: &self.stop,
-            time: STATEMENT_PATIENCE,
-            chances: CHANCES,
-        };
+        let attempts =
+            Attempts { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
+        *lock(&self.at_work_since) = Some(Instant::now());
         // In this order: the statement is on its way before anybody is told.
         let (done, ()) = join(attempts.write(&batch), async { self.herald.tell(before) }).await;
+        *lock(&self.at_work_since) = None;
         match done {
             Some(Ok(kept)) => {
                 self.answer_probes();
@@ -321,8 +340,8 @@ impl Writer {
     }
 }
 
-/// How often an append may fail while the database takes other writes before it is blamed: the
-/// connection can break in the middle of it by chance.
+/// How often the connection may break over a batch while the database takes other writes before
+/// the batch is blamed: once can be chance.
 const CHANCES: u32 = 5;
 
 /// One batch on its way into the database.
@@ -330,21 +349,17 @@ struct Attempts<'a> {
     journal: &'a mut dyn Journal,
     outage: &'a Outage,
     stop: &'a CancellationToken,
-    /// How long each statement may take.
-    time: Duration,
-    /// How often the connection may break over the batch while the database takes other writes.
-    chances: u32,
 }
 
 impl Attempts<'_> {
     /// Tries until the database has answered, or has refused this batch while it takes other
     /// writes. Only gives up when it is away, this process is about to end and nobody waits for
     /// an answer any more.
-    async fn write(mut self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
+    async fn write(self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
         let mut patience = Patience::default();
         let mut n_broken = 0;
         loop {
-            let error = match self.journal.write(batch, self.time).await {
+            let error = match self.journal.write(batch, STATEMENT_PATIENCE).await {
                 Err(error) if !matches!(error, DatabaseError::Taken(_)) => error,
                 done => {
                     self.outage.note_back();
@@ -354,31 +369,32 @@ impl Attempts<'_> {
             let was_there = self.journal.probe().await.is_ok();
             if was_there {
                 n_broken += 1;
-                if !matches!(error, DatabaseError::Away(_)) || n_broken >= self.chances {
+                if !matches!(error, DatabaseError::Away(_)) || n_broken >= CHANCES {
                     return Some(Err(error));
                 }
                 sleep(patience.next_pause()).await;
             } else {
                 n_broken = 0;
                 self.outage.note_away(&error.to_string());
-                if !self.comes_back(batch).await {
+                if !comes_back(self.journal, self.stop, batch).await {
                     return None;
                 }
             }
         }
     }
+}
 
-    /// Waits until the database takes writes again; not if nobody waits with us.
-    async fn comes_back(&mut self, batch: &[Job]) -> bool {
-        let mut patience = Patience::default();
-        loop {
-            if self.stop.is_cancelled() && batch.iter().all(|job| job.answer.is_closed()) {
-                return false;
-            }
-            sleep(patience.next_pause()).await;
-            if self.journal.probe().await.is_ok() {
-                return true;
-            }
+/// Waits until the database takes writes again; not if this process is about to end and nobody
+/// waits for an answer.
+async fn comes_back(journal: &mut dyn Journal, stop: &CancellationToken, batch: &[Job]) -> bool {
+    let mut patience = Patience::default();
+    loop {
+        if stop.is_cancelled() && batch.iter().all(|job| job.answer.is_closed()) {
+            return false;
+        }
+        sleep(patience.next_pause()).await;
+        if journal.probe().await.is_ok() {
+            return true;
         }
     }
 }

@@ -1,0 +1,259 @@
+//! A real SQLite whose statements fail as a test wants, in simulated time.
+//!
+//! A statement is done while the clock stands still, and SQLite is told the simulated time. So
+//! leases lapse, pauses end and hours pass in milliseconds, the same way every time.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    future::pending,
+    path::Path,
+    sync::{
+        Arc, LazyLock, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use futures::executor::block_on;
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
+    time::Instant,
+};
+
+use crate::{
+    database::{
+        Database, DatabaseError, Dialect, Row, SqliteDatabase, Transaction, Value, only_reads,
+    },
+    sync::lock,
+};
+
+/// Does `work` at once, in real time, while the simulated clock stands still.
+fn at_once<T>(work: impl Future<Output = T>) -> T {
+    static REAL_TIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
+    let _real_time = REAL_TIME.enter();
+    block_on(work)
+}
+
+/// A database with all tables and nothing in them.
+static EMPTY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("empty.db");
+    at_once(async {
+        SqliteDatabase::open(&path).await.expect("it can be opened").close().await;
+    });
+    fs::read(&path).expect("it is there")
+});
+
+/// The tenant whose run goes wrong.
+pub(super) const VICTIM: &str = "victim";
+
+/// What goes wrong.
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    /// The statement, as [`Faults::statements`] names it.
+    pub(super) statement: String,
+    pub(super) error: DatabaseError,
+    /// Whether the statement is done all the same.
+    pub(super) is_done: bool,
+    /// How often it goes wrong.
+    pub(super) times: u32,
+    /// Whether only statements go wrong that concern the victim.
+    pub(super) only_for_victim: bool,
+    /// On which node; on all, if not set.
+    pub(super) node: Option<&'static str>,
+}
+
+/// What goes wrong in all databases of a world, and what was asked of them.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    fault: Mutex<Option<Fault>>,
+    statements: Mutex<BTreeMap<String, Named>>,
+    /// The runs of the tenant that the fault is for.
+    runs: Mutex<HashSet<String>>,
+    hits: Mutex<Vec<Instant>>,
+}
+
+/// Whether a statement names a run or its tenant, at least sometimes.
+pub(super) type Named = bool;
+
+impl Faults {
+    pub(super) fn set(&self, fault: Option<Fault>) {
+        *lock(&self.fault) = fault;
+    }
+
+    /// Every statement so far.
+    pub(super) fn statements(&self) -> BTreeMap<String, Named> {
+        lock(&self.statements).clone()
+    }
+
+    /// When something went wrong.
+    pub(super) fn hits(&self) -> Vec<Instant> {
+        lock(&self.hits).clone()
+    }
+
+    /// Whether somebody speaks of the victim. A statement that names it together with one run
+    /// tells which run that is.
+    fn is_of_victim(&self, concerns: &[String]) -> bool {
+        let mut runs = lock(&self.runs);
+        let names_victim = concerns.iter().any(|text| text == VICTIM);
+        let is_it = names_victim || concerns.iter().any(|text| runs.contains(text));
+        let mut named = concerns.iter().filter(|text| text.starts_with("run_"));
+        if let (true, Some(run_id), None) = (names_victim, named.next(), named.next()) {
+            runs.insert(run_id.clone());
+        }
+        is_it
+    }
+
+    /// Says whether this statement goes wrong now. `concerns` are the texts in it and in its
+    /// transaction.
+    fn strike(&self, node: &str, name: &str, concerns: &[String]) -> Option<Fault> {
+        let is_named = self.is_of_victim(concerns);
+        *lock(&self.statements).entry(name.to_owned()).or_default() |= is_named;
+        let mut fault = lock(&self.fault);
+        let strikes = fault.as_mut().filter(|fault| {
+            fault.statement == name
+                && fault.times > 0
+                && (is_named || !fault.only_for_victim)
+                && fault.node.is_none_or(|known| known == node)
+        })?;
+        strikes.times -= u32::from(strikes.times < u32::MAX);
+        lock(&self.hits).push(Instant::now());
+        Some(strikes.clone())
+    }
+}
+
+/// One node's way to the database.
+#[derive(Clone)]
+pub(super) struct FaultyDatabase {
+    node: &'static str,
+    inner: SqliteDatabase,
+    /// Whoever writes holds it: another writer of the same process would wait in vain for the
+    /// file, while nobody else can go on.
+    one_writer: Arc<AsyncMutex<()>>,
+    pub(super) faults: Arc<Faults>,
+    began: Instant,
+    is_dead: Arc<AtomicBool>,
+}
+
+impl FaultyDatabase {
+    /// A new database at `path`.
+    pub(super) fn open(path: &Path) -> Self {
+        fs::write(path, &*EMPTY).expect("there is room");
+        Self {
+            node: "",
+            inner: at_once(SqliteDatabase::open(path)).expect("it can be opened"),
+            one_writer: Arc::default(),
+            faults: Arc::default(),
+            began: Instant::now(),
+            is_dead: Arc::default(),
+        }
+    }
+
+    /// Another node's way to the same database.
+    pub(super) fn of_node(&self, node: &'static str) -> Self {
+        Self { node, is_dead: Arc::default(), ..self.clone() }
+    }
+
+    /// The process of this node is gone: nothing that it asks for is ever answered.
+    pub(super) fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+    }
+
+    async fn is_alive(&self) {
+        if self.is_dead.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+    }
+
+    fn at_simulated_time(&self, sql: &str) -> String {
+        let micros = 1_000_000_000_000_000 + self.began.elapsed().as_micros();
+        sql.replace(self.dialect().now, &micros.to_string())
+    }
+}
+
+/// A statement in short, without what differs from call to call.
+fn name_of(sql: &str) -> String {
+    sql.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn texts_of(values: &[Value<'_>]) -> Vec<String> {
+    let texts = values.iter().flat_map(|value| match value {
+        Value::Text(text) | Value::OptionalText(Some(text)) => vec![(*text).to_owned()],
+        Value::Texts(texts) => texts.iter().map(|text| (*text).to_owned()).collect(),
+        _ => Vec::new(),
+    });
+    texts.filter(|text| text.len() < 100).collect()
+}
+
+#[async_trait]
+impl Database for FaultyDatabase {
+    fn dialect(&self) -> &'static Dialect {
+        self.inner.dialect()
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Transaction>, DatabaseError> {
+        self.is_alive().await;
+        let guard = Arc::clone(&self.one_writer).lock_owned().await;
+        self.is_alive().await;
+        if let Some(fault) = self.faults.strike(self.node, "begin", &[]) {
+            return Err(fault.error);
+        }
+        let inner = at_once(self.inner.begin())?;
+        let concerns = Vec::new();
+        Ok(Box::new(FaultyTransaction { database: self.clone(), inner, concerns, _guard: guard }))
+    }
+
+    async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+        self.is_alive().await;
+        let _guard = if only_reads(sql) { None } else { Some(self.one_writer.lock().await) };
+        self.is_alive().await;
+        let struck = self.faults.strike(self.node, &name_of(sql), &texts_of(values));
+        if let Some(fault) = struck.as_ref().filter(|fault| !fault.is_done) {
+            return Err(fault.error.clone());
+        }
+        let done = at_once(self.inner.query(&self.at_simulated_time(sql), values))?;
+        struck.map_or(Ok(done), |fault| Err(fault.error))
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+struct FaultyTransaction {
+    database: FaultyDatabase,
+    inner: Box<dyn Transaction>,
+    concerns: Vec<String>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+#[async_trait]
+impl Transaction for FaultyTransaction {
+    async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+        let database = self.database.clone();
+        database.is_alive().await;
+        let texts = texts_of(values);
+        let struck = database.faults.strike(database.node, &name_of(sql), &texts);
+        self.concerns.extend(texts);
+        if let Some(fault) = struck {
+            return Err(fault.error);
+        }
+        at_once(self.inner.query(&database.at_simulated_time(sql), values))
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), DatabaseError> {
+        self.database.is_alive().await;
+        let struck = self.database.faults.strike(self.database.node, "commit", &self.concerns);
+        if let Some(fault) = struck.as_ref().filter(|fault| !fault.is_done) {
+            return Err(fault.error.clone());
+        }
+        at_once(self.inner.commit())?;
+        struck.map_or(Ok(()), |fault| Err(fault.error))
+    }
+
+    async fn undo(self: Box<Self>) {
+        at_once(self.inner.undo());
+    }
+}

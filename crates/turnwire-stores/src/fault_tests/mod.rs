@@ -1,0 +1,357 @@
+//! C26, C27, C18: every class of error × every statement × once or for good.
+//!
+//! Two nodes share a database. Five runs are begun on the first, which then dies; the second takes
+//! them over. One of the runs is the victim: statements that concern it fail. Whatever fails, the
+//! other runs come to their end as if nothing had happened, nobody tries the same thing in a hot
+//! loop, and when the fault is gone the victim can be cancelled and deleted. Then the same with
+//! faults that concern everybody and pass, and with those of one node that do not.
+//!
+//! `TURNWIRE_FAULT=part of a statement` tries only the statements that contain it.
+
+mod faulty_database;
+
+use std::{
+    collections::BTreeMap,
+    panic::catch_unwind,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{StreamExt, future::join_all};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::time::{Instant, timeout};
+use turnwire_contract::{
+    ConversationId, Event, EventLog, Item, Model, Recorded, RunId, RunOutcome, RunRequest,
+    RunStore, Seq, StoreError, TenantId, Tool,
+};
+use turnwire_engine::{EngineParts, ForgetError, Runs, Toolbox};
+use turnwire_models::Scripted;
+use turnwire_testkit::{Behaviour, Prop, invariants};
+
+use self::faulty_database::{Fault, Faults, FaultyDatabase, VICTIM};
+use crate::{Store, StoreOptions, database::DatabaseError};
+
+const LEASE: Duration = Duration::from_secs(2);
+/// How long a run may take while another one is broken: twice what it takes when nothing goes wrong,
+/// which is its tool, a death, a lease, and the tool again.
+const USUAL: Duration = Duration::from_millis(2 * 4_600);
+/// How long the victim gets to come to its end: ten takeovers with their pauses.
+const LONG: Duration = Duration::from_mins(5);
+/// For good.
+const FOR_EVER: u32 = u32::MAX;
+
+/// A node: an engine on a store.
+struct Node {
+    runs: Runs,
+    store: Store,
+    database: FaultyDatabase,
+}
+
+impl Node {
+    async fn start(database: FaultyDatabase) -> Self {
+        let options = StoreOptions { lease: LEASE, ..StoreOptions::at("sqlite://simulated") };
+        let store = Store::over(Arc::new(database.clone()), None, options).await.unwrap();
+        let big = "a lot of it ".repeat(2_000);
+        let work = Prop::new("work", Behaviour::Takes(Duration::from_secs(3), big));
+        let mut tools = Toolbox::default();
+        tools.add(Arc::new(work) as Arc<dyn Tool>).unwrap();
+        let kept = Arc::new(store.clone());
+        let runs = Runs::new(EngineParts {
+            log: kept.clone(),
+            store: kept.clone(),
+            blobs: kept.clone(),
+            workers: kept,
+            any_model: Some(Arc::new(Scripted::by_prompt()) as Arc<dyn Model>),
+            tools,
+            ..EngineParts::default()
+        });
+        runs.keep_working().await.unwrap();
+        Self { runs, store, database }
+    }
+
+    async fn ask(&self, request: RunRequest) -> Option<RunId> {
+        Some(self.runs.start(request).await.ok()?.id().clone())
+    }
+}
+
+/// A run with a tool whose result is too big for the journal.
+fn request(tenant: &str, conversation: Option<&str>) -> RunRequest {
+    let call = json!({ "name": "work", "arguments": {} });
+    let script = json!({ "turns": [{ "calls": [call] }, { "text": ["do", "ne"] }] }).to_string();
+    let mut request = RunRequest::new("any", vec![Item::user(script)]);
+    request.tenant = TenantId::from(tenant);
+    request.conversation_id = conversation.map(ConversationId::from);
+    let mut work = Prop::new("work", Behaviour::Panics).spec().clone();
+    work.timeout = None;
+    request.tools = vec![Arc::new(work)];
+    request.limits.output_in_journal = 10_000;
+    request
+}
+
+/// Two nodes and five runs.
+struct World {
+    a: Node,
+    b: Node,
+    faults: Arc<Faults>,
+    _folder: TempDir,
+}
+
+/// The runs, and the readers that follow them on the second node.
+struct Begun {
+    victim: Option<RunId>,
+    others: Vec<RunId>,
+}
+
+fn victim() -> TenantId {
+    TenantId::from(VICTIM)
+}
+
+fn others() -> TenantId {
+    TenantId::from("others")
+}
+
+impl World {
+    async fn new() -> Self {
+        // In memory, where there is such a place: nothing here is about the disk.
+        let shared_memory = Path::new("/dev/shm");
+        let folder = match shared_memory.is_dir() {
+            true => tempfile::tempdir_in(shared_memory).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
+        let database = FaultyDatabase::open(&folder.path().join("runs.db"));
+        let faults = Arc::clone(&database.faults);
+        let a = Node::start(database.of_node("a")).await;
+        let b = Node::start(database.of_node("b")).await;
+        Self { a, b, faults, _folder: folder }
+    }
+
+    /// Begins all runs on the first node.
+    async fn begin(&self) -> Begun {
+        let requests = [None, Some("conv_1"), None, Some("conv_2")];
+        let requests = requests.map(|conversation| self.a.ask(request("others", conversation)));
+        let (victim, others) =
+            futures::join!(self.a.ask(request(VICTIM, Some("conv_0"))), join_all(requests));
+        Begun { victim, others: others.into_iter().flatten().collect() }
+    }
+
+    /// Everything of the run, to its end, as the second node's readers see it.
+    async fn end_of(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        within: Duration,
+    ) -> Option<Vec<Arc<Recorded>>> {
+        let read = async {
+            loop {
+                // A stream may break where a read failed; its reader comes back.
+                let events = self.b.runs.follow(tenant, run_id, Seq::START).await;
+                let Ok(mut events) = events else {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    continue;
+                };
+                let mut journal = Vec::new();
+                while let Some(Ok(recorded)) = events.next().await {
+                    journal.push(recorded);
+                }
+                if journal.last().is_some_and(|last| last.event.ends_the_run()) {
+                    return journal;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        timeout(within, read).await.ok()
+    }
+
+    /// All of them come to a lawful and good end.
+    async fn others_complete(&self, others_begun: &[RunId], within: Duration, what: &str) {
+        let tenant = others();
+        let ends = others_begun.iter().map(|run_id| self.end_of(&tenant, run_id, within));
+        for (n, journal) in join_all(ends).await.into_iter().enumerate() {
+            let journal = journal.unwrap_or_else(|| panic!("{what}: run {n} did not end in time"));
+            let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
+            assert!(wrong.is_empty(), "{what}: run {n}: {wrong:#?}");
+            let last = journal.last().map(|last| &last.event);
+            let Some(Event::RunFinished { outcome, .. }) = last else { panic!("{what}: {last:?}") };
+            assert_eq!(*outcome, RunOutcome::Completed, "{what}: run {n}");
+        }
+    }
+
+    /// When nothing fails any more, the victim can be cancelled, and then deleted.
+    async fn victim_can_be_removed(&self, run_id: &RunId, what: &str) {
+        let (runs, tenant) = (&self.b.runs, victim());
+        let removed = async {
+            loop {
+                match runs.forget(&tenant, run_id).await {
+                    Ok(()) | Err(ForgetError::Store(StoreError::NotFound(_))) => return,
+                    Err(_) => {
+                        let _ = runs.cancel(&tenant, run_id).await;
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            }
+        };
+        let removed = timeout(Duration::from_mins(5), removed).await;
+        assert!(removed.is_ok(), "{what}: the victim cannot be cancelled and deleted");
+        let found = self.b.store.find(&tenant, run_id).await;
+        assert!(matches!(found, Err(StoreError::NotFound(_))), "{what}: {found:?}");
+        let read = self.b.store.read_stored(&tenant, run_id, Seq::START).await;
+        assert!(read.is_err(), "{what}: {read:?}");
+    }
+
+    /// Nobody tries the same in a hot loop: at most once a second, but for the first few tries.
+    fn tries_are_bounded(&self, began: Instant, what: &str) {
+        let hits = self.faults.hits();
+        let seconds = began.elapsed().as_secs();
+        let most = 120 + usize::try_from(seconds).unwrap();
+        assert!(hits.len() <= most, "{what}: {} tries in {seconds} s", hits.len());
+    }
+}
+
+/// Every class of error, with what may have happened all the same.
+fn errors() -> Vec<(&'static str, DatabaseError, bool)> {
+    let text = || "as the test wants it".to_owned();
+    vec![
+        ("away", DatabaseError::Away(text()), false),
+        ("away, but done", DatabaseError::Away(text()), true),
+        ("too slow", DatabaseError::TooSlow(text()), false),
+        ("too slow, but done", DatabaseError::TooSlow(text()), true),
+        ("taken", DatabaseError::Taken(text()), false),
+        ("refused", DatabaseError::Refused(text()), false),
+        ("broken", DatabaseError::Broken(text()), false),
+    ]
+}
+
+/// Something goes wrong that concerns the victim alone.
+async fn for_one_run(fault: Fault, what: &str) {
+    let (world, began) = (World::new().await, Instant::now());
+    world.faults.set(Some(fault));
+    let begun = world.begin().await;
+    assert_eq!(begun.others.len(), 4, "{what}: the others begin");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.a.database.die();
+    world.others_complete(&begun.others, USUAL, what).await;
+    let Some(run_id) = begun.victim else { return };
+    world.end_of(&victim(), &run_id, LONG).await;
+    let _ = world.b.runs.forget(&victim(), &run_id).await;
+    world.tries_are_bounded(began, what);
+    world.faults.set(None);
+    world.victim_can_be_removed(&run_id, what).await;
+}
+
+/// Something goes wrong that concerns everybody, and passes.
+async fn for_everybody(fault: Fault, what: &str) {
+    let world = World::new().await;
+    // Who cannot begin a run says so: here it is about those that have begun.
+    let begun = world.begin().await;
+    world.faults.set(Some(fault));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.a.database.die();
+    let patience = USUAL + Duration::from_mins(2);
+    let mut all = begun.others.clone();
+    world.others_complete(&all, patience, what).await;
+    all.clear();
+    let run_id = begun.victim.unwrap();
+    assert!(world.end_of(&victim(), &run_id, patience).await.is_some(), "{what}: no end");
+}
+
+/// Something goes wrong on one node and never passes, while its other statements work.
+async fn for_one_node(fault: Fault, what: &str) {
+    let world = World::new().await;
+    let begun = world.begin().await;
+    world.faults.set(Some(fault));
+    let patience = USUAL + Duration::from_mins(5);
+    world.others_complete(&begun.others, patience, what).await;
+}
+
+/// What is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    OneRun,
+    Everybody,
+    OneNode,
+}
+
+/// Every statement that five runs and a takeover need, and whether it names a run.
+async fn statements() -> BTreeMap<String, bool> {
+    let world = World::new().await;
+    let begun = world.begin().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.a.database.die();
+    world.others_complete(&begun.others, USUAL, "nothing").await;
+    let run_id = begun.victim.unwrap();
+    world.end_of(&victim(), &run_id, USUAL).await.unwrap();
+    let second = world.b.ask(request(VICTIM, Some("conv_0"))).await.unwrap();
+    world.b.runs.cancel(&victim(), &second).await.unwrap();
+    world.victim_can_be_removed(&run_id, "nothing").await;
+    world.faults.statements()
+}
+
+fn in_simulated_time<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(work)
+}
+
+#[test]
+fn every_error_of_every_statement_harms_nobody_else() {
+    #[expect(clippy::disallowed_methods, reason = "for whoever looks into one statement")]
+    let wanted = std::env::var("TURNWIRE_FAULT").unwrap_or_default();
+    let statements = in_simulated_time(statements());
+    assert!(statements.len() > 25, "{statements:#?}");
+    println!("{} statements", statements.len());
+    let mut cases = Vec::new();
+    for (statement, is_named) in statements.into_iter().filter(|(name, _)| name.contains(&wanted)) {
+        for (class, error, is_done) in errors() {
+            let mut add = |extent, times| {
+                let what = format!("{extent:?}, {class}, {times} times: {statement}");
+                let only_for_victim = extent == Extent::OneRun;
+                let node = (extent == Extent::OneNode).then_some("a");
+                let (statement, error) = (statement.clone(), error.clone());
+                let fault = Fault { statement, error, is_done, times, only_for_victim, node };
+                cases.push((extent, fault, what));
+            };
+            if is_named {
+                add(Extent::OneRun, 1);
+                add(Extent::OneRun, FOR_EVER);
+            }
+            if error.is_transient() {
+                add(Extent::Everybody, 7);
+            }
+            // An answer of a node that is always lost is a node without a network. And a big result
+            // is not thrown away because its node cannot keep it: it waits.
+            if error.is_transient() && !is_done && !statement.contains("into blobs") {
+                add(Extent::OneNode, FOR_EVER);
+            }
+        }
+    }
+    let n_cases = cases.len();
+    let (waiting, failed) = (Mutex::new(cases), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((extent, fault, what)) = { waiting.lock().unwrap().pop() } {
+                    let tried = catch_unwind(|| {
+                        in_simulated_time(async {
+                            match extent {
+                                Extent::OneRun => for_one_run(fault, &what).await,
+                                Extent::Everybody => for_everybody(fault, &what).await,
+                                Extent::OneNode => for_one_node(fault, &what).await,
+                            }
+                        });
+                    });
+                    if tried.is_err() {
+                        failed.lock().unwrap().push(what);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {n_cases}: {failed:#?}", failed.len());
+    println!("{n_cases} faults, and nobody else was harmed");
+}
