@@ -39,6 +39,23 @@ async fn a_database_that_is_not_there_is_named() {
     assert!(error.contains("refused") && !error.contains("hidden"), "{error}");
 }
 
+/// A pooler that lends out sessions is refused with the reason and what to do, before anything is
+/// written; one that does not is a PostgreSQL like any other. Debian's PgBouncer is asked.
+#[tokio::test]
+async fn a_pooler_in_transaction_mode_is_refused() {
+    let url = services::postgres_url();
+    let shared = services::PgBouncer::start(&url, "transaction");
+    let error = Store::open(StoreOptions::at(shared.url())).await.unwrap_err().to_string();
+    assert!(error.contains("PgBouncer") && error.contains("pool_mode = session"), "{error}");
+    let shared = services::PgBouncer::start(&url, "session");
+    let store = Store::open(StoreOptions::at(shared.url())).await.unwrap();
+    let request = Arc::new(RunRequest::new("any", vec![Item::user("hi")]));
+    let run = NewRun::new(RunId::from("run_1"), Timestamp::from_micros(1), request);
+    store.create(run).await.unwrap();
+    assert!(RunStore::find(&store, &TenantId::default(), &RunId::from("run_1")).await.is_ok());
+    store.close().await;
+}
+
 /// C8: what is refused every day costs an answer, and not a connection to the database.
 #[tokio::test]
 async fn c8_a_refusal_keeps_its_connection() {

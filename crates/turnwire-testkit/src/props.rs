@@ -11,7 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use turnwire_contract::{
     Effect, Image, Question, Reply, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
@@ -22,6 +22,8 @@ use turnwire_contract::{
 pub enum Behaviour {
     /// Returns this text at once.
     Returns(String),
+    /// Returns this data and a few words at once.
+    ReturnsData(Value),
     /// Works for a while, then returns this text.
     Takes(Duration, String),
     /// Multiplies `a` and `b`.
@@ -106,6 +108,10 @@ impl Tool for Prop {
             .push((Instant::now(), request.clone()));
         match &self.behaviour {
             Behaviour::Returns(text) => Ok(ToolOutput::text(text)),
+            Behaviour::ReturnsData(data) => {
+                let structured = Some(data.clone());
+                Ok(ToolOutput { structured, ..ToolOutput::text("some data") })
+            }
             Behaviour::Takes(time, text) => {
                 sleep(*time).await;
                 Ok(ToolOutput::text(text))

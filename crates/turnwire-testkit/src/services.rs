@@ -65,22 +65,19 @@ impl Postgres {
         let directory = tempfile::Builder::new().prefix("turnwire-pg").tempdir().expect("a place");
         let data = directory.path().join("data");
         let tools = postgres_tools();
-        let owner = fs::metadata("/proc/self").map_or(0, |meta| {
-            use std::os::unix::fs::MetadataExt;
-            meta.uid()
-        });
-        if owner == 0 {
+        let by_root = is_root();
+        if by_root {
             // PostgreSQL refuses to be root.
             run(Command::new("chown").arg("postgres").arg(directory.path()));
         }
-        let mut make = as_postgres(&tools.join("initdb"), owner == 0);
+        let mut make = as_postgres(&tools.join("initdb"), by_root);
         run(make
             .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale"])
             .arg("--no-sync")
             .arg("--pgdata")
             .arg(&data));
         let port = free_port();
-        let mut command = as_postgres(&tools.join("postgres"), owner == 0);
+        let mut command = as_postgres(&tools.join("postgres"), by_root);
         command
             .arg("-D")
             .arg(&data)
@@ -127,6 +124,52 @@ impl Postgres {
     /// Lets it go on.
     pub fn thaw(&self) {
         signal("CONT", &self.server.with_children());
+    }
+}
+
+/// A `PgBouncer` of this process, in front of somebody's `PostgreSQL`.
+#[derive(Debug)]
+pub struct PgBouncer {
+    port: u16,
+    database: String,
+    _directory: TempDir,
+    _server: Server,
+}
+
+impl PgBouncer {
+    /// One that shares the connections to the database at `url` as `pool_mode` says.
+    pub fn start(url: &str, pool_mode: &str) -> Self {
+        let address = url.split_once('@').expect("the address names a user").1;
+        let (host, database) = address.split_once('/').expect("the address names a database");
+        let (host, server_port) = host.split_once(':').expect("the address names a port");
+        let directory = tempfile::Builder::new().prefix("turnwire-bouncer").tempdir();
+        let directory = directory.expect("a place");
+        let (port, path) = (free_port(), directory.path());
+        let (users, settings) = (path.join("users.txt"), path.join("pgbouncer.ini"));
+        fs::write(&users, "\"postgres\" \"\"\n").expect("there is room");
+        let text = format!(
+            "[databases]\n* = host={host} port={server_port}\n[pgbouncer]\n\
+             listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+             auth_type = trust\nauth_file = {}\npool_mode = {pool_mode}\n\
+             ignore_startup_parameters = extra_float_digits\n",
+            users.display()
+        );
+        fs::write(&settings, text).expect("there is room");
+        let by_root = is_root();
+        if by_root {
+            run(Command::new("chown").arg("-R").arg("postgres").arg(path));
+        }
+        let mut command = as_postgres(Path::new("/usr/sbin/pgbouncer"), by_root);
+        command.arg(&settings);
+        let mut probe = Command::new(postgres_tools().join("pg_isready"));
+        probe.args(["--host=127.0.0.1", "--port", &port.to_string()]);
+        let server = Server::start(command, probe, None);
+        Self { port, database: database.to_owned(), _directory: directory, _server: server }
+    }
+
+    /// The address of the same database, by way of it.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{}", self.port, self.database)
     }
 }
 
@@ -260,6 +303,11 @@ fn postgres_tools() -> PathBuf {
     let versions = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
     let newest = versions.filter(|path| path.join("initdb").exists()).max();
     newest.unwrap_or_else(PathBuf::new)
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 fn as_postgres(program: &Path, by_root: bool) -> Command {

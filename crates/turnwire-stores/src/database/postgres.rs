@@ -87,6 +87,7 @@ impl PostgresDatabase {
             Err(sqlx::Error::PoolTimedOut) => return Err(why_it_is_away(&options).await),
             Err(error) => return Err(failed(error)),
         };
+        refuse_shared_sessions(&pool, &options).await?;
         let mut migrations = sqlx::migrate!("migrations/postgres");
         // A newer version may have been here, and may be here still.
         migrations.set_ignore_missing(true);
@@ -128,6 +129,36 @@ async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
     };
     let (host, port) = (options.get_host(), options.get_port());
     DatabaseError::Away(format!("no PostgreSQL at {host}:{port}: {why}"))
+}
+
+/// Refuses a connection pooler that lends one session of the server to several clients in turn,
+/// as PgBouncer does in transaction mode: prepared statements, `LISTEN` and settings of a session
+/// would get lost or mixed up in the middle of the work.
+async fn refuse_shared_sessions(
+    pool: &PgPool,
+    options: &PgConnectOptions,
+) -> Result<(), DatabaseError> {
+    let mut one = within(CONNECTION_PATIENCE, pool.acquire()).await?;
+    let mut other = within(CONNECTION_PATIENCE, options.connect()).await?;
+    let ours = session_of(&mut one).await?;
+    // While a transaction is open on the other connection, its session is nobody else's.
+    in_time(STATEMENT_PATIENCE, sqlx::raw_sql("begin").execute(&mut other)).await?;
+    let theirs = session_of(&mut other).await?;
+    let still_ours = session_of(&mut one).await?;
+    if ours != theirs && ours == still_ours {
+        return Ok(());
+    }
+    Err(DatabaseError::Broken(
+        "the address leads to a connection pooler in transaction mode, such as PgBouncer; set \
+         pool_mode = session there, or use the address of PostgreSQL itself"
+            .to_owned(),
+    ))
+}
+
+/// Which session of the server answers, asked without a prepared statement.
+async fn session_of(connection: &mut PgConnection) -> Result<i32, DatabaseError> {
+    let asked = sqlx::raw_sql("select pg_backend_pid()").fetch_one(connection);
+    in_time(STATEMENT_PATIENCE, asked).await?.try_get(0).map_err(failed)
 }
 
 /// One connection outside of the pool, made when it is needed.
