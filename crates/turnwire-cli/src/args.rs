@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::settings::listen_address;
+use crate::settings::{listen_address, page_origin};
 
 /// Agent runs whose every step is visible.
 #[derive(Debug, Parser)]
@@ -41,10 +41,15 @@ const RUN_HELP: &str = "\
 Examples:
   turnwire run --model scripted \"multiply 5 and 4\"     a demo that needs no key
   OPENAI_BASE_URL=http://localhost:11434/v1 turnwire run --model qwen3:8b \"Why is the sky blue?\"
-  turnwire run - < question.txt > answer.txt
+  cat report.md | turnwire run \"Sum this up.\"         what is piped in comes before the question
+  turnwire run < question.txt > answer.txt
+
+On a terminal you are asked before calls that the settings want allowed ([approvals],
+require_approval): yes, no, always, or with other arguments ($VISUAL or $EDITOR opens them). Where
+there is no terminal, and with --json, such calls are denied, and the model is told.
 
 Settings: turnwire.toml, then the environment (TURNWIRE_MODEL, OPENAI_BASE_URL, OPENAI_API_KEY,
-ANTHROPIC_API_KEY, NO_COLOR, TURNWIRE_A11Y, TURNWIRE_LOG), then these options.
+ANTHROPIC_API_KEY, NO_COLOR, TURNWIRE_A11Y, TURNWIRE_LOG, VISUAL, EDITOR), then these options.
 
 Exit codes: 0 done, 1 failed or incomplete, 2 wrong usage or settings, 130 stopped by Ctrl-C,
 143 stopped by SIGTERM.";
@@ -52,8 +57,9 @@ Exit codes: 0 done, 1 failed or incomplete, 2 wrong usage or settings, 130 stopp
 #[derive(Debug, Default, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RunArguments {
-    /// What to ask; `-` reads it from stdin
-    pub(crate) question: String,
+    /// What to ask. `-` reads it from stdin, and so does nothing at all. A pipe or a file on stdin
+    /// is put before the question
+    pub(crate) question: Option<String>,
     /// A model from the settings, `scripted` for the demo, or a name the default provider knows
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -105,7 +111,8 @@ NO_COLOR, TURNWIRE_LOG), then these options.
 Runs are kept in turnwire.db, so that they outlive the process; see [store] in the settings.
 
 Ctrl-C or SIGTERM closes: no new requests, streams end, runs are left to other nodes or to the
-next start, tool servers are ended. A second one ends it at once.
+next start, tool servers are ended. A second one ends it at once. SIGHUP is ignored: settings are
+read at the start.
 
 Exit codes: 0 closed when told to, 1 cannot listen or failed, 2 wrong usage or settings, 130 ended
 at once by Ctrl-C, 143 ended at once by SIGTERM.";
@@ -126,6 +133,10 @@ pub(crate) struct ServeArguments {
     /// provider knows
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
+    /// A web page that may call the server, such as http://localhost:5173, beside its own; may be
+    /// given several times
+    #[arg(long, value_name = "ORIGIN", value_parser = page_origin)]
+    pub(crate) origin: Vec<String>,
     /// Serve the scripted model, which can multiply and needs no key, and no other
     #[arg(long, conflicts_with = "model")]
     pub(crate) demo: bool,

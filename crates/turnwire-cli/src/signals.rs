@@ -1,4 +1,5 @@
-//! Wishes to stop that come from outside: Ctrl-C and `SIGTERM`.
+//! What comes from outside: Ctrl-C and `SIGTERM`, which want the program to stop, and `SIGHUP`, which
+//! does not stop a server.
 
 use std::io;
 
@@ -46,6 +47,42 @@ impl Signals {
             _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.terminate.recv() => Signal::Terminate,
         }
+    }
+}
+
+/// `SIGHUP` as it comes: from a terminal that is closed, or from somebody who expects settings to
+/// be read again. From [`listen`](Hangups::listen) on it no longer ends the program.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct Hangups(tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Hangups {
+    pub(crate) fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for the next one. Nothing is lost when it is not waited for to the end.
+    pub(crate) async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
+/// There is none.
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub(crate) struct Hangups;
+
+#[cfg(not(unix))]
+impl Hangups {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) async fn next(&mut self) {
+        std::future::pending().await
     }
 }
 

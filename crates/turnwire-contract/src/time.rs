@@ -1,18 +1,40 @@
 //! When something happened: UTC, to the microsecond, RFC 3339 on every wire.
+//!
+//! Every timestamp is written with six decimals, so that all have the same width and sort as
+//! text the way they sort as moments.
 
-use std::{fmt, time::Duration};
+use std::{fmt, num::NonZeroU8, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::{
+    OffsetDateTime,
+    format_description::well_known::{
+        Iso8601, Rfc3339,
+        iso8601::{Config, EncodedConfig, TimePrecision},
+    },
+};
+
+/// ISO 8601 with six decimals of a second; for UTC and years of four digits that is RFC 3339.
+const WITH_MICROSECONDS: EncodedConfig = Config::DEFAULT
+    .set_time_precision(TimePrecision::Second { decimal_digits: NonZeroU8::new(6) })
+    .encode();
 
 /// A moment, as microseconds since 1970.
+///
+/// It lies in the years 0 to 9999, which is what RFC 3339 can write: a value that cannot be
+/// written must not come into being.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The moment `micros` microseconds after 1970.
+    /// The first moment of the year 0.
+    pub const MIN: Self = Self(-62_167_219_200_000_000);
+    /// The last moment of the year 9999.
+    pub const MAX: Self = Self(253_402_300_799_999_999);
+
+    /// The moment `micros` microseconds after 1970, or the nearest one there is.
     pub fn from_micros(micros: i64) -> Self {
-        Self(micros)
+        Self(micros.clamp(Self::MIN.0, Self::MAX.0))
     }
 
     /// Microseconds since 1970.
@@ -25,9 +47,10 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
 
-    /// The moment `wait` after this one.
+    /// The moment `wait` after this one, or the last one there is.
     pub fn later(self, wait: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX)))
+        let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
+        Self::from_micros(self.0.saturating_add(wait))
     }
 }
 
@@ -35,7 +58,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000)
             .ok()
-            .and_then(|moment| moment.format(&Rfc3339).ok())
+            .and_then(|moment| moment.format(&Iso8601::<WITH_MICROSECONDS>).ok())
             .ok_or(fmt::Error)?;
         f.write_str(&text)
     }
@@ -52,6 +75,6 @@ impl<'de> Deserialize<'de> for Timestamp {
         let text = String::deserialize(deserializer)?;
         let moment = OffsetDateTime::parse(&text, &Rfc3339).map_err(D::Error::custom)?;
         let micros = moment.unix_timestamp_nanos() / 1_000;
-        i64::try_from(micros).map(Self).map_err(D::Error::custom)
+        i64::try_from(micros).map(Self::from_micros).map_err(D::Error::custom)
     }
 }

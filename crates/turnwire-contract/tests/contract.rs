@@ -12,7 +12,7 @@ use turnwire_contract::{
 #[test]
 fn times_are_written_as_rfc_3339() {
     let at = Timestamp::from_micros(1_767_225_601_500_000);
-    assert_eq!(serde_json::to_value(at).unwrap(), json!("2026-01-01T00:00:01.5Z"));
+    assert_eq!(serde_json::to_value(at).unwrap(), json!("2026-01-01T00:00:01.500000Z"));
     let read: Timestamp = serde_json::from_value(json!("2026-01-01T01:00:01.5+01:00")).unwrap();
     assert_eq!(read, at);
     assert_eq!(at.as_micros(), 1_767_225_601_500_000);
@@ -20,6 +20,33 @@ fn times_are_written_as_rfc_3339() {
     let later = Timestamp::from_micros(at.as_micros() + 2_000_000);
     assert_eq!(later.since(at), Duration::from_secs(2));
     assert_eq!(at.since(later), Duration::ZERO);
+}
+
+/// S2-12: all timestamps have the same width, so they sort as text the way they sort as moments,
+/// and there is none that cannot be written.
+#[test]
+fn s2_12_times_have_a_fixed_width() {
+    let micros = [
+        i64::MIN,
+        -1,
+        0,
+        1,
+        999_999,
+        1_000_000,
+        1_767_225_601_500_000,
+        1_767_225_601_500_001,
+        i64::MAX,
+    ];
+    let times = micros.map(Timestamp::from_micros);
+    let written = times.map(|time| time.to_string());
+    assert_eq!(written[2], "1970-01-01T00:00:00.000000Z");
+    assert_eq!(written[8], "9999-12-31T23:59:59.999999Z");
+    assert!(written.iter().all(|text| text.len() == written[0].len()), "{written:?}");
+    assert!(written.is_sorted(), "{written:?}");
+    for (time, text) in times.iter().zip(&written) {
+        assert_eq!(serde_json::from_value::<Timestamp>(json!(text)).unwrap(), *time);
+    }
+    assert_eq!(times[3].later(Duration::MAX), Timestamp::MAX);
 }
 
 /// The journal's shape, once and for all.
@@ -32,7 +59,7 @@ fn an_event_is_written_with_its_envelope() {
         event: Event::RunFinished { outcome: RunOutcome::Completed, usage: Usage::default() },
     };
     let expected = json!({
-        "run_id": "run_1", "seq": 7, "at": "1970-01-01T00:00:00Z",
+        "run_id": "run_1", "seq": 7, "at": "1970-01-01T00:00:00.000000Z",
         "event": {
             "type": "run_finished",
             "outcome": { "status": "completed" },

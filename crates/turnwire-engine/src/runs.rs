@@ -318,6 +318,11 @@ impl Runs {
         None
     }
 
+    /// The handle of a run that is kept, whoever works on it.
+    pub async fn attach(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle, StartError> {
+        self.handle_of(tenant.clone(), run_id.clone()).await
+    }
+
     /// The handle of a run that was started before, here or elsewhere.
     pub(crate) async fn handle_of(
         &self,

@@ -10,6 +10,7 @@ use crate::{
     door::{Caller, Door, DoorOptions},
     health::Readiness,
     metrics::Metrics,
+    sse::HEARTBEAT,
 };
 
 /// What the operator says about the server, beside what the engine is made of.
@@ -33,6 +34,8 @@ pub struct AppOptions {
     pub door: DoorOptions,
     /// By what name this server is known among those that share its store.
     pub worker: Option<String>,
+    /// The longest silence on a stream.
+    pub heartbeat: Duration,
 }
 
 impl Default for AppOptions {
@@ -47,6 +50,7 @@ impl Default for AppOptions {
             upload_limit: 64 * 1024 * 1024,
             door: DoorOptions::default(),
             worker: None,
+            heartbeat: HEARTBEAT,
         }
     }
 }

@@ -1,15 +1,19 @@
-//! A body of JSON, read within the limits.
+//! Bodies of JSON: read within the limits, and written so that nobody takes them for several
+//! lines.
 
 use std::error::Error;
 
 use axum::{
     body::Body,
     extract::{FromRequest, Request},
-    http::StatusCode,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
 };
 use futures::StreamExt;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tower_http::timeout::TimeoutError;
+use turnwire_surfaces::wire_json;
 
 use crate::{app::App, json, refusal::Refusal};
 
@@ -25,6 +29,31 @@ impl FromRequest<App> for JsonBody {
         let bytes = read(request.into_body(), app.options().body_limit).await?;
         Ok(Self(parse(&bytes)?))
     }
+}
+
+/// A JSON answer. Unlike axum's own, it escapes the line ends that JSON leaves alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        ([(header::CONTENT_TYPE, json)], wire_json(&self.0)).into_response()
+    }
+}
+
+/// A body as a `T`. What must be there is left to `T`'s owner, who can name it: every field of
+/// `T` is optional.
+pub(crate) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, Refusal> {
+    if !body.is_object() {
+        return Err(Refusal::bad_request("invalid_type", "The body must be a JSON object."));
+    }
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        // The cause repeats what the client sent, however long it is.
+        let path = error.path().to_string();
+        let message = format!("`{path}` is not of the right type. See /openapi.json for it.");
+        Refusal::bad_request("invalid_type", message).about(path)
+    })
 }
 
 /// What the bytes of a body say.

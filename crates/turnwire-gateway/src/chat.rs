@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::Response as HttpResponse,
@@ -29,69 +28,90 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
+    body::{Json, typed},
+    conversations,
     door::Caller,
     idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
     refusal::{ErrorBody, Refusal},
+    responses::request::ClientError,
     sse::{SseFrame, event_stream},
     streaming::{check_place, follow_while_it_runs, told_frames},
 };
 
-/// The longest id a client may give a session.
+/// The longest id of a session.
 const MAX_SESSION_ID: usize = 128;
+/// The header in which browsers say which frame they saw last.
+const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(chat)).routes(routes!(chat_stream, resume))
 }
 
 /// What is said.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(default)]
 struct ChatMessage {
     /// The message.
-    #[schema(min_length = 1)]
-    message: String,
-    /// The conversation it belongs to; a new one if not set.
-    #[serde(default)]
+    #[schema(value_type = String, min_length = 1)]
+    message: Option<String>,
+    /// The conversation it belongs to, which must be there; a new one if not set.
+    #[schema(min_length = 1, max_length = 128)]
     session_id: Option<String>,
     /// The file the person is looking at, for the model to know.
-    #[serde(default)]
     active_file: Option<String>,
     /// `/chat/stream`: whether to send what the model says while it says it.
-    #[serde(default)]
-    tokens: bool,
+    tokens: Option<bool>,
     /// `/chat/stream`: whether to send the questions about calls that a person must allow. If
     /// not, such calls are denied, and the model is told.
-    #[serde(default)]
-    approvals: bool,
+    approvals: Option<bool>,
     /// `/chat/stream`: whether to send what tools ask the person. If not, they are told that
     /// nobody can be asked.
-    #[serde(default)]
-    inputs: bool,
+    inputs: Option<bool>,
 }
 
 impl ChatMessage {
     fn read(body: Value) -> Result<Self, Refusal> {
-        let message: Self = serde_json::from_value(body).map_err(|error| {
-            Refusal::bad_request("invalid_value", format!("The body makes no sense: {error}."))
-        })?;
-        if message.message.is_empty() {
-            let text = "`message` must not be empty.";
-            return Err(Refusal::bad_request("invalid_value", text).about("message"));
+        let message: Self = typed(body)?;
+        match message.message.as_deref() {
+            None => return Err(ClientError::missing("message").into()),
+            Some("") => {
+                let text = "`message` must not be empty.";
+                return Err(ClientError::invalid("message", text).into());
+            }
+            Some(_) => {}
         }
         let is_plain = |c: char| c.is_ascii_graphic();
         if let Some(id) = &message.session_id
             && !((1..=MAX_SESSION_ID).contains(&id.len()) && id.chars().all(is_plain))
         {
             let text = "`session_id` must be 1 to 128 visible ASCII characters.";
-            return Err(Refusal::bad_request("invalid_value", text).about("session_id"));
+            return Err(ClientError::invalid("session_id", text).into());
         }
         Ok(message)
     }
 
-    /// The run that answers it.
-    fn into_run(self, app: &App, caller: &Caller) -> RunRequest {
-        let session = self.session_id.map(ConversationId::new);
-        let session = session.unwrap_or_else(|| app.runs().new_conversation_id());
+    /// What its reader wants to be sent.
+    fn options(&self) -> ChatStreamOptions {
+        let wants = |what: Option<bool>| what == Some(true);
+        ChatStreamOptions {
+            tokens: wants(self.tokens),
+            approvals: wants(self.approvals),
+            inputs: wants(self.inputs),
+        }
+    }
+
+    /// The run that answers it. Whoever names a session goes on with it: one that is not there is
+    /// refused, as on `/ws/chat`, because a new one under its name would have forgotten everything
+    /// without a word.
+    async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest, Refusal> {
+        let session = match self.session_id {
+            None => app.runs().new_conversation_id(),
+            Some(id) => {
+                let found = conversations::find(app, caller, &id).await;
+                found.map_err(|refusal| refusal.about("session_id"))?.id
+            }
+        };
         let mut run = app.chat_request(caller);
         if let Some(file) = self.active_file {
             let hint = format!("The person is looking at the file `{file}`.");
@@ -99,8 +119,8 @@ impl ChatMessage {
             run.instructions = Some(instructions.collect::<Vec<_>>().join("\n\n"));
         }
         run.conversation_id = Some(session);
-        run.input = vec![Item::user(self.message)];
-        run
+        run.input = vec![Item::user(self.message.unwrap_or_default())];
+        Ok(run)
     }
 }
 
@@ -113,7 +133,6 @@ impl ChatMessage {
     responses(
         (status = 200, description = "The answer", body = ChatAnswer),
         (status = 409, description = "The session is busy with another message", body = ErrorBody),
-        (status = 422, description = "The key was used for another request", body = ErrorBody),
         (status = 502, description = "There is no answer", body = ErrorBody),
     )
 )]
@@ -122,11 +141,13 @@ async fn chat(
     caller: Caller,
     KeyedBody { body, key }: KeyedBody,
 ) -> Result<Json<ChatAnswer>, Refusal> {
-    let mut run = ChatMessage::read(body)?.into_run(&app, &caller);
-    run.approvals = Approvals::Decline;
-    let handle = match app.made_before(caller.tenant(), key.as_ref()).await? {
-        Some(handle) => handle,
-        None => app.start(run, Start { watcher: None, key }).await?,
+    let message = ChatMessage::read(body)?;
+    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
+        handle
+    } else {
+        let mut run = message.into_run(&app, &caller).await?;
+        run.approvals = Approvals::Decline;
+        app.start(run, Start { watcher: None, key }).await?
     };
     let journal = handle.journal().await?;
     let answer = Answer::of(journal.iter().map(AsRef::as_ref));
@@ -155,7 +176,7 @@ fn session_of(journal: &[Arc<Recorded>]) -> ConversationId {
         (status = 200, description = "What happens, as it happens", content(
             (ChatStreamFrame = "text/event-stream"),
         )),
-        (status = 422, description = "The key was used for another request", body = ErrorBody),
+        (status = 409, description = "The session is busy with another message", body = ErrorBody),
     )
 )]
 async fn chat_stream(
@@ -166,30 +187,22 @@ async fn chat_stream(
 ) -> Result<HttpResponse, Refusal> {
     if let Some(place) = place_in(&headers)? {
         let body = body.map_or_else(|_| Value::Null, |sent| sent.body);
-        let wants = |what: &str| body.get(what).and_then(Value::as_bool) == Some(true);
-        let options = ChatStreamOptions {
-            tokens: wants("tokens"),
-            approvals: wants("approvals"),
-            inputs: wants("inputs"),
-        };
-        return read_on(&app, &caller, place, options).await;
+        let message: ChatMessage = serde_json::from_value(body).unwrap_or_default();
+        return read_on(&app, &caller, place, message.options()).await;
     }
     let KeyedBody { body, key } = body?;
     let message = ChatMessage::read(body)?;
-    let options = ChatStreamOptions {
-        tokens: message.tokens,
-        approvals: message.approvals,
-        inputs: message.inputs,
-    };
+    let options = message.options();
     let (seen, watcher) = watch::channel(Seq::START);
-    let mut run = message.into_run(&app, &caller);
-    if !options.approvals {
-        run.approvals = Approvals::Decline;
-    }
-    run.inputs = options.inputs;
-    let handle = match app.made_before(caller.tenant(), key.as_ref()).await? {
-        Some(handle) => handle,
-        None => app.start(run, Start { watcher: Some(watcher), key }).await?,
+    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
+        handle
+    } else {
+        let mut run = message.into_run(&app, &caller).await?;
+        if !options.approvals {
+            run.approvals = Approvals::Decline;
+        }
+        run.inputs = options.inputs;
+        app.start(run, Start { watcher: Some(watcher), key }).await?
     };
     let (run_id, events) = (handle.id().clone(), handle.events().await?);
     Ok(stream_of(&app, run_id, events, Cursor::START, options, Some(seen)))
@@ -217,9 +230,12 @@ struct ResumeWish {
     path = "/chat/stream",
     tag = "chat",
     params(ResumeWish),
-    responses((status = 200, description = "The rest of a stream", content(
-        (ChatStreamFrame = "text/event-stream"),
-    )))
+    responses(
+        (status = 200, description = "The rest of a stream", content(
+            (ChatStreamFrame = "text/event-stream"),
+        )),
+        (status = 404, description = "There is no such run", body = ErrorBody),
+    )
 )]
 async fn resume(
     State(app): State<App>,
@@ -229,7 +245,7 @@ async fn resume(
 ) -> Result<HttpResponse, Refusal> {
     let place = match place_in(&headers)? {
         Some(place) => place,
-        None => read_place(wish.after.as_deref().unwrap_or_default())?,
+        None => read_place(wish.after.as_deref().unwrap_or_default(), "after")?,
     };
     let options =
         ChatStreamOptions { tokens: wish.tokens, approvals: wish.approvals, inputs: wish.inputs };
@@ -238,15 +254,15 @@ async fn resume(
 
 /// Where a client was: in which run, and after which frame.
 fn place_in(headers: &HeaderMap) -> Result<Option<(RunId, Cursor)>, Refusal> {
-    let header = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
-    header.map(read_place).transpose()
+    let header = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+    header.map(|text| read_place(text, LAST_EVENT_ID)).transpose()
 }
 
-fn read_place(text: &str) -> Result<(RunId, Cursor), Refusal> {
+fn read_place(text: &str, param: &str) -> Result<(RunId, Cursor), Refusal> {
     let place = text.rsplit_once(':').and_then(|(run, cursor)| Some((run, cursor.parse().ok()?)));
     place.map(|(run, cursor)| (RunId::new(run), cursor)).ok_or_else(|| {
-        let message = "`Last-Event-ID` must be the id of a frame, such as `run_…:12.0`.";
-        Refusal::bad_request("invalid_cursor", message).about("Last-Event-ID")
+        let message = format!("`{param}` must be the id of a frame, such as `run_…:12.0`.");
+        Refusal::bad_request("invalid_cursor", message).about(param)
     })
 }
 
@@ -257,7 +273,7 @@ async fn read_on(
     options: ChatStreamOptions,
 ) -> Result<HttpResponse, Refusal> {
     let (runs, tenant) = (app.runs(), caller.tenant());
-    check_place(runs, tenant, &run_id, after.seq, "Last-Event-ID").await?;
+    check_place(runs, tenant, &run_id, after.seq, LAST_EVENT_ID).await?;
     let events = follow_while_it_runs(runs, tenant, &run_id, Seq::START).await?;
     Ok(stream_of(app, run_id, events, after, options, None))
 }

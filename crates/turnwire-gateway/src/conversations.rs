@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, ItemId, StoreError};
@@ -18,12 +15,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
-    body::JsonBody,
+    body::{Json, JsonBody},
     door::Caller,
     files::Removed,
     page::{Order, Page, PageWish},
+    path::PathParams,
     query::Asked,
-    refusal::Refusal,
+    refusal::{ErrorBody, Refusal},
     responses::{
         look_up,
         request::{self, InputBody, read_metadata},
@@ -101,7 +99,7 @@ async fn open(
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Conversation>, Refusal> {
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
@@ -117,7 +115,7 @@ async fn retrieve(
 async fn annotate(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Conversation>, Refusal> {
     let record = find(&app, &caller, &id).await?;
@@ -132,12 +130,15 @@ async fn annotate(
     path = "/v1/conversations/{conversation_id}",
     tag = "conversations",
     params(("conversation_id" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Removed))
+    responses(
+        (status = 200, description = "It is gone", body = Removed),
+        (status = 409, description = "The conversation is busy", body = ErrorBody),
+    )
 )]
 async fn delete(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Removed>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     app.runs().store().forget_conversation(caller.tenant(), &record.id).await?;
@@ -150,12 +151,15 @@ async fn delete(
     tag = "conversations",
     params(("conversation_id" = String, Path)),
     request_body = ConversationBody,
-    responses((status = 200, description = "What was added", body = Page<InputItem>))
+    responses(
+        (status = 200, description = "What was added", body = Page<InputItem>),
+        (status = 409, description = "The conversation is busy", body = ErrorBody),
+    )
 )]
 async fn add_items(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Page<InputItem>>, Refusal> {
     let record = find(&app, &caller, &id).await?;
@@ -177,7 +181,7 @@ async fn add_items(
 async fn list_items(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     Asked(wish): Asked<PageWish>,
 ) -> Result<Json<Page<InputItem>>, Refusal> {
     page_of_items(&app, &caller, &id, &wish, Order::Desc).await
@@ -193,7 +197,7 @@ async fn list_items(
 async fn messages(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     Asked(wish): Asked<PageWish>,
 ) -> Result<Json<Page<InputItem>>, Refusal> {
     page_of_items(&app, &caller, &id, &wish, Order::Asc).await
@@ -221,7 +225,7 @@ async fn page_of_items(
 async fn item(
     State(app): State<App>,
     caller: Caller,
-    Path((id, item_id)): Path<(String, String)>,
+    PathParams((id, item_id)): PathParams<(String, String)>,
 ) -> Result<Json<InputItem>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
@@ -234,12 +238,15 @@ async fn item(
     path = "/v1/conversations/{conversation_id}/items/{item_id}",
     tag = "conversations",
     params(("conversation_id" = String, Path), ("item_id" = String, Path)),
-    responses((status = 200, description = "The conversation without it", body = Conversation))
+    responses(
+        (status = 200, description = "The conversation without it", body = Conversation),
+        (status = 409, description = "The conversation is busy", body = ErrorBody),
+    )
 )]
 async fn remove_item(
     State(app): State<App>,
     caller: Caller,
-    Path((id, item_id)): Path<(String, String)>,
+    PathParams((id, item_id)): PathParams<(String, String)>,
 ) -> Result<Json<Conversation>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     let entries = app.runs().history(caller.tenant(), &record.id).await?;

@@ -7,18 +7,21 @@
 //! and from nowhere else, and only the door makes one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use axum::{
     extract::{FromRequestParts, Request},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts, uri::Authority,
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use sha2::{Digest, Sha256};
+use tracing::warn;
 use turnwire_contract::TenantId;
 
 use crate::{app::App, refusal::Refusal};
@@ -27,6 +30,11 @@ use crate::{app::App, refusal::Refusal};
 const KEY_PROTOCOL: &str = "turnwire-key.";
 /// How the official JavaScript client does it.
 const OPENAI_KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
+/// Where probes look: they know a server by its address, whatever names it has.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// How many pages that were turned away are remembered, so that the log names each of them once.
+const MAX_LOGGED_ORIGINS: usize = 64;
 
 /// What the operator says about the door.
 #[derive(Clone, Default)]
@@ -59,6 +67,8 @@ struct Rules {
     keys: BTreeMap<[u8; 32], TenantId>,
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// Pages that were turned away, and that the log has named.
+    logged_origins: Mutex<BTreeSet<String>>,
 }
 
 impl Door {
@@ -67,7 +77,7 @@ impl Door {
         let keys = options.api_keys.iter().map(|key| (hash(key), TenantId::default())).collect();
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
         let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
-        Self(Arc::new(Rules { keys, hosts, origins }))
+        Self(Arc::new(Rules { keys, hosts, origins, logged_origins: Mutex::default() }))
     }
 
     /// Whether it may open to an address: anybody can reach an address that is not loopback, so
@@ -93,39 +103,100 @@ impl Door {
 
     /// Refuses requests that a foreign web page makes, or that reach us under a name that is
     /// not ours (A9).
-    fn check_origin(&self, request: &Request) -> Result<(), Refusal> {
-        let forbidden = |code, message: &str| Refusal::new(StatusCode::FORBIDDEN, code, message);
+    fn check_origin(&self, request: &Request) -> Result<(), ForeignRequest> {
         let host = host_of(request);
-        if !host.as_ref().is_some_and(|host| self.knows_host(host)) {
-            return Err(forbidden(
-                "unknown_host",
-                "This server is not known by that name. Add it to `hosts` in the settings.",
-            ));
+        if !host.as_ref().is_some_and(|host| self.knows_host(host, request.uri().path())) {
+            return Err(ForeignRequest::Host);
         }
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
-        let Some(origin) = origins.next() else { return Ok(()) };
-        let origin = origin.to_str().unwrap_or_default().to_lowercase();
+        let Some(sent) = origins.next() else { return Ok(()) };
+        let origin = sent.to_str().unwrap_or_default().to_lowercase();
         let its_own = host.is_some_and(|host| same_place(&origin, &host));
         if origins.next().is_none() && (its_own || self.0.origins.contains(&origin)) {
             return Ok(());
         }
-        Err(forbidden(
-            "foreign_origin",
-            "Web pages of that origin may not call this server. Add it to `origins` in the \
-             settings.",
-        ))
+        self.log_origin(&origin);
+        let is_local = is_loopback_page(&origin);
+        Err(ForeignRequest::Origin { origin, sent: is_local.then(|| sent.clone()) })
     }
 
-    /// With a key, the name does not matter: whoever has no key gets nothing under any name.
-    fn knows_host(&self, host: &Authority) -> bool {
+    /// With a key, the name does not matter: whoever has no key gets nothing under any name. No
+    /// page can make a browser say an address where it means a name, so probes may say one.
+    fn knows_host(&self, host: &Authority, path: &str) -> bool {
         let name = host.host().to_lowercase();
         let name = name.trim_start_matches('[').trim_end_matches(']');
+        let address = name.parse::<IpAddr>();
         let is_loopback = name == "localhost"
             || name.ends_with(".localhost")
-            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+            || address.as_ref().is_ok_and(IpAddr::is_loopback);
         let is_known = self.0.hosts.iter().any(|known| known == name || known == host.as_str());
-        is_loopback || is_known || (self.0.hosts.is_empty() && !self.0.keys.is_empty())
+        let is_probe = address.is_ok() && PROBES.contains(&path);
+        is_loopback || is_known || is_probe || (self.0.hosts.is_empty() && !self.0.keys.is_empty())
     }
+
+    /// Tells the operator once about a page: a browser tells the page nothing about a WebSocket
+    /// that was refused.
+    fn log_origin(&self, origin: &str) {
+        let mut logged = self.0.logged_origins.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_LOGGED_ORIGINS && logged.insert(origin.to_owned()) {
+            warn!(origin, "a web page was refused; `origins` in the settings lets it in");
+        }
+    }
+}
+
+/// Where a request comes from that is turned away.
+enum ForeignRequest {
+    /// It uses a name that is not ours.
+    Host,
+    /// A web page makes it.
+    Origin {
+        /// The page.
+        origin: String,
+        /// The page as it was sent, if it is one of this machine: it may read why.
+        sent: Option<HeaderValue>,
+    },
+}
+
+impl ForeignRequest {
+    /// A page of this machine is most likely somebody's own, on another port. Its browser hides
+    /// from it what it may not read, and asks first whether it may send at all; so it may ask, and
+    /// read the refusal, and nothing else.
+    fn refuse(self, request: &Request) -> Response {
+        let forbidden = |code, message: String| Refusal::new(StatusCode::FORBIDDEN, code, message);
+        let (origin, sent) = match self {
+            Self::Host => {
+                let message = "This server is not known by that name. Add it to `hosts` in the \
+                               settings.";
+                return forbidden("unknown_host", message.to_owned()).into_response();
+            }
+            Self::Origin { origin, sent } => (origin, sent),
+        };
+        let message = if sent.is_some() {
+            format!(
+                "Web pages of {origin} may not call this server. Start it with `--origin \
+                 {origin}`, or add that to `origins` under [server] in the settings."
+            )
+        } else {
+            "Web pages of that origin may not call this server. Add it to `origins` under \
+             [server] in the settings."
+                .to_owned()
+        };
+        let refusal = forbidden("foreign_origin", message);
+        let Some(sent) = sent else { return refusal.into_response() };
+        let mut response =
+            if is_preflight(request) { preflight(request) } else { refusal.into_response() };
+        allow_reading(sent, &mut response);
+        response
+    }
+}
+
+/// Whether a page is served by this very machine.
+fn is_loopback_page(origin: &str) -> bool {
+    let Some(page) = origin.parse::<Uri>().ok().filter(|page| page.scheme().is_some()) else {
+        return false;
+    };
+    let host = page.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// What a browser must be told so that it lets a page that may call us read the answer.
@@ -137,8 +208,8 @@ fn allow_reading(origin: HeaderValue, response: &mut Response) {
 
 /// The layer around everything: looks at where a request comes from.
 pub(crate) async fn guard(door: Door, request: Request, next: Next) -> Response {
-    if let Err(refusal) = door.check_origin(&request) {
-        return refusal.into_response();
+    if let Err(foreign) = door.check_origin(&request) {
+        return foreign.refuse(&request);
     }
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response =

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{extract::State, http::StatusCode};
 use serde::Serialize;
 use tokio::{
     sync::Mutex,
@@ -16,7 +16,7 @@ use turnwire_engine::Runs;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::App;
+use crate::{app::App, body::Json};
 
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);

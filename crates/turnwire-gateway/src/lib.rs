@@ -31,6 +31,7 @@ mod metrics;
 mod models;
 pub mod openapi;
 pub mod page;
+mod path;
 mod query;
 mod range;
 pub mod refusal;

@@ -157,7 +157,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     get,
     path = "/metrics",
     tag = "health",
-    responses((status = 200, description = "What was counted", content_type = "text/plain"))
+    responses((status = 200, description = "What was counted", content_type = "application/openmetrics-text"))
 )]
 async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, Refusal> {
     app.metrics().look_at(app.runs());

@@ -1,14 +1,11 @@
 //! `GET /v1/models`: which names a request may ask for.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, door::Caller, refusal::Refusal};
+use crate::{app::App, body::Json, door::Caller, path::PathParams, refusal::Refusal};
 
 /// A model by its name.
 #[derive(Debug, Serialize, ToSchema)]
@@ -62,7 +59,7 @@ async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
 async fn one(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Model>, Refusal> {
     if !app.runs().knows_model(&id) {
         let message = format!("The model '{id}' does not exist.");

@@ -1,22 +1,23 @@
 //! The description of everything, made from the types that do it.
 
-use axum::{Json, Router, extract::State, routing::get};
+use axum::{Router, extract::State, routing::get};
 use turnwire_surfaces::{
     ChatStreamFrame, NativeRecord, WsMessage, WsRequest,
-    responses::{Response, ResponseEvent},
+    responses::{Response as ResponseObject, ResponseEvent},
 };
 use utoipa::{
     OpenApi, PartialSchema, ToSchema,
     openapi::{
-        Content, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder,
-        path::Operation,
+        Content, HeaderBuilder, OpenApi as Document, PathItem, Ref, RefOr, Response,
+        ResponseBuilder,
+        path::{Operation, Parameter, ParameterIn},
         schema::{ObjectBuilder, Schema, SchemaType, Type},
         security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
     },
 };
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::app::App;
+use crate::{app::App, body::Json};
 
 /// The name of the only way to say who one is.
 const KEY: &str = "api_key";
@@ -33,7 +34,7 @@ const OPEN_TO_ALL: [&str; 2] = ["/healthz", "/readyz"];
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     components(schemas(
-        Response,
+        ResponseObject,
         ResponseEvent,
         StreamEventType,
         ChatStreamFrame,
@@ -63,20 +64,19 @@ impl ToSchema for StreamEventType {}
 pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
     let (routes, mut document) =
         OpenApiRouter::with_openapi(Head::openapi()).merge(routes).split_for_parts();
-    describe_door(&mut document);
-    (routes, document)
-}
-
-/// Adds to every route that asks who is there how one says so, and what is answered otherwise.
-fn describe_door(document: &mut Document) {
     let components = document.components.get_or_insert_default();
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     components.add_security_scheme(KEY, bearer);
     for (path, item) in &mut document.paths.paths {
-        if !OPEN_TO_ALL.contains(&path.as_str()) {
-            operations(item).into_iter().for_each(needs_key);
+        for operation in operations(item) {
+            if needs_key(path) {
+                let nothing_more: [&str; 0] = [];
+                operation.security = Some(vec![SecurityRequirement::new(KEY, nothing_more)]);
+            }
+            describe_refusals(path, operation);
         }
     }
+    (routes, document)
 }
 
 fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
@@ -85,14 +85,53 @@ fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
         .flatten()
 }
 
-fn needs_key(operation: &mut Operation) {
-    let nothing_more: [&str; 0] = [];
-    operation.security = Some(vec![SecurityRequirement::new(KEY, nothing_more)]);
-    operation.responses.responses.entry("401".to_owned()).or_insert_with(|| {
-        let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
-        let answer = ResponseBuilder::new().description("There is no key, or it is not valid");
-        answer.content("application/json", body).build().into()
-    });
+fn needs_key(path: &str) -> bool {
+    !OPEN_TO_ALL.contains(&path)
+}
+
+/// Adds the refusals that come from what is around a handler and not from what it does: from the
+/// server, from the door, and from reading what was sent. A handler may describe one better.
+fn describe_refusals(path: &str, operation: &mut Operation) {
+    let parameters: Vec<&Parameter> =
+        operation.parameters.iter().flatten().filter_map(of).collect();
+    let has_parameters = parameters.iter().any(|one| one.parameter_in != ParameterIn::Path);
+    let has_key = parameters.iter().any(|one| one.name == "Idempotency-Key");
+    let has_body = operation.request_body.is_some();
+    let names_something = has_body || path.contains('{');
+    let refusals = [
+        (400, has_body || has_parameters, "The request makes no sense; `param` names the field"),
+        (401, needs_key(path), "There is no key, or it is not valid"),
+        (403, true, "The request comes from a web page, or under a name, that is not let in"),
+        (404, names_something, "Something that the request names is not there"),
+        (408, has_body, "The body paused for too long"),
+        (413, has_body, "The body is too big"),
+        (422, has_key, "The key was used for another request"),
+        (500, true, "The server has failed; its log says why"),
+        (503, needs_key(path), "The server closes, or its store is away: try again later"),
+    ];
+    let responses = &mut operation.responses.responses;
+    for (status, _, description) in refusals.into_iter().filter(|(_, can_come, _)| *can_come) {
+        responses.entry(status.to_string()).or_insert_with(|| refusal(status, description));
+    }
+}
+
+/// A parameter that is described where it stands, as all of ours are.
+fn of(parameter: &RefOr<Parameter>) -> Option<&Parameter> {
+    match parameter {
+        RefOr::T(parameter) => Some(parameter),
+        RefOr::Ref(_) => None,
+    }
+}
+
+fn refusal(status: u16, description: &str) -> RefOr<Response> {
+    let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
+    let answer = ResponseBuilder::new().description(description).content("application/json", body);
+    if status != 503 {
+        return answer.build().into();
+    }
+    let seconds = ObjectBuilder::new().schema_type(SchemaType::new(Type::Integer));
+    let wait = HeaderBuilder::new().schema(Some(seconds)).description(Some("Seconds to wait"));
+    answer.header("Retry-After", wait.build()).build().into()
 }
 
 /// The document as it is served.

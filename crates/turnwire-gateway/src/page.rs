@@ -18,8 +18,10 @@ pub struct PageWish {
     /// End before the entry of this id.
     pub before: Option<String>,
     /// How many entries, 1 to 100; 20 if not set.
+    #[param(minimum = 1)]
     pub limit: Option<usize>,
     /// `asc` or `desc`.
+    #[param(inline)]
     pub order: Option<Order>,
 }
 

@@ -1,15 +1,24 @@
 //! What stands behind the question mark of an address, within the types that a handler asks for.
+//!
+//! Axum's own extractor refuses in plain text and in the words of its libraries. Here a value
+//! that does not fit is refused like everything else: in one shape, by the name of its field, and
+//! with what it must be.
+
+use std::fmt;
 
 use axum::{
     extract::{FromRequestParts, Query},
     http::request::Parts,
 };
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserializer,
+    de::{DeserializeOwned, Error, IntoDeserializer, Visitor, value::MapDeserializer},
+    forward_to_deserialize_any,
+};
 
 use crate::{app::App, refusal::Refusal};
 
-/// What a client asks for in the address. Unlike axum's own [`Query`], it refuses in the shape
-/// that every other refusal has.
+/// What a client asks for in the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked<T>(pub(crate) T);
 
@@ -17,9 +26,120 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
-        let asked = Query::<T>::from_request_parts(parts, app).await;
-        asked.map(|Query(wish)| Self(wish)).map_err(|error| {
-            Refusal::bad_request("invalid_value", format!("{}.", error.body_text()))
+        let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
+        // Any text is a list of pairs.
+        let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
+        let pairs = pairs.into_iter().map(|(name, value)| (name, Text(value)));
+        let read = serde_path_to_error::deserialize(MapDeserializer::new(pairs));
+        read.map(Self).map_err(|error| {
+            let path = error.path().to_string();
+            let QueryError { field, must } = error.into_inner();
+            let field = field.map_or(path, str::to_owned);
+            Refusal::bad_request("invalid_value", format!("`{field}` {must}.")).about(field)
         })
     }
 }
+
+/// A value in an address: a text, whatever it stands for.
+#[derive(Debug)]
+struct Text(String);
+
+impl IntoDeserializer<'_, QueryError> for Text {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// Numbers that are read by `FromStr`.
+macro_rules! whole_numbers {
+    ($($read:ident $visit:ident,)*) => {$(
+        fn $read<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+            visitor.$visit(self.0.parse().map_err(|_| QueryError::must("must be a whole number"))?)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Text {
+    type Error = QueryError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        visitor.visit_string(self.0)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        match self.0.as_str() {
+            "true" => visitor.visit_bool(true),
+            "false" => visitor.visit_bool(false),
+            _ => Err(QueryError::must("must be `true` or `false`")),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, QueryError> {
+        visitor.visit_enum(self.0.into_deserializer())
+    }
+
+    whole_numbers! {
+        deserialize_u8 visit_u8,
+        deserialize_u16 visit_u16,
+        deserialize_u32 visit_u32,
+        deserialize_u64 visit_u64,
+        deserialize_i8 visit_i8,
+        deserialize_i16 visit_i16,
+        deserialize_i32 visit_i32,
+        deserialize_i64 visit_i64,
+    }
+
+    forward_to_deserialize_any! {
+        f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// Why a value was not read.
+#[derive(Debug)]
+struct QueryError {
+    /// The field, where its place does not tell.
+    field: Option<&'static str>,
+    /// What it must be.
+    must: String,
+}
+
+impl QueryError {
+    fn must(must: impl Into<String>) -> Self {
+        Self { field: None, must: must.into() }
+    }
+}
+
+impl Error for QueryError {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self::must("has a value that does not fit")
+    }
+
+    fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
+        let words: Vec<String> = known.iter().map(|word| format!("`{word}`")).collect();
+        Self::must(format!("must be {}", words.join(" or ")))
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Self { field: Some(field), must: "is given more than once".to_owned() }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.must)
+    }
+}
+
+impl std::error::Error for QueryError {}

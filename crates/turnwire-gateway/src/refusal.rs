@@ -4,8 +4,7 @@
 //! cause that only the operator can repair goes to the log and not over the wire.
 
 use axum::{
-    Json,
-    http::StatusCode,
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -14,7 +13,7 @@ use turnwire_contract::{BlobError, LibraryError, LogError, StoreError};
 use turnwire_engine::{ForgetError, StartError};
 use utoipa::ToSchema;
 
-use crate::responses::request::ClientError;
+use crate::{body::Json, responses::request::ClientError};
 
 /// How long a client should wait before it tries again what a store could not do.
 const RETRY_AFTER_SECONDS: &str = "2";
@@ -101,9 +100,14 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            let wait = axum::http::HeaderValue::from_static(RETRY_AFTER_SECONDS);
-            response.headers_mut().insert(axum::http::header::RETRY_AFTER, wait);
+        // What the status makes a client look for.
+        let header = match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => Some((header::RETRY_AFTER, RETRY_AFTER_SECONDS)),
+            StatusCode::UPGRADE_REQUIRED => Some((header::UPGRADE, "websocket")),
+            _ => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }

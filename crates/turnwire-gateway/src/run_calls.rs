@@ -2,8 +2,7 @@
 //! result.
 
 use axum::{
-    Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response as HttpResponse},
 };
@@ -19,11 +18,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
-    body::JsonBody,
+    body::{Json, JsonBody, typed},
     door::Caller,
     idempotency::{IdempotencyKey, Keyed},
+    path::PathParams,
     range::{Range, range_of},
     refusal::{ErrorBody, Refusal},
+    responses::request::ClientError,
     retry::retry_of,
     runs::{Done, find},
 };
@@ -50,7 +51,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 async fn cancel_call(
     State(app): State<App>,
     caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
+    PathParams((id, call_id)): PathParams<(String, String)>,
 ) -> Result<Json<Done>, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id)).await?;
@@ -70,7 +71,7 @@ async fn cancel_call(
 async fn retry_call(
     State(app): State<App>,
     caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
+    PathParams((id, call_id)): PathParams<(String, String)>,
     Keyed(key): Keyed,
 ) -> Result<Json<Done>, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
@@ -87,21 +88,16 @@ async fn retry_call(
 #[derive(Debug, Deserialize, ToSchema)]
 struct CallApproval {
     /// What was decided.
-    #[serde(default)]
     decision: Option<DecisionWord>,
     /// Whether the call may be carried out; the same as `decision`, in short.
-    #[serde(default)]
     approve: Option<bool>,
     /// Why not; the model is told.
-    #[serde(default)]
-    reason: String,
+    reason: Option<String>,
     /// The arguments to call the tool with instead of the model's.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     arguments: Option<Map<String, Value>>,
     /// Whether later calls of this tool in this conversation are allowed too.
-    #[serde(default)]
-    remember: bool,
+    remember: Option<bool>,
 }
 
 /// What was decided.
@@ -116,7 +112,7 @@ enum DecisionWord {
 
 impl CallApproval {
     fn read(body: Value) -> Result<ApprovalAnswer, Refusal> {
-        let answer: Self = serde_json::from_value(body).map_err(makes_no_sense)?;
+        let answer: Self = typed(body)?;
         let word = answer.decision.map(|word| word == DecisionWord::Approve);
         let approve = match (word, answer.approve) {
             (Some(word), Some(approve)) if word != approve => {
@@ -131,6 +127,7 @@ impl CallApproval {
             }
         };
         let Self { reason, arguments, remember, .. } = answer;
+        let (reason, remember) = (reason.unwrap_or_default(), remember == Some(true));
         Ok(approval(approve, reason, arguments, remember).by(BY))
     }
 }
@@ -165,7 +162,7 @@ pub(crate) fn approval(
 async fn approve_call(
     State(app): State<App>,
     caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
+    PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Done>, Refusal> {
     let answer = CallApproval::read(body)?;
@@ -180,13 +177,12 @@ async fn approve_call(
 #[derive(Debug, Deserialize, ToSchema)]
 struct CallInput {
     /// What the person does about it.
-    action: InputAction,
+    #[schema(value_type = InputAction)]
+    action: Option<InputAction>,
     /// With `accept`: what the person says, in the shape that was asked for.
-    #[serde(default)]
-    #[schema(value_type = Object)]
-    content: Map<String, Value>,
+    #[schema(value_type = Option<Object>)]
+    content: Option<Map<String, Value>>,
     /// The question; the call's latest if it is missing.
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     input_id: Option<InputId>,
 }
@@ -206,13 +202,13 @@ struct CallInput {
 async fn give_input(
     State(app): State<App>,
     caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
+    PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Done>, Refusal> {
-    let CallInput { action, content, input_id } =
-        serde_json::from_value(body).map_err(makes_no_sense)?;
+    let CallInput { action, content, input_id } = typed(body)?;
+    let action = action.ok_or_else(|| ClientError::missing("action"))?;
     let run_id = find(&app, &caller, &id).await?;
-    let (call_id, reply) = (CallId::new(call_id), action.reply(content));
+    let (call_id, reply) = (CallId::new(call_id), action.reply(content.unwrap_or_default()));
     let answered = app.runs().reply(caller.tenant(), &run_id, &call_id, input_id, reply, BY).await;
     taken(answered, "content")?;
     Ok(Json(Done { run_id: id, done: true }))
@@ -238,10 +234,6 @@ pub(crate) fn taken(answered: Result<Answered, AnswerError>, written: &str) -> R
     }
 }
 
-fn makes_no_sense(error: serde_json::Error) -> Refusal {
-    Refusal::bad_request("invalid_value", format!("The body makes no sense: {error}."))
-}
-
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/calls/{call_id}/result",
@@ -260,7 +252,7 @@ fn makes_no_sense(error: serde_json::Error) -> Refusal {
 async fn result(
     State(app): State<App>,
     caller: Caller,
-    Path((id, call_id)): Path<(String, String)>,
+    PathParams((id, call_id)): PathParams<(String, String)>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, Refusal> {
     let run_id = find(&app, &caller, &id).await?;

@@ -3,9 +3,10 @@
 //! The events are those of the journal, unchanged. A viewer who comes late asks for a snapshot
 //! first and then only for what follows it.
 
+use std::time::Duration;
+
 use axum::{
-    Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response as HttpResponse},
 };
@@ -13,17 +14,19 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError};
-use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot};
+use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot, wire_json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
+    body::Json,
     door::Caller,
     page::{Order, Page, PageWish},
+    path::PathParams,
     query::Asked,
     refusal::{ErrorBody, Refusal},
-    sse::{HEARTBEAT, SseFrame, event_stream, json_of, with_heartbeat},
+    sse::{SseFrame, event_stream, with_heartbeat},
     streaming::{follow_while_it_runs, no_such_place},
 };
 
@@ -105,7 +108,7 @@ async fn list(
 async fn snapshot(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<RunSnapshot>, Refusal> {
     Ok(Json(snapshot_of(&app, &caller, &id).await?))
 }
@@ -138,6 +141,7 @@ struct EventsWish {
     /// `false`: only what there is now.
     follow: Option<bool>,
     /// `sse` or `ndjson`; the `Accept` header does the same.
+    #[param(inline)]
     format: Option<Format>,
 }
 
@@ -154,14 +158,14 @@ enum Format {
     tag = "runs",
     params(("run_id" = String, Path), EventsWish, ("Last-Event-ID" = Option<String>, Header)),
     responses((status = 200, description = "Every event, up to the one that ends the run", content(
-        (NativeRecord = "text/event-stream"),
-        (NativeRecord = "application/x-ndjson"),
+        (RunFrame = "text/event-stream"),
+        (RunRow = "application/x-ndjson"),
     )))
 )]
 async fn events(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     Asked(wish): Asked<EventsWish>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, Refusal> {
@@ -175,14 +179,15 @@ async fn events(
     }
     let events = rest_of(&app, &caller, &run_id, after, wish.follow != Some(false)).await?;
     if wish.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
-        let first = first.iter().map(|snapshot| line(&SnapshotLine { snapshot }));
+        let first = first.into_iter().map(|snapshot| line(&SnapshotRow { snapshot }));
         let first: Vec<Bytes> = first.collect();
         // A reader whose lines end without the end of the run comes back and reads on.
         let events = events.take_while(|read| ready(read.is_ok()));
         let lines = events.filter_map(|read| ready(read.ok())).map(|recorded| line(&*recorded));
         let lines = lines.take_until(Box::pin(app.streams_end()));
         let open = app.metrics().stream("ndjson");
-        let body = with_heartbeat_of_lines(stream::iter(first).chain(lines));
+        let lines = stream::iter(first).chain(lines);
+        let body = with_heartbeat_of_lines(lines, app.options().heartbeat);
         let body = body.inspect(move |_| {
             let _ = &open;
         });
@@ -191,30 +196,54 @@ async fn events(
     }
     let first = first.map(|snapshot| {
         let id = Some(snapshot.last_seq.to_string());
-        SseFrame { event: Some("snapshot"), id, data: json_of(&snapshot) }.bytes()
+        SseFrame { event: Some("snapshot"), id, data: wire_json(&snapshot) }.bytes()
     });
     let frames = events.map_ok(|recorded| {
-        SseFrame { event: None, id: Some(recorded.seq.to_string()), data: json_of(&*recorded) }
+        SseFrame { event: None, id: Some(recorded.seq.to_string()), data: wire_json(&*recorded) }
             .bytes()
     });
     Ok(event_stream(&app, stream::iter(first.map(Ok)).chain(frames)))
 }
 
-#[derive(Serialize)]
-struct SnapshotLine<'a> {
-    snapshot: &'a RunSnapshot,
+/// The data of a frame of a run's stream.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
+enum RunFrame {
+    /// An event of the run.
+    Event(Box<NativeRecord>),
+    /// With `snapshot=true`, in the frame `event: snapshot`: the run as it is now.
+    Snapshot(Box<RunSnapshot>),
+}
+
+/// A line of a run's stream.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
+enum RunRow {
+    /// An event of the run.
+    Event(Box<NativeRecord>),
+    /// With `snapshot=true`, the first line.
+    Snapshot(SnapshotRow),
+}
+
+/// The run as it is now.
+#[derive(Debug, Serialize, ToSchema)]
+struct SnapshotRow {
+    snapshot: RunSnapshot,
 }
 
 /// A line of JSON has no comments, so silence is filled with empty lines.
 fn with_heartbeat_of_lines(
     lines: impl futures::Stream<Item = Bytes> + Send + 'static,
+    silence: Duration,
 ) -> impl futures::Stream<Item = Result<Bytes, std::convert::Infallible>> {
-    with_heartbeat(lines, HEARTBEAT)
+    with_heartbeat(lines, silence)
         .map(|bytes| Ok(if bytes.starts_with(b":") { Bytes::from_static(b"\n") } else { bytes }))
 }
 
 fn line(value: &impl Serialize) -> Bytes {
-    Bytes::from(json_of(value) + "\n")
+    Bytes::from(wire_json(value) + "\n")
 }
 
 /// What a run recorded after `after`, and what it will record.
@@ -251,9 +280,14 @@ async fn rest_of(
 
 fn after(headers: &HeaderMap, wish: &EventsWish) -> Result<Seq, Refusal> {
     let header = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
-    let Some(text) = header.or(wish.after.as_deref()) else { return Ok(Seq::START) };
-    text.parse::<Cursor>().map(|cursor| cursor.seq).map_err(|error| {
-        Refusal::bad_request("invalid_cursor", format!("That is no place: {error}.")).about("after")
+    let (text, param) = match (header, wish.after.as_deref()) {
+        (Some(header), _) => (header, "Last-Event-ID"),
+        (None, Some(after)) => (after, "after"),
+        (None, None) => return Ok(Seq::START),
+    };
+    text.parse::<Cursor>().map(|cursor| cursor.seq).map_err(|_| {
+        let message = format!("`{param}` must be the `seq` of an event, such as 7.");
+        Refusal::bad_request("invalid_cursor", message).about(param)
     })
 }
 
@@ -281,7 +315,7 @@ pub(crate) struct Done {
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Done>, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.runs().cancel(caller.tenant(), &run_id).await?;

@@ -27,6 +27,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     app::App,
     door::{self, Door},
+    path::nothing_here,
     refusal::Refusal,
     seat::Seat,
 };
@@ -232,9 +233,10 @@ fn connection_builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
 pub fn router(app: &App, limits: &HttpLimits) -> Router {
     let door: Door = app.door().clone();
     crate::routes()
-        .fallback(async || {
-            let message = "There is nothing at this path. See /openapi.json for what there is.";
-            Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
+        .fallback(async || nothing_here())
+        .method_not_allowed_fallback(async || {
+            let message = "This path has other methods; `Allow` names them.";
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
         })
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyTimeoutLayer::new(limits.body_pause))

@@ -14,14 +14,12 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
-use tracing::error;
 use turnwire_contract::LogError;
 
 use crate::app::App;
 
-/// The longest silence on a stream.
+/// The longest silence on a stream, unless a server is told otherwise.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const PING: &[u8] = b": ping\n";
@@ -68,14 +66,6 @@ impl SseFrame {
     }
 }
 
-/// A frame as JSON. Our own types always have one.
-pub(crate) fn json_of(frame: &impl Serialize) -> String {
-    serde_json::to_string(frame).unwrap_or_else(|error| {
-        error!(%error, "A frame could not be written.");
-        "{}".to_owned()
-    })
-}
-
 /// An answer that streams `frames`, with a heartbeat whenever there is nothing to say. If it
 /// ends before its run does, its client is told to come back.
 pub(crate) fn event_stream(
@@ -83,7 +73,8 @@ pub(crate) fn event_stream(
     frames: impl Stream<Item = Result<Bytes, LogError>> + Send + 'static,
 ) -> Response {
     let open = app.metrics().stream("sse");
-    let body = with_heartbeat(until_streams_end(app, frames), HEARTBEAT).map(move |bytes| {
+    let frames = until_streams_end(app, frames);
+    let body = with_heartbeat(frames, app.options().heartbeat).map(move |bytes| {
         let _ = &open;
         Ok::<_, Infallible>(bytes)
     });

@@ -9,8 +9,12 @@ use std::{collections::VecDeque, pin::Pin, time::Duration};
 use axum::{
     extract::{
         State,
-        ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code},
+        ws::{
+            CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code,
+            rejection::WebSocketUpgradeRejection,
+        },
     },
+    http::StatusCode,
     response::Response as HttpResponse,
 };
 use futures::{
@@ -35,6 +39,7 @@ use crate::{
     door::Caller,
     metrics::Direction,
     query::Asked,
+    refusal::{ErrorBody, Refusal},
     retry::retry_of,
     run_calls::{approval, taken},
     seat::Seat,
@@ -76,7 +81,7 @@ struct ConnectWish {
     params(ConnectWish),
     responses(
         (status = 101, description = "A chat socket: see `WsRequest` and `WsMessage`"),
-        (status = 400, description = "Not a WebSocket"),
+        (status = 426, description = "Not a WebSocket", body = ErrorBody),
     )
 )]
 async fn connect(
@@ -84,11 +89,15 @@ async fn connect(
     caller: Caller,
     Asked(wish): Asked<ConnectWish>,
     seat: Seat,
-    upgrade: WebSocketUpgrade,
-) -> HttpResponse {
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<HttpResponse, Refusal> {
+    let upgrade = upgrade.map_err(|_| {
+        let message = "This is a WebSocket; come with `Upgrade: websocket`.";
+        Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
+    })?;
     let tools = wish.tools.is_some_and(|wish| matches!(wish.as_str(), "1" | "true"));
     let upgrade = upgrade.protocols(["turnwire"]);
-    seat.upgrade(&app.clone(), upgrade, async move |socket| {
+    Ok(seat.upgrade(&app.clone(), upgrade, async move |socket| {
         let options = WsOptions { tools, ..WsOptions::default() };
         let mut chat = Chat {
             app,
@@ -105,7 +114,7 @@ async fn connect(
         match chat.go_on().await {
             Ok(()) | Err(Gone) => debug!("A chat socket was closed."),
         }
-    })
+    }))
 }
 
 /// The client is gone.

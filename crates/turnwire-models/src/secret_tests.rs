@@ -12,8 +12,18 @@ fn a_key_is_hidden_in_quotations() {
     let check = |text, expected| assert_eq!(Secret::new(KEY).hidden_in(text), expected);
     check("bad key sk-canary-1234, bad", "bad key ***, bad");
     check("bad key sk-canary-1…", "bad key ***…");
-    check("bad key s…", "bad key ***…");
+    check("bad key sk-canar…", "bad key ***…");
+    check("bad key sk-cana…", "bad key sk-cana…");
     check("bad key…", "bad key…");
     check("bad keys", "bad keys");
-    assert_eq!(Secret::new("").hidden_in("abc…"), "abc…");
+}
+
+/// What is no secret must not make a message unreadable.
+#[test]
+fn a_short_key_does_not_mask_ordinary_words() {
+    for key in ["", "x", "none", "ollama", "EMPTY"] {
+        for text in ["none of the models is EMPTY, said ollama: x…", "max…", "no…"] {
+            assert_eq!(Secret::new(key).hidden_in(text), text, "{key}");
+        }
+    }
 }

@@ -41,7 +41,8 @@ impl EventLog for Store {
         let seat = if let Some(seat) = self.0.tails.seat(tenant, run_id) {
             seat
         } else {
-            let head = pages::head(&*self.0.database, run_id).await.map_err(unavailable)?;
+            let head = pages::head(&*self.0.database, run_id).await;
+            let head = head.map_err(|error| of_run(error, run_id))?;
             let head = head.filter(|head| head.tenant == *tenant).ok_or_else(not_found)?;
             self.0.tails.seat_at(run_id, head)
         };
@@ -57,7 +58,7 @@ impl EventLog for Store {
     ) -> Result<Vec<Arc<Recorded>>, LogError> {
         let database = &*self.0.database;
         let page = pages::page(database, tenant, run_id, after, i64::MAX).await;
-        let events = page.map_err(unavailable)?.events;
+        let events = page.map_err(|error| of_run(error, run_id))?.events;
         if events.is_empty() {
             let head = pages::head(database, run_id).await.map_err(unavailable)?;
             if head.is_none_or(|head| head.tenant != *tenant) {
@@ -74,8 +75,12 @@ impl EventLog for Store {
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
         let sql = "delete from run_events where tenant = $1 and run_id = $2";
         let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
-        self.0.database.query(sql, &values).await.map_err(unavailable)?;
-        self.0.tails.forget(tenant, run_id);
+        match self.0.database.query(sql, &values).await {
+            Ok(_) => self.0.tails.forget(tenant, run_id),
+            // There is no such run, and so nothing to forget.
+            Err(DatabaseError::Refused(_)) => {}
+            Err(error) => return Err(unavailable(error)),
+        }
         Ok(())
     }
 }
@@ -145,6 +150,14 @@ fn is_in_order(batch: &[Arc<Recorded>]) -> bool {
     batch.iter().zip(batch.iter().skip(1)).all(|(one, next)| {
         one.run_id == next.run_id && one.seq.next() == next.seq && !one.event.ends_the_run()
     })
+}
+
+/// The same for a run that somebody asks for. What cannot be written down was never kept.
+fn of_run(error: DatabaseError, run_id: &RunId) -> LogError {
+    match error {
+        DatabaseError::Refused(_) => LogError::NotFound(run_id.clone()),
+        other => unavailable(other),
+    }
 }
 
 fn unavailable(error: DatabaseError) -> LogError {

@@ -71,7 +71,7 @@ pub use native_event::{NativeEvent, NativeRecord};
 pub use partial_json::{Entry, PartialJson};
 pub use responses::{Profile, Response, ResponseEvent, Responses};
 pub use transcript::{Mark, Totals, Transcript, TranscriptFrame};
-pub use wire_json::wire_json;
+pub use wire_json::{wire_json, wire_json_pretty};
 pub use ws_chat::WsChat;
 pub use ws_message::{ErrorCode, WsError, WsMessage};
 pub use ws_request::{InputAction, WsOptions, WsRequest};

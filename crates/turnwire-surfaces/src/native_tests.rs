@@ -61,13 +61,13 @@ fn a_run_under_way_shows_what_it_is_doing() {
           "model": "test",
           "conversation_id": "conv_1",
           "continues": null,
-          "created_at": "1970-01-01T00:00:00.1Z",
-          "started_at": "1970-01-01T00:00:00.2Z",
+          "created_at": "1970-01-01T00:00:00.100000Z",
+          "started_at": "1970-01-01T00:00:00.200000Z",
           "finished_at": null,
           "workers": [
             {
               "attempt": 1,
-              "since": "1970-01-01T00:00:00.2Z",
+              "since": "1970-01-01T00:00:00.200000Z",
               "taken_over": false
             }
           ],
@@ -101,15 +101,15 @@ fn a_run_under_way_shows_what_it_is_doing() {
               "state": "running",
               "arguments": "{\"q\":\"x\"}",
               "arguments_complete": true,
-              "announced_at": "1970-01-01T00:00:00.8Z",
+              "announced_at": "1970-01-01T00:00:00.800000Z",
               "approval": null,
               "attempts": [
                 {
                   "attempt": 1,
-                  "at": "1970-01-01T00:00:01.3Z"
+                  "at": "1970-01-01T00:00:01.300000Z"
                 }
               ],
-              "started_at": "1970-01-01T00:00:01.3Z",
+              "started_at": "1970-01-01T00:00:01.300000Z",
               "finished_at": null,
               "duration_ms": null,
               "progress": {
@@ -117,7 +117,7 @@ fn a_run_under_way_shows_what_it_is_doing() {
                 "progress": 1.0,
                 "total": 5.0,
                 "message": "page 1",
-                "heard_at": "1970-01-01T00:00:01.5Z",
+                "heard_at": "1970-01-01T00:00:01.500000Z",
                 "silent_at_ms": null
               },
               "summary": null,

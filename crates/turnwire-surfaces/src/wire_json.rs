@@ -12,7 +12,16 @@ use serde::Serialize;
 /// `value` as JSON on one line. What cannot be written as JSON, which none of our frames is,
 /// comes out as `null`.
 pub fn wire_json(value: &impl Serialize) -> String {
-    let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+    in_escapes(serde_json::to_string(value))
+}
+
+/// `value` as JSON for people, on many lines, with the same escapes.
+pub fn wire_json_pretty(value: &impl Serialize) -> String {
+    in_escapes(serde_json::to_string_pretty(value))
+}
+
+fn in_escapes(text: serde_json::Result<String>) -> String {
+    let text = text.unwrap_or_else(|_| "null".to_owned());
     match escaped(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(escaped) => escaped,

@@ -60,13 +60,13 @@ fn s2_8_s2_9_s2_15_s2_16_a_tool_comes_between_the_words_before_and_after_it() {
     check(
         story,
         expect![[r#"
-        {"type":"token","content":"Let me "}
-        {"type":"token","content":"see."}
-        {"type":"tool_start","tool_call_id":"call_1","tool_name":"multiply","tool_input":"{\"a\":5,\"b\":4}","timestamp":"1970-01-01T00:00:01.2Z","kind":"function"}
-        {"type":"tool_complete","tool_call_id":"call_1","tool_name":"multiply","tool_result":"20","timestamp":"1970-01-01T00:00:01.3Z","kind":"function","duration_ms":42}
-        {"type":"token","content":"It is "}
-        {"type":"token","content":"20."}
-        {"type":"complete","message_id":"msg_2","conversation_id":"conv_1","outcome":"completed"}"#]],
+            {"type":"token","content":"Let me "}
+            {"type":"token","content":"see."}
+            {"type":"tool_start","tool_call_id":"call_1","tool_name":"multiply","tool_input":"{\"a\":5,\"b\":4}","timestamp":"1970-01-01T00:00:01.200000Z","kind":"function"}
+            {"type":"tool_complete","tool_call_id":"call_1","tool_name":"multiply","tool_result":"20","timestamp":"1970-01-01T00:00:01.300000Z","kind":"function","duration_ms":42}
+            {"type":"token","content":"It is "}
+            {"type":"token","content":"20."}
+            {"type":"complete","message_id":"msg_2","conversation_id":"conv_1","outcome":"completed"}"#]],
     );
 }
 
@@ -110,10 +110,10 @@ fn s2_10_s2_11_a_failing_tool_is_an_error_and_the_answer_still_comes() {
     check(
         story,
         expect![[r#"
-        {"type":"tool_start","tool_call_id":"call_1","tool_name":"divide","tool_input":"{\"a\":5,\"b\":0}","timestamp":"1970-01-01T00:00:00.8Z","kind":"function"}
-        {"type":"error","message":"divide: division by zero","code":"TOOL_ERROR","fatal":false,"failure":"tool_failed","tool_call_id":"call_1","tool_name":"divide","kind":"function","state":"failed","duration_ms":42,"timestamp":"1970-01-01T00:00:00.9Z"}
-        {"type":"token","content":"That cannot be divided."}
-        {"type":"complete","message_id":"msg_1","conversation_id":"conv_1","outcome":"completed"}"#]],
+            {"type":"tool_start","tool_call_id":"call_1","tool_name":"divide","tool_input":"{\"a\":5,\"b\":0}","timestamp":"1970-01-01T00:00:00.800000Z","kind":"function"}
+            {"type":"error","message":"divide: division by zero","code":"TOOL_ERROR","fatal":false,"failure":"tool_failed","tool_call_id":"call_1","tool_name":"divide","kind":"function","state":"failed","duration_ms":42,"timestamp":"1970-01-01T00:00:00.900000Z"}
+            {"type":"token","content":"That cannot be divided."}
+            {"type":"complete","message_id":"msg_1","conversation_id":"conv_1","outcome":"completed"}"#]],
     );
 }
 
@@ -199,7 +199,7 @@ fn s2_12_times_are_utc_and_those_of_the_events() {
         .iter()
         .map(|message| serde_json::to_value(message).unwrap()["timestamp"].as_str().unwrap().into())
         .collect();
-    assert_eq!(times, ["1970-01-01T00:00:00.7Z", "1970-01-01T00:00:03.2Z"]);
+    assert_eq!(times, ["1970-01-01T00:00:00.700000Z", "1970-01-01T00:00:03.200000Z"]);
 }
 
 /// S2-8, S2-13, S2-14: an input is always the text of a JSON object.
@@ -321,10 +321,10 @@ fn s2_q1_r17_a_result_kept_aside_is_never_cut_in_silence() {
         story.finished("call_1", ToolOutcome::Succeeded { output }),
         WsOptions { chunks: true, ..WsOptions::default() },
         expect![[r#"
-            {"type":"tool_start","tool_call_id":"call_1","tool_name":"x","tool_input":"{}","timestamp":"1970-01-01T00:00:00.7Z","kind":"function"}
+            {"type":"tool_start","tool_call_id":"call_1","tool_name":"x","tool_input":"{}","timestamp":"1970-01-01T00:00:00.700000Z","kind":"function"}
             {"type":"tool_result_chunk","tool_call_id":"call_1","index":0,"content":"begin"}
             {"type":"tool_result_end","tool_call_id":"call_1","chunks":1,"bytes":5,"result_bytes":5000000,"result_ref":"/v1/runs/run_1/calls/call_1/result"}
-            {"type":"tool_complete","tool_call_id":"call_1","tool_name":"x","tool_result":"begin","timestamp":"1970-01-01T00:00:00.8Z","kind":"function","duration_ms":42,"truncated":true,"result_bytes":5000000,"result_ref":"/v1/runs/run_1/calls/call_1/result"}"#]],
+            {"type":"tool_complete","tool_call_id":"call_1","tool_name":"x","tool_result":"begin","timestamp":"1970-01-01T00:00:00.800000Z","kind":"function","duration_ms":42,"truncated":true,"result_bytes":5000000,"result_ref":"/v1/runs/run_1/calls/call_1/result"}"#]],
     );
 }
 
@@ -528,14 +528,14 @@ fn what_was_asked_for_comes_and_each_message_says_its_place() {
         story,
         EVERYTHING,
         expect![[r#"
-        {"type":"started","run_id":"run_1","conversation_id":"conv_1","cursor":"1.0"}
-        {"type":"approval_request","tool_call_id":"call_1","tool_name":"search","tool_input":"{\"q\":\"x\"}","timestamp":"1970-01-01T00:00:00.7Z","kind":"mcp","server":"docs","cursor":"7.0"}
-        {"type":"tool_start","tool_call_id":"call_1","tool_name":"search","tool_input":"{\"q\":\"x\"}","timestamp":"1970-01-01T00:00:00.9Z","kind":"mcp","server":"docs","cursor":"9.0"}
-        {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":null,"total":null,"message":"reading","timestamp":"1970-01-01T00:00:01Z","kind":"mcp","server":"docs","cursor":"10.0"}
-        {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":1.0,"total":5.0,"message":"page 1","timestamp":"1970-01-01T00:00:01.1Z","kind":"mcp","server":"docs","cursor":"11.0"}
-        {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":null,"total":null,"message":"no update for 0.1s","timestamp":"1970-01-01T00:00:01.2Z","kind":"mcp","server":"docs","cursor":"12.0"}
-        {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":null,"total":null,"message":"trying again (attempt 2): busy","timestamp":"1970-01-01T00:00:01.3Z","kind":"mcp","server":"docs","cursor":"13.0"}
-        {"type":"error","message":"search: cancelled","code":"TOOL_ERROR","fatal":false,"tool_call_id":"call_1","tool_name":"search","kind":"mcp","server":"docs","state":"stopped","duration_ms":42,"timestamp":"1970-01-01T00:00:01.4Z","cursor":"14.0"}"#]],
+            {"type":"started","run_id":"run_1","conversation_id":"conv_1","cursor":"1.0"}
+            {"type":"approval_request","tool_call_id":"call_1","tool_name":"search","tool_input":"{\"q\":\"x\"}","timestamp":"1970-01-01T00:00:00.700000Z","kind":"mcp","server":"docs","cursor":"7.0"}
+            {"type":"tool_start","tool_call_id":"call_1","tool_name":"search","tool_input":"{\"q\":\"x\"}","timestamp":"1970-01-01T00:00:00.900000Z","kind":"mcp","server":"docs","cursor":"9.0"}
+            {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":null,"total":null,"message":"reading","timestamp":"1970-01-01T00:00:01.000000Z","kind":"mcp","server":"docs","cursor":"10.0"}
+            {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":1.0,"total":5.0,"message":"page 1","timestamp":"1970-01-01T00:00:01.100000Z","kind":"mcp","server":"docs","cursor":"11.0"}
+            {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":null,"total":null,"message":"no update for 0.1s","timestamp":"1970-01-01T00:00:01.200000Z","kind":"mcp","server":"docs","cursor":"12.0"}
+            {"type":"tool_progress","tool_call_id":"call_1","tool_name":"search","progress":null,"total":null,"message":"trying again (attempt 2): busy","timestamp":"1970-01-01T00:00:01.300000Z","kind":"mcp","server":"docs","cursor":"13.0"}
+            {"type":"error","message":"search: cancelled","code":"TOOL_ERROR","fatal":false,"tool_call_id":"call_1","tool_name":"search","kind":"mcp","server":"docs","state":"stopped","duration_ms":42,"timestamp":"1970-01-01T00:00:01.400000Z","cursor":"14.0"}"#]],
     );
 }
 

@@ -17,7 +17,7 @@ fn start() -> Value {
         "tool_call_id": "call_1",
         "tool_name": "multiply",
         "tool_input": r#"{"a":5,"b":4}"#,
-        "timestamp": "2025-10-26T15:30:45.5Z",
+        "timestamp": "2025-10-26T15:30:45.500000Z",
         "kind": "mcp",
         "server": "math",
     })
@@ -29,7 +29,7 @@ fn end() -> Value {
         "tool_call_id": "call_1",
         "tool_name": "multiply",
         "tool_result": "20",
-        "timestamp": "2025-10-26T15:30:46Z",
+        "timestamp": "2025-10-26T15:30:46.000000Z",
         "kind": "function",
         "duration_ms": 42,
         "empty": true,
@@ -253,7 +253,7 @@ fn the_schema_of_an_error_fits_errors_with_and_without_a_call() {
         "server": "docs",
         "state": "timed out",
         "duration_ms": 1,
-        "timestamp": "2025-10-26T15:30:46Z",
+        "timestamp": "2025-10-26T15:30:46.000000Z",
     });
     let read: FailedCall = serde_json::from_value(failed.clone()).unwrap();
     assert_eq!(serde_json::to_value(read).unwrap(), failed);

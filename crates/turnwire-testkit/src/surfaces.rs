@@ -6,7 +6,7 @@ use turnwire_contract::Recorded;
 use turnwire_surfaces::{
     CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
     ChatStreamOptions, MessageFrame, Messages, Placed, Profile, Projection, Responses, RunSnapshot,
-    Told, Transcript, TranscriptFrame, WithPlaces, WsChat, WsOptions, wire_json,
+    Told, Transcript, TranscriptFrame, WithPlaces, WsChat, WsOptions, wire_json, wire_json_pretty,
 };
 
 type Journal = [Arc<Recorded>];
@@ -41,10 +41,7 @@ pub const ASKED: WsOptions = WsOptions {
 
 /// What happened.
 pub fn events(journal: &Journal) -> String {
-    let line = |recorded: &Arc<Recorded>| {
-        serde_json::to_string(recorded.as_ref()).expect("an event is JSON") + "\n"
-    };
-    journal.iter().map(line).collect()
+    journal.iter().map(|recorded| wire_json(recorded.as_ref()) + "\n").collect()
 }
 
 /// `on_token`, `on_tool_start`, `on_tool_end`, all given.
@@ -165,7 +162,7 @@ pub fn chat_stream(journal: &Journal) -> String {
 /// `GET /v1/runs/{id}` when the run is over.
 pub fn snapshot(journal: &Journal) -> String {
     let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
-    serde_json::to_string_pretty(&snapshot).expect("a snapshot is JSON") + "\n"
+    wire_json_pretty(&snapshot) + "\n"
 }
 
 /// All frames of a journal.

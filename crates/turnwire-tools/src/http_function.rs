@@ -273,8 +273,8 @@ impl HttpFunction {
     }
 }
 
-/// Anything shorter is no key, and would be found in every other word.
-const SHORTEST_KEY: usize = 6;
+/// Anything shorter is no secret, and would be found in ordinary words.
+const SHORTEST_KEY: usize = 8;
 
 #[async_trait]
 impl Tool for HttpFunction {

@@ -13,7 +13,7 @@ use turnwire_contract::{CallId, RunId};
 use turnwire_surfaces::responses::ids::{response_id, run_id};
 
 use crate::{
-    checker::across::{KEY_NOTE, SESSION},
+    checker::across::{KEY_FILE, KEY_NOTE},
     client::{Client, PATIENCE, Refused},
     dice::Dice,
     evidence,
@@ -69,16 +69,9 @@ impl Workload {
     /// One shape from its beginning to its end: one run, or several in one conversation.
     pub async fn play(&self, key: &str, shape: &Shape, dice: &mut Dice) {
         if shape.n_in_conversation == 0 {
-            let session = format!("{SESSION}{key}");
-            let conversation = (shape.door == Door::Chat).then_some(session);
-            return self.one_run(key, shape, conversation.as_deref(), dice, false).await;
+            return self.one_run(key, shape, None, dice, false).await;
         }
-        let conversation = match shape.door {
-            Door::Chat => Some(format!("chain-{key}")),
-            Door::Stream | Door::Background | Door::BackgroundStream => {
-                self.new_conversation(dice).await
-            }
-        };
+        let conversation = self.new_conversation(dice).await;
         for n in 0..shape.n_in_conversation {
             let key = format!("{key}.{n}");
             let conversation = conversation.as_deref();
@@ -341,6 +334,7 @@ fn request_of(key: &str, shape: &Shape, conversation: Option<&str>) -> (&'static
         let body = json!({
             "message": shape.script,
             "session_id": conversation,
+            "active_file": format!("{KEY_FILE}{key}"),
             "tokens": true,
             "approvals": true,
         });

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
     BlobStore, ConversationId, ConversationRecord, Effect, Entry, EventLog, Generation, Item,
-    Limits, Model, RunId, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
+    Limits, Model, RunId, RunRecord, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
+    Workers,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 
@@ -44,6 +45,35 @@ impl Agent {
     /// Goes on in a conversation that is kept in the run store.
     pub fn continue_conversation(&self, id: ConversationId) -> Conversation {
         Conversation { agent: self.clone(), id }
+    }
+
+    /// Begins to share the work with every process that keeps its runs in the same
+    /// [store](AgentBuilder::store): runs that a process has left, because it was killed or told to
+    /// go, are taken up by one that is there. To be called once, before the first question; runs
+    /// that are kept in memory end with their process, and then this does nothing.
+    pub async fn keep_working(&self) -> Result<(), Error> {
+        Ok(self.runs.keep_working().await?)
+    }
+
+    /// A run that is kept, by its id: one that was begun earlier, perhaps by another process. It
+    /// may be over, under way anywhere, or about to be taken up.
+    pub async fn attach(&self, run_id: &RunId) -> Result<Run, Error> {
+        let handle = self.runs.attach(&self.request.tenant, run_id).await?;
+        let record = self.runs.find(&self.request.tenant, run_id).await?;
+        let conversation_id = record.request.conversation_id.clone();
+        Ok(Run::new(self.clone(), handle, conversation_id, None))
+    }
+
+    /// The newest runs that are kept, at most so many.
+    pub async fn kept_runs(&self, most: usize) -> Result<Vec<RunRecord>, Error> {
+        Ok(self.runs.list(&self.request.tenant, most).await?)
+    }
+
+    /// Leaves every run to other processes, or to the next start of this one, and starts no more.
+    /// Tools may work on for `grace`. Runs that are kept in memory are
+    /// [ended](Self::shut_down) instead.
+    pub async fn hand_over(&self, grace: Duration) {
+        self.runs.hand_over(grace).await;
     }
 
     /// Stops a run by its id. Says whether it was being worked on in this process.
@@ -200,6 +230,26 @@ impl AgentBuilder {
     /// How often a silent tool is reported to be still at work; every 5 seconds by default.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.parts.heartbeat = heartbeat;
+        self
+    }
+
+    /// Where everything is kept, so that runs outlive this process: something that keeps events,
+    /// runs and big results, and knows who works on what. The `Store` of `turnwire-stores` does, in
+    /// an SQLite file or in PostgreSQL. See [`Agent::keep_working`].
+    pub fn store<S>(self, store: S) -> Self
+    where
+        S: EventLog + RunStore + BlobStore + Workers + 'static,
+    {
+        let store = Arc::new(store);
+        self.event_log(store.clone())
+            .run_store(store.clone())
+            .blob_store(store.clone())
+            .workers(store)
+    }
+
+    /// The processes that share the stores with this one; nobody does by default.
+    pub fn workers(mut self, workers: Arc<dyn Workers>) -> Self {
+        self.parts.workers = workers;
         self
     }
 

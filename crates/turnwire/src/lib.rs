@@ -19,7 +19,10 @@
 //! under way, [`callbacks`] are the functions you may give, and `watching` calls them.
 //!
 //! Models and tools come from `turnwire-models` and `turnwire-tools`, or are your own: anything
-//! that implements [`Model`] or [`Tool`].
+//! that implements [`Model`] or [`Tool`]. Runs are kept in memory and end with their process; with
+//! a [store](AgentBuilder::store), such as that of `turnwire-stores`, they outlive it.
+//!
+//! Every type in a signature of this crate can be named with this crate alone.
 
 pub mod agent;
 pub mod callbacks;
@@ -34,16 +37,27 @@ pub use chat::{Input, StreamChat};
 pub use error::Error;
 pub use run::{Reply, Run};
 
+/// What implementing a port takes beside this crate.
+pub use async_trait::async_trait;
 pub use turnwire_contract::{
-    ApprovalAnswer, BlobStore, CallId, Completeness, Content, ConversationId, Decision, Effect,
-    Event, EventLog, EventStream, Failure, Finish, Generation, Image, IncompleteReason, Item,
-    ItemId, Limits, LogError, Model, ModelError, ModelPart, ModelStream, Prompt, Question,
-    Recorded, Role, RunId, RunOutcome, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp,
-    Tool, ToolContext, ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest,
-    ToolSpec, Usage,
+    ApprovalAnswer, BlobError, BlobStore, CallId, Completeness, Content, ConversationId,
+    ConversationRecord, Decision, Effect, Entry, Event, EventLog, EventStream, Failure, Finish,
+    Generation, Image, IncompleteReason, Item, ItemId, Limits, LogError, Model, ModelError,
+    ModelPart, ModelStream, Prompt, Question, Recorded, Role, RunId, RunOutcome, RunRecord,
+    RunRequest, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Tool, ToolContext,
+    ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
+    Usage, Workers,
 };
-pub use turnwire_engine::{StartError, ToolboxError};
+pub use turnwire_engine::{Runs, StartError, ToolboxError};
 pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUpdate};
+
+/// Everything that the parts of Turnwire agree on: the ports, and all that is named in them. The
+/// usual ones are above.
+pub use turnwire_contract as contract;
+/// The engine underneath, for those who go beyond an [`Agent`]: see [`Agent::runs`].
+pub use turnwire_engine as engine;
+/// The libraries whose types are in signatures of this crate, in the versions that fit.
+pub use {futures, serde_json};
 
 /// The program in the README is compiled and run with the documentation tests.
 #[cfg(doctest)]

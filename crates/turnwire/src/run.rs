@@ -42,10 +42,16 @@ impl Run {
         self.handle.id()
     }
 
-    /// Stops the run. Everything it has open is closed, and its reply says that it was
-    /// cancelled.
+    /// Stops the run, if this process works on it. Everything it has open is closed, and its reply
+    /// says that it was cancelled.
     pub fn cancel(&self) {
         self.handle.cancel();
+    }
+
+    /// Stops the run in whichever process works on it, or will. Says whether there was something to
+    /// stop; the end may be a moment away.
+    pub async fn cancel_anywhere(&self) -> Result<bool, Error> {
+        Ok(self.agent.runs.cancel(&self.agent.request.tenant, self.id()).await?)
     }
 
     /// Stops one call; the model is told and the run goes on. Says whether the call was at work.

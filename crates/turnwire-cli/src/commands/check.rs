@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use turnwire_surfaces::{
     CheckOptions, Checker,
     check::{Finding, Level, Report},
-    clean,
+    clean, wire_json_pretty,
 };
 
 use crate::{
@@ -281,12 +281,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// Says what was found, on standard output.
 fn tell(arguments: &CheckArguments, report: &Report, paint: Paint) -> Result<Exit, Problem> {
-    let text = if arguments.json {
-        let report = serde_json::to_string_pretty(report);
-        report.map_err(|error| Problem::usage(format!("the report cannot be written: {error}")))?
-    } else {
-        worded(report, paint)
-    };
+    let text = if arguments.json { wire_json_pretty(report) } else { worded(report, paint) };
     // If nobody reads it, the exit code still tells.
     let _ = writeln!(io::stdout().lock(), "{text}");
     Ok(if report.is_fine() { Exit::Done } else { Exit::Failed })

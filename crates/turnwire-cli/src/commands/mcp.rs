@@ -13,7 +13,7 @@ use turnwire_contract::{
     CallId, CallLink, Effect, RunId, TenantId, Tool, ToolContext, ToolError, ToolNote, ToolOutput,
     ToolRequest, ToolServers, ToolSpec,
 };
-use turnwire_surfaces::clean;
+use turnwire_surfaces::{clean, wire_json_pretty};
 use turnwire_tools::{LoginError, McpServerOptions, McpServers, McpTransport};
 
 use crate::{
@@ -149,7 +149,7 @@ fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Resul
         found
     });
     if common.json {
-        print_json(&found)?;
+        print_json(&found);
     } else if found.is_empty() {
         tell("no MCP server is configured");
         tell("hint: name one with [mcp_servers.NAME] in turnwire.toml, or use --mcp-config FILE");
@@ -204,7 +204,7 @@ fn test(
         tested
     })?;
     if arguments.common.json {
-        print_json(&tested)?;
+        print_json(&tested);
     } else {
         let mut text = worded(&tested.server, paint);
         if let Some(called) = &tested.call {
@@ -235,7 +235,7 @@ fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exi
     runtime()?.block_on(async {
         let login = servers.login(name).await.map_err(not_done)?;
         if arguments.common.json {
-            print_json(&serde_json::json!({ "page": login.page() }))?;
+            print_json(&serde_json::json!({ "page": login.page() }));
         } else {
             tell(&format!("Open this page to log in to {}:", clean(name)));
             print(&clean(login.page()));
@@ -364,9 +364,6 @@ fn print(text: &str) {
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), Problem> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Problem::failure(format!("it cannot be written as JSON: {error}")))?;
-    print(&text);
-    Ok(())
+fn print_json(value: &impl Serialize) {
+    print(&wire_json_pretty(value));
 }

@@ -5,7 +5,7 @@ use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
 
 #[test]
 fn the_keys_of_the_section_are_known() {
-    check_keys::<RawEgress>();
+    check_keys::<RawEgress>("egress");
 }
 
 /// A4: private networks are closed until the operator opens them.

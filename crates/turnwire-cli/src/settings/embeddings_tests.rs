@@ -7,7 +7,7 @@ const LINES: &str = "[embeddings]\nbase_url = \"http://e/v1\"\nmodel = \"mini\"\
 
 #[test]
 fn the_keys_of_the_section_are_known() {
-    check_keys::<RawEmbeddings>();
+    check_keys::<RawEmbeddings>("embeddings");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use super::{
     embeddings::EmbeddingsSection,
     functions::{NamedFunction, named_functions},
     limits::limits,
+    lines::line_of,
     mcp_files::{McpSection, mcp},
     models::{NamedModel, named_models},
     server::ServerSection,
@@ -37,7 +38,7 @@ pub(super) const DEFAULT_FILE: &str = "turnwire.toml";
 const REPAIR: &str = "repair it, or name another settings file with --config FILE";
 
 /// The file as it is on the disk.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SettingsFile {
     pub(super) path: PathBuf,
     pub(super) text: String,
@@ -54,6 +55,16 @@ impl SettingsFile {
                 Err(Problem::usage(format!("{} cannot be read: {error}", path.display()))
                     .hint("name a settings file that can be read with --config FILE"))
             }
+        }
+    }
+
+    /// A mistake, which begins with the path of its setting, with the file and the line where that
+    /// stands. What is about something else stays as it is.
+    pub(super) fn located(&self, mistake: &str) -> String {
+        let line = mistake.split_once(": ").and_then(|(path, _)| line_of(&self.text, path));
+        match line {
+            Some(line) => format!("{}:{line}: {mistake}", self.path.display()),
+            None => mistake.to_owned(),
         }
     }
 
@@ -151,6 +162,7 @@ pub(super) struct RawSettings {
 
 /// A table of the file.
 pub(super) trait RawTable: DeserializeOwned + Default {
+    /// Every setting it has; each has a line in examples/turnwire.toml and in docs/settings.md.
     const KEYS: &'static [&'static str];
 }
 
@@ -203,12 +215,23 @@ pub(super) fn table_of(
     None
 }
 
+/// A problem with a single setting, with the line where that stands.
+pub(super) fn located(mut problem: Problem, file: Option<&SettingsFile>) -> Problem {
+    if let Some(file) = file {
+        problem.message = file.located(&problem.message);
+    }
+    problem
+}
+
 /// One problem that tells every mistake, and where they are.
 pub(super) fn all_of(
     mut in_file: Vec<String>,
     in_environment: Vec<String>,
     file: Option<&SettingsFile>,
 ) -> Problem {
+    if let Some(file) = file {
+        in_file = in_file.iter().map(|mistake| file.located(mistake)).collect();
+    }
     let file = file.map(|file| file.path.display().to_string()).filter(|_| !in_file.is_empty());
     let environment = (!in_environment.is_empty()).then(|| "the environment".to_owned());
     let places: Vec<String> = file.into_iter().chain(environment).collect();

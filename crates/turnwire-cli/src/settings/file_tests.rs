@@ -67,5 +67,5 @@ fn a_file_that_is_not_toml_is_quoted() {
 
 #[test]
 fn the_sections_are_known() {
-    check_keys::<RawSettings>();
+    check_keys::<RawSettings>("");
 }

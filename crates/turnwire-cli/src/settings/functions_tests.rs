@@ -27,7 +27,7 @@ require_approval = true
 
 #[test]
 fn the_keys_that_are_known_are_the_keys_that_are_read() {
-    check_keys::<RawFunction>();
+    check_keys::<RawFunction>("functions.NAME");
 }
 
 /// A6: what comes from the environment is secret, and is not shown.

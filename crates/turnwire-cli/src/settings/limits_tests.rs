@@ -5,7 +5,7 @@ use crate::settings::testing::{check_keys, check_mistakes};
 
 #[test]
 fn the_keys_of_the_section_are_known() {
-    check_keys::<RawLimits>();
+    check_keys::<RawLimits>("limits");
 }
 
 #[test]

@@ -82,21 +82,22 @@ pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>)
     let raw: RawMcp = read_table("mcp.", table, mistakes);
     let folder = file.path.parent().unwrap_or(Path::new(""));
     let files = raw.files.unwrap_or_default().iter().map(|name| folder.join(name)).collect();
-    let on_request = raw.on_request.unwrap_or_default().into_iter();
-    let on_request = on_request.filter_map(|table| welcome(table, mistakes)).collect();
+    let on_request = raw.on_request.unwrap_or_default().into_iter().enumerate();
+    let on_request = on_request.filter_map(|(n, table)| welcome(n, table, mistakes)).collect();
     McpSection { files, on_request }
 }
 
-fn welcome(table: Table, mistakes: &mut Vec<String>) -> Option<Welcome> {
-    let raw: RawOnRequest = read_table("mcp.on_request.", table, mistakes);
+fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<Welcome> {
+    let path = format!("mcp.on_request[{n}]");
+    let raw: RawOnRequest = read_table(&format!("{path}."), table, mistakes);
     let Some(url) = raw.url else {
-        mistakes.push("mcp.on_request: say `url`, where servers of requests may be".to_owned());
+        mistakes.push(format!("{path}: say `url`, where servers of requests may be"));
         return None;
     };
     let welcome = match Welcome::at(&url) {
         Ok(welcome) => welcome,
         Err(why) => {
-            mistakes.push(format!("mcp.on_request.url: `{url}`: {why}"));
+            mistakes.push(format!("{path}.url: `{url}`: {why}"));
             return None;
         }
     };

@@ -23,7 +23,8 @@ fn mistakes(text: &str) -> Vec<String> {
 
 #[test]
 fn the_keys_that_are_known_are_the_keys_that_are_read() {
-    check_keys::<RawMcp>();
+    check_keys::<RawMcp>("mcp");
+    check_keys::<RawOnRequest>("mcp.on_request");
 }
 
 /// A8: servers of other programs' files are those of the settings, once the settings name the file.

@@ -85,6 +85,7 @@ mod embeddings;
 mod file;
 mod functions;
 mod limits;
+mod lines;
 mod mcp_files;
 mod models;
 mod run;
@@ -104,7 +105,7 @@ pub(crate) use self::{
     models::{DEFAULT_MODEL, Demo, Kind, ModelSettings, Provider, ServedModels, ToolCalling},
     run::RunSettings,
     serve::ServeSettings,
-    server::listen_address,
+    server::{listen_address, page_origin},
     tool_servers::filled,
     words::{did_you_mean, is_http_url},
 };

@@ -223,5 +223,5 @@ fn no_model_at_all_names_three_ways() {
 
 #[test]
 fn the_keys_of_a_model_are_known() {
-    crate::settings::testing::check_keys::<RawModel>();
+    crate::settings::testing::check_keys::<RawModel>("models.NAME");
 }

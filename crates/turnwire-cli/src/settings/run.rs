@@ -6,7 +6,7 @@ use turnwire::{Effect, Limits};
 use turnwire_tools::{EgressOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions};
 
 use super::{
-    file::{Sections, SettingsFile, all_of},
+    file::{Sections, SettingsFile, all_of, located},
     functions::functions,
     mcp_files::servers,
     models::{Demo, ModelSettings, Occasion, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
@@ -26,7 +26,7 @@ pub(crate) struct RunSettings {
     /// Where it goes when a model or a request names the address.
     pub(crate) egress: EgressOptions,
     pub(crate) limits: Limits,
-    /// The effects whose tools are not called: there is nobody to ask.
+    /// The effects whose tools a person has to allow.
     pub(crate) ask_before: Vec<Effect>,
 }
 
@@ -64,7 +64,8 @@ impl RunSettings {
         let (model, model_name) = match wish {
             Some(SCRIPTED) => (ModelSettings::Scripted(demo), SCRIPTED.to_owned()),
             wish => {
-                let chosen = choose(&sections.models, environment, wish, Occasion::Run)?;
+                let chosen = choose(&sections.models, environment, wish, Occasion::Run);
+                let chosen = chosen.map_err(|problem| located(problem, file))?;
                 (ModelSettings::Provider(chosen.0), chosen.1)
             }
         };

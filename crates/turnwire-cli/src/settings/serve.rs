@@ -12,7 +12,7 @@ use turnwire_tools::{
 
 use super::{
     approvals::ApprovalSettings,
-    file::{Sections, SettingsFile, all_of},
+    file::{Sections, SettingsFile, all_of, located},
     functions::functions,
     mcp_files::servers,
     models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
@@ -87,13 +87,15 @@ impl ServeSettings {
         let models = if is_demo {
             ServedModels::scripted(demo)
         } else {
-            ServedModels::of(&sections.models, environment, wish)?
+            let served = ServedModels::of(&sections.models, environment, wish);
+            served.map_err(|problem| located(problem, file))?
         };
-        let warnings = warnings(&sections);
+        let warnings = warnings(&sections, file);
         let server = sections.server;
+        let origins = server.origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
         Ok(Self {
             listen: arguments.listen.or(listen).or(server.listen).unwrap_or(DEFAULT_LISTEN),
-            door: DoorOptions { api_keys, hosts: server.hosts, origins: server.origins },
+            door: DoorOptions { api_keys, hosts: server.hosts, origins },
             instructions: server.instructions,
             models,
             tool_servers,
@@ -110,14 +112,14 @@ impl ServeSettings {
     }
 }
 
-fn warnings(sections: &Sections) -> Vec<String> {
+fn warnings(sections: &Sections, file: Option<&SettingsFile>) -> Vec<String> {
     let has_keys = !sections.server.api_keys.is_empty();
-    let keys = has_keys.then(|| {
+    let keys = has_keys.then_some(
         "server.api_keys: a file is a poor place for keys; put them into a variable and name it \
-         with api_keys_env"
-            .to_owned()
-    });
-    keys.into_iter().collect()
+         with api_keys_env",
+    );
+    let located = |warning: &str| file.map_or(warning.to_owned(), |file| file.located(warning));
+    keys.into_iter().map(located).collect()
 }
 
 #[cfg(test)]

@@ -46,6 +46,22 @@ fn models(
     (default_name, named.into_keys().collect(), (any.base_url, any.model))
 }
 
+/// A9: pages of the command line are let in beside those of the file.
+#[test]
+fn origins_of_the_flag_come_beside_those_of_the_file() {
+    let origins = |text, flags: &[&str]| {
+        let origin = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let arguments = ServeArguments { origin, demo: true, ..ServeArguments::default() };
+        let settings = ServeSettings::of(&arguments, &Environment::default(), Some(&file(text)));
+        settings.unwrap().door.origins
+    };
+    let named = "[server]\norigins = [\"https://app.example.com\"]\n";
+    let page = "http://localhost:5173";
+    assert_eq!(origins(named, &[page]), ["https://app.example.com", page]);
+    assert_eq!(origins("", &[page]), [page]);
+    assert_eq!(origins("", &[]), [""; 0]);
+}
+
 #[test]
 fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_default() {
     let listen = |text, variables: &[(&str, &str)], flag: Option<&str>| {
@@ -183,7 +199,8 @@ fn the_example_is_without_mistakes() {
     ];
     let variables = variables.map(|name| (name, "something"));
     settings(example, &[], None).unwrap();
-    let is_setting = |line: &str| line.starts_with('[') || line.contains(" = ");
+    let is_setting =
+        |line: &str| line.starts_with('[') || (line.contains(" = ") && !line.starts_with("or: "));
     let all = example.lines().map(|line| match line.strip_prefix("# ") {
         Some(rest) if is_setting(rest) => rest,
         Some(_) => "",

@@ -156,6 +156,11 @@ fn is_host(text: &str) -> bool {
     !text.is_empty() && text.chars().all(fits)
 }
 
+/// Reads the origin of a web page, for the command line.
+pub(crate) fn page_origin(text: &str) -> Result<String, String> {
+    if is_origin(text) { Ok(text.to_owned()) } else { Err(NOT_AN_ORIGIN.to_owned()) }
+}
+
 /// A scheme and a name, and nothing after it: that is what browsers send.
 fn is_origin(text: &str) -> bool {
     let place = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));

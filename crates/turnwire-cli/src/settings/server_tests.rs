@@ -9,7 +9,7 @@ fn keys(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn the_keys_of_the_section_are_known() {
-    check_keys::<RawServer>();
+    check_keys::<RawServer>("server");
 }
 
 #[test]

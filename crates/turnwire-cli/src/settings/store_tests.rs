@@ -21,6 +21,12 @@ fn read(
 }
 
 #[test]
+fn every_key_is_known() {
+    crate::settings::testing::check_keys::<RawStore>("store");
+    crate::settings::testing::check_keys::<RawFanout>("fanout");
+}
+
+#[test]
 fn runs_are_kept_in_a_file_unless_told_otherwise() {
     let url = |text, variables: &[_], is_demo| {
         let (options, mistakes) = read(text, variables, is_demo);

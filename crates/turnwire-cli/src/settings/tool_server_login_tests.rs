@@ -26,7 +26,7 @@ fn check_mistake(lines: &str, expected: &[&str]) {
 
 #[test]
 fn the_keys_of_a_login_are_known() {
-    check_keys::<RawLogin>();
+    check_keys::<RawLogin>("mcp_servers.NAME.oauth");
 }
 
 /// An empty table is enough: the server says the rest.

@@ -20,8 +20,8 @@ fn check_mistake(lines: &str, expected: &[&str]) {
 
 #[test]
 fn the_keys_of_a_server_are_known() {
-    check_keys::<RawToolServer>();
-    check_keys::<RawTool>();
+    check_keys::<RawToolServer>("mcp_servers.NAME");
+    check_keys::<RawTool>("mcp_servers.NAME.tools.TOOL");
 }
 
 #[test]

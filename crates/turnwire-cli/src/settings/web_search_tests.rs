@@ -16,7 +16,7 @@ fn options(lines: &str, variables: &[(&str, &str)]) -> WebSearchOptions {
 
 #[test]
 fn the_keys_of_the_section_are_known() {
-    check_keys::<RawWebSearch>();
+    check_keys::<RawWebSearch>("web_search");
 }
 
 #[test]

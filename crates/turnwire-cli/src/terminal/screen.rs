@@ -6,7 +6,7 @@ use std::{
 };
 
 use turnwire_contract::Recorded;
-use turnwire_surfaces::{Projection, Transcript, TranscriptFrame};
+use turnwire_surfaces::{Projection, Transcript, TranscriptFrame, wire_json};
 
 use super::{
     Look, Paint,
@@ -26,6 +26,13 @@ pub(crate) enum News {
     Stopping,
     /// Time has passed.
     Tick,
+    /// The person is asked this; from here on everything else waits.
+    Question(String),
+    /// The question is settled.
+    QuestionClosed {
+        /// Whether the person has typed the answer, and so ended the line.
+        was_typed: bool,
+    },
 }
 
 /// Writes to both streams; nobody else does while there is one.
@@ -34,7 +41,17 @@ pub(crate) enum Screen {
     /// The events as they are, a line each.
     Json(Stdout),
     /// What a person reads.
-    Transcript { transcript: Box<Transcript>, answer: Answer<Stdout>, status: Status },
+    Transcript(Box<Shown>),
+}
+
+/// What a person reads, and is asked.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    transcript: Transcript,
+    answer: Answer<Stdout>,
+    status: Status,
+    /// What happens while the person is asked; it is shown afterwards.
+    held: Option<Vec<Arc<Recorded>>>,
 }
 
 /// Everything but the answer.
@@ -58,27 +75,27 @@ impl Screen {
                 Status::Live { live, paint }
             }
         };
-        let (transcript, answer) = (Box::default(), Answer::new(io::stdout(), shared));
-        Self::Transcript { transcript, answer, status }
+        let (transcript, answer) = (Transcript::default(), Answer::new(io::stdout(), shared));
+        Self::Transcript(Box::new(Shown { transcript, answer, status, held: None }))
     }
 
     /// Shows it. The only error is that the answer could not be written.
     pub(crate) fn show(&mut self, news: &News) -> io::Result<()> {
         match (self, news) {
             (Self::Json(out), News::Event(recorded)) => {
-                let mut line = serde_json::to_vec(recorded)?;
-                line.push(b'\n');
-                out.write_all(&line)?;
+                let line = wire_json(recorded) + "\n";
+                out.write_all(line.as_bytes())?;
                 out.flush()
             }
-            (Self::Json(_), News::Stopping | News::Tick) => Ok(()),
-            (Self::Transcript { transcript, answer, status }, News::Event(recorded)) => {
-                let mut frames = transcript.project(recorded).into_iter();
-                frames.try_for_each(|frame| status.show(answer, &frame))
+            (Self::Json(_), _) => Ok(()),
+            (Self::Transcript(shown), News::Event(recorded)) => shown.show(recorded),
+            (Self::Transcript(shown), News::Stopping) => shown.stop(),
+            (Self::Transcript(shown), News::Question(text)) => shown.ask(text),
+            (Self::Transcript(shown), News::QuestionClosed { was_typed }) => {
+                shown.go_on(*was_typed)
             }
-            (Self::Transcript { answer, status, .. }, News::Stopping) => status.stop(answer),
-            (Self::Transcript { status, .. }, News::Tick) => {
-                if let Status::Live { live, .. } = status {
+            (Self::Transcript(shown), News::Tick) => {
+                if let (Status::Live { live, .. }, None) = (&mut shown.status, &shown.held) {
                     live.tick();
                 }
                 Ok(())
@@ -90,11 +107,54 @@ impl Screen {
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Json(out) => out.flush(),
-            Self::Transcript { answer, status, .. } => {
-                status.make_way();
-                answer.finish()
+            Self::Transcript(shown) => {
+                shown.status.make_way();
+                shown.answer.finish()
             }
         }
+    }
+}
+
+impl Shown {
+    fn show(&mut self, recorded: &Arc<Recorded>) -> io::Result<()> {
+        if let Some(held) = &mut self.held {
+            held.push(Arc::clone(recorded));
+            return Ok(());
+        }
+        let mut frames = self.transcript.project(recorded).into_iter();
+        frames.try_for_each(|frame| self.status.show(&mut self.answer, &frame))
+    }
+
+    fn stop(&mut self) -> io::Result<()> {
+        match (&mut self.status, &self.held) {
+            // Drawn when the question is off the screen.
+            (Status::Live { live, .. }, Some(_)) => {
+                live.stop();
+                Ok(())
+            }
+            (status, _) => status.stop(&mut self.answer),
+        }
+    }
+
+    /// The cursor stays behind the question, where the person types.
+    fn ask(&mut self, text: &str) -> io::Result<()> {
+        if self.held.is_none() {
+            self.held = Some(Vec::new());
+            self.status.make_way();
+            self.answer.make_room()?;
+        }
+        let mut stderr = io::stderr().lock();
+        // If nobody sees it, nobody answers, and that is a no.
+        let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+        Ok(())
+    }
+
+    fn go_on(&mut self, was_typed: bool) -> io::Result<()> {
+        if !was_typed {
+            tell("");
+        }
+        let held = self.held.take().unwrap_or_default();
+        held.iter().try_for_each(|recorded| self.show(recorded))
     }
 }
 

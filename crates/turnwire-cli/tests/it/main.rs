@@ -8,6 +8,7 @@
     reason = "a test that cannot go on should fall over"
 )]
 
+mod asking;
 mod check;
 mod doctor;
 mod exit_codes;
@@ -15,6 +16,7 @@ mod exit_codes;
 mod full_disk;
 mod functions;
 mod mcp;
+mod odd_ids;
 mod pipes;
 mod read_pdf;
 mod serve;

@@ -20,7 +20,7 @@ const HOUR_MS: &str = "3600000";
 pub(crate) const DEMO: [&str; 5] = ["serve", "--demo", "--json", "--listen", "127.0.0.1:0"];
 
 /// A demo that does not take its time.
-fn quick() -> World {
+pub(crate) fn quick() -> World {
     World::new().with("TURNWIRE_DEMO_PACE_MS", "0").with("TURNWIRE_DEMO_TOOL_MS", "0")
 }
 
@@ -29,11 +29,11 @@ pub(crate) struct Gateway {
     /// Nothing once it has ended.
     running: Option<Running>,
     address: String,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl Gateway {
-    fn start(world: &World, arguments: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, arguments: &[&str]) -> Self {
         Self::listening(world.start(arguments), arguments)
     }
 
@@ -53,7 +53,7 @@ impl Gateway {
         self.running.as_mut().unwrap()
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
@@ -352,6 +352,37 @@ async fn tool_servers_are_told_of_and_ended() {
     assert_eq!(gateway.finish().code, Some(0));
     // It was asked to go, and when it did not it was ended, with what it has started.
     assert_eq!(alive.all(), "goodbye");
+}
+
+/// A9: `--origin` lets a page in that is refused without it, and what is not the origin of a page is
+/// told before anything is started.
+#[tokio::test]
+async fn a_page_is_let_in_by_a_flag() {
+    let page = "http://localhost:5173";
+    let world = quick();
+    for (flags, expected) in
+        [(vec![], StatusCode::FORBIDDEN), (vec!["--origin", page], StatusCode::OK)]
+    {
+        let arguments: Vec<&str> = DEMO.into_iter().chain(flags).collect();
+        let gateway = Gateway::start(&world, &arguments);
+        let request = gateway.get("/v1/models").header(ORIGIN, page);
+        assert_eq!(status_of(request).await, expected);
+    }
+    let refused = world.run(&["serve", "--demo", "--origin", "localhost:5173"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("should look like https://chat.example.com"), "{refused:?}");
+}
+
+/// C20: SIGHUP ends nothing. It was handled if the server says so, and answers afterwards.
+#[tokio::test]
+async fn c20_a_hangup_does_not_end_it() {
+    let world = quick().with("TURNWIRE_LOG", "info");
+    let mut gateway = Gateway::start(&world, &DEMO);
+    gateway.signal("HUP");
+    gateway.running().stderr.rest_of_line("SIGHUP is ignored");
+    assert_eq!(status_of(gateway.get("/readyz")).await, StatusCode::OK);
+    gateway.signal("TERM");
+    assert_eq!(gateway.finish().code, Some(0));
 }
 
 /// C2, C17, R21: killed in the middle of a tool, the server goes on with the run after its next

@@ -9,10 +9,40 @@ fn a_wrong_file_is_2_with_all_mistakes() {
     assert_eq!(done.code, Some(2));
     assert_eq!(
         done.stderr,
-        "error: 3 mistakes in turnwire.toml\n  model: there is no such setting; did you mean \
-         `models`?\n  models.default.base-url: there is no such setting; did you mean `base_url`?\n  \
-         models.default.kind: there is no kind `chat`; did you mean `chat_completions`?\nhint: repair it, or name another settings file with --config FILE\n"
+        "error: 3 mistakes in turnwire.toml\n  turnwire.toml:1: model: there is no such setting; did \
+         you mean `models`?\n  turnwire.toml:4: models.default.base-url: there is no such setting; \
+         did you mean `base_url`?\n  turnwire.toml:3: models.default.kind: there is no kind `chat`; \
+         did you mean `chat_completions`?\nhint: repair it, or name another settings file with \
+         --config FILE\n"
     );
+}
+
+/// No mistake without its line: also what is missing, what only one command needs, and what is not
+/// even TOML.
+#[test]
+fn every_mistake_has_its_line() {
+    let missing = "[models.default]\nkind = \"chat_completions\"\n";
+    let unset = "\n[models.default]\nkind = \"openai_responses\"\napi_key_env = \"NOT_SET\"\n";
+    let cases = [
+        (missing, "run", "turnwire.toml:1: models.default.base_url: missing"),
+        (missing, "serve", "turnwire.toml:1: models.default.base_url: missing"),
+        (unset, "run", "turnwire.toml:4: models.default.api_key_env: "),
+        (unset, "serve", "turnwire.toml:4: models.default.api_key_env: "),
+        ("[server]\nlisten = 5\n", "run", "turnwire.toml:2: server.listen: "),
+        (
+            "[[mcp.on_request]]\n[[mcp.on_request]]\nurl = 1\n",
+            "run",
+            "turnwire.toml:3: mcp.on_request",
+        ),
+        ("[server]\n\nlisten = \n", "run", "line 3, column"),
+        ("[server]\n[server]\n", "run", "line 2, column"),
+    ];
+    for (file, command, expected) in cases {
+        let arguments: &[&str] = if command == "run" { &["run", "hi"] } else { &["serve"] };
+        let done = World::new().with_file("turnwire.toml", file).run(arguments);
+        assert_eq!(done.code, Some(2), "{file}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{file}: {}", done.stderr);
+    }
 }
 
 #[test]

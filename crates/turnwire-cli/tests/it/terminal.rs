@@ -12,16 +12,20 @@ const MULTIPLY: [&str; 4] = ["run", "--model", "scripted", "multiply 5 and 4"];
 const TOOL_MS: &str = "600";
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-struct Terminal {
-    output: Watched,
-    keyboard: Box<dyn Write + Send>,
+pub(crate) struct Terminal {
+    pub(crate) output: Watched,
+    pub(crate) keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
 }
 
 impl Terminal {
-    fn start(world: &World, arguments: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, arguments: &[&str]) -> Self {
+        Self::start_program(world, TURNWIRE, arguments)
+    }
+
+    pub(crate) fn start_program(world: &World, program: &str, arguments: &[&str]) -> Self {
         let pair = native_pty_system().openpty(SIZE).unwrap();
-        let mut command = CommandBuilder::new(TURNWIRE);
+        let mut command = CommandBuilder::new(program);
         command.env_clear();
         command.env("TERM", "xterm-256color");
         command.env("TURNWIRE_DEMO_PACE_MS", "1");
@@ -35,15 +39,21 @@ impl Terminal {
         Self { output, keyboard: pair.master.take_writer().unwrap(), child }
     }
 
+    /// Waits for a question, and types the answer.
+    pub(crate) fn answer(&mut self, question: &str, answer: &str) {
+        self.output.wait_until(question, |bytes| screen(bytes).trim_end().ends_with(question));
+        self.keyboard.write_all(answer.as_bytes()).unwrap();
+    }
+
     /// Everything that was written, and the exit code.
-    fn finish(mut self) -> (Vec<u8>, u32) {
+    pub(crate) fn finish(mut self) -> (Vec<u8>, u32) {
         let code = self.child.wait().unwrap().exit_code();
         (self.output.all_bytes(), code)
     }
 }
 
 /// What is on the screen after `bytes`.
-fn screen(bytes: &[u8]) -> String {
+pub(crate) fn screen(bytes: &[u8]) -> String {
     let [rows, columns] = [SIZE.rows, SIZE.cols].map(|size| NonZero::new(size).unwrap());
     let mut parser = vt100::Parser::new(rows, columns, 0);
     parser.process(bytes);
@@ -188,4 +198,32 @@ fn plain_has_colours_and_no_animation() {
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.contains("\u{1b}[36m•\u{1b}[0m multiply 5 × 4  running"), "{text:?}");
     assert!(!text.contains("Working") && !text.contains(SPINNER), "{text:?}");
+}
+
+/// S4-X: an answer that is longer than the terminal is written whole and once, below a tool that
+/// was at work.
+#[test]
+fn s4_x_an_answer_longer_than_the_terminal_is_whole() {
+    let server = Server::new();
+    let world = World::new().with("OPENAI_BASE_URL", &server.url());
+    let terminal = Terminal::start(&world, &["run", "Count."]);
+    let mut question = server.question();
+    question.begin();
+    let lines: Vec<String> = (1..=200).map(|n| format!("line {n} of the answer")).collect();
+    for line in &lines {
+        question.say(&format!("{line}\n"));
+    }
+    question.end();
+    let (bytes, code) = terminal.finish();
+    let written = String::from_utf8(bytes.clone()).unwrap();
+    let told: Vec<&str> = written.lines().filter(|line| line.contains(" of the answer")).collect();
+    let told: Vec<&str> = told.iter().map(|line| line.rsplit('\u{1b}').next().unwrap()).collect();
+    assert_eq!(told.len(), lines.len(), "{told:?}");
+    for (told, line) in told.iter().zip(&lines) {
+        assert!(told.ends_with(line), "{told:?} is not {line:?}");
+    }
+    let screen = screen(&bytes);
+    assert!(screen.contains("line 200 of the answer\n  done"), "{screen}");
+    assert!(!screen.contains("Working"), "{screen}");
+    assert_eq!(code, 0);
 }

@@ -98,9 +98,9 @@ fn ids_and_times_of_the_system() {
 #[tokio::test(start_paused = true)]
 async fn ids_and_times_of_a_simulation() {
     let ambient = Ambient::simulated();
-    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:00Z");
+    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:00.000000Z");
     tokio::time::advance(std::time::Duration::from_millis(1500)).await;
-    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:01.5Z");
+    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:01.500000Z");
     assert_eq!(ambient.new_id("run"), "run_1");
     assert_eq!(ambient.new_id("call"), "call_1");
     assert_eq!(ambient.new_id("run"), "run_2");

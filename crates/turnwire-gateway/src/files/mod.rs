@@ -6,9 +6,8 @@
 pub(crate) mod upload;
 
 use axum::{
-    Json,
     body::{Body, Bytes},
-    extract::{Path, State},
+    extract::State,
     http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -20,8 +19,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use self::upload::{Upload, UploadBody};
 use crate::{
     app::App,
+    body::Json,
     door::Caller,
     page::{Order, Page, PageWish},
+    path::PathParams,
     query::Asked,
     refusal::Refusal,
 };
@@ -154,7 +155,7 @@ async fn list(
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<FileObject>, Refusal> {
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
@@ -169,7 +170,7 @@ async fn retrieve(
 async fn delete(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Removed>, Refusal> {
     let removed = app.library().remove_file(caller.tenant(), &FileId::from(id.as_str())).await;
     removed.map_err(|error| missing("File", &id, error))?;
@@ -191,7 +192,7 @@ async fn delete(
 async fn content(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Response, Refusal> {
     let content = app.library().content(caller.tenant(), &FileId::from(id.as_str())).await;
     let content = content.map_err(|error| missing("File", &id, error))?;

@@ -1,6 +1,6 @@
 //! `POST /v1/responses/compact` and `/input_tokens`: a conversation made shorter, and measured.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{extract::State, http::StatusCode};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Content, Generation, Item, RunId, RunOutcome, RunRequest, ToolChoice};
@@ -18,9 +18,14 @@ use utoipa::ToSchema;
 use super::{
     create::{forget, outcome_of},
     prepare::{look_back, prepare},
-    request::{self, seal_summary},
+    request::{self, wrap_summary},
 };
-use crate::{app::App, body::JsonBody, door::Caller, refusal::Refusal};
+use crate::{
+    app::App,
+    body::{Json, JsonBody},
+    door::Caller,
+    refusal::{ErrorBody, Refusal},
+};
 
 /// What the model is told when it has to make a conversation shorter.
 const SUMMARISE: &str = "Sum up the conversation so far for yourself, so that it can go on \
@@ -49,7 +54,11 @@ pub(super) struct Compacted {
     path = "/v1/responses/compact",
     tag = "responses",
     request_body = request::CreateResponse,
-    responses((status = 200, description = "A summary to go on with", body = Compacted))
+    responses(
+        (status = 200, description = "A summary to go on with", body = Compacted),
+        (status = 409, description = "The previous response is not finished", body = ErrorBody),
+        (status = 502, description = "The model did not sum up", body = ErrorBody),
+    )
 )]
 pub(super) async fn compact(
     State(app): State<App>,
@@ -76,7 +85,7 @@ pub(super) async fn compact(
         let message = "The model did not sum up the conversation; try again.";
         return Err(Refusal::new(StatusCode::BAD_GATEWAY, "not_compacted", message));
     }
-    let encrypted_content = seal_summary(answer.text());
+    let encrypted_content = wrap_summary(answer.text());
     let id = turnwire_contract::ItemId::new(app.runs().new_id("cmp"));
     Ok(Json(Compacted {
         id: ids::response_id(&run_id),
@@ -135,7 +144,10 @@ pub(super) struct InputTokens {
     path = "/v1/responses/input_tokens",
     tag = "responses",
     request_body = request::CreateResponse,
-    responses((status = 200, description = "An estimate", body = InputTokens))
+    responses(
+        (status = 200, description = "An estimate", body = InputTokens),
+        (status = 409, description = "The previous response is not finished", body = ErrorBody),
+    )
 )]
 pub(super) async fn input_tokens(
     State(app): State<App>,

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response as HttpResponse},
@@ -18,6 +17,7 @@ use turnwire_engine::{RunHandle, Runs, Start};
 use turnwire_surfaces::{
     Projection,
     responses::{Profile, Response, ResponseEvent, Responses},
+    wire_json,
 };
 use utoipa::IntoParams;
 
@@ -28,11 +28,12 @@ use super::{
 };
 use crate::{
     app::App,
+    body::Json,
     door::Caller,
     idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
     refusal::{ErrorBody, Refusal},
-    sse::{SseFrame, event_stream, json_of},
+    sse::{SseFrame, event_stream},
     streaming::{CancelWhenDropped, Told, frames, told_frames},
 };
 
@@ -75,8 +76,8 @@ pub(super) fn profile(headers: &HeaderMap, wish: &ProfileWish) -> Result<Profile
             (Response = "application/json"),
             (ResponseEvent = "text/event-stream"),
         )),
-        (status = 400, description = "The request makes no sense", body = ErrorBody),
-        (status = 422, description = "The key was used for another request", body = ErrorBody),
+        (status = 409, description = "The conversation is busy, or the previous response is not \
+            finished", body = ErrorBody),
     )
 )]
 pub(super) async fn create(
@@ -268,7 +269,7 @@ fn wire_frames(
 }
 
 fn wire_frame(frame: &ResponseEvent) -> Bytes {
-    SseFrame { event: Some(frame.event_type()), id: None, data: json_of(frame) }.bytes()
+    SseFrame { event: Some(frame.event_type()), id: None, data: wire_json(frame) }.bytes()
 }
 
 /// Whether nothing follows.

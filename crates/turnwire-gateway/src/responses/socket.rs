@@ -41,6 +41,7 @@ use turnwire_engine::Start;
 use turnwire_surfaces::{
     Projection,
     responses::{Profile, ResponseEvent, Responses, ids},
+    wire_json,
 };
 
 use super::{
@@ -56,7 +57,6 @@ use crate::{
     query::Asked,
     refusal::Refusal,
     seat::Seat,
-    sse::json_of,
     streaming::{CancelWhenDropped, frames},
 };
 
@@ -474,7 +474,7 @@ impl Connection {
     /// Sends a frame. Says whether anybody is there to hear it.
     async fn send(&self, lane: Option<&str>, frame: &ResponseEvent) -> bool {
         let text = match lane {
-            None => json_of(frame),
+            None => wire_json(frame),
             Some(lane) => in_lane(lane, serde_json::to_value(frame).unwrap_or_default()),
         };
         self.write(text).await
@@ -483,7 +483,7 @@ impl Connection {
     async fn refuse(&self, lane: Option<&str>, refusal: &Refusal) {
         let envelope = json!({ "type": "error", "status": refusal.status.as_u16(), "error": refusal.body().error });
         let text = match lane {
-            None => envelope.to_string(),
+            None => wire_json(&envelope),
             Some(lane) => in_lane(lane, envelope),
         };
         self.write(text).await;
@@ -555,7 +555,7 @@ fn in_lane(lane: &str, mut message: Value) -> String {
     if let Value::Object(message) = &mut message {
         message.insert("stream_id".to_owned(), json!(lane));
     }
-    message.to_string()
+    wire_json(&message)
 }
 
 /// The last responses of a connection, with all that the model had seen and said.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response as HttpResponse},
 };
@@ -21,11 +20,13 @@ use utoipa::IntoParams;
 use super::create::{ProfileWish, profile, stream_of, to_its_end};
 use crate::{
     app::App,
+    body::Json,
     door::Caller,
     files::Removed,
     page::{Order, Page, PageWish},
+    path::PathParams,
     query::Asked,
-    refusal::Refusal,
+    refusal::{ErrorBody, Refusal},
     streaming::{follow_while_it_runs, no_such_place},
 };
 
@@ -54,13 +55,13 @@ pub(super) struct ReadWish {
     responses(
         (status = 200, description = "The response as it is now; with `stream=true` its events",
             content((Response = "application/json"), (ResponseEvent = "text/event-stream"))),
-        (status = 404, description = "There is none", body = crate::refusal::ErrorBody),
+        (status = 404, description = "There is none", body = ErrorBody),
     )
 )]
 pub(super) async fn retrieve(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     Asked(wish): Asked<ReadWish>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, Refusal> {
@@ -133,13 +134,13 @@ pub(super) async fn as_it_is(
     params(("response_id" = String, Path)),
     responses(
         (status = 200, description = "The response, cancelled", body = Response),
-        (status = 400, description = "It is over", body = crate::refusal::ErrorBody),
+        (status = 400, description = "It is over", body = ErrorBody),
     )
 )]
 pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Response>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     stop(&app, &caller, &record.run_id).await?;
@@ -171,12 +172,15 @@ async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), Refusal>
     path = "/v1/responses/{response_id}",
     tag = "responses",
     params(("response_id" = String, Path)),
-    responses((status = 200, description = "It is gone, with all of its events", body = Removed))
+    responses(
+        (status = 200, description = "It is gone, with all of its events", body = Removed),
+        (status = 409, description = "It has not ended in time", body = ErrorBody),
+    )
 )]
 pub(super) async fn delete(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Removed>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     stop(&app, &caller, &record.run_id).await?;
@@ -194,7 +198,7 @@ pub(super) async fn delete(
 pub(super) async fn input_items(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     Asked(wish): Asked<PageWish>,
 ) -> Result<Json<Page<InputItem>>, Refusal> {
     let record = find(&app, &caller, &id).await?;

@@ -5,10 +5,7 @@
 
 use std::collections::HashSet;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{
@@ -23,10 +20,11 @@ use super::{
 };
 use crate::{
     app::App,
-    body::JsonBody,
+    body::{Json, JsonBody},
     door::Caller,
     files::{self, Removed, missing, seconds},
     page::{Order, Page, PageWish},
+    path::PathParams,
     query::Asked,
     refusal::{Refusal, sentence},
 };
@@ -161,7 +159,7 @@ impl StatusWish {
 async fn attach(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStoreFile>, Refusal> {
     let store = find(&app, &caller, &id).await?;
@@ -183,7 +181,7 @@ async fn attach(
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     Asked(status): Asked<StatusWish>,
     Asked(wish): Asked<PageWish>,
 ) -> Result<Json<Page<VectorStoreFile>>, Refusal> {
@@ -204,7 +202,7 @@ async fn list(
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
-    Path((id, file_id)): Path<(String, String)>,
+    PathParams((id, file_id)): PathParams<(String, String)>,
 ) -> Result<Json<VectorStoreFile>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let attached = attachment(&app, &caller, &store.id, &file_id).await?;
@@ -222,7 +220,7 @@ async fn retrieve(
 async fn update(
     State(app): State<App>,
     caller: Caller,
-    Path((id, file_id)): Path<(String, String)>,
+    PathParams((id, file_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStoreFile>, Refusal> {
     let store = find(&app, &caller, &id).await?;
@@ -244,7 +242,7 @@ async fn update(
 async fn detach(
     State(app): State<App>,
     caller: Caller,
-    Path((id, file_id)): Path<(String, String)>,
+    PathParams((id, file_id)): PathParams<(String, String)>,
 ) -> Result<Json<Removed>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let library = app.library();
@@ -264,7 +262,7 @@ async fn detach(
 async fn content(
     State(app): State<App>,
     caller: Caller,
-    Path((id, file_id)): Path<(String, String)>,
+    PathParams((id, file_id)): PathParams<(String, String)>,
 ) -> Result<Json<ContentPage>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let id = FileId::from(file_id.as_str());

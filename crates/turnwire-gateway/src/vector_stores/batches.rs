@@ -2,10 +2,7 @@
 //!
 //! A batch is its files: it is done when all of them have been read, or cannot be.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::State;
 use serde::Serialize;
 use turnwire_contract::{BatchId, BatchRecord, CollectionId, CollectionRecord};
 use utoipa::ToSchema;
@@ -19,10 +16,11 @@ use super::{
 };
 use crate::{
     app::App,
-    body::JsonBody,
+    body::{Json, JsonBody},
     door::Caller,
     files::{missing, seconds},
     page::{Page, PageWish},
+    path::PathParams,
     query::Asked,
     refusal::Refusal,
 };
@@ -79,7 +77,7 @@ impl FileBatch {
 async fn create(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<FileBatch>, Refusal> {
     let store = find(&app, &caller, &id).await?;
@@ -106,7 +104,7 @@ async fn create(
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
-    Path((id, batch_id)): Path<(String, String)>,
+    PathParams((id, batch_id)): PathParams<(String, String)>,
 ) -> Result<Json<FileBatch>, Refusal> {
     let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     Ok(Json(FileBatch::of(&store.id, batch)))
@@ -122,7 +120,7 @@ async fn retrieve(
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
-    Path((id, batch_id)): Path<(String, String)>,
+    PathParams((id, batch_id)): PathParams<(String, String)>,
 ) -> Result<Json<FileBatch>, Refusal> {
     let store = find(&app, &caller, &id).await?;
     let batch = BatchId::from(batch_id.as_str());
@@ -146,7 +144,7 @@ async fn cancel(
 async fn list_files(
     State(app): State<App>,
     caller: Caller,
-    Path((id, batch_id)): Path<(String, String)>,
+    PathParams((id, batch_id)): PathParams<(String, String)>,
     Asked(status): Asked<StatusWish>,
     Asked(wish): Asked<PageWish>,
 ) -> Result<Json<Page<VectorStoreFile>>, Refusal> {

@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{Chunking, FileId};
 use utoipa::ToSchema;
 
 use super::attached::Wanted;
 use crate::{
+    body::typed,
     refusal::Refusal,
     responses::request::{ClientError, read_metadata},
 };
@@ -200,19 +201,6 @@ pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, Refusal> {
             Err(ClientError::invalid("files", message).into())
         }
     }
-}
-
-/// The body as a `T`.
-pub(super) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, Refusal> {
-    if !body.is_object() {
-        return Err(Refusal::bad_request("invalid_type", "The body must be a JSON object."));
-    }
-    serde_path_to_error::deserialize(body).map_err(|error| {
-        // The cause repeats what the client sent, however long it is.
-        let path = error.path().to_string();
-        let message = format!("`{path}` is not of the right type. See /openapi.json for it.");
-        Refusal::bad_request("invalid_type", message).about(path)
-    })
 }
 
 fn wanted(body: AttachBody, at: &str) -> Result<Wanted, Refusal> {

@@ -18,10 +18,7 @@ mod search;
 
 use std::collections::BTreeMap;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{CollectionId, CollectionNotes, CollectionRecord, CollectionUsage};
@@ -34,10 +31,11 @@ use self::{
 };
 use crate::{
     app::App,
-    body::JsonBody,
+    body::{Json, JsonBody},
     door::Caller,
     files::{Removed, missing, seconds},
     page::{Order, Page, PageWish},
+    path::PathParams,
     query::Asked,
     refusal::Refusal,
 };
@@ -164,7 +162,7 @@ async fn list(
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<VectorStore>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     Ok(Json(show(&app, &caller, record).await?))
@@ -181,7 +179,7 @@ async fn retrieve(
 async fn update(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStore>, Refusal> {
     let mut record = find(&app, &caller, &id).await?;
@@ -214,7 +212,7 @@ async fn update(
 async fn delete(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Removed>, Refusal> {
     let collection = CollectionId::from(id.as_str());
     let removed = app.library().remove_collection(caller.tenant(), &collection).await;

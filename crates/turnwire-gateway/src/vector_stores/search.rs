@@ -2,19 +2,21 @@
 
 use std::{collections::HashSet, ops::RangeInclusive, slice};
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{Filter, Passage, Query};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{attached::Text, body::typed, find};
+use super::{attached::Text, find};
 use crate::{
-    app::App, body::JsonBody, door::Caller, files::missing, refusal::Refusal,
+    app::App,
+    body::{Json, JsonBody, typed},
+    door::Caller,
+    files::missing,
+    path::PathParams,
+    refusal::Refusal,
     responses::request::ClientError,
 };
 
@@ -115,7 +117,7 @@ struct Search {
 async fn search(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<SearchPage>, Refusal> {
     let store = find(&app, &caller, &id).await?;

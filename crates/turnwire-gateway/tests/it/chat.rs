@@ -110,13 +110,14 @@ async fn s3_14_a_turn_survives_its_client() {
         Turn::new().text("As I said."),
     ];
     let world = Plan::new(turns).tool(slow.clone()).start().await;
-    let body = json!({ "message": "Work.", "session_id": "mine" });
+    let session = world.session().await;
+    let body = json!({ "message": "Work.", "session_id": session });
     let mut response =
         world.request(Method::POST, "/chat/stream").json(&body).send().await.unwrap();
     let first = response.chunk().await.unwrap().unwrap();
     assert!(String::from_utf8_lossy(&first).contains("tool_call"));
     drop(response);
-    let next = json!({ "message": "And?", "session_id": "mine" });
+    let next = json!({ "message": "And?", "session_id": session });
     let answer = loop {
         let (status, answer) = world.post("/chat", next.clone()).await;
         // Busy until the turn is over.
@@ -138,9 +139,10 @@ async fn s3_11_a_slow_reader_does_not_slow_the_turn() {
     let model =
         Scripted::new([Turn::new().text_in(long.split_inclusive(' ')), Turn::new().text("Next.")]);
     let world = Plan::with_model(model).start().await;
-    let body = json!({ "message": "Talk.", "session_id": "s", "tokens": true });
+    let session = world.session().await;
+    let body = json!({ "message": "Talk.", "session_id": session, "tokens": true });
     let idle = world.request(Method::POST, "/chat/stream").json(&body).send().await.unwrap();
-    let next = json!({ "message": "Next?", "session_id": "s" });
+    let next = json!({ "message": "Next?", "session_id": session });
     let mut status = StatusCode::CONFLICT;
     while status == StatusCode::CONFLICT {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -160,8 +162,9 @@ async fn s3_12_old_results_are_shortened() {
     let turns =
         (0..5).flat_map(|_| [Turn::new().call("read", json!({})), Turn::new().text("Read.")]);
     let world = Plan::new(turns).tool(big).start().await;
+    let session = world.session().await;
     for _ in 0..5 {
-        let body = json!({ "message": "Read it.", "session_id": "s" });
+        let body = json!({ "message": "Read it.", "session_id": session });
         assert_eq!(world.post("/chat", body).await.0, StatusCode::OK);
     }
     let last = world.model.prompts().pop().unwrap();
@@ -200,21 +203,6 @@ async fn r11_a_chat_stream_is_resumed_at_any_frame() {
         assert_eq!(world.text(again).await, frames[n + 1..].concat(), "after {id}");
         let by_get = world.request(Method::GET, &format!("/chat/stream?tokens=true&after={id}"));
         assert_eq!(world.text(by_get).await, frames[n + 1..].concat());
-    }
-    world.close().await;
-}
-
-#[tokio::test]
-async fn what_is_not_a_message_is_refused() {
-    let world = Plan::new([]).start().await;
-    for body in [json!({}), json!({ "message": "" }), json!({ "message": 1 }), json!([])] {
-        for path in ["/chat", "/chat/stream"] {
-            let (status, error) = world.post(path, body.clone()).await;
-            assert_eq!(
-                (status, &error["error"]["code"]),
-                (StatusCode::BAD_REQUEST, &json!("invalid_value"))
-            );
-        }
     }
     world.close().await;
 }

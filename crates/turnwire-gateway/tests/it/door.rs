@@ -151,6 +151,70 @@ async fn a_named_page_may_read() {
     world.close().await;
 }
 
+/// A9: a page on another port of this machine is told about `origins`: its browser lets it ask, and
+/// read the refusal. What it asked for is not done, and a page of another machine reads nothing.
+#[tokio::test]
+async fn a9_a_page_on_another_local_port_is_told_about_origins() {
+    let world = Plan::new([Turn::new().text("Hi.")]).start().await;
+    for page in ["http://localhost:5173", "http://127.0.0.1:5173", "http://[::1]:5173"] {
+        let preflight = world
+            .request(Method::OPTIONS, "/chat")
+            .header("origin", page)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "content-type");
+        let answer = preflight.send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::NO_CONTENT, "{page}");
+        assert_eq!(answer.headers()[header::ACCESS_CONTROL_ALLOW_ORIGIN], page);
+        let message = json!({ "message": "?" });
+        let asked = world.request(Method::POST, "/chat").header("origin", page).json(&message);
+        let answer = asked.send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{page}");
+        assert_eq!(answer.headers()[header::ACCESS_CONTROL_ALLOW_ORIGIN], page);
+        let error: Value = answer.json().await.unwrap();
+        assert_eq!(error["error"]["code"], "foreign_origin");
+        let said = error["error"]["message"].as_str().unwrap();
+        assert!(said.contains(&format!("`--origin {page}`")), "{said}");
+        assert!(said.contains("`origins` under [server]"), "{said}");
+    }
+    let (_, runs) = world.get("/v1/runs").await;
+    assert_eq!(runs["data"], json!([]), "nothing was done");
+    for page in ["https://evil.example", "http://localhost.evil.example:5173", "null"] {
+        for method in [Method::OPTIONS, Method::POST] {
+            let request = world.request(method, "/chat").header("origin", page);
+            let request = request.header("access-control-request-method", "POST");
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{page}");
+            assert!(!answer.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN), "{page}");
+        }
+    }
+    world.close().await;
+}
+
+/// A9: with `hosts`, probes may still use the address; nothing else may, and neither may they use
+/// another name.
+#[tokio::test]
+async fn a9_hosts_do_not_break_probes_by_address() {
+    let named = Plan::new([]).options(|options| {
+        options.door.hosts = vec!["chat.example.com".to_owned()];
+    });
+    let world = named.start().await;
+    let status = async |host: &str, path: &str| {
+        let request = world.request(Method::GET, path).header("host", host);
+        request.send().await.unwrap().status()
+    };
+    for host in ["10.1.2.3:7878", "10.1.2.3", "[fd00::1]:7878"] {
+        for probe in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(status(host, probe).await, StatusCode::OK, "{host} {probe}");
+        }
+        for other in ["/v1/models", "/healthz/", "/openapi.json"] {
+            assert_eq!(status(host, other).await, StatusCode::FORBIDDEN, "{host} {other}");
+        }
+    }
+    assert_eq!(status("evil.example", "/healthz").await, StatusCode::FORBIDDEN);
+    assert_eq!(status("chat.example.com", "/v1/models").await, StatusCode::OK);
+    world.close().await;
+}
+
 /// A9: only loopback without a key.
 #[tokio::test]
 async fn a9_other_addresses_need_a_key() {
@@ -191,6 +255,14 @@ async fn a13_limits_of_a_body() {
     assert_eq!(post(deep(64)).await, (200, String::new()));
     assert_eq!(post(deep(65)).await, (400, "json_too_deep".to_owned()));
     assert_eq!(post("{".to_owned()).await, (400, "invalid_json".to_owned()));
+    world.close().await;
+    let world = Plan::new([]).start().await;
+    for (n_keys, expected) in [(10_000, None), (10_001, Some("json_too_many_keys"))] {
+        // One of the keys is `x` itself.
+        let keys: Value = (1..n_keys).map(|n| (format!("k{n}"), Value::Null)).collect();
+        let (_, answer) = world.post("/v1/conversations", json!({ "x": keys })).await;
+        assert_eq!(answer["error"]["code"].as_str(), expected, "{n_keys} keys");
+    }
     world.close().await;
 }
 

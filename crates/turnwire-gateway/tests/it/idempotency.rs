@@ -37,11 +37,12 @@ fn counting() -> Plan {
 async fn c9_the_same_request_makes_one_run() {
     let store = SlowStore::default();
     let world = counting().store(store.clone()).start().await;
+    let session = world.session().await;
     let bodies = [
         ("/v1/responses", json!({ "input": "?" })),
         ("/v1/responses", json!({ "input": "?", "store": false })),
         ("/chat", json!({ "message": "?" })),
-        ("/chat", json!({ "message": "?", "session_id": "s" })),
+        ("/chat", json!({ "message": "?", "session_id": session })),
     ];
     for (n, (path, body)) in bodies.into_iter().enumerate() {
         let key = format!("key-{n}");
@@ -75,10 +76,11 @@ async fn c9_a_stream_is_attached_to_from_its_beginning() {
     let model = Scripted::new(turns).looping();
     let world = Plan::with_model(model).server("m", [work.clone()]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
+    let session = world.session().await;
     let bodies = [
         ("/v1/responses", json!({ "input": "?", "tools": tools, "stream": true })),
         ("/v1/responses", json!({ "input": "?", "tools": tools, "stream": true, "store": false })),
-        ("/chat/stream", json!({ "message": "?", "tokens": true, "session_id": "s" })),
+        ("/chat/stream", json!({ "message": "?", "tokens": true, "session_id": session })),
     ];
     for (n, (path, body)) in (1..).zip(bodies) {
         let key = format!("key-{n}");
@@ -164,10 +166,11 @@ async fn c9_a_conversation_is_not_busy_with_the_very_same_request() {
     let slow = Behaviour::Takes(Duration::from_millis(300), "ok".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).server("m", [Prop::new("work", slow)]).start().await;
-    let body = json!({ "message": "?", "session_id": "s" });
+    let session = world.session().await;
+    let body = json!({ "message": "?", "session_id": session });
     let mut first = keyed(&world, "/chat/stream", "k", &body).send().await.unwrap();
     first.chunk().await.unwrap();
-    let busy = json!({ "message": "And?", "session_id": "s" });
+    let busy = json!({ "message": "And?", "session_id": session });
     assert_eq!(post(&world, "/chat/stream", "other", busy).await.0, StatusCode::CONFLICT);
     let again = data_of(&world.text(keyed(&world, "/chat/stream", "k", &body)).await);
     assert_eq!(again.last().unwrap()["type"], "done");

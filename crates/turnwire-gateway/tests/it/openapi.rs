@@ -69,6 +69,60 @@ async fn s1_fr_012_the_document_lists_what_can_be_sent() {
     }
 }
 
+/// Everything that `document` refers to.
+fn references<'a>(document: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match document {
+        Value::Object(map) => {
+            found.extend(map.get("$ref").and_then(Value::as_str));
+            map.values().for_each(|value| references(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+/// S1-FR-012: whatever the document refers to is in it.
+#[tokio::test]
+async fn s1_fr_012_no_reference_dangles() {
+    let document = document().await;
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 100, "{found:?}");
+    let is_there = |reference: &&str| {
+        document.pointer(reference.strip_prefix('#').unwrap_or("/nowhere")).is_some()
+    };
+    let dangling: Vec<&str> = found.into_iter().filter(|reference| !is_there(reference)).collect();
+    assert_eq!(dangling, [""; 0]);
+}
+
+/// Every operation says what it answers when something is wrong, in the one shape.
+#[tokio::test]
+async fn every_refusal_is_described() {
+    let document = document().await;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let answers = operation["responses"].as_object().unwrap();
+            let mut expected = vec!["403", "500"];
+            if path.contains('{') {
+                expected.push("404");
+            }
+            if operation.get("requestBody").is_some() {
+                expected.extend(["400", "404", "408", "413"]);
+            }
+            for status in expected {
+                assert!(answers.contains_key(status), "{status} of {method} {path}");
+            }
+            for (status, answer) in answers.iter().filter(|(status, _)| status.as_str() >= "400") {
+                let schema = &answer["content"]["application/json"]["schema"]["$ref"];
+                let is_health = path == "/readyz" && status == "503";
+                let shape = if is_health { "Health" } else { "ErrorBody" };
+                let shape = format!("#/components/schemas/{shape}");
+                assert_eq!(schema, &shape, "{status} of {method} {path}");
+            }
+        }
+    }
+}
+
 /// Every path of the design is there.
 #[tokio::test]
 async fn every_path_is_described() {

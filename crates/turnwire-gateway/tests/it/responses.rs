@@ -8,7 +8,7 @@ use turnwire_contract::{ModelError, ToolKind};
 use turnwire_models::Turn;
 use turnwire_testkit::{Behaviour, Prop, PropServers};
 
-use crate::world::{Plan, events_of, of_type, types};
+use crate::world::{Plan, World, events_of, of_type, types};
 
 fn returns(name: &str, text: &str) -> Prop {
     Prop::new(name, Behaviour::Returns(text.to_owned()))
@@ -188,11 +188,12 @@ async fn s1_us3_as2_a_failed_mcp_call() {
         .with(|spec| spec.timeout = Some(Duration::from_millis(50)));
     let fails = Prop::new("fails", Behaviour::Fails("no such city".to_owned()));
     let crashes = Prop::new("crashes", Behaviour::Panics);
-    for (prop, kind) in [
-        (fails, "mcp_tool_execution_error"),
-        (slow, "mcp_protocol_error"),
-        (strict, "mcp_protocol_error"),
-        (crashes, "mcp_tool_execution_error"),
+    let said = json!([{ "type": "text", "text": "no such city" }]);
+    for (prop, kind, field, value) in [
+        (fails, "mcp_tool_execution_error", "content", said),
+        (slow, "mcp_protocol_error", "code", json!(-32001)),
+        (strict, "mcp_protocol_error", "code", json!(-32602)),
+        (crashes, "mcp_protocol_error", "code", json!(-32603)),
     ] {
         let name = turnwire_contract::Tool::spec(&prop).name.clone();
         let turns =
@@ -204,8 +205,8 @@ async fn s1_us3_as2_a_failed_mcp_call() {
         assert_eq!(of_type(&events, "response.mcp_call.completed").len(), 0, "{name}");
         let item = &of_type(&events, "response.output_item.done")[1]["item"];
         assert_eq!(item["status"], "failed");
-        let kinds = ["mcp_tool_execution_error", "mcp_protocol_error"];
-        assert!(kinds.contains(&item["error"]["type"].as_str().unwrap()), "{item:#} {kind}");
+        let error = &item["error"];
+        assert_eq!((&error["type"], &error[field]), (&json!(kind), &value), "{name}: {item:#}");
         assert_eq!(events.last().unwrap()["type"], "response.completed");
         world.close().await;
     }
@@ -215,25 +216,32 @@ async fn s1_us3_as2_a_failed_mcp_call() {
 /// completed, in that order, and searching comes at once.
 #[tokio::test]
 async fn s1_us2_searches() {
-    for (kind, name, settings) in
-        [(ToolKind::WebSearch, "web_search", json!({ "type": "web_search" }))]
-    {
-        let slow = Behaviour::Takes(Duration::from_millis(300), "1. Found it".to_owned());
-        let turns = [Turn::new().call(name, json!({ "query": "rust" })), Turn::new().text("Yes.")];
-        let world = Plan::new(turns).tool(built_in(kind, name, slow)).start().await;
-        let events = world.stream(json!({ "input": "?", "tools": [settings] })).await;
-        check_order(&events);
-        let prefix = format!("response.{name}_call.");
-        let life: Vec<&str> =
-            types(&events).into_iter().filter_map(|kind| kind.strip_prefix(&prefix)).collect();
-        assert_eq!(life, ["in_progress", "searching", "completed"]);
-        let item = &of_type(&events, "response.output_item.done")[0]["item"];
-        assert_eq!(
-            (&item["status"], &item["action"]["query"]),
-            (&json!("completed"), &json!("rust"))
-        );
-        world.close().await;
-    }
+    let turns =
+        |name: &str, arguments| [Turn::new().call(name, arguments), Turn::new().text("Yes.")];
+    let slow = Behaviour::Takes(Duration::from_millis(300), "1. Found it".to_owned());
+    let web = built_in(ToolKind::WebSearch, "web_search", slow);
+    let world = Plan::new(turns("web_search", json!({ "query": "rust" }))).tool(web).start().await;
+    let item = one_search(&world, "web_search", json!({ "type": "web_search" })).await;
+    assert_eq!((&item["status"], &item["action"]["query"]), (&json!("completed"), &json!("rust")));
+    world.close().await;
+    // The search in files is the real one: every server has it.
+    let world = Plan::new(turns("file_search", json!({ "queries": ["rust"] }))).start().await;
+    let store = world.post("/v1/vector_stores", json!({})).await.1["id"].clone();
+    let settings = json!({ "type": "file_search", "vector_store_ids": [store] });
+    let item = one_search(&world, "file_search", settings).await;
+    assert_eq!((&item["status"], &item["queries"]), (&json!("completed"), &json!(["rust"])));
+    world.close().await;
+}
+
+/// The item of the only search of a response. Its life must be as it should.
+async fn one_search(world: &World, name: &str, settings: Value) -> Value {
+    let events = world.stream(json!({ "input": "?", "tools": [settings] })).await;
+    check_order(&events);
+    let prefix = format!("response.{name}_call.");
+    let life: Vec<&str> =
+        types(&events).into_iter().filter_map(|kind| kind.strip_prefix(&prefix)).collect();
+    assert_eq!(life, ["in_progress", "searching", "completed"], "{name}");
+    of_type(&events, "response.output_item.done")[0]["item"].clone()
 }
 
 /// R6: a failed search has no `completed`, and no event of its own in the strict profile.

@@ -102,9 +102,18 @@ async fn a_response_is_deleted_with_everything() {
     assert_eq!(status, StatusCode::OK);
     assert_eq!(deleted, json!({ "id": id, "object": "response", "deleted": true }));
     let run = id.replace("resp_", "run_");
-    for path in [path.clone(), format!("{path}/input_items"), format!("/v1/runs/{run}")] {
+    for path in [
+        path.clone(),
+        format!("{path}?stream=true"),
+        format!("{path}/input_items"),
+        format!("/v1/runs/{run}"),
+        format!("/v1/runs/{run}/events"),
+    ] {
         assert_eq!(world.get(&path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
+    assert_eq!(world.get("/v1/runs").await.1["data"], json!([]));
+    let next = json!({ "input": "?", "previous_response_id": id });
+    assert_eq!(world.post("/v1/responses", next).await.0, StatusCode::BAD_REQUEST);
     assert_eq!(world.delete(&path).await.0, StatusCode::NOT_FOUND);
     world.close().await;
 }

@@ -1,6 +1,11 @@
 //! A server to talk to, and the means to do so.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures::{SinkExt, StreamExt};
 use reqwest::{Method, StatusCode};
@@ -157,6 +162,13 @@ impl World {
         answer(self.request(Method::POST, path).json(&body)).await
     }
 
+    /// A new conversation.
+    pub(crate) async fn session(&self) -> Value {
+        let (status, conversation) = self.post("/v1/conversations", json!({})).await;
+        assert_eq!(status, StatusCode::OK, "{conversation:#}");
+        conversation["id"].clone()
+    }
+
     /// A response that must be made.
     pub(crate) async fn respond(&self, body: Value) -> Value {
         let (status, response) = self.post("/v1/responses", body).await;
@@ -192,10 +204,34 @@ impl World {
 }
 
 async fn answer(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
-    let response = request.send().await.unwrap();
+    let (client, request) = request.build_split();
+    let request = request.unwrap();
+    let (method, path) = (request.method().clone(), request.url().path().to_owned());
+    let response = client.execute(request).await.unwrap();
     let status = response.status();
     let text = response.text().await.unwrap();
+    check_documented(&method, &path, status);
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// Whatever a test is answered, the document says that it can come.
+fn check_documented(method: &Method, path: &str, status: StatusCode) {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    let document = DOCUMENT
+        .get_or_init(|| serde_json::to_value(turnwire_gateway::openapi::document()).unwrap());
+    let names = |template: &str| {
+        let (wanted, parts) = (template.split('/'), path.split('/'));
+        let has_all = wanted.clone().count() == parts.clone().count();
+        let mut pairs = wanted.zip(parts);
+        let fits = has_all && pairs.all(|(wanted, part)| wanted == part || wanted.starts_with('{'));
+        fits.then(|| template.matches('{').count())
+    };
+    let operations = document["paths"].as_object().unwrap().iter();
+    let operations = operations.filter_map(|(template, item)| Some((names(template)?, item)));
+    let Some((_, operations)) = operations.min_by_key(|(n_names, _)| *n_names) else { return };
+    let Some(operation) = operations.get(method.as_str().to_lowercase()) else { return };
+    let is_there = operation["responses"].get(status.as_str()).is_some();
+    assert!(is_there, "{status} of {method} {path} is not in the document");
 }
 
 /// The events of a stream of `/v1/responses`: `event:` equals `type`, and `[DONE]` is last.

@@ -1,20 +1,23 @@
 //! `GET /ws/chat`.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
-use turnwire_contract::ModelError;
+use turnwire_contract::{
+    ConversationId, ConversationRecord, Effect, Item, ModelError, NewRun, RunId, RunRequest,
+    TenantId,
+};
 use turnwire_models::Turn;
 use turnwire_testkit::{Behaviour, Prop, PropServers};
 
-use crate::world::{Plan, Socket, World, of_type, types};
+use crate::world::{Plan, Socket, of_type, types};
 
 fn multiply() -> Prop {
     Prop::new("multiply", Behaviour::Multiplies)
-}
-
-async fn conversation(world: &World) -> Value {
-    world.post("/v1/conversations", json!({})).await.1["id"].clone()
 }
 
 async fn say(socket: &mut Socket, conversation: &Value, content: &str) {
@@ -33,7 +36,7 @@ async fn s2_x1_multiply_5_and_4() {
     let turn = Turn::new().text("Let me see. ").call("multiply", json!({ "a": 5, "b": 4 }));
     let world =
         Plan::new([turn, Turn::new().text_in(["It is ", "20."])]).tool(multiply()).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "multiply 5 and 4").await;
     let messages = socket.until(is_over).await;
@@ -50,7 +53,9 @@ async fn s2_x1_multiply_5_and_4() {
         (&json!("multiply"), &json!("20"))
     );
     assert_eq!(complete["tool_call_id"], start["tool_call_id"]);
-    assert!(start["timestamp"].as_str().unwrap() <= complete["timestamp"].as_str().unwrap());
+    let times = [start, complete].map(|message| message["timestamp"].as_str().unwrap());
+    assert!(times[0] <= times[1], "S2-12: {times:?}");
+    assert!(times.iter().all(|time| time.len() == "2026-01-01T00:00:00.000000Z".len()), "S2-12");
     assert_eq!(end["conversation_id"], id);
     let path = format!("/v1/conversations/{}/messages", id.as_str().unwrap());
     let (_, saved) = world.get(&path).await;
@@ -69,7 +74,7 @@ async fn s2_x1_multiply_5_and_4() {
 #[tokio::test]
 async fn s2_x2_without_a_tool() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Hello").await;
     assert_eq!(types(&socket.until(is_over).await), ["token", "complete"]);
@@ -84,7 +89,7 @@ async fn s2_17_a_pair_for_each_call() {
         .call("multiply", json!({ "a": 4, "b": 5 }));
     let three = Turn::new().call("multiply", json!({ "a": 6, "b": 7 }));
     let world = Plan::new([two, three, Turn::new().text("Done.")]).tool(multiply()).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Multiply.").await;
     let messages = socket.until(is_over).await;
@@ -99,7 +104,48 @@ async fn s2_17_a_pair_for_each_call() {
     world.close().await;
 }
 
-/// S2-10, S2-11, S2-23, S2-I4, S2-Q4, S2-4: a failing tool and wrong arguments are errors with
+/// S2-Q4: what fails for the moment is tried again only where that does no harm; the error of what
+/// is not goes to the model, and the turn completes. Only the model's own failure ends a turn.
+#[tokio::test]
+async fn s2_q4_who_tries_again() {
+    let passing = |name: &str, effect| {
+        let fails_once = Behaviour::FailsAtFirst(1, "done".to_owned());
+        Prop::new(name, fails_once).with(|spec| spec.effect = effect)
+    };
+    let (pure, idempotent) = (passing("pure", Effect::Pure), passing("same", Effect::Idempotent));
+    let once = passing("once", Effect::Once);
+    let for_good = Prop::new("for_good", Behaviour::Fails("no such city".to_owned()));
+    let calls = ["pure", "same", "once", "for_good"];
+    let call_all = calls.iter().fold(Turn::new(), |turn, name| turn.call(*name, json!({})));
+    let rejected = ModelError::Rejected { message: "no".to_owned() };
+    let turns = [call_all, Turn::new().text("Two worked."), Turn::fails(rejected)];
+    let plan = Plan::new(turns).tool(pure.clone()).tool(idempotent.clone()).tool(once.clone());
+    let world = plan.tool(for_good.clone()).start().await;
+    let id = world.session().await;
+    let mut socket = world.socket("/ws/chat").await;
+    say(&mut socket, &id, "Go.").await;
+    let messages = socket.until(is_over).await;
+    let names = |kind: &str| -> Vec<Value> {
+        let mut names: Vec<Value> =
+            of_type(&messages, kind).iter().map(|message| message["tool_name"].clone()).collect();
+        names.sort_by_key(ToString::to_string);
+        names
+    };
+    assert_eq!(names("tool_start"), ["for_good", "once", "pure", "same"]);
+    assert_eq!(names("tool_complete"), ["pure", "same"]);
+    assert_eq!(names("error"), ["for_good", "once"]);
+    let n_calls = [&pure, &idempotent, &once, &for_good].map(Prop::n_calls);
+    assert_eq!(n_calls, [2, 2, 1, 1], "how often each was called");
+    assert_eq!(messages.last().unwrap()["type"], "complete", "no tool ends a turn");
+    let told = format!("{:?}", world.model.prompts()[1].items);
+    assert!(told.contains("no such city") && told.contains("not this time"), "{told}");
+    say(&mut socket, &id, "Again.").await;
+    let failed = socket.until(is_over).await;
+    assert_eq!((types(&failed), &failed[0]["code"]), (vec!["error"], &json!("LLM_ERROR")));
+    world.close().await;
+}
+
+/// S2-10, S2-11, S2-23, S2-I4, S2-4: a failing tool and wrong arguments are errors with
 /// the tool's name, not ends; the answer comes all the same and the socket stays.
 #[tokio::test]
 async fn s2_10_a_failing_tool() {
@@ -110,7 +156,7 @@ async fn s2_10_a_failing_tool() {
         Turn::new().text("Still here."),
     ];
     let world = Plan::new(turns).tool(fails).tool(multiply()).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Weather?").await;
     let messages = socket.until(is_over).await;
@@ -137,7 +183,7 @@ async fn s2_5_ping_is_answered_during_a_turn() {
         .tool(slow)
         .start()
         .await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Go").await;
     socket.until(|message| message["type"] == "tool_start").await;
@@ -152,7 +198,7 @@ async fn s2_5_ping_is_answered_during_a_turn() {
 #[tokio::test]
 async fn s2_6_nonsense_is_answered() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     for nonsense in [
         "not json".to_owned(),
@@ -175,14 +221,36 @@ async fn s2_6_nonsense_is_answered() {
     world.close().await;
 }
 
-/// S2-7, A1: a conversation that is not there, or not theirs, is `ACCESS_DENIED`.
+/// S2-7, A1: a conversation that is not there, or somebody else's, is `ACCESS_DENIED`, and the two
+/// cannot be told apart; so is a run of somebody else's. The socket stays open.
 #[tokio::test]
-async fn s2_7_unknown_conversations() {
+async fn s2_7_unknown_conversations_and_those_of_others() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
+    let others = TenantId::from("others");
+    let (id, created_at) = (ConversationId::from("conv_theirs"), world.app.runs().now());
+    let theirs = ConversationRecord { id: id.clone(), created_at, metadata: BTreeMap::default() };
+    let store = world.app.runs().store();
+    store.open_conversation(&others, theirs).await.unwrap();
+    let mut request = RunRequest::new("default", vec![Item::user("?")]);
+    request.tenant = others.clone();
+    request.conversation_id = Some(id.clone());
+    let run = NewRun::new(RunId::from("run_theirs"), created_at, Arc::new(request));
+    store.create(run).await.unwrap();
+    assert!(store.conversation(&others, &id).await.is_ok(), "it is there, for them");
     let mut socket = world.socket("/ws/chat").await;
-    say(&mut socket, &json!("conv_none"), "Hello").await;
-    assert_eq!(socket.next().await.unwrap()["code"], "ACCESS_DENIED");
-    let id = conversation(&world).await;
+    let mut refusals = Vec::new();
+    for id in ["conv_none", "conv_theirs"] {
+        say(&mut socket, &json!(id), "Hello").await;
+        refusals.push(socket.next().await.unwrap());
+    }
+    for run_id in ["run_none", "run_theirs"] {
+        socket.send(json!({ "type": "resume", "run_id": run_id })).await;
+        refusals.push(socket.next().await.unwrap());
+    }
+    assert!(refusals.iter().all(|refusal| refusal["code"] == "ACCESS_DENIED"), "{refusals:#?}");
+    assert_eq!((&refusals[0], &refusals[2]), (&refusals[1], &refusals[3]));
+    assert_eq!(store.history(&others, &id).await.unwrap(), [], "nothing was said there");
+    let id = world.session().await;
     say(&mut socket, &id, "Hello").await;
     assert_eq!(types(&socket.until(is_over).await), ["token", "complete"]);
     world.close().await;
@@ -193,7 +261,7 @@ async fn s2_7_unknown_conversations() {
 async fn s2_22_a_broken_model() {
     let broken = ModelError::Rejected { message: "no".to_owned() };
     let world = Plan::new([Turn::fails(broken), Turn::new().text("Back.")]).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Hello").await;
     let messages = socket.until(is_over).await;
@@ -210,7 +278,7 @@ async fn s2_20_nothing_new_unless_asked() {
     let turns = || [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let plan = || Plan::new(turns()).tool(Prop::new("work", reports.clone()));
     let world = plan().start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Go").await;
     let messages = socket.until(is_over).await;
@@ -225,7 +293,7 @@ async fn s2_20_nothing_new_unless_asked() {
 
     // S2-F1: whoever asks gets the pieces and the progress.
     let world = plan().start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     socket.send(json!({ "type": "hello", "chunks": true, "progress": true })).await;
     say(&mut socket, &id, "Go").await;
@@ -249,7 +317,7 @@ async fn s2_f3_a_call_is_cancelled() {
         Turn::new().call("wait", json!({})),
     ];
     let world = Plan::new(turns).tool(waits).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Wait").await;
     let start = socket.until(|message| message["type"] == "tool_start").await.pop().unwrap();
@@ -277,7 +345,7 @@ async fn s2_f4_a_call_is_tried_again() {
         Turn::new().text("Now it did."),
     ];
     let world = Plan::new(turns).tool(flaky).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Go").await;
     let messages = socket.until(is_over).await;
@@ -315,7 +383,7 @@ async fn c11_a_turn_is_resumed_on_another_socket() {
     let slow = Prop::new("slow", Behaviour::Takes(Duration::from_millis(100), "ok".into()));
     let turns = [Turn::new().text("Well. ").call("slow", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).tool(slow.clone()).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     socket.send(json!({ "type": "hello", "resume": true })).await;
     say(&mut socket, &id, "Go").await;
@@ -340,7 +408,7 @@ async fn s2_21_hostile_results() {
         .tool(hostile)
         .start()
         .await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Go").await;
     let messages = socket.until(is_over).await;
@@ -357,7 +425,7 @@ async fn s2_26_messages_are_counted() {
     let turns =
         [Turn::new().call("big", json!({ "q": "y".repeat(20_000) })), Turn::new().text("Ok.")];
     let world = Plan::new(turns).tool(big).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "Go").await;
     let messages = socket.until(is_over).await;
@@ -382,7 +450,7 @@ async fn messages_wait_their_turn() {
     let turns =
         [Turn::new().pause(Duration::from_millis(100)).text("One."), Turn::new().text("Two.")];
     let world = Plan::new(turns).start().await;
-    let id = conversation(&world).await;
+    let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
     say(&mut socket, &id, "1").await;
     say(&mut socket, &id, "2").await;

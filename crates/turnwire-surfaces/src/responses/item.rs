@@ -445,7 +445,8 @@ pub struct CompactionItem {
     /// Its name.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// The conversation, to be handed back unread.
+    /// The summary, to be handed back as it is. Despite the name of the field it is not encrypted:
+    /// `turnwire:not-encrypted:summary:v1:` and then the text in base64.
     pub encrypted_content: String,
 }
 

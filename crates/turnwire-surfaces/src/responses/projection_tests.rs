@@ -321,6 +321,39 @@ fn s1_us1_as3_r6_a_web_search_that_fails() {
     );
 }
 
+/// S1-FR-003, S1-FR-004, R5: a search that says itself that it is searching is told so once; every
+/// other phase is news.
+#[test]
+fn s1_fr_003_s1_fr_004_searching_is_said_once() {
+    for (kind, name) in [(ToolKind::WebSearch, "web_search"), (ToolKind::FileSearch, "file_search")]
+    {
+        let story = called(Story::new().turn(), "a", tool(name, kind, None), &["{}"]);
+        let story = story.turn_done(Finish::CalledTools).started("a");
+        let phase = |phase: &str| Event::ToolPhase { call_id: "a".into(), phase: phase.to_owned() };
+        let story = story.then(phase("searching")).then(phase("reading"));
+        let story = story.finished("a", succeeded("x")).ended(RunOutcome::Completed);
+        let frames: Vec<Value> = told(story, Profile::Strict).0.iter().map(to_json).collect();
+        let life: Vec<(&str, &Value)> = frames
+            .iter()
+            .filter_map(|frame| {
+                let kind = frame["type"].as_str().unwrap();
+                let step = kind.strip_prefix(&format!("response.{name}_call."))?;
+                Some((step, &frame["turnwire"]["message"]))
+            })
+            .collect();
+        let nothing = &Value::Null;
+        assert_eq!(
+            life,
+            [
+                ("in_progress", nothing),
+                ("searching", nothing),
+                ("searching", &json!("reading")),
+                ("completed", nothing),
+            ]
+        );
+    }
+}
+
 /// S1-US2-AS2, S1-FR-003.
 #[test]
 fn s1_us2_as2_s1_fr_003_a_file_search() {
@@ -790,13 +823,38 @@ fn s1_a1_the_kind_decides_and_not_the_name() {
     assert_eq!(types(ToolKind::FileSearch, None), ["file_search_call"]);
 }
 
-/// S1-FR-011, S1-FR-010: without the tool frames, the stream is that of the items alone.
+/// S1-FR-011, S1-FR-010: without the tool frames, the stream is that of the items alone, in every
+/// story: each item is added once and then done once, in the order of their places, and what it is
+/// when it is done is what the response has.
 #[test]
 fn s1_fr_011_tool_frames_come_beside_the_items() {
-    let names = names(stories::side_by_side());
-    let n_items = |name| names.iter().filter(|known| **known == name).count();
-    assert_eq!(n_items("response.output_item.added"), 4);
-    assert_eq!(n_items("response.output_item.done"), 4);
+    for (name, story) in stories::all() {
+        let (frames, response) = told(story, Profile::Strict);
+        let frames: Vec<Value> = frames.iter().map(to_json).collect();
+        let of_items = |step: &str| -> Vec<(u64, Value)> {
+            let kind = format!("response.output_item.{step}");
+            let frames = frames.iter().filter(|frame| frame["type"] == kind);
+            frames.map(|it| (it["output_index"].as_u64().unwrap(), it["item"].clone())).collect()
+        };
+        let (added, mut done) = (of_items("added"), of_items("done"));
+        let in_order = |items: &[(u64, Value)]| {
+            let places: Vec<u64> = items.iter().map(|(place, _)| *place).collect();
+            places == (0..items.len() as u64).collect::<Vec<_>>()
+        };
+        assert!(in_order(&added), "{name}: {added:#?}");
+        // Items side by side may end in another order than they began.
+        done.sort_by_key(|(place, _)| *place);
+        assert!(in_order(&done), "{name}: {done:#?}");
+        assert_eq!(added.len(), done.len(), "{name}");
+        for ((_, added), (_, done)) in added.iter().zip(&done) {
+            assert_eq!((&added["id"], &added["type"]), (&done["id"], &done["type"]), "{name}");
+        }
+        let done: Vec<Value> = done.into_iter().map(|(_, item)| item).collect();
+        let output: Vec<Value> = response.output.iter().map(to_json).collect();
+        let superseded = |item: &&Value| item["status"] == "incomplete" && !output.contains(item);
+        let done: Vec<&Value> = done.iter().filter(|item| !superseded(item)).collect();
+        assert_eq!(done, output.iter().collect::<Vec<_>>(), "{name}");
+    }
 }
 
 /// S1-FR-006: the client hears of a tool before it works, whatever the kind.

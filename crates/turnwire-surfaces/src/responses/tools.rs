@@ -513,7 +513,9 @@ impl Stage {
     }
 
     fn enter_phase(&mut self, call: &ShownCall, phase: &str) {
-        self.repeat(call, Note { message: Some(phase.to_owned()), ..call.note(self) });
+        if !call.is_searching(phase) {
+            self.repeat(call, Note { message: Some(phase.to_owned()), ..call.note(self) });
+        }
         let (facts, phase) = (self.facts(call), phase.to_owned());
         self.send_own(|sequence_number| {
             ResponseEvent::ToolPhase(Box::new(PhaseNews { sequence_number, facts, phase }))
@@ -644,6 +646,11 @@ impl ShownCall {
             ToolKind::Function | ToolKind::Client | ToolKind::Mcp => true,
             ToolKind::WebSearch | ToolKind::FileSearch => false,
         }
+    }
+
+    /// Whether a search says by this phase what the event `searching` has said when it started.
+    fn is_searching(&self, phase: &str) -> bool {
+        matches!(self.kind, ToolKind::WebSearch | ToolKind::FileSearch) && phase == "searching"
     }
 
     pub(super) fn note(&self, stage: &Stage) -> Note {

@@ -109,8 +109,15 @@ async fn a_reader_can_begin_anywhere(log: &dyn EventLog) {
 }
 
 async fn an_unknown_run_is_not_found(log: &dyn EventLog) {
-    let unknown = log.read(&tenant(), &RunId::from("run_unknown"), Seq::START).await.err();
-    assert!(matches!(unknown, Some(LogError::NotFound(_))), "{unknown:?}");
+    // The second is a name that no run can have in a database without NUL characters.
+    for name in ["run_unknown", "run_\0"] {
+        let id = RunId::from(name);
+        let unknown = log.read(&tenant(), &id, Seq::START).await.err();
+        assert!(matches!(unknown, Some(LogError::NotFound(_))), "{name:?}: {unknown:?}");
+        let unknown = log.read_stored(&tenant(), &id, Seq::START).await;
+        assert!(matches!(unknown, Err(LogError::NotFound(_))), "{name:?}: {unknown:?}");
+        log.forget(&tenant(), &id).await.expect("nothing is left to forget");
+    }
     let headless = log.append(&tenant(), vec![turn("run_headless", 2)]).await;
     assert!(headless.is_err(), "a run without a beginning was accepted");
 }

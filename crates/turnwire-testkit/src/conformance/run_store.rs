@@ -20,6 +20,26 @@ pub async fn check(store: &dyn RunStore) {
     a_busy_conversation_is_left_alone(store).await;
     a_request_with_a_key_makes_one_run(store).await;
     what_is_allowed_goes_with_its_conversation(store).await;
+    a_name_that_nobody_can_have_names_nothing(store).await;
+}
+
+/// A database without NUL characters makes no difference.
+async fn a_name_that_nobody_can_have_names_nothing(store: &dyn RunStore) {
+    let tenant = TenantId::from("t");
+    let (run_id, conversation_id) = (RunId::from("run_\0"), ConversationId::from("conv_\0"));
+    let answers = [
+        store.find(&tenant, &run_id).await.map(drop),
+        store.context(&tenant, &run_id).await.map(drop),
+        store.forget(&tenant, &run_id).await,
+        store.conversation(&tenant, &conversation_id).await.map(drop),
+        store.annotate_conversation(&tenant, &conversation_id, BTreeMap::new()).await,
+        store.forget_conversation(&tenant, &conversation_id).await,
+        store.add_entries(&tenant, &conversation_id, entries(&["a"])).await,
+        store.remove_entry(&tenant, &conversation_id, &ItemId::from("msg_a")).await,
+    ];
+    for (n, answer) in answers.iter().enumerate() {
+        assert!(matches!(answer, Err(StoreError::NotFound(_))), "{n}: {answer:?}");
+    }
 }
 
 fn entries(texts: &[&str]) -> Vec<Entry> {

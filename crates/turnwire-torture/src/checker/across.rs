@@ -10,8 +10,9 @@ use crate::observations::{Act, Deed, Observations};
 /// The note in a request by which it is known again.
 pub const KEY_NOTE: &str = "torture_key";
 
-/// What the names of sessions begin with that are made for one request; its key follows.
-pub const SESSION: &str = "session-";
+/// The same on `/chat`, whose requests have no notes: what the name of the file begins with that the
+/// person looks at, which the model is told. The key follows.
+pub const KEY_FILE: &str = "torture-key-";
 
 /// For how long after something was done to a node its runs may change hands, in microseconds.
 const AFTERMATH: i64 = 10_000_000;
@@ -37,11 +38,11 @@ impl Sketch {
     pub fn of(run_id: &RunId, journal: &[Recorded]) -> Option<Self> {
         let request = request_of(journal)?;
         let conversation = request.conversation_id.as_ref().map(ToString::to_string);
-        let of_session = conversation.as_ref().and_then(|id| id.strip_prefix(SESSION));
-        let key = request.metadata.get(KEY_NOTE).cloned();
+        let of_file = request.instructions.as_ref().and_then(|text| text.split_once(KEY_FILE));
+        let of_file = of_file.and_then(|(_, rest)| Some(rest.split_once('`')?.0.to_owned()));
         Some(Self {
             run_id: run_id.clone(),
-            key: key.or_else(|| of_session.map(ToOwned::to_owned)),
+            key: request.metadata.get(KEY_NOTE).cloned().or(of_file),
             conversation,
             span: span(journal)?,
         })

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::Serialize;
 use turnwire_contract::Recorded;
 use turnwire_surfaces::{
-    ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithPlaces,
+    ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithPlaces, wire_json,
 };
 
 use super::{Complaints, Kind, RunFacts};
@@ -100,11 +99,13 @@ pub fn frames(surface: Surface, journal: &[Recorded]) -> Vec<Seen> {
         Surface::Responses => {
             let mut projection = Responses::new(Profile::Strict);
             let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
-            frames.map(|frame| seen(Place::at(frame.sequence_number()), &json_of(&frame))).collect()
+            frames
+                .map(|frame| seen(Place::at(frame.sequence_number()), &wire_json(&frame)))
+                .collect()
         }
         Surface::Runs => journal
             .iter()
-            .map(|recorded| seen(Place::at(recorded.seq.0), &json_of(recorded)))
+            .map(|recorded| seen(Place::at(recorded.seq.0), &wire_json(recorded)))
             .collect(),
         Surface::Chat => {
             let wishes = ChatStreamOptions { tokens: true, approvals: true, inputs: true };
@@ -122,8 +123,4 @@ pub fn frames(surface: Surface, journal: &[Recorded]) -> Vec<Seen> {
 
 fn seen(place: Place, bytes: &str) -> Seen {
     Seen { place, fingerprint: fingerprint(bytes) }
-}
-
-fn json_of(frame: &impl Serialize) -> String {
-    serde_json::to_string(frame).unwrap_or_default()
 }

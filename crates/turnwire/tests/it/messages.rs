@@ -24,7 +24,7 @@ use crate::helpers::{Door, Notes, fails, in_time, journal, returns, scripted, st
 
 /// One call of one callback.
 #[derive(Debug, Clone, PartialEq)]
-enum Told {
+pub(crate) enum Told {
     Added,
     Content { chunk: String, accumulated: String },
     Tool(Update),
@@ -33,16 +33,16 @@ enum Told {
 
 /// A [`ToolBlockUpdate`] to keep. It is taken apart by name: a new field must be looked at here.
 #[derive(Debug, Clone, PartialEq)]
-struct Update {
+pub(crate) struct Update {
     id: String,
-    name: String,
+    pub(crate) name: String,
     parameters: String,
-    parameters_chunk: Option<String>,
+    pub(crate) parameters_chunk: Option<String>,
     compact_params: Option<String>,
     result: Option<String>,
     success: Option<bool>,
     error: Option<String>,
-    stage: Stage,
+    pub(crate) stage: Stage,
     short_result: Option<String>,
     images: Vec<String>,
 }
@@ -93,14 +93,14 @@ fn noting(book: &Notes<Told>) -> MessageCallbacks {
 }
 
 /// Everything that was told of a run, with the run.
-async fn watched(agent: &Agent) -> (Run, Vec<Told>) {
+pub(crate) async fn watched(agent: &Agent) -> (Run, Vec<Told>) {
     let book = Notes::new();
     let run = agent.stream_chat("Go.").messages(noting(&book)).start().await.expect("it starts");
     let _ = in_time(run.reply()).await;
     (run, book.take())
 }
 
-fn contents(told: &[Told]) -> Vec<(&str, &str)> {
+pub(crate) fn contents(told: &[Told]) -> Vec<(&str, &str)> {
     let found = told.iter().filter_map(|told| match told {
         Told::Content { chunk, accumulated } => Some((chunk.as_str(), accumulated.as_str())),
         Told::Added | Told::Tool(_) | Told::Changed(_) => None,
@@ -108,7 +108,7 @@ fn contents(told: &[Told]) -> Vec<(&str, &str)> {
     found.collect()
 }
 
-fn updates(told: &[Told]) -> Vec<&Update> {
+pub(crate) fn updates(told: &[Told]) -> Vec<&Update> {
     let found = told.iter().filter_map(|told| match told {
         Told::Tool(update) => Some(update),
         Told::Added | Told::Content { .. } | Told::Changed(_) => None,
@@ -116,7 +116,7 @@ fn updates(told: &[Told]) -> Vec<&Update> {
     found.collect()
 }
 
-fn lists(told: &[Told]) -> Vec<&[Message]> {
+pub(crate) fn lists(told: &[Told]) -> Vec<&[Message]> {
     let found = told.iter().filter_map(|told| match told {
         Told::Changed(list) => Some(list.as_slice()),
         Told::Added | Told::Content { .. } | Told::Tool(_) => None,
@@ -125,7 +125,7 @@ fn lists(told: &[Told]) -> Vec<&[Message]> {
 }
 
 /// The stages of the call `name`, in the order they were told.
-fn stages(told: &[Told], name: &str) -> Vec<Stage> {
+pub(crate) fn stages(told: &[Told], name: &str) -> Vec<Stage> {
     updates(told).iter().filter(|update| update.name == name).map(|update| update.stage).collect()
 }
 
@@ -498,7 +498,7 @@ async fn s4_9_a_silent_tool_is_still_running() {
 }
 
 /// Plays one turn that calls `slow`, and cancels the run at the first event that `when` likes.
-async fn cancelled(turn: Turn, when: impl Fn(&Event) -> bool) -> Vec<Told> {
+pub(crate) async fn cancelled(turn: Turn, when: impl Fn(&Event) -> bool) -> Vec<Told> {
     let agent = scripted([turn]).tool(Prop::new("slow", Behaviour::WaitsToBeStopped)).build();
     let book = Notes::new();
     let chat = agent.expect("it can be made").stream_chat("Go.").messages(noting(&book));
@@ -860,57 +860,4 @@ async fn s4_n1_a_pause_in_the_text_does_not_hold_it_back() {
     in_time(door.pass()).await;
     run.cancel();
     run.reply().await.expect("a cancelled run has a reply");
-}
-
-#[tokio::test]
-async fn s4_x_stages_only_go_forward_and_tools_without_arguments_just_start_and_end() {
-    let turns = [
-        Turn::new()
-            .call_raw("look", [r#"{"query""#, r#":"rust"}"#])
-            .call_raw("missing", [""; 0])
-            .call_raw("bare", [""; 0]),
-        Turn::new().text("Done."),
-    ];
-    let agent = scripted(turns)
-        .tool(returns("look", "3 notes"))
-        .tool(returns("bare", "ok"))
-        .build()
-        .expect("it can be made");
-    let (_, told) = watched(&agent).await;
-    let all = |name| stages(&told, name);
-    assert_eq!(
-        all("look"),
-        [Stage::Start, Stage::Streaming, Stage::Streaming, Stage::Running, Stage::End]
-    );
-    assert_eq!(all("missing"), [Stage::Start, Stage::End]);
-    assert_eq!(all("bare"), [Stage::Start, Stage::Running, Stage::End]);
-}
-
-#[tokio::test]
-async fn s4_x_what_was_said_stays_visible_after_a_stop() {
-    let turn = Turn::new().text_in(["Once ", "upon "]).wait_forever();
-    let said_upon =
-        |event: &Event| matches!(event, Event::TextAdded { text, .. } if text == "upon ");
-    let told = cancelled(turn, said_upon).await;
-    let message = lists(&told).last().and_then(|list| list.last()).expect("there is a message");
-    assert_eq!((message.content.as_str(), message.state), ("Once upon ", MessageState::Cut));
-}
-
-/// However late the chunks are and however they are gathered, a list never shows less than the
-/// one before, and the last one shows everything.
-#[tokio::test]
-async fn s4_x_lists_only_grow_and_late_chunks_keep_their_order() {
-    let pause = Duration::from_millis(40);
-    let turn = Turn::new().text("Once ").pause(pause).text("upon ").pause(pause).text("a time.");
-    let agent = scripted([turn]).build().expect("it can be made");
-    let (_, told) = watched(&agent).await;
-    let shown: Vec<_> = lists(&told)
-        .iter()
-        .filter_map(|list| list.iter().find(|message| message.role == Role::Assistant))
-        .map(|message| message.content.as_str())
-        .collect();
-    let so_far = ["", "Once ", "Once upon ", "Once upon a time."];
-    assert!(shown.iter().all(|text| so_far.contains(text)), "{shown:?}");
-    assert!(shown.is_sorted_by_key(|text| text.len()), "{shown:?}");
-    assert_eq!((shown.first(), shown.last()), (so_far.first(), so_far.last()));
 }

@@ -209,14 +209,15 @@ async fn s0_6_s0_7_every_combination_of_callbacks_gives_the_same_answer() {
         let agent = agent.expect("it can be made");
         let (tokens, ends) = (Notes::<String>::new(), Notes::<(String, String)>::new());
         let (token_book, end_book) = (tokens.clone(), ends.clone());
-        let mut starts = Vec::new();
+        let starts = Notes::<String>::new();
+        let start_book = starts.clone();
         let mut chat = agent.stream_chat("Go.");
         if given & 1 != 0 {
             chat = chat.on_token(move |token: &str| token_book.write(token));
         }
         if given & 2 != 0 {
             chat = chat.on_tool_start(move |name: &str| -> Result<(), std::fmt::Error> {
-                starts.push(name.to_owned());
+                start_book.write(name);
                 Ok(())
             });
         }
@@ -228,7 +229,9 @@ async fn s0_6_s0_7_every_combination_of_callbacks_gives_the_same_answer() {
         let reply = chat.await.expect("it answers");
         assert_eq!(reply.text, "All done.", "with callbacks {given:03b}");
         assert_eq!(tokens.len() > 0, given & 1 != 0);
-        assert_eq!(ends.len(), usize::from(given & 4 != 0));
+        assert_eq!(starts.take(), ["look"][..usize::from(given & 2 != 0)]);
+        let end = [("look".to_owned(), "three notes".to_owned())];
+        assert_eq!(ends.take(), end[..usize::from(given & 4 != 0)]);
     }
 }
 

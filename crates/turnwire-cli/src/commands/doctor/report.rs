@@ -1,7 +1,7 @@
 //! What was found, for people and for scripts.
 
 use serde::Serialize;
-use turnwire_surfaces::clean;
+use turnwire_surfaces::{clean, wire_json};
 
 use crate::{
     exit::Problem,
@@ -71,7 +71,7 @@ impl Report {
     }
 
     pub(super) fn as_json(&self) -> String {
-        serde_json::json!({ "ok": self.is_well(), "checks": self.0 }).to_string()
+        wire_json(&serde_json::json!({ "ok": self.is_well(), "checks": self.0 }))
     }
 
     pub(super) fn as_text(&self, paint: Paint) -> String {

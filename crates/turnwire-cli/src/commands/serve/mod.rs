@@ -11,6 +11,7 @@ use std::{
 
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::info;
 use turnwire_gateway::{HttpLimits, Server, ServerError};
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     environment::Environment,
     exit::{Exit, Problem},
     settings::ServeSettings,
-    signals::Signals,
+    signals::{Hangups, Signals},
     telemetry,
     terminal::{Paint, tell, warn},
     wiring::{self, Gateway},
@@ -84,8 +85,10 @@ async fn until_closed(
     voice: Voice,
 ) -> Result<Exit, Problem> {
     let Gateway { app, tool_servers, store, indexer } = gateway;
-    let mut signals = Signals::listen()
-        .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
+    let unheard =
+        |error: io::Error| Problem::failure(format!("signals cannot be listened for: {error}"));
+    let mut signals = Signals::listen().map_err(unheard)?;
+    let mut hangups = Hangups::listen().map_err(unheard)?;
     let server = Server::bind(settings.listen, app.clone(), HttpLimits::default()).await;
     let server = server.map_err(not_listening)?;
     let address = server.address().map_err(|error| {
@@ -108,6 +111,9 @@ async fn until_closed(
         tokio::select! {
             biased;
             _ = signals.next() => break,
+            () = hangups.next() => {
+                info!("SIGHUP is ignored; settings are read at the start");
+            }
             () = &mut serving => return Err(Problem::failure("the server has stopped by itself")),
             () = &mut connecting, if !connected => connected = true,
         }

@@ -15,7 +15,7 @@ use super::{
     error::{ClientError, shown},
     fields::{Fields, placed},
     native_items, parts,
-    summary::open_summary,
+    summary::unwrap_summary,
 };
 
 /// How many items one request may bring.
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read_compaction(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
-        let Some(text) = open_summary(item.needed_text("encrypted_content")?) else {
+        let Some(text) = unwrap_summary(item.needed_text("encrypted_content")?) else {
             let path = item.path_of("encrypted_content");
             let message = format!(
                 "`{path}` was not made by this server; make a new one with `/v1/responses/compact`."

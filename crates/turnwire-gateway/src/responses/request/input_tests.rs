@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use turnwire_contract::{Content, Decision, Image, Item, Role, ToolKind};
 
 use super::*;
-use crate::responses::request::seal_summary;
+use crate::responses::request::wrap_summary;
 
 const PNG: &str = "data:image/png;base64,AAAA";
 
@@ -362,7 +362,7 @@ fn what_is_only_named_can_be_looked_up_before() {
 
 #[test]
 fn a_conversation_made_short_comes_back() {
-    let list = json!([{ "type": "compaction", "id": "cmp_1", "encrypted_content": seal_summary("They met.") }]);
+    let list = json!([{ "type": "compaction", "id": "cmp_1", "encrypted_content": wrap_summary("They met.") }]);
     assert_eq!(items(list), [system("They met.")]);
     let error = read(json!([{ "type": "compaction", "encrypted_content": "gAAAA" }])).unwrap_err();
     assert_eq!(

@@ -41,7 +41,7 @@ pub use self::{
         ApprovalAnswer, FoundFile, Input, LookedUp, References, read_input, read_items, references,
     },
     into_run::{Settled, into_run},
-    summary::{open_summary, seal_summary},
+    summary::{unwrap_summary, wrap_summary},
     tools::{FILE_SEARCH, McpWish, ToolWish, WEB_SEARCH, bare_functions, read_tools},
 };
 

@@ -4,9 +4,14 @@
 //! owns the terminal and may be held up by it, say by a pager that does not read on. So the
 //! second Ctrl-C always gets through.
 
+mod approvals;
+mod keyboard;
+mod question;
+
 use std::{
+    collections::VecDeque,
     fs,
-    io::{self, ErrorKind, Read},
+    io::{self, ErrorKind},
     path::Path,
     sync::Arc,
     thread,
@@ -19,12 +24,13 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 use turnwire::{
-    Agent, Decision, Error, Event, EventStream, Failure, IncompleteReason, Recorded, Run,
-    RunOutcome,
+    Agent, Error, EventStream, Failure, IncompleteReason, Recorded, Run, RunOutcome, TenantId,
 };
-use turnwire_surfaces::{Answer, words};
+use turnwire_engine::AnswerError;
+use turnwire_surfaces::{Answer, clean, words};
 use turnwire_tools::McpServers;
 
+use self::{approvals::Approver, keyboard::Keyboard, question::question};
 use crate::{
     args::RunArguments,
     environment::Environment,
@@ -32,7 +38,7 @@ use crate::{
     settings::{ModelSettings, RunSettings},
     signals::{Signal, Signals},
     telemetry,
-    terminal::{Look, News, Screen, Streams, TICK},
+    terminal::{Look, News, Screen, Streams, TICK, View},
     wiring,
 };
 
@@ -42,8 +48,6 @@ const MAX_WAITING_NEWS: usize = 64;
 /// How long what still goes on at the very end may take: long enough to end the processes of
 /// tool servers, too short to be noticed.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// What the model is told when a person would have to be asked.
-const NOBODY_TO_ASK: &str = "a person has to allow this, and there is nobody to ask";
 /// Where the causes are, for whoever wants to know more than what failed.
 const SEE_LOG: &str = "TURNWIRE_LOG=warn shows the cause";
 
@@ -66,11 +70,12 @@ fn answer(
     if let Some(path) = &arguments.output {
         check_writable(path)?;
     }
-    let question = question(&arguments.question)?;
+    let question = question(arguments.question.as_deref())?;
     let (agent, tool_servers) = wiring::agent(&settings)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
-    let ending = runtime.block_on(Box::pin(ask(agent, tool_servers, question, look)));
+    let approver = approver(environment, look);
+    let ending = runtime.block_on(Box::pin(ask(agent, tool_servers, question, look, approver)));
     // Nothing that still goes on in there may hold up the end for long.
     runtime.shutdown_timeout(LAST_MOMENT);
     match ending? {
@@ -111,6 +116,7 @@ async fn ask(
     tool_servers: Arc<McpServers>,
     question: String,
     look: Look,
+    mut approver: Approver,
 ) -> Result<Ending, Problem> {
     let listening = Signals::listen();
     let mut signals = listening
@@ -121,6 +127,8 @@ async fn ask(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut answer, mut stopped_by) = (Answer::default(), None);
+    // What has to be shown of questions and answers, which nobody may miss.
+    let mut news = VecDeque::new();
     loop {
         // In this order: whoever wants to stop is heard, and time passes, however many events
         // there are.
@@ -135,15 +143,20 @@ async fn ask(
                 display.tell(News::Stopping);
             }
             _ = ticks.tick() => display.tell(News::Tick),
-            shown = display.show_next(&mut events) => match shown {
+            typed = approver.typed() => {
+                if let Some(given) = approver.read(typed, &mut news) {
+                    give(&agent, &run, &mut approver, given, &mut news).await?;
+                }
+            }
+            shown = display.show_next(&mut events, &mut news) => match shown {
                 Shown::Event(recorded) => {
                     let recorded = recorded?;
                     answer.note(recorded.as_ref());
-                    if let Event::ApprovalRequested { call_id, .. } = &recorded.event {
-                        let decision = Decision::Denied { reason: NOBODY_TO_ASK.to_owned() };
-                        run.resolve(call_id, decision).await.map_err(broken)?;
+                    if let Some(given) = approver.note(&recorded, &mut news) {
+                        give(&agent, &run, &mut approver, given, &mut news).await?;
                     }
                 }
+                Shown::News => {}
                 Shown::TheEnd => break,
                 Shown::NoDisplay => return display_lost(&run, display, signals).await,
             }
@@ -161,6 +174,33 @@ async fn ask(
         return Err(Problem::failure("the journal of the run ends before the run does"));
     };
     Ok(Ending::Over { answer: answer.text().to_owned(), outcome, stopped_by })
+}
+
+/// Whoever sees the questions and has a keyboard is asked.
+fn approver(environment: &Environment, look: Look) -> Approver {
+    let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| environment.get(name));
+    let can_ask = look.stderr_is_terminal && look.view != View::Json;
+    let keyboard = can_ask.then(|| Keyboard::open(editor.map(str::to_owned))).flatten();
+    Approver::new(keyboard, editor.is_some(), look.paint)
+}
+
+/// Hands in an answer. One that does not fit the tool is asked for again.
+async fn give(
+    agent: &Agent,
+    run: &Run,
+    approver: &mut Approver,
+    given: approvals::Answer,
+    news: &mut VecDeque<News>,
+) -> Result<(), Problem> {
+    let approvals::Answer { call_id, answer } = given;
+    match agent.runs().answer(&TenantId::default(), run.id(), &call_id, answer).await {
+        Ok(_) => approver.settle(&call_id, true, news),
+        Err(AnswerError::DoesNotFit(why)) => {
+            approver.ask_again(&format!("  that does not fit the tool: {}", clean(&why)), news);
+        }
+        Err(AnswerError::Log(error)) => return Err(broken(error.into())),
+    }
+    Ok(())
 }
 
 /// Lets everybody finish: the terminal with what it has, the engine with its log, and then the
@@ -205,6 +245,8 @@ struct Display {
 /// What came of waiting for the next event.
 enum Shown {
     Event(Result<Arc<Recorded>, Problem>),
+    /// Something else was shown first.
+    News,
     TheEnd,
     NoDisplay,
 }
@@ -235,10 +277,14 @@ impl Display {
         let _ = self.news.try_send(news);
     }
 
-    /// Waits until there is room, then for an event, and shows it. Nothing is lost when it is
-    /// not waited for to the end.
-    async fn show_next(&mut self, events: &mut EventStream) -> Shown {
+    /// Waits until there is room, then for an event, and shows it; `news` comes first. Nothing is
+    /// lost when it is not waited for to the end.
+    async fn show_next(&mut self, events: &mut EventStream, news: &mut VecDeque<News>) -> Shown {
         let Ok(room) = self.news.reserve().await else { return Shown::NoDisplay };
+        if let Some(news) = news.pop_front() {
+            room.send(news);
+            return Shown::News;
+        }
         tokio::select! {
             next = events.next() => match next {
                 Some(Ok(recorded)) => {
@@ -257,22 +303,6 @@ impl Display {
         drop(self.news);
         self.result.await.unwrap_or_else(|_| Err(io::Error::other("the terminal crashed")))
     }
-}
-
-/// The question itself, or what is on standard input.
-fn question(argument: &str) -> Result<String, Problem> {
-    let mut question = argument.to_owned();
-    if argument == "-" {
-        question.clear();
-        io::stdin().lock().read_to_string(&mut question).map_err(|error| {
-            Problem::usage(format!("the question cannot be read from standard input: {error}"))
-        })?;
-    }
-    if question.trim().is_empty() {
-        return Err(Problem::usage("the question is empty")
-            .hint("for example: turnwire run \"Why is the sky blue?\""));
-    }
-    Ok(question)
 }
 
 /// Says before the run what would be a pity afterwards.

@@ -1,0 +1,238 @@
+//! Asks the person at the terminal about calls that must be allowed: one question after the other,
+//! in the order in which they come up. Where there is no person, every answer is no.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+use turnwire::{ApprovalAnswer, CallId, Decision, Event, Recorded};
+use turnwire_surfaces::{Call, CallBook, clean};
+
+use super::keyboard::{Keyboard, Request, Typed};
+use crate::terminal::{Colour, News, Paint};
+
+/// What the model is told when a person would have to be asked.
+const NOBODY_TO_ASK: &str = "a person has to allow this, and there is nobody to ask";
+/// Where the answers come from.
+const BY: &str = "terminal";
+/// How many characters of the arguments are shown; the editor shows all of them.
+const MAX_SHOWN: usize = 2_000;
+
+const CHOICES: &str =
+    "allow it? [y]es, [n]o, [a]lways in this run, [e]dit the arguments, [?] help: ";
+const HELP: &str = "\
+  y          yes, this time
+  n          no; what is written behind it is told to the model: n not on a Friday
+  a          yes, and to every other call of this tool in this run
+  e          yes, with other arguments: opens $VISUAL or $EDITOR, or reads a line of JSON
+  ctrl-c     stops the run
+";
+
+/// Everything that waits for the person.
+pub(super) struct Approver {
+    /// Nothing if there is nobody to ask.
+    keyboard: Option<Keyboard>,
+    paint: Paint,
+    has_editor: bool,
+    calls: CallBook,
+    /// The question that is open, and then those that wait.
+    questions: VecDeque<Question>,
+    /// Whether arguments are being typed, and not an answer.
+    is_editing: bool,
+    /// How many lines are still to come that were asked for by questions that are settled.
+    n_stale: usize,
+}
+
+struct Question {
+    call_id: CallId,
+    /// What the tool says of itself now, if that is why a person is asked.
+    changed: Option<String>,
+}
+
+/// What a person wants to be done about the open question.
+pub(super) struct Answer {
+    pub(super) call_id: CallId,
+    pub(super) answer: ApprovalAnswer,
+}
+
+impl Approver {
+    /// Asks at `keyboard`, if there is one.
+    pub(super) fn new(keyboard: Option<Keyboard>, has_editor: bool, paint: Paint) -> Self {
+        let (calls, questions) = (CallBook::new(), VecDeque::new());
+        Self { keyboard, paint, has_editor, calls, questions, is_editing: false, n_stale: 0 }
+    }
+
+    /// Takes note of an event of the run. Says what is answered at once, if nobody can be asked.
+    pub(super) fn note(
+        &mut self,
+        recorded: &Recorded,
+        news: &mut VecDeque<News>,
+    ) -> Option<Answer> {
+        self.calls.note(recorded);
+        match &recorded.event {
+            Event::ApprovalRequested { call_id, changed, .. } => {
+                let call_id = call_id.clone();
+                if self.keyboard.is_none() {
+                    let denied = Decision::Denied { reason: NOBODY_TO_ASK.to_owned() };
+                    return Some(Answer { call_id, answer: denied.into() });
+                }
+                self.questions.push_back(Question { call_id, changed: changed.clone() });
+                if self.questions.len() == 1 {
+                    self.ask(news);
+                }
+            }
+            // Answered here, or settled without the person: by its expiry, or by the end.
+            Event::ApprovalResolved { call_id, .. } | Event::ToolFinished { call_id, .. } => {
+                self.settle(call_id, false, news);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Waits for what the person types; for ever, if nothing is asked.
+    pub(super) async fn typed(&mut self) -> Typed {
+        match &mut self.keyboard {
+            Some(keyboard) if !self.questions.is_empty() => keyboard.typed().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Makes an answer of what the person typed, or asks on.
+    pub(super) fn read(&mut self, typed: Typed, news: &mut VecDeque<News>) -> Option<Answer> {
+        let call_id = self.questions.front()?.call_id.clone();
+        if self.n_stale > 0 {
+            // It was begun for a question that is gone, and must not answer another one.
+            self.n_stale -= 1;
+            news.push_back(News::Question(format!("  {CHOICES}")));
+            return None;
+        }
+        let Some(typed) = typed else {
+            // The end of the keyboard, or an editor that failed: nothing was allowed.
+            let denied = Decision::Denied { reason: String::new() };
+            return self.answer(call_id, denied.into());
+        };
+        if std::mem::take(&mut self.is_editing) {
+            return self.read_arguments(call_id, typed.trim(), news);
+        }
+        let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
+        match word.to_lowercase().as_str() {
+            "y" | "yes" => self.answer(call_id, Decision::Approved.into()),
+            "a" | "always" => {
+                let answer = ApprovalAnswer { remember: true, ..Decision::Approved.into() };
+                self.answer(call_id, answer)
+            }
+            "n" | "no" => {
+                let reason = rest.trim().to_owned();
+                self.answer(call_id, Decision::Denied { reason }.into())
+            }
+            "e" | "edit" => {
+                self.edit(&call_id, news);
+                None
+            }
+            _ => {
+                self.ask_again(HELP, news);
+                None
+            }
+        }
+    }
+
+    fn answer(&self, call_id: CallId, answer: ApprovalAnswer) -> Option<Answer> {
+        Some(Answer { call_id, answer: answer.by(BY) })
+    }
+
+    /// Asks the open question once more, because of what was wrong with its answer.
+    pub(super) fn ask_again(&mut self, why: &str, news: &mut VecDeque<News>) {
+        let text = format!("{}\n  {CHOICES}", why.trim_end());
+        self.put(Request::Line, text, news);
+    }
+
+    /// Puts a question away, and asks the next one.
+    pub(super) fn settle(&mut self, call_id: &CallId, was_typed: bool, news: &mut VecDeque<News>) {
+        let was_open = self.questions.front().is_some_and(|open| open.call_id == *call_id);
+        self.questions.retain(|question| question.call_id != *call_id);
+        if was_open {
+            self.is_editing = false;
+            self.n_stale += usize::from(!was_typed);
+            news.push_back(News::QuestionClosed { was_typed });
+            self.ask(news);
+        }
+    }
+
+    /// Asks the first of the questions that wait.
+    fn ask(&mut self, news: &mut VecDeque<News>) {
+        let Some(question) = self.questions.front() else { return };
+        let mut lines = vec![format!(
+            "{} {} wants to run",
+            self.paint.bold(Colour::Yellow, "?"),
+            self.paint.strong(&self.title(&question.call_id))
+        )];
+        lines.push(format!("  arguments: {}", shown(&self.arguments(&question.call_id))));
+        if let Some(changed) = &question.changed {
+            let changed = shown(changed);
+            lines.push(format!("  it has changed since it was trusted, and now says: {changed}"));
+        }
+        lines.push(format!("  {CHOICES}"));
+        self.put(Request::Line, lines.join("\n"), news);
+    }
+
+    fn edit(&mut self, call_id: &CallId, news: &mut VecDeque<News>) {
+        self.is_editing = true;
+        let arguments = self.arguments(call_id);
+        let pretty = serde_json::from_str::<Value>(&arguments)
+            .and_then(|value| serde_json::to_string_pretty(&value));
+        let text =
+            if self.has_editor { "" } else { "  the arguments, as JSON on one line: " }.to_owned();
+        self.put(Request::Edited(pretty.unwrap_or(arguments)), text, news);
+    }
+
+    fn read_arguments(
+        &mut self,
+        call_id: CallId,
+        typed: &str,
+        news: &mut VecDeque<News>,
+    ) -> Option<Answer> {
+        match serde_json::from_str::<Value>(typed) {
+            Ok(Value::Object(arguments)) => {
+                let arguments = Some(Value::Object(arguments).to_string());
+                self.answer(call_id, ApprovalAnswer { arguments, ..Decision::Approved.into() })
+            }
+            Ok(_) => {
+                self.ask_again("  the arguments must be a JSON object", news);
+                None
+            }
+            Err(error) => {
+                self.ask_again(&format!("  that is not JSON: {error}"), news);
+                None
+            }
+        }
+    }
+
+    fn put(&self, request: Request, text: String, news: &mut VecDeque<News>) {
+        news.push_back(News::Question(text));
+        if let Some(keyboard) = &self.keyboard {
+            keyboard.ask(request);
+        }
+    }
+
+    fn title(&self, call_id: &CallId) -> String {
+        let title = self.calls.get(call_id).map(Call::title);
+        clean(&title.unwrap_or_else(|| call_id.to_string())).into_owned()
+    }
+
+    fn arguments(&self, call_id: &CallId) -> String {
+        let arguments = self.calls.get(call_id).and_then(Call::raw_arguments);
+        arguments.filter(|text| !text.trim().is_empty()).unwrap_or("{}").to_owned()
+    }
+}
+
+/// A text that somebody else wrote, as far as it fits and without what a terminal would obey.
+fn shown(text: &str) -> String {
+    let cleaned = clean(text).replace(['\n', '\r'], " ");
+    match cleaned.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => {
+            let (beginning, _) = cleaned.split_at(end);
+            format!("{beginning}… ({} bytes, e shows them all)", text.len())
+        }
+        None => cleaned,
+    }
+}

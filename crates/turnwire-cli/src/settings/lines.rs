@@ -1,0 +1,47 @@
+//! Where a setting stands in its file, so that every mistake can be told with its line.
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+/// The line of `text`, counted from 1, where the setting at `path` stands, or else the deepest
+/// table that it would be in: `server.listen`, `mcp.on_request[0].url`.
+pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let place = place_in(document.get_ref(), path)?;
+    Some(text.get(..place)?.matches('\n').count() + 1)
+}
+
+/// The byte where the setting at `path` begins.
+fn place_in(table: &DeTable<'_>, path: &str) -> Option<usize> {
+    // A name may have dots in it; then the longest that fits is meant.
+    let fits = table.iter().filter_map(|(key, value)| {
+        let rest = path.strip_prefix(key.get_ref().as_ref())?;
+        let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
+        is_whole.then(|| (key, value, rest))
+    });
+    let (key, value, rest) = fits.min_by_key(|(_, _, rest)| rest.len())?;
+    Some(place_below(value, rest).unwrap_or_else(|| key.span().start))
+}
+
+/// The same for what follows the name of `value`; nothing if that is not there.
+fn place_below(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<usize> {
+    match value.get_ref() {
+        DeValue::Table(table) => place_in(table, rest.strip_prefix('.')?),
+        DeValue::Array(list) => {
+            let (n, rest) = rest.strip_prefix('[')?.split_once(']')?;
+            let entry = list.get(n.parse::<usize>().ok()?)?;
+            Some(place_below(entry, rest).unwrap_or_else(|| entry.span().start))
+        }
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;
