@@ -79,6 +79,15 @@ pub enum Event {
         /// The turn that will be asked for again.
         turn: u32,
     },
+    /// A part of the answer could not be read and was left out; the rest goes on.
+    PartSkipped {
+        /// The turn whose answer has a gap.
+        turn: u32,
+        /// How many bytes the part had.
+        bytes: u64,
+        /// What went wrong.
+        reason: Failure,
+    },
     /// The model has said all it will say this time.
     TurnFinished {
         /// Which turn.
@@ -357,6 +366,7 @@ impl Event {
             | Self::TurnStarted { .. }
             | Self::TurnRetried { .. }
             | Self::TurnAbandoned { .. }
+            | Self::PartSkipped { .. }
             | Self::TurnFinished { .. }
             | Self::MessageStarted { .. }
             | Self::TextAdded { .. }

@@ -25,8 +25,8 @@ pub use ids::{
 };
 pub use item::{Annotation, Completeness, Content, Entry, Item, Role};
 pub use outcome::{
-    ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, Reply, RunOutcome,
-    ToolOutcome,
+    ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, OUTCOME_UNKNOWN, Reply,
+    RunOutcome, ToolOutcome,
 };
 pub use ports::{
     Abandoned, Allowed, Alone, Attachment, BatchRecord, BlobError, BlobStore, CallLink, Chunking,

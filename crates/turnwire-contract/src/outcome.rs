@@ -1,6 +1,6 @@
 //! How things end. An ending is part of the story, never a Rust error.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -52,12 +52,21 @@ pub struct Failure {
     pub code: String,
     /// One sentence, for people and models.
     pub message: String,
+    /// How long to wait before it is worth another try, if somebody has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Failure {
     /// A failure with its stable code.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into() }
+        Self { code: code.into(), message: message.into(), retry_after_ms: None }
+    }
+
+    /// The same failure, which is worth another try after `wait`.
+    pub fn retry_after(self, wait: Option<Duration>) -> Self {
+        let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Self { retry_after_ms: wait.map(millis), ..self }
     }
 
     /// What was recorded of the run cannot be read again, so nobody can go on with it.
@@ -65,6 +74,9 @@ impl Failure {
         Self::new("journal_unreadable", "what was recorded of the run cannot be read any more")
     }
 }
+
+/// The code of a call of which nobody knows whether it did its work.
+pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 /// How a call ended. Only [`ToolOutcome::Succeeded`] is a success.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,7 +120,8 @@ pub enum ToolOutcome {
         /// What stopped it.
         reason: String,
     },
-    /// The worker died while the tool worked; whether it did its work is not known.
+    /// The worker, the tool's server or the connection to it died while the tool worked; whether
+    /// it did its work is not known.
     OutcomeUnknown {
         /// What is known.
         message: String,
@@ -119,6 +132,23 @@ impl ToolOutcome {
     /// Whether the tool says it worked.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Succeeded { .. })
+    }
+
+    /// What went wrong, where a failure code says it: with the tool, or with what is known of it.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Failed { failure } => Some(failure.clone()),
+            Self::OutcomeUnknown { message } => {
+                Some(Failure::new(OUTCOME_UNKNOWN, message.as_str()))
+            }
+            Self::Succeeded { .. }
+            | Self::TimedOut { .. }
+            | Self::Cancelled
+            | Self::Denied { .. }
+            | Self::InvalidArguments { .. }
+            | Self::NotFound { .. }
+            | Self::Skipped { .. } => None,
+        }
     }
 
     /// What went wrong, in one sentence; nothing for a success.

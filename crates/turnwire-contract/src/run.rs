@@ -285,6 +285,9 @@ pub struct Limits {
     pub model_total: Duration,
     /// How often a turn is tried before the run fails.
     pub model_attempts: u32,
+    /// How many unreadable parts of an answer are left out before the turn is ended. With 0 the
+    /// first one ends it.
+    pub max_skipped_parts: u32,
     /// How many bytes of a result the model is shown.
     pub output_to_model: usize,
     /// How many bytes of a result the journal keeps; the whole goes beside it.
@@ -311,6 +314,7 @@ impl Default for Limits {
             model_silence: Duration::from_mins(1),
             model_total: Duration::from_mins(15),
             model_attempts: 3,
+            max_skipped_parts: 16,
             output_to_model: 64 * 1024,
             output_in_journal: 1024 * 1024,
             whole_results_for: None,

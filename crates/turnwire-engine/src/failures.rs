@@ -1,14 +1,20 @@
 //! The stable codes of everything that can go wrong, with what people are told.
 //!
-//! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log. The
-//! one exception is a request that the provider refuses: its words say what to repair.
+//! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log, and
+//! what a provider wrote is nowhere else: it may quote a key, a prompt or an address (A12).
 
-use turnwire_contract::{Failure, ModelError, RunOutcome};
+use turnwire_contract::{Failure, ModelError, OUTCOME_UNKNOWN, RunOutcome};
 
 /// Every code the engine gives.
-pub const CODES: [&str; 16] = [
+pub const CODES: [&str; 23] = [
     "model_unavailable",
+    "model_rate_limited",
+    "model_misconfigured",
+    "model_not_found",
+    "context_length_exceeded",
+    "content_filtered",
     "model_rejected",
+    "model_unreadable",
     "model_broke_off",
     "model_silent",
     "journal_lost",
@@ -16,6 +22,7 @@ pub const CODES: [&str; 16] = [
     "journal_unreadable",
     "tool_failed",
     "tool_panicked",
+    OUTCOME_UNKNOWN,
     "output_lost",
     "server_unreachable",
     "run_stopped",
@@ -28,16 +35,42 @@ pub const CODES: [&str; 16] = [
 /// What a model's error is called in public.
 pub(crate) fn of_model(error: &ModelError) -> Failure {
     match error {
-        ModelError::Unavailable { .. } => {
+        ModelError::Unavailable { retry_after, .. } => {
             Failure::new("model_unavailable", "the model is not available right now")
+                .retry_after(*retry_after)
         }
-        ModelError::Rejected { message } => {
-            Failure::new("model_rejected", format!("the model refused the request: {message}"))
+        ModelError::RateLimited { retry_after, .. } => {
+            Failure::new("model_rate_limited", "the model is asked too often right now")
+                .retry_after(*retry_after)
         }
+        ModelError::Misconfigured { .. } => Failure::new(
+            "model_misconfigured",
+            "the model is not set up correctly; the log says what is wrong",
+        ),
+        ModelError::UnknownModel { .. } => {
+            Failure::new("model_not_found", "the provider has no model of this name")
+        }
+        ModelError::ContextTooLong { .. } => Failure::new(
+            "context_length_exceeded",
+            "the conversation is longer than the model can read",
+        ),
+        ModelError::ContentFiltered { .. } => {
+            Failure::new("content_filtered", "the provider's content filter stopped the request")
+        }
+        ModelError::Rejected { .. } => Failure::new(
+            "model_rejected",
+            "the model's provider did not accept the request; the log says more",
+        ),
         ModelError::Broken { .. } => {
             Failure::new("model_broke_off", "the model's answer broke off")
         }
     }
+}
+
+/// A part of the answer was left out.
+pub(crate) fn model_unreadable() -> Failure {
+    let message = "a part of the model's answer could not be read and was left out";
+    Failure::new("model_unreadable", message)
 }
 
 pub(crate) fn model_silent() -> Failure {

@@ -3,36 +3,44 @@
 //! A model that cannot be reached, or breaks off before its first word, is asked again. After
 //! the first word it is not: somebody may have read it.
 
-use std::{collections::HashMap, future::Future, mem};
+use std::{collections::HashMap, future::Future, mem, sync::atomic::Ordering};
 
 use futures::{FutureExt, StreamExt, future::join};
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{Span, instrument, warn};
+use tracing::{Span, error, instrument, warn};
 use turnwire_contract::{
-    CallId, Completeness, Event, Finish, ItemId, LogError, Model, ModelError, ModelPart,
-    ModelStream, RunOutcome, ToolKind, ToolRef, Usage,
+    CallId, Completeness, Event, Finish, ItemId, LogError, ModelError, ModelPart, ModelStream,
+    RunOutcome, ToolKind, ToolOutcome, ToolRef, Usage,
 };
 
 use crate::{
-    deadline::later, failures, live_run::LiveRun, retry, run_loop::Carried, run_state::item_prefix,
+    deadline::later,
+    failures,
+    live_run::LiveRun,
+    retry,
+    run_loop::{Carried, Workplace},
+    run_state::item_prefix,
 };
 
 /// How many parts are written in one go when the model is faster than the journal.
 const MOST_PARTS_AT_ONCE: usize = 64;
+
+/// What the model is told of its calls if a part of the answer with them could not be read.
+const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not be read, so the \
+                                 call was not carried out; make it again";
 
 /// Asks the model for the next turn and records what it says.
 ///
 /// A model that breaks off is not an error here but the end of the run. A stop just comes
 /// back: the loop looks for it and closes whatever is open.
 #[instrument(skip_all, fields(turn))]
-pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carried, LogError> {
+pub(crate) async fn ask_model(run: &LiveRun, workplace: &Workplace) -> Result<Carried, LogError> {
     let turn = run.state().turn() + 1;
     Span::current().record("turn", turn);
     let most_attempts = run.state().limits().model_attempts;
-    let mut listener = Listener::new(run, turn);
+    let mut listener = Listener::new(run, workplace, turn);
     // Asking changes nothing in the world, so it need not wait for the journal.
-    let (started, mut asked) =
-        join(run.record(Event::TurnStarted { turn }), listener.ask(model)).await;
+    let (started, mut asked) = join(run.record(Event::TurnStarted { turn }), listener.ask()).await;
     started?;
 
     let mut attempt = 1;
@@ -41,7 +49,7 @@ pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carrie
             Heard::Everything | Heard::Stop => return Ok(Carried::On),
             Heard::Silence(why) => why,
         };
-        warn!(?why, attempt, "The model did not answer.");
+        why.log(attempt);
         let failure = why.failure();
         attempt += 1;
         if listener.has_spoken || !why.may_work_next_time() || attempt > most_attempts {
@@ -56,8 +64,8 @@ pub(crate) async fn ask_model(run: &LiveRun, model: &dyn Model) -> Result<Carrie
             () = run.left() => return Ok(Carried::On),
             () = sleep(delay) => {}
         }
-        listener = Listener::new(run, turn);
-        asked = listener.ask(model).await;
+        listener = Listener::new(run, workplace, turn);
+        asked = listener.ask().await;
     }
 }
 
@@ -79,6 +87,17 @@ enum Why {
 }
 
 impl Why {
+    /// Tells the operator, who can do more about some of it than about the rest.
+    fn log(&self, attempt: u32) {
+        match self {
+            Self::Error(error @ ModelError::Misconfigured { .. }) => {
+                error!(%error, attempt, "The model did not answer.");
+            }
+            Self::Error(error) => warn!(%error, attempt, "The model did not answer."),
+            Self::TimedOut => warn!(attempt, "The model did not answer in time."),
+        }
+    }
+
     fn failure(&self) -> turnwire_contract::Failure {
         match self {
             Self::Error(error) => failures::of_model(error),
@@ -104,6 +123,7 @@ impl Why {
 /// Turns the parts of one answer into events.
 struct Listener<'a> {
     run: &'a LiveRun,
+    workplace: &'a Workplace,
     turn: u32,
     deadline: Instant,
     /// Whether anything came that a person may have seen.
@@ -111,6 +131,8 @@ struct Listener<'a> {
     speaking: Speaking,
     calls: HashMap<u32, CallId>,
     usage: Usage,
+    /// How many parts could not be read.
+    n_skipped: u32,
     to_record: Vec<Event>,
 }
 
@@ -123,22 +145,24 @@ enum Speaking {
 }
 
 impl<'a> Listener<'a> {
-    fn new(run: &'a LiveRun, turn: u32) -> Self {
+    fn new(run: &'a LiveRun, workplace: &'a Workplace, turn: u32) -> Self {
         Self {
             deadline: later(Instant::now(), run.state().limits().model_total),
             run,
+            workplace,
             turn,
             has_spoken: false,
             speaking: Speaking::Nothing,
             calls: HashMap::new(),
             usage: Usage::default(),
+            n_skipped: 0,
             to_record: Vec::new(),
         }
     }
 
-    async fn ask(&self, model: &dyn Model) -> Waited<Result<ModelStream, ModelError>> {
+    async fn ask(&self) -> Waited<Result<ModelStream, ModelError>> {
         let prompt = self.run.state().prompt();
-        self.wait_for(model.stream(prompt)).await
+        self.wait_for(self.workplace.model.stream(prompt)).await
     }
 
     async fn listen(
@@ -165,9 +189,13 @@ impl<'a> Listener<'a> {
                         let message = "the model was interrupted".to_owned();
                         return self.broke_off(ModelError::Broken { message }).await;
                     }
-                    Some(Ok(ModelPart::Finished(finish))) => {
-                        self.finish(finish).await?;
-                        return Ok(Heard::Everything);
+                    Some(Ok(ModelPart::Finished(finish))) => return self.finish(finish).await,
+                    Some(Ok(ModelPart::Unreadable { bytes })) => {
+                        self.skip(bytes);
+                        if self.n_skipped > self.run.state().limits().max_skipped_parts {
+                            let message = "too much of the answer could not be read".to_owned();
+                            return self.broke_off(ModelError::Broken { message }).await;
+                        }
                     }
                     Some(Ok(part)) => self.take(part).await?,
                     Some(Err(error)) => return self.broke_off(error).await,
@@ -230,9 +258,19 @@ impl<'a> Listener<'a> {
             | ModelPart::Refusal(_)
             | ModelPart::Reasoning(_)
             | ModelPart::CallArguments { .. }
+            | ModelPart::Unreadable { .. }
             | ModelPart::Finished(_) => {}
         }
         Ok(())
+    }
+
+    /// Takes note of a part that could not be read. It is not what the model said, so the turn may
+    /// still be tried again.
+    fn skip(&mut self, bytes: u64) {
+        self.n_skipped += 1;
+        self.workplace.skipped_parts.fetch_add(1, Ordering::Relaxed);
+        let reason = failures::model_unreadable();
+        self.to_record.push(Event::PartSkipped { turn: self.turn, bytes, reason });
     }
 
     fn add(&mut self, event: Event) {
@@ -319,8 +357,13 @@ impl<'a> Listener<'a> {
         theirs.filter(is_free).unwrap_or_else(|| CallId::new(self.run.new_id("call")))
     }
 
-    async fn finish(&mut self, finish: Finish) -> Result<(), LogError> {
+    async fn finish(&mut self, finish: Finish) -> Result<Heard, LogError> {
         self.record_taken().await?;
+        let has_gap = finish == Finish::CalledTools && self.n_skipped > 0;
+        if has_gap && self.run.state().calls_client() {
+            let message = "a part of an answer with calls could not be read".to_owned();
+            return self.broke_off(ModelError::Broken { message }).await;
+        }
         let completeness = match finish {
             Finish::Answered | Finish::CalledTools => Completeness::Complete,
             Finish::Length | Finish::ContentFilter | Finish::Interrupted => Completeness::Cut,
@@ -328,8 +371,24 @@ impl<'a> Listener<'a> {
         let mut events = self.run.state().close_text(completeness);
         events.extend(self.run.state().close_arguments(completeness));
         events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage });
+        if has_gap {
+            events.extend(self.calls_not_carried_out());
+        }
         self.run.record_all(events).await?;
-        Ok(())
+        Ok(Heard::Everything)
+    }
+
+    /// The ends of calls that may lack a part of their arguments and fit their tools all the same.
+    /// They are recorded together with the end of the turn, so that no worker carries them out.
+    fn calls_not_carried_out(&self) -> Vec<Event> {
+        let message = CALLED_WITH_A_GAP.to_owned();
+        let outcome = ToolOutcome::InvalidArguments { message };
+        let end = |call_id: &CallId| Event::ToolFinished {
+            call_id: call_id.clone(),
+            outcome: outcome.clone(),
+            duration_ms: 0,
+        };
+        self.run.state().call_ids().map(end).collect()
     }
 
     async fn broke_off(&mut self, error: ModelError) -> Result<Heard, LogError> {

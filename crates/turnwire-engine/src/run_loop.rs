@@ -5,7 +5,11 @@
 //! events only. That is why a run can be taken up again by another process: it reads the
 //! journal, asks the same question and gets the same answer.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -42,6 +46,8 @@ pub(crate) struct Workplace {
     pub(crate) policy: ApprovalPolicy,
     /// How many calls are carried out at the same time.
     pub(crate) lanes: Lanes,
+    /// How many unreadable parts of answers were left out, in all runs.
+    pub(crate) skipped_parts: Arc<AtomicU64>,
 }
 
 /// Whether the loop goes on after a step.
@@ -117,7 +123,7 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
             Step::Discover(servers) => Box::pin(discover(run, workplace, servers)).await?,
             Step::AskModel => {
                 // On the heap: a run that waits for a tool should not carry it along.
-                let turn = Box::pin(ask_model(run, workplace.model.as_ref()));
+                let turn = Box::pin(ask_model(run, workplace));
                 if let Carried::End(outcome) = turn.await? {
                     return Ok(Driven::Ended(outcome));
                 }

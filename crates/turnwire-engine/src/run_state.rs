@@ -26,7 +26,7 @@ use crate::{
     citations::{Sources, citations},
     compaction::compacted,
     failures,
-    told_to_model::{told_of_edit, told_to_model},
+    told_to_model::{outcome_unknown, told_of_doubt, told_of_edit, told_to_model},
 };
 
 /// What the model is told of a call that nobody could be asked about.
@@ -247,6 +247,16 @@ impl RunState {
     /// A call of the latest turn.
     pub fn call(&self, call_id: &CallId) -> Option<&Call> {
         self.calls.iter().rev().find(|call| call.call_id == *call_id)
+    }
+
+    /// The calls of the latest turn, in the order the model named them.
+    pub(crate) fn call_ids(&self) -> impl Iterator<Item = &CallId> {
+        self.calls.iter().map(|call| &call.call_id)
+    }
+
+    /// Whether the latest turn has calls that the client carries out.
+    pub(crate) fn calls_client(&self) -> bool {
+        self.calls.iter().any(|call| call.tool.kind == ToolKind::Client)
     }
 
     /// Whether the run or its conversation has ever had a call of this id.
@@ -617,9 +627,7 @@ impl RunState {
             |call| {
                 let outcome = match call.attempts {
                     0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
-                    _ => ToolOutcome::OutcomeUnknown {
-                        message: "the run ended while the tool was at work".to_owned(),
-                    },
+                    _ => outcome_unknown("the run ended while the tool was at work"),
                 };
                 Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
             },
@@ -669,17 +677,10 @@ impl RunState {
             let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
             effect.is_none_or(|effect| effect == Effect::Once) && !is_seeded(Fault::BlindRetry)
         });
-        events.extend(unknown.map(|call| {
-            Event::ToolFinished {
-                call_id: call.call_id.clone(),
-                outcome: ToolOutcome::OutcomeUnknown {
-                    message:
-                        "the server stopped while the tool was at work; whether it did its work \
-                          is not known, so check before you try again"
-                            .to_owned(),
-                },
-                duration_ms: 0,
-            }
+        events.extend(unknown.map(|call| Event::ToolFinished {
+            call_id: call.call_id.clone(),
+            outcome: outcome_unknown("the server stopped while the tool was at work"),
+            duration_ms: 0,
         }));
         events
     }
@@ -702,6 +703,7 @@ impl RunState {
             Event::Unknown(_) => self.is_unreadable |= event.is_unreadable(),
             Event::RunQueued { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
@@ -930,6 +932,10 @@ impl RunState {
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
             .map(|(call, outcome)| {
                 let mut result = told_to_model(&call.call_id, outcome, limit);
+                let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
+                if effect == Some(Effect::Once) && matches!(outcome, ToolOutcome::TimedOut { .. }) {
+                    told_of_doubt(&mut result);
+                }
                 if call.edited_from.is_some() {
                     told_of_edit(&mut result, &call.arguments);
                 }

@@ -8,7 +8,7 @@ use std::{
     fmt,
     future::{Future, pending},
     panic::resume_unwind,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -117,6 +117,8 @@ pub(crate) struct Engine {
     pub(crate) leave: CancellationToken,
     pub(crate) care: Care,
     lanes: Lanes,
+    /// How many unreadable parts of answers were left out.
+    pub(crate) skipped_parts: Arc<AtomicU64>,
 }
 
 impl Runs {
@@ -130,6 +132,7 @@ impl Runs {
             leave: CancellationToken::new(),
             care: Care::default(),
             lanes: Lanes::default(),
+            skipped_parts: Arc::default(),
         }))
     }
 
@@ -258,6 +261,7 @@ impl Runs {
             heartbeat: parts.heartbeat,
             policy: parts.policy.clone(),
             lanes: self.0.lanes.clone(),
+            skipped_parts: Arc::clone(&self.0.skipped_parts),
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
         let (done, outcome) = oneshot::channel();

@@ -1,6 +1,8 @@
 //! How an engine stands: what a server around it has to know to serve its clients and its
 //! operator.
 
+use std::sync::atomic::Ordering;
+
 use turnwire_contract::{LogError, RequestKey, RunId, Seq, StoreError, TenantId};
 
 use crate::{
@@ -30,6 +32,11 @@ impl Runs {
     /// How many runs this process has taken over from others.
     pub fn n_taken_over(&self) -> u64 {
         self.0.care.n_taken_over()
+    }
+
+    /// How many unreadable parts of models' answers were left out.
+    pub fn n_skipped_parts(&self) -> u64 {
+        self.0.skipped_parts.load(Ordering::Relaxed)
     }
 
     /// Whether the journal of a run has an event at `place` by now.

@@ -27,6 +27,21 @@ pub(crate) fn told_to_model(call_id: &CallId, outcome: &ToolOutcome, limit: usiz
     Item::CallResult { call_id: call_id.clone(), output, images, failed }
 }
 
+/// What is said of a tool that may have done its work, or not.
+const DOUBT: &str = "whether it did its work is not known, so check before you try again";
+
+/// The end of a call of which nobody knows whether it did its work, because of `what`.
+pub(crate) fn outcome_unknown(what: &str) -> ToolOutcome {
+    ToolOutcome::OutcomeUnknown { message: format!("{what}; {DOUBT}") }
+}
+
+/// Says that the tool may have done its work although it did not answer.
+pub(crate) fn told_of_doubt(result: &mut Item) {
+    if let Item::CallResult { output, .. } = result {
+        *output = format!("{output}; {DOUBT}");
+    }
+}
+
 /// Says that the tool was called with other arguments than the model's.
 pub(crate) fn told_of_edit(result: &mut Item, arguments: &str) {
     if let Item::CallResult { output, .. } = result {

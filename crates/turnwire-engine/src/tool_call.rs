@@ -38,7 +38,7 @@ use crate::{
     live_run::LiveRun,
     pinning,
     run_loop::Workplace,
-    told_to_model::beginning,
+    told_to_model::{beginning, outcome_unknown},
     toolbox::{not_found, read_arguments_for},
 };
 
@@ -211,26 +211,44 @@ impl Work<'_> {
     /// Tries until the tool has worked, has failed for good, or has had its chances.
     async fn until_it_is_over(&self, first_attempt: u32) -> Result<ToolOutcome, LogError> {
         let most_attempts = self.run.state().limits().call_attempts;
-        let may_repeat = self.tool.spec().effect != Effect::Once;
+        let effect = self.tool.spec().effect;
         let mut attempt = first_attempt;
+        // What is known of a try that may have acted. A later one that never arrived does not
+        // change that.
+        let mut unknown = None;
         loop {
             let message = match self.attempt(attempt).await? {
                 Attempt::Over(outcome) => return Ok(outcome),
-                Attempt::MayWorkNextTime(message) => message,
+                Attempt::Transient(message) => message,
+                Attempt::OutcomeUnknown(message) => {
+                    unknown = Some(message.clone());
+                    message
+                }
             };
             attempt += 1;
-            let failure = failures::tool_failed(message);
-            if !may_repeat || attempt > most_attempts {
-                return Ok(ToolOutcome::Failed { failure });
+            if effect == Effect::Once || attempt > most_attempts {
+                return Ok(match unknown {
+                    // What changes nothing has done no harm either way.
+                    Some(what) if effect != Effect::Pure => outcome_unknown(&what),
+                    Some(_) | None => {
+                        ToolOutcome::Failed { failure: failures::tool_failed(message) }
+                    }
+                });
             }
-            let call_id = self.call_id.clone();
-            self.run.record(Event::ToolRetried { call_id, attempt, reason: failure }).await?;
-            tokio::select! {
-                biased;
-                () = self.token.cancelled() => return Ok(ToolOutcome::Cancelled),
-                () = sleep(crate::retry::wait_before(attempt, None)) => {}
-            }
+            Box::pin(self.wait_to_retry(attempt, message)).await?;
         }
+    }
+
+    /// Records that the tool is called again, and waits for that, unless the call is stopped.
+    async fn wait_to_retry(&self, attempt: u32, message: String) -> Result<(), LogError> {
+        let (call_id, reason) = (self.call_id.clone(), failures::tool_failed(message));
+        self.run.record(Event::ToolRetried { call_id, attempt, reason }).await?;
+        tokio::select! {
+            biased;
+            () = self.token.cancelled() => {}
+            () = sleep(crate::retry::wait_before(attempt, None)) => {}
+        }
+        Ok(())
     }
 
     /// Lets the tool work once, and records what it reports until it is done or given up. What
@@ -294,15 +312,18 @@ impl Work<'_> {
                     }
                     return Ok(self.judge(result));
                 }
-                () = sleep_until(until.min(later(heard_at, silence))), if n_asked == 0 => {
-                    let after_ms = millis(self.began.elapsed());
-                    self.token.cancel();
-                    let _ = timeout(STOP_GRACE, &mut task.0).await;
-                    return Ok(Attempt::Over(ToolOutcome::TimedOut { after_ms }));
-                }
-                () = sleep_until(heartbeat_at), if n_asked == 0 => {
+                // One timer for both: a run that waits should weigh little.
+                () = sleep_until(heartbeat_at.min(until).min(later(heard_at, silence))),
+                    if n_asked == 0 =>
+                {
+                    let elapsed_ms = millis(self.began.elapsed());
+                    if Instant::now() >= until.min(later(heard_at, silence)) {
+                        self.token.cancel();
+                        let _ = timeout(STOP_GRACE, &mut task.0).await;
+                        return Ok(Attempt::Over(ToolOutcome::TimedOut { after_ms: elapsed_ms }));
+                    }
                     heartbeat_at = later(heartbeat_at, heartbeat);
-                    let (call_id, elapsed_ms) = (self.call_id.clone(), millis(self.began.elapsed()));
+                    let call_id = self.call_id.clone();
                     self.run.record(Event::ToolStayedSilent { call_id, elapsed_ms }).await?;
                 }
             }
@@ -395,7 +416,8 @@ impl Work<'_> {
     fn judge(&self, result: Result<Result<ToolOutput, ToolError>, JoinError>) -> Attempt {
         Attempt::Over(match result {
             Ok(Ok(output)) => ToolOutcome::Succeeded { output },
-            Ok(Err(ToolError::Transient(message))) => return Attempt::MayWorkNextTime(message),
+            Ok(Err(ToolError::Transient(message))) => return Attempt::Transient(message),
+            Ok(Err(ToolError::OutcomeUnknown(message))) => return Attempt::OutcomeUnknown(message),
             Ok(Err(ToolError::InvalidArguments(message))) => {
                 ToolOutcome::InvalidArguments { message }
             }
@@ -415,7 +437,10 @@ impl Work<'_> {
 /// How one try ended.
 enum Attempt {
     Over(ToolOutcome),
-    MayWorkNextTime(String),
+    /// It did nothing, and may work the next time.
+    Transient(String),
+    /// It may have done its work, or not.
+    OutcomeUnknown(String),
 }
 
 /// A task that does not outlive the one who waits for it.

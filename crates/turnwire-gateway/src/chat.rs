@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
-    response::Response as HttpResponse,
+    response::{IntoResponse, Response as HttpResponse},
 };
 use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
@@ -31,6 +31,7 @@ use crate::{
     body::{Json, typed},
     conversations,
     door::Caller,
+    failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
     refusal::{ErrorBody, Refusal},
@@ -133,15 +134,22 @@ impl ChatMessage {
     responses(
         (status = 200, description = "The answer", body = ChatAnswer),
         (status = 409, description = "The session is busy with another message", body = ErrorBody),
+        (status = 400, description = "The message makes no sense, or the model does not take it",
+            body = FailedRunBody),
+        (status = 429, description = "The model is asked too often", body = FailedRunBody),
+        (status = 500, description = "The run failed, and would again", body = FailedRunBody),
         (status = 502, description = "There is no answer", body = ErrorBody),
+        (status = 503, description = "The model is not available", body = FailedRunBody),
+        (status = 504, description = "The model stopped answering", body = FailedRunBody),
     )
 )]
 async fn chat(
     State(app): State<App>,
     caller: Caller,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<Json<ChatAnswer>, Refusal> {
+) -> Result<HttpResponse, Refusal> {
     let message = ChatMessage::read(body)?;
+    let has_key = key.is_some();
     let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
@@ -151,8 +159,13 @@ async fn chat(
     };
     let journal = handle.journal().await?;
     let answer = Answer::of(journal.iter().map(AsRef::as_ref));
+    if let Some(failure) = answer.failure_before_acting() {
+        let failed = FailedRun::new(failure).with_key(has_key).run(handle.id());
+        return Ok(failed.into_response());
+    }
     let answer = ChatAnswer::of(&answer, session_of(&journal));
-    answer.map(Json).map_err(|why| Refusal::new(StatusCode::BAD_GATEWAY, "no_answer", why))
+    let answer = answer.map(|answer| Json(answer).into_response());
+    answer.map_err(|why| Refusal::new(StatusCode::BAD_GATEWAY, "no_answer", why))
 }
 
 /// The conversation that a run is in: also of one that an earlier request has made.

@@ -23,6 +23,7 @@ mod body;
 mod chat;
 mod conversations;
 pub mod door;
+mod failed_run;
 mod files;
 mod health;
 mod idempotency;

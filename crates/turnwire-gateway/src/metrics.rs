@@ -37,6 +37,7 @@ pub(crate) struct Metrics {
     drains: Counter,
     found_by_key: Counter,
     refused_while_closing: Counter,
+    model_parts_skipped: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -88,6 +89,9 @@ impl Default for Metrics {
         registry.register("requests_found_by_key", help, found_by_key.clone());
         let help = "Runs that were refused because this server closes";
         registry.register("runs_refused_while_closing", help, refused_while_closing.clone());
+        let model_parts_skipped = Counter::default();
+        let help = "Parts of models' answers that could not be read and were left out";
+        registry.register("model_parts_skipped", help, model_parts_skipped.clone());
         Self {
             registry,
             ws_messages,
@@ -98,6 +102,7 @@ impl Default for Metrics {
             drains,
             found_by_key,
             refused_while_closing,
+            model_parts_skipped,
         }
     }
 }
@@ -134,6 +139,7 @@ impl Metrics {
     fn look_at(&self, runs: &Runs) {
         self.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
         self.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
+        self.model_parts_skipped.inner().store(runs.n_skipped_parts(), Ordering::Relaxed);
     }
 
     /// Counts a message of the chat socket.

@@ -78,22 +78,24 @@ impl Refusal {
     /// The body that goes over the wire.
     pub fn body(&self) -> ErrorBody {
         let Self { code, message, param, .. } = self.clone();
-        ErrorBody { error: ErrorDetails { message, kind: self.kind(), param, code } }
-    }
-
-    fn kind(&self) -> &'static str {
-        match self.status {
-            StatusCode::UNAUTHORIZED => "authentication_error",
-            StatusCode::FORBIDDEN => "permission_error",
-            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-            status if status.is_server_error() => "server_error",
-            _ => "invalid_request_error",
-        }
+        let kind = error_kind(self.status);
+        ErrorBody { error: ErrorDetails { message, kind, param, code } }
     }
 
     fn unavailable() -> Self {
         let message = "The store is not available right now; try again in a moment.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+    }
+}
+
+/// The family of errors that a status stands for.
+pub(crate) fn error_kind(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        status if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
     }
 }
 

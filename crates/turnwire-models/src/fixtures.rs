@@ -65,7 +65,7 @@ pub(crate) fn translate<'a, D: Dialect>(
 pub(crate) fn story_of(translated: &[Translated]) -> String {
     let lines = translated.iter().map(|part| match part {
         Ok(part) => format!("{part:?}\n"),
-        Err(error) => format!("error: {error:?}\n"),
+        Err(fault) => format!("error: {:?}\n", fault.error),
     });
     lines.collect()
 }
@@ -106,7 +106,10 @@ fn texts_of(translated: &[Translated]) -> BTreeMap<String, String> {
                 (format!("name of {key}"), format!("{id:?} {name}"))
             }
             ModelPart::CallArguments { key, text } => (format!("arguments of {key}"), text.clone()),
-            ModelPart::Annotation(_) | ModelPart::Usage(_) | ModelPart::Finished(_) => continue,
+            ModelPart::Annotation(_)
+            | ModelPart::Unreadable { .. }
+            | ModelPart::Usage(_)
+            | ModelPart::Finished(_) => continue,
         };
         texts.entry(kind).or_default().push_str(&text);
     }

@@ -16,10 +16,11 @@ use reqwest::{
 };
 use serde::Serialize;
 use thiserror::Error;
-use turnwire_contract::{ModelError, ModelPart, ModelStream};
+use tracing::debug;
+use turnwire_contract::{ModelError, ModelStream};
 
 use crate::{
-    provider_error::{error_of_status, shortened},
+    provider_error::{Fault, fault_of_status, shortened},
     secret::Secret,
     translator::{Dialect, Translated, Translator},
 };
@@ -30,6 +31,9 @@ pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of an error page is read to find out what is wrong.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
+/// How OpenAI says how long to wait, more exactly than in seconds.
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
 /// One address of one provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
@@ -37,6 +41,8 @@ pub(crate) struct Endpoint {
     url: Url,
     headers: HeaderMap,
     secret: Option<Secret>,
+    /// Whether the name of the model is the operator's, and not the request's.
+    names_model: bool,
 }
 
 impl Endpoint {
@@ -62,12 +68,18 @@ impl Endpoint {
             .map_err(|error| SetupError::Client(chain(&error)))?;
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
-        Ok(Self { client, url, headers, secret: None })
+        Ok(Self { client, url, headers, secret: None, names_model: false })
     }
 
     /// Sends a header that is no secret.
     pub(crate) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.insert(name, HeaderValue::from_static(value));
+        self
+    }
+
+    /// Is asked for the model that the operator named, if there is one.
+    pub(crate) fn with_model(mut self, model: Option<&str>) -> Self {
+        self.names_model = model.is_some();
         self
     }
 
@@ -98,37 +110,39 @@ impl Endpoint {
         D: Dialect + Send + 'static,
     {
         let request = self.client.post(self.url.clone()).headers(self.headers.clone()).json(body);
-        let response =
-            request.send().await.map_err(|error| self.out_of_reach(error.without_url()))?;
+        let response = request.send().await.map_err(|error| out_of_reach(error.without_url()))?;
         if !response.status().is_success() {
-            return Err(self.hide_key(refusal(response).await));
+            return Err(self.model_error(refusal(response).await));
         }
-        let hide = self.clone();
+        let endpoint = self.clone();
         let parts = translated(response.bytes_stream(), Translator::new(dialect));
-        Ok(Box::pin(parts.map(move |part| part.map_err(|error| hide.hide_key(error)))))
+        Ok(Box::pin(parts.map(move |part| part.map_err(|fault| endpoint.model_error(fault)))))
     }
 
-    fn out_of_reach(&self, error: reqwest::Error) -> ModelError {
-        if error.is_builder() {
-            return self.hide_key(ModelError::Rejected {
-                message: format!("the request could not be written: {}", chain(&error)),
-            });
+    /// What a fault means for whoever asked. What the provider wrote goes to the log and nowhere
+    /// else, without our key, which some of them quote.
+    fn model_error(&self, Fault { error, provider_text }: Fault) -> ModelError {
+        if let Some(text) = provider_text {
+            let text = self.secret.as_ref().map_or(text.clone(), |key| key.hidden_in(&text));
+            debug!(%error, provider_text = %text, "The provider says what is wrong.");
         }
-        self.hide_key(ModelError::Unavailable {
-            message: format!("the provider is out of reach: {}", shortened(&chain(&error))),
-            retry_after: None,
-        })
+        match error {
+            ModelError::UnknownModel { message } if self.names_model => {
+                ModelError::Misconfigured { message }
+            }
+            error => error,
+        }
     }
+}
 
-    /// Some providers quote the key they do not like.
-    fn hide_key(&self, mut error: ModelError) -> ModelError {
-        let (ModelError::Unavailable { message, .. }
-        | ModelError::Rejected { message }
-        | ModelError::Broken { message }) = &mut error;
-        if let Some(secret) = &self.secret {
-            *message = secret.hidden_in(message);
-        }
-        error
+fn out_of_reach(error: reqwest::Error) -> ModelError {
+    if error.is_builder() {
+        let message = format!("the request could not be written: {}", chain(&error));
+        return ModelError::Rejected { message };
+    }
+    ModelError::Unavailable {
+        message: format!("the provider is out of reach: {}", shortened(&chain(&error))),
+        retry_after: None,
     }
 }
 
@@ -171,7 +185,7 @@ where
     B: Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin,
     D: Dialect,
 {
-    async fn next(&mut self) -> Option<Result<ModelPart, ModelError>> {
+    async fn next(&mut self) -> Option<Translated> {
         loop {
             if let Some(part) = self.waiting.pop_front() {
                 return Some(part);
@@ -200,10 +214,9 @@ where
     }
 }
 
-async fn refusal(response: Response) -> ModelError {
+async fn refusal(response: Response) -> Fault {
     let status = response.status().as_u16();
-    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let retry_after = retry_after.and_then(|value| waiting_time(value, SystemTime::now()));
+    let retry_after = asked_wait(response.headers(), SystemTime::now());
     let mut body = Vec::new();
     let mut bytes = response.bytes_stream();
     while let Some(Ok(more)) = bytes.next().await {
@@ -212,7 +225,15 @@ async fn refusal(response: Response) -> ModelError {
             break;
         }
     }
-    error_of_status(status, retry_after, &String::from_utf8_lossy(&body))
+    fault_of_status(status, retry_after, &String::from_utf8_lossy(&body))
+}
+
+/// How long the provider asks us to wait. OpenAI says it in milliseconds too.
+fn asked_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok();
+    let millis = text(RETRY_AFTER_MS).and_then(|value| value.trim().parse().ok());
+    let millis = millis.map(Duration::from_millis);
+    millis.or_else(|| waiting_time(text(RETRY_AFTER)?, now))
 }
 
 /// Reads a `Retry-After` header: seconds, or a date.

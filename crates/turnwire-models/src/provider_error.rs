@@ -1,7 +1,12 @@
-//! What providers say when something went wrong, in our words.
+//! What providers say when something went wrong, and what it means.
 //!
 //! Every provider wraps its complaint in another shape, and every proxy in front of it in yet
-//! another. What the engine needs to know is only whether asking again makes sense.
+//! another. The engine needs to know who can do something about it; [`Complaint::meaning`] finds
+//! that out from the names of the error, from its text where the names tell nothing, and from the
+//! HTTP status.
+//!
+//! What a provider wrote never becomes part of a [`ModelError`]: it may quote a key, a prompt or
+//! an address. It stays in the [`Fault`], and goes to the log at the debug level alone.
 
 use std::time::Duration;
 
@@ -11,8 +16,23 @@ use turnwire_contract::ModelError;
 
 use crate::{lenient_json, secret::CUT_MARK};
 
-/// How much of a provider's own words is repeated.
+/// How much of a provider's own words is logged.
 const MAX_QUOTED_CHARACTERS: usize = 300;
+
+/// What ends an answer before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// What it means, in our words.
+    pub(crate) error: ModelError,
+    /// What the provider wrote, for the log.
+    pub(crate) provider_text: Option<String>,
+}
+
+impl From<ModelError> for Fault {
+    fn from(error: ModelError) -> Self {
+        Self { error, provider_text: None }
+    }
+}
 
 /// A complaint, as far as it could be understood.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,13 +42,35 @@ pub(crate) struct Complaint {
     names: Vec<String>,
 }
 
+/// Who can do something about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Unavailable,
+    RateLimited,
+    Misconfigured,
+    UnknownModel,
+    ContextTooLong,
+    ContentFiltered,
+    Rejected,
+    Broken,
+}
+
 impl Complaint {
     /// Looks for a complaint in a JSON text.
     pub(crate) fn in_text(text: &str) -> Option<Self> {
-        let body: ErrorBody = lenient_json::from_str(text).ok()?;
+        let body: Value = lenient_json::from_str(text).ok()?;
+        // Google puts it into a list.
+        let body = match body {
+            Value::Array(bodies) => bodies.into_iter().next()?,
+            body => body,
+        };
+        let body: ErrorBody = serde_json::from_value(body).ok()?;
         match body.error {
             Some(Value::Null) | None if body.says_error() => Some(Self::of_fields(body.fields)),
             Some(Value::Null) | None => None,
+            Some(Value::String(message)) => {
+                Some(Self { message: Some(message), ..Self::of_fields(body.fields) })
+            }
             Some(error) => Some(Self::of(error)),
         }
     }
@@ -42,7 +84,8 @@ impl Complaint {
     }
 
     fn of_fields(fields: ErrorFields) -> Self {
-        let names = [fields.kind, fields.code, fields.status];
+        let inner = fields.inner_error.and_then(|inner| inner.get("code").cloned());
+        let names = [fields.kind, fields.code, fields.status, fields.error_type, inner];
         Self {
             message: fields.message.or(fields.detail).map(|message| match message {
                 Value::String(text) => text,
@@ -52,90 +95,191 @@ impl Complaint {
         }
     }
 
-    /// The error for a stream in the middle of which the provider complained.
-    pub(crate) fn in_mid_stream(&self) -> ModelError {
-        let message = self.sentence("the provider reported an error");
-        if self.will_pass() {
-            ModelError::Unavailable { message, retry_after: None }
-        } else {
-            ModelError::Broken { message }
+    /// The fault of a stream in the middle of which the provider complained.
+    pub(crate) fn in_mid_stream(&self) -> Fault {
+        let meaning = self.meaning(None).unwrap_or(Meaning::Broken);
+        self.fault(meaning, "the provider reported an error".to_owned(), None)
+    }
+
+    /// The fault for a complaint that came in place of an answer.
+    pub(crate) fn instead_of_answer(&self) -> Fault {
+        let meaning = self.meaning(None).unwrap_or(Meaning::Rejected);
+        self.fault(meaning, "the provider reported an error".to_owned(), None)
+    }
+
+    fn fault(&self, meaning: Meaning, message: String, retry_after: Option<Duration>) -> Fault {
+        let wait = || retry_after.or_else(|| waiting_time_in(self.message.as_deref()?));
+        let error = match meaning {
+            Meaning::Unavailable => ModelError::Unavailable { message, retry_after: wait() },
+            Meaning::RateLimited => ModelError::RateLimited { message, retry_after: wait() },
+            Meaning::Misconfigured => ModelError::Misconfigured { message },
+            Meaning::UnknownModel => ModelError::UnknownModel { message },
+            Meaning::ContextTooLong => ModelError::ContextTooLong { message },
+            Meaning::ContentFiltered => ModelError::ContentFiltered { message },
+            Meaning::Rejected => ModelError::Rejected { message },
+            Meaning::Broken => ModelError::Broken { message },
+        };
+        Fault { error, provider_text: self.text() }
+    }
+
+    /// The provider's own words.
+    fn text(&self) -> Option<String> {
+        let message = self.message.as_deref().filter(|message| !message.trim().is_empty());
+        message.or(self.names.first().map(String::as_str)).map(shortened)
+    }
+
+    /// What it means, if that can be told. The names tell most, then the text where the status
+    /// leaves it open, then the status.
+    fn meaning(&self, status: Option<u16>) -> Option<Meaning> {
+        let named = self.names.iter().filter_map(|name| name.parse().ok()).next();
+        let status = status.or(named);
+        let of_names = || self.names.iter().find_map(|name| meaning_in(NAMES, name));
+        let of_text = || {
+            let text = self.message.as_deref()?.to_lowercase();
+            meaning_in(TEXTS, &text).filter(|_| leaves_it_open(status))
+        };
+        let of_family = || {
+            let family = self.names.iter().find_map(|name| meaning_in(FAMILIES, name));
+            family.filter(|_| status.is_none())
+        };
+        of_names().or_else(of_text).or_else(|| self.of_status(status?)).or_else(of_family)
+    }
+
+    fn of_status(&self, status: u16) -> Option<Meaning> {
+        match status {
+            429 => Some(Meaning::RateLimited),
+            408 | 409 | 425 | 500..=599 => Some(Meaning::Unavailable),
+            404 if self.is_about_a_model() => Some(Meaning::UnknownModel),
+            300..=399 | 401..=407 => Some(Meaning::Misconfigured),
+            413 => Some(Meaning::ContextTooLong),
+            _ => None,
         }
     }
 
-    /// The error for a complaint that came in place of an answer.
-    pub(crate) fn instead_of_answer(&self) -> ModelError {
-        let message = self.sentence("the provider reported an error");
-        if self.will_pass() {
-            ModelError::Unavailable { message, retry_after: None }
-        } else {
-            ModelError::Rejected { message }
-        }
-    }
-
-    /// Our words, and the provider's if it has any.
-    pub(crate) fn sentence(&self, ours: &str) -> String {
-        match (&self.message, self.names.first()) {
-            (Some(message), _) if !message.trim().is_empty() => {
-                format!("{ours}: {}", shortened(message))
-            }
-            (_, Some(name)) => format!("{ours}: {}", shortened(name)),
-            _ => ours.to_owned(),
-        }
-    }
-
-    fn will_pass(&self) -> bool {
-        self.names.iter().any(|name| match name.parse::<u16>() {
-            Ok(status) => is_passing_status(status),
-            Err(_) => PASSING_NAMES.iter().any(|passing| name.contains(passing)),
-        })
+    /// A provider that has no such model says so; one that has no such address does not.
+    fn is_about_a_model(&self) -> bool {
+        self.message.iter().chain(&self.names).any(|text| text.to_lowercase().contains("model"))
     }
 }
 
-/// Parts of error names that mean: later.
-const PASSING_NAMES: &[&str] = &[
-    "api_error",
-    "exhausted",
-    "internal",
-    "overloaded",
-    "rate_limit",
-    "server_error",
-    "timeout",
-    "too_many_requests",
-    "unavailable",
+/// Whether the status alone does not tell what is wrong.
+fn leaves_it_open(status: Option<u16>) -> bool {
+    matches!(status, None | Some(400 | 402 | 403 | 413 | 422 | 500))
+}
+
+/// Parts of the names of errors, and what they mean. The first that is found counts.
+const NAMES: &[(&str, Meaning)] = &[
+    ("context_length", Meaning::ContextTooLong),
+    ("context_window", Meaning::ContextTooLong),
+    ("exceed_context", Meaning::ContextTooLong),
+    ("request_too_large", Meaning::ContextTooLong),
+    ("content_filter", Meaning::ContentFiltered),
+    ("content_policy", Meaning::ContentFiltered),
+    ("policyviolation", Meaning::ContentFiltered),
+    ("policy_violation", Meaning::ContentFiltered),
+    ("bio_policy", Meaning::ContentFiltered),
+    ("cyber_policy", Meaning::ContentFiltered),
+    ("invalid_prompt", Meaning::ContentFiltered),
+    ("insufficient_quota", Meaning::Misconfigured),
+    ("insufficient_balance", Meaning::Misconfigured),
+    ("billing", Meaning::Misconfigured),
+    ("api_key", Meaning::Misconfigured),
+    ("authentication", Meaning::Misconfigured),
+    ("unauthenticated", Meaning::Misconfigured),
+    ("unauthorized", Meaning::Misconfigured),
+    ("permission", Meaning::Misconfigured),
+    ("model_not_found", Meaning::UnknownModel),
+    ("rate_limit", Meaning::RateLimited),
+    ("ratelimit", Meaning::RateLimited),
+    ("too_many_requests", Meaning::RateLimited),
+    ("resource_exhausted", Meaning::RateLimited),
+    ("slow_down", Meaning::RateLimited),
+    ("throttl", Meaning::RateLimited),
+    ("overloaded", Meaning::Unavailable),
 ];
 
-/// The error for an HTTP status that is not a success.
-pub(crate) fn error_of_status(
-    status: u16,
-    retry_after: Option<Duration>,
-    body: &str,
-) -> ModelError {
+/// Parts of what providers write whose names tell nothing.
+const TEXTS: &[(&str, Meaning)] = &[
+    ("context length", Meaning::ContextTooLong),
+    ("context size", Meaning::ContextTooLong),
+    ("context window", Meaning::ContextTooLong),
+    ("context limit", Meaning::ContextTooLong),
+    ("contextwindowexceeded", Meaning::ContextTooLong),
+    ("prompt is too long", Meaning::ContextTooLong),
+    ("prompt too long", Meaning::ContextTooLong),
+    ("input is too long", Meaning::ContextTooLong),
+    ("`inputs` tokens + `max_new_tokens`", Meaning::ContextTooLong),
+    ("content filter", Meaning::ContentFiltered),
+    ("content management policy", Meaning::ContentFiltered),
+    ("contentpolicyviolation", Meaning::ContentFiltered),
+    ("content policy", Meaning::ContentFiltered),
+    ("usage policy", Meaning::ContentFiltered),
+    ("was flagged", Meaning::ContentFiltered),
+    ("credit balance", Meaning::Misconfigured),
+    ("insufficient balance", Meaning::Misconfigured),
+    ("api key", Meaning::Misconfigured),
+];
+
+/// Parts of names that stand for many kinds of errors; they count where nothing else is said.
+const FAMILIES: &[(&str, Meaning)] = &[
+    ("invalid_request", Meaning::Rejected),
+    ("api_error", Meaning::Unavailable),
+    ("exhausted", Meaning::Unavailable),
+    ("internal", Meaning::Unavailable),
+    ("server_error", Meaning::Unavailable),
+    ("timeout", Meaning::Unavailable),
+    ("unavailable", Meaning::Unavailable),
+];
+
+fn meaning_in(table: &[(&str, Meaning)], text: &str) -> Option<Meaning> {
+    table.iter().find(|(part, _)| text.contains(part)).map(|(_, meaning)| *meaning)
+}
+
+/// The fault for an HTTP status that is not a success.
+pub(crate) fn fault_of_status(status: u16, retry_after: Option<Duration>, body: &str) -> Fault {
     let complaint = Complaint::in_text(body).unwrap_or_default();
-    let message = complaint.sentence(&format!("{} (HTTP {status})", meaning_of_status(status)));
-    if is_passing_status(status) {
-        ModelError::Unavailable { message, retry_after }
-    } else {
-        ModelError::Rejected { message }
-    }
+    let meaning = complaint.meaning(Some(status)).unwrap_or(Meaning::Rejected);
+    let message = format!("{} (HTTP {status})", words_for(meaning, status));
+    complaint.fault(meaning, message, retry_after)
 }
 
-fn is_passing_status(status: u16) -> bool {
-    matches!(status, 408 | 409 | 425 | 429 | 500..=599)
-}
-
-fn meaning_of_status(status: u16) -> &'static str {
-    match status {
-        300..=399 => "the address leads elsewhere; check the base URL",
-        400 | 422 => "the provider did not accept the request",
-        401 | 403 => "the provider did not accept the key",
-        404 | 405 => "the provider knows no such address or model",
-        413 => "the request is too big for the provider",
-        408 | 504 => "the provider took too long",
-        429 => "the provider asks to slow down",
-        529 => "the provider is overloaded",
-        500..=599 => "the provider has a problem of its own",
+/// What happened, in our words.
+fn words_for(meaning: Meaning, status: u16) -> &'static str {
+    match (meaning, status) {
+        (Meaning::RateLimited, _) => "the provider asks to slow down",
+        (Meaning::ContextTooLong, _) => "the request is too big for the provider",
+        (Meaning::ContentFiltered, _) => "the provider filtered the request",
+        (Meaning::UnknownModel, _) => "the provider knows no such model",
+        (_, 300..=399) => "the address leads elsewhere; check the base URL",
+        (Meaning::Misconfigured, 404 | 405) => {
+            "the provider knows no such address; check the base URL"
+        }
+        (Meaning::Misconfigured, _) => {
+            "the provider did not accept the key, or the account is empty"
+        }
+        (_, 408 | 504) => "the provider took too long",
+        (_, 529) => "the provider is overloaded",
+        (_, 500..=599) => "the provider has a problem of its own",
+        (_, 400 | 422) => "the provider did not accept the request",
         _ => "the provider did not answer",
     }
+}
+
+/// How long a provider says to wait that says it in words, as in `try again in 1.5s`.
+fn waiting_time_in(text: &str) -> Option<Duration> {
+    let (_, rest) = text.split_once("try again in ")?;
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let end = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
+    let (number, unit) = rest.split_at_checked(end)?;
+    let number: f64 = number.trim_end_matches('.').parse().ok()?;
+    let unit = unit.trim_start();
+    let seconds = match unit {
+        _ if unit.starts_with("ms") => number / 1_000.0,
+        _ if unit.starts_with('m') => number * 60.0,
+        _ if unit.starts_with('s') => number,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// At most [`MAX_QUOTED_CHARACTERS`] of `text`, on one line.
@@ -173,7 +317,7 @@ impl ErrorBody {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct ErrorFields {
     #[serde(default)]
     message: Option<Value>,
@@ -185,6 +329,10 @@ struct ErrorFields {
     code: Option<Value>,
     #[serde(default)]
     status: Option<Value>,
+    #[serde(default)]
+    error_type: Option<Value>,
+    #[serde(default, rename = "innererror")]
+    inner_error: Option<Value>,
 }
 
 #[cfg(test)]

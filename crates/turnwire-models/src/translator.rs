@@ -1,8 +1,8 @@
 //! A provider's bytes → [`ModelPart`]s, as far as it is the same for all providers.
 //!
 //! The translator finds the frames, reads their JSON and keeps the promises that do not depend
-//! on who speaks: one unreadable frame is skipped and the rest goes on, an answer that is no
-//! stream at all gets a useful error, and after the end nothing more is said. What a frame
+//! on who speaks: one unreadable frame is reported as such and the rest goes on, an answer that is
+//! no stream at all gets a useful error, and after the end nothing more is said. What a frame
 //! means is the [`Dialect`]'s business. Nothing here does I/O; [`crate::http`] feeds it.
 
 use serde::de::DeserializeOwned;
@@ -11,15 +11,15 @@ use turnwire_contract::{ModelError, ModelPart};
 
 use crate::{
     lenient_json,
-    provider_error::Complaint,
+    provider_error::{Complaint, Fault},
     sse_reader::{Frame, SseReader, TooLong},
 };
 
 /// A whole answer that is not a stream may be this big, as much as a frame.
 const MAX_BODY_BYTES: usize = crate::sse_reader::MAX_FRAME_BYTES;
 
-/// What one translator yields: a part, or the error that ends the stream.
-pub(crate) type Translated = Result<ModelPart, ModelError>;
+/// What one translator yields: a part, or what ends the stream before its end.
+pub(crate) type Translated = Result<ModelPart, Fault>;
 
 /// How one provider speaks.
 pub(crate) trait Dialect {
@@ -27,17 +27,16 @@ pub(crate) trait Dialect {
     type Chunk: DeserializeOwned;
 
     /// Says what a chunk means, and whether it was the last one.
-    fn chunk(&mut self, chunk: Self::Chunk, parts: &mut Vec<ModelPart>)
-    -> Result<Flow, ModelError>;
+    fn chunk(&mut self, chunk: Self::Chunk, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault>;
 
     /// The provider said that it is done, in the words `[DONE]`.
-    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), ModelError>;
+    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault>;
 
     /// The connection ended without such words; `Ok` if the answer was whole anyway.
     fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut>;
 
     /// The provider sent its answer in one piece; `None` if it is none.
-    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>>;
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>>;
 }
 
 /// Whether there is more to come.
@@ -137,9 +136,10 @@ impl<D: Dialect> Translator<D> {
                 translated
             }
             Shape::Json(body) => self.end_of_body(&String::from_utf8_lossy(&body), reason),
-            Shape::WebPage => self.end_with(ModelError::Rejected {
-                message: "the server answered with a web page; check the base URL".to_owned(),
-            }),
+            Shape::WebPage => {
+                let message = "the server answered with a web page; check the base URL".to_owned();
+                self.end_with(ModelError::Misconfigured { message }.into())
+            }
             Shape::NotYetKnown => self.end_with(broken("the answer was empty")),
         }
     }
@@ -168,7 +168,7 @@ impl<D: Dialect> Translator<D> {
         translated
     }
 
-    fn frame(&mut self, frame: &Frame, parts: &mut Vec<ModelPart>) -> Result<Flow, ModelError> {
+    fn frame(&mut self, frame: &Frame, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault> {
         let data = frame.data.trim();
         if data.is_empty() {
             return Ok(Flow::More);
@@ -184,12 +184,17 @@ impl<D: Dialect> Translator<D> {
                 self.dialect.chunk(chunk, parts)
             }
             Err(error) if frame.event.as_deref() == Some("error") => {
-                warn!(%error, "The provider reports an error in a shape of its own.");
+                let (line, column) = (error.line(), error.column());
+                warn!(line, column, "The provider reports an error in a shape of its own.");
                 Err(Complaint::of(data.into()).in_mid_stream())
             }
             Err(error) => {
                 self.n_unreadable += 1;
-                warn!(%error, bytes = data.len(), "Skipped a part of the answer that is not readable.");
+                let bytes = data.len() as u64;
+                // Not the error's own words: they quote what could not be read.
+                let (line, column) = (error.line(), error.column());
+                warn!(bytes, line, column, "A part of the answer is not readable.");
+                parts.push(ModelPart::Unreadable { bytes });
                 Ok(Flow::More)
             }
         }
@@ -227,7 +232,7 @@ impl<D: Dialect> Translator<D> {
         translated
     }
 
-    fn complain_if_nothing_was_understood(&self) -> Result<(), ModelError> {
+    fn complain_if_nothing_was_understood(&self) -> Result<(), Fault> {
         match (self.n_understood, self.n_unreadable) {
             (0, 0) => Err(broken("the answer was empty")),
             (0, _) => Err(broken("nothing in the answer could be read")),
@@ -235,15 +240,15 @@ impl<D: Dialect> Translator<D> {
         }
     }
 
-    fn end_with(&mut self, error: ModelError) -> Vec<Translated> {
+    fn end_with(&mut self, fault: Fault) -> Vec<Translated> {
         self.is_over = true;
-        vec![Err(error)]
+        vec![Err(fault)]
     }
 }
 
-/// The error for an answer that broke off or makes no sense.
-pub(crate) fn broken(message: &str) -> ModelError {
-    ModelError::Broken { message: message.to_owned() }
+/// The fault of an answer that broke off or makes no sense.
+pub(crate) fn broken(message: &str) -> Fault {
+    ModelError::Broken { message: message.to_owned() }.into()
 }
 
 /// What a call without arguments says, so that the engine always gets JSON from a whole call.

@@ -8,7 +8,7 @@
 //!
 //! Only finishing events are read, which carry whole values: deltas cost nothing.
 
-use turnwire_contract::{Completeness, Event, Recorded, RunOutcome, Usage};
+use turnwire_contract::{Completeness, Event, Failure, Recorded, RunOutcome, Usage};
 
 use crate::clean::clean;
 
@@ -21,6 +21,8 @@ pub struct Answer {
     open: Said,
     outcome: Option<RunOutcome>,
     usage: Usage,
+    /// Whether a tool has begun to work.
+    has_acted: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,6 +53,7 @@ impl Answer {
                 }
                 Completeness::Superseded => {}
             },
+            Event::ToolStarted { .. } => self.has_acted = true,
             Event::RunFinished { outcome, usage } => {
                 self.outcome = Some(outcome.clone());
                 self.usage = *usage;
@@ -61,6 +64,7 @@ impl Answer {
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::TurnFinished { .. }
             | Event::MessageStarted { .. }
             | Event::TextAdded { .. }
@@ -75,7 +79,6 @@ impl Answer {
             | Event::ArgumentsFinished { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
             | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolOutputAdded { .. }
@@ -105,6 +108,21 @@ impl Answer {
     /// How the run ended; nothing while it goes on.
     pub fn outcome(&self) -> Option<&RunOutcome> {
         self.outcome.as_ref()
+    }
+
+    /// Why the run failed, if it did so before any tool began to work: whoever asks again repeats
+    /// nothing.
+    pub fn failure_before_acting(&self) -> Option<&Failure> {
+        match &self.outcome {
+            Some(RunOutcome::Failed { failure }) if !self.has_acted => Some(failure),
+            Some(
+                RunOutcome::Failed { .. }
+                | RunOutcome::Completed
+                | RunOutcome::Incomplete { .. }
+                | RunOutcome::Cancelled,
+            )
+            | None => None,
+        }
     }
 
     /// What the run cost; nothing while it goes on.

@@ -38,7 +38,8 @@ pub enum CallState {
     /// The tool did not answer in time.
     #[serde(rename = "timed out")]
     TimedOut,
-    /// The worker died while the tool worked; whether it did its work is not known.
+    /// The worker or the tool's server died while the tool worked; whether it did its work is
+    /// not known.
     #[serde(rename = "unknown")]
     Unknown,
 }
@@ -108,6 +109,7 @@ impl CallState {
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::MessageStarted { .. }

@@ -143,6 +143,7 @@ impl Projection for Callbacks {
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::AnnotationAdded { .. }

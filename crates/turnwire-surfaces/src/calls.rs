@@ -130,6 +130,7 @@ impl CallBook {
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::MessageStarted { .. }

@@ -229,6 +229,7 @@ impl Projection for ChatStream {
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::AnnotationAdded { .. }

@@ -411,6 +411,7 @@ impl Projection for Messages {
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::AnnotationAdded { .. }
             | Event::DiscoveryStarted { .. }
             | Event::ToolsDiscovered { .. }

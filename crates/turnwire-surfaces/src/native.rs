@@ -65,6 +65,9 @@ pub struct RunSnapshot {
     pub turn: u32,
     /// What the model is being asked again for, if it is.
     pub retrying: Option<Retrying>,
+    /// How many unreadable parts of the model's answers were left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_parts: u32,
     /// The answer so far: what was said in the last turn that said anything.
     pub text: String,
     /// Everything that was said and thought, in order.
@@ -229,7 +232,7 @@ pub struct CallSnapshot {
     pub output_so_far: String,
     /// What came of it, on one line; nothing while the call goes on.
     pub summary: Option<String>,
-    /// What went wrong, if the tool gave a code for it.
+    /// What went wrong, if there is a code for it.
     #[schema(value_type = Option<FailureShape>)]
     pub failure: Option<Failure>,
     /// How many bytes the whole result has, if it worked.
@@ -381,6 +384,7 @@ impl RunSnapshot {
             workers: Vec::new(),
             turn: 0,
             retrying: None,
+            skipped_parts: 0,
             text: String::new(),
             said: Vec::new(),
             calls: Vec::new(),
@@ -420,6 +424,7 @@ impl RunSnapshot {
                 self.retrying = Some(Retrying { attempt, reason, delay_ms, at });
             }
             Event::TurnAbandoned { turn } => self.abandon(*turn),
+            Event::PartSkipped { .. } => self.skipped_parts += 1,
             Event::TurnFinished { usage, .. } => {
                 self.usage += *usage;
                 self.retrying = None;
@@ -678,6 +683,7 @@ impl CallSnapshot {
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::MessageStarted { .. }
@@ -741,22 +747,18 @@ impl CallSnapshot {
         self.duration_ms = Some(duration_ms);
         self.summary = Some(result_summary(outcome));
         self.output_so_far.clear();
-        match outcome {
-            ToolOutcome::Succeeded { output } => {
-                self.result_bytes = Some(output.total_bytes());
-                let (run_id, call_id) = (recorded.run_id.as_str(), self.call_id.as_str());
-                self.result_ref = Some(result_ref(run_id, call_id));
-            }
-            ToolOutcome::Failed { failure } => self.failure = Some(failure.clone()),
-            ToolOutcome::TimedOut { .. }
-            | ToolOutcome::Cancelled
-            | ToolOutcome::Denied { .. }
-            | ToolOutcome::InvalidArguments { .. }
-            | ToolOutcome::NotFound { .. }
-            | ToolOutcome::Skipped { .. }
-            | ToolOutcome::OutcomeUnknown { .. } => {}
+        self.failure = outcome.failure();
+        if let ToolOutcome::Succeeded { output } = outcome {
+            self.result_bytes = Some(output.total_bytes());
+            let (run_id, call_id) = (recorded.run_id.as_str(), self.call_id.as_str());
+            self.result_ref = Some(result_ref(run_id, call_id));
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl RunWord {

@@ -64,6 +64,15 @@ pub enum NativeEvent {
         /// The turn that will be asked for again.
         turn: u32,
     },
+    /// A part of the answer could not be read and was left out; the rest goes on.
+    PartSkipped {
+        /// The turn whose answer has a gap.
+        turn: u32,
+        /// How many bytes the part had.
+        bytes: u64,
+        /// What went wrong.
+        reason: FailureShape,
+    },
     /// The model has said all it will say this time.
     TurnFinished {
         /// Which turn.
@@ -322,6 +331,9 @@ pub struct FailureShape {
     pub code: String,
     /// One sentence, for people and models.
     pub message: String,
+    /// How long to wait before it is worth another try, if somebody has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 /// What the model cost.
@@ -500,7 +512,8 @@ pub enum ToolOutcomeShape {
         /// What stopped it.
         reason: String,
     },
-    /// The worker died while the tool worked.
+    /// The worker, the tool's server or the connection to it died while the tool worked; whether
+    /// it did its work is not known.
     OutcomeUnknown {
         /// What is known.
         message: String,

@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::json;
 use turnwire_contract::{
@@ -9,6 +9,8 @@ use turnwire_contract::{
 use utoipa::PartialSchema;
 
 use super::*;
+
+const ONE_SECOND: Duration = Duration::from_secs(1);
 
 fn failure() -> Failure {
     Failure::new("tool_failed", "no")
@@ -128,6 +130,7 @@ fn events() -> Vec<Event> {
         Event::RunTakenOver { attempt: 2 },
         Event::TurnStarted { turn: 1 },
         Event::TurnRetried { turn: 1, attempt: 2, reason: failure(), delay_ms: 500 },
+        Event::PartSkipped { turn: 1, bytes: 40, reason: failure().retry_after(Some(ONE_SECOND)) },
         Event::TurnAbandoned { turn: 1 },
         Event::MessageStarted { item_id: item_id() },
         Event::TextAdded { item_id: item_id(), text: text() },
@@ -212,6 +215,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::RunTakenOver { .. } => "run_taken_over",
         Event::TurnStarted { .. } => "turn_started",
         Event::TurnRetried { .. } => "turn_retried",
+        Event::PartSkipped { .. } => "part_skipped",
         Event::TurnAbandoned { .. } => "turn_abandoned",
         Event::TurnFinished { .. } => "turn_finished",
         Event::MessageStarted { .. } => "message_started",
@@ -284,5 +288,5 @@ fn the_schema_has_every_event_with_all_of_its_fields() {
     }
     let documented: BTreeSet<String> = schema.into_iter().map(|(name, _)| name).collect();
     assert_eq!(seen, documented);
-    assert_eq!(documented.len(), 32);
+    assert_eq!(documented.len(), 33);
 }

@@ -276,6 +276,7 @@ impl Projection for Transcript {
                 reason.message,
                 words::seconds(*delay_ms)
             )),
+            Event::PartSkipped { reason, .. } => notice(&reason.message),
             Event::TurnAbandoned { .. } => {
                 notice("the answer was cut off, what it said so far is superseded")
             }

@@ -54,6 +54,7 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         | Event::RunTakenOver { .. }
         | Event::TurnStarted { .. }
         | Event::TurnRetried { .. }
+        | Event::PartSkipped { .. }
         | Event::TurnAbandoned { .. }
         | Event::TurnFinished { .. }
         | Event::MessageStarted { .. }

@@ -239,6 +239,13 @@ impl Projection for WsChat {
                     ..WsError::new(ErrorCode::LlmError, sentence(&message))
                 }));
             }
+            // The turn goes on, so there is no `outcome` (S2-22).
+            Event::PartSkipped { reason, .. } => {
+                out.send(WsMessage::Error(WsError {
+                    failure: Some(reason.code.clone()),
+                    ..WsError::new(ErrorCode::LlmError, sentence(&reason.message))
+                }));
+            }
             Event::TurnAbandoned { .. } => {
                 self.said = None;
                 if std::mem::take(&mut self.turn_was_heard) {
@@ -402,21 +409,10 @@ fn input_request(call: &Call, recorded: &Recorded) -> WsMessage {
 }
 
 fn tool_error(call: &Call, outcome: &ToolOutcome, duration_ms: u64, at: Timestamp) -> WsMessage {
-    let failure = match outcome {
-        ToolOutcome::Failed { failure } => Some(failure.code.clone()),
-        ToolOutcome::Succeeded { .. }
-        | ToolOutcome::TimedOut { .. }
-        | ToolOutcome::Cancelled
-        | ToolOutcome::Denied { .. }
-        | ToolOutcome::InvalidArguments { .. }
-        | ToolOutcome::NotFound { .. }
-        | ToolOutcome::Skipped { .. }
-        | ToolOutcome::OutcomeUnknown { .. } => None,
-    };
     let tool_name = name(call);
     let message = format!("{tool_name}: {}", outcome.problem().unwrap_or_default());
     WsMessage::Error(WsError {
-        failure,
+        failure: outcome.failure().map(|failure| failure.code),
         call: Some(FailedCall {
             tool_call_id: call.call_id.clone(),
             tool_name,

@@ -455,10 +455,12 @@ fn s2_4_a_turn_that_somebody_stopped_says_so_without_a_code() {
 
 #[test]
 fn s2_22_a_broken_piece_from_the_model_is_told_and_the_stream_goes_on() {
-    let reason = Failure::new("model_broke_off", "the model's answer broke off");
+    let broke_off = Failure::new("model_broke_off", "the model's answer broke off");
+    let reason = Failure::new("model_unreadable", "a part could not be read");
     let story = in_conversation()
         .turn()
-        .then(Event::TurnRetried { turn: 1, attempt: 2, reason, delay_ms: 500 })
+        .then(Event::TurnRetried { turn: 1, attempt: 2, reason: broke_off, delay_ms: 500 })
+        .then(Event::PartSkipped { turn: 1, bytes: 40, reason })
         .says(&["Hi"])
         .turn_done(Finish::Answered)
         .ended(RunOutcome::Completed);
@@ -466,6 +468,7 @@ fn s2_22_a_broken_piece_from_the_model_is_told_and_the_stream_goes_on() {
         story,
         expect![[r#"
         {"type":"error","message":"the model's answer broke off; trying again","code":"LLM_ERROR","fatal":false,"failure":"model_broke_off"}
+        {"type":"error","message":"a part could not be read","code":"LLM_ERROR","fatal":false,"failure":"model_unreadable"}
         {"type":"token","content":"Hi"}
         {"type":"complete","message_id":"msg_1","conversation_id":"conv_1","outcome":"completed"}"#]],
     );

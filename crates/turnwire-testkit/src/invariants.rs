@@ -156,6 +156,7 @@ impl JournalReader {
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
+            | Event::PartSkipped { .. }
             | Event::AnnotationAdded { .. } => {}
             Event::DiscoveryStarted { item_id, .. } => {
                 if !self.questions.insert(item_id.clone()) {

@@ -34,6 +34,8 @@ pub enum Behaviour {
     FailsAfter(Duration, String),
     /// Fails in a way that may pass, this many times, then returns this text.
     FailsAtFirst(u32, String),
+    /// Works for a while, then is not heard of any more, because of this.
+    Vanishes(Duration, String),
     /// Crashes.
     Panics,
     /// Never returns, and does not listen.
@@ -130,6 +132,10 @@ impl Tool for Prop {
                 Ok(ToolOutput::text(text))
             }
             Behaviour::FailsAtFirst(..) => Err(ToolError::Transient("not this time".to_owned())),
+            Behaviour::Vanishes(time, what) => {
+                sleep(*time).await;
+                Err(ToolError::OutcomeUnknown(what.clone()))
+            }
             // A panic without the noise: nothing is printed, so a thousand of them cost little.
             Behaviour::Panics => resume_unwind(Box::new("this prop crashes")),
             Behaviour::Hangs => pending().await,

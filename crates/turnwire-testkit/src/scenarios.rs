@@ -299,6 +299,11 @@ fn failing_tools() -> Vec<Scenario> {
                 .limits(|limits| limits.call_silence = seconds(12)),
         ),
         undisturbed(
+            "tool_outcome_unknown",
+            Stage::new([call("pay", json!({ "euros": 7 })), Turn::new().text("Please check.")])
+                .tool(vanishing("pay", "the connection broke before it answered")),
+        ),
+        undisturbed(
             "tool_panic",
             Stage::new([call("crash", json!({})), sorry()])
                 .tool(Prop::new("crash", Behaviour::Panics)),
@@ -309,6 +314,12 @@ fn failing_tools() -> Vec<Scenario> {
                 .tool(Prop::new("flaky", Behaviour::FailsAtFirst(1, "fine now".into()))),
         ),
     ]
+}
+
+/// A tool that must not act twice, and of which nobody hears again.
+fn vanishing(name: &str, what: &str) -> Prop {
+    Prop::new(name, Behaviour::Vanishes(seconds(2), what.into()))
+        .with(|spec: &mut ToolSpec| spec.effect = Effect::Once)
 }
 
 fn servers() -> Vec<Scenario> {
@@ -347,6 +358,13 @@ fn servers() -> Vec<Scenario> {
             ])
             .servers(
                 PropServers::default().dead("docs", "connection refused").with("clock", [now()]),
+            ),
+        ),
+        undisturbed(
+            "server_dies",
+            Stage::new([ask(), Turn::new().text("Please check.")]).servers(
+                PropServers::default()
+                    .with("docs", [vanishing("find", "the server went away in the middle")]),
             ),
         ),
         undisturbed(
@@ -620,7 +638,28 @@ fn limits() -> Vec<Scenario> {
 
 fn models() -> Vec<Scenario> {
     let away = || Turn::fails(ModelError::Unavailable { message: "503".into(), retry_after: None });
+    let message = || "as the test wants it".to_owned();
+    let busy = |wait| ModelError::RateLimited { message: message(), retry_after: Some(wait) };
+    let lost = || ModelPart::Unreadable { bytes: 40 };
     vec![
+        undisturbed("model_rate_limited", Stage::new([Turn::fails(busy(seconds(90)))])),
+        undisturbed(
+            "context_length_exceeded",
+            Stage::new([Turn::fails(ModelError::ContextTooLong { message: message() })]),
+        ),
+        undisturbed(
+            "part_skipped",
+            Stage::new([Turn::new().text("It goes ").part(lost()).text("on.")]),
+        ),
+        undisturbed(
+            "part_skipped_in_call",
+            Stage::new([
+                ask_to_multiply().part(lost()),
+                Turn::new().call_with_id("call_2", "multiply", json!({ "a": 5, "b": 4 })),
+                Turn::new().text("20."),
+            ])
+            .tool(multiply()),
+        ),
         undisturbed("model_retry", Stage::new([away(), Turn::new().text("Here I am.")])),
         undisturbed("model_unavailable", Stage::new([away(), away(), away()])),
         undisturbed(

@@ -413,9 +413,8 @@ async fn a_crash_is_survived() {
     let world = World::new(Way::Pipes).await;
     let (crash, echo) = (tool(&world.servers, "crash").await, tool(&world.servers, "echo").await);
     let crashed = call_with(crash.as_ref(), json!({}), &Arc::default()).await;
-    let words = "the server `props` went away in the middle of the call; whether it did its work \
-                 is not known";
-    assert_eq!(crashed, Err(ToolError::failed(words)));
+    let words = "the server `props` went away in the middle of the call";
+    assert_eq!(crashed, Err(ToolError::OutcomeUnknown(words.to_owned())));
     assert!(known(&world.servers).is_none(), "a server that went away is asked again");
     // Also a tool from before finds the new connection.
     let again = call_with(echo.as_ref(), json!({ "text": "back" }), &Arc::default()).await;
@@ -439,9 +438,8 @@ async fn a_server_over_http_may_go_and_come_back() {
         let mut world = World::new(way).await;
         let echo = tool(&world.servers, "echo").await;
         let crashed = world.call("crash", json!({})).await;
-        let words = "the server `props` went away in the middle of the call; whether it did its \
-                     work is not known";
-        assert_eq!(crashed, Err(ToolError::failed(words)), "{way:?}");
+        let words = "the server `props` went away in the middle of the call";
+        assert_eq!(crashed, Err(ToolError::OutcomeUnknown(words.to_owned())), "{way:?}");
         let away = call_with(echo.as_ref(), json!({ "text": "x" }), &Arc::default()).await;
         assert!(matches!(away, Err(ToolError::Transient(_))), "{way:?}: {away:?}");
         let port = world.http.as_ref().unwrap().port;
@@ -515,8 +513,8 @@ async fn a_request_that_fails_fails_alone() {
                 call_with(echo.as_ref(), json!({ "text": text }), &nobody).await
             };
             let (beside, failed) = tokio::join!(beside, failing);
-            let words = format!("the server `props` {what}; whether it did its work is not known");
-            assert_eq!(failed, Err(ToolError::Failed(words)), "{way:?}");
+            let words = format!("the server `props` {what}");
+            assert_eq!(failed, Err(ToolError::OutcomeUnknown(words)), "{way:?}");
             assert_eq!(beside, Ok(ToolOutput::text("2 steps")), "{way:?}, {text}");
             let next = call_with(echo.as_ref(), json!({ "text": "next" }), &nobody).await;
             assert_eq!(next, Ok(ToolOutput::text("next")), "{way:?}, {text}");
@@ -826,9 +824,8 @@ async fn a_forgotten_task_is_said_to_be_forgotten() {
     let task = tool(&world.servers, "task").await;
     let name = Some("nobody-knows-it".to_owned());
     let result = go_on_with(task.as_ref(), serde_json::Map::new(), name, &Arc::default()).await;
-    let Err(ToolError::Failed(words)) = result else { panic!("{result:?}") };
+    let Err(ToolError::OutcomeUnknown(words)) = result else { panic!("{result:?}") };
     assert!(words.contains("no longer knows the task"), "{words}");
-    assert!(words.contains("whether it did its work is not known"), "{words}");
     assert_eq!(world.log.count("began"), 0);
 }
 

@@ -31,6 +31,8 @@ pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 /// How long a function may take, if nothing else is said.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a connection may take, at most half of the whole.
+const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How much of an error page the model is shown.
 const MAX_ERROR_CHARS: usize = 500;
 /// How often an address may point elsewhere on its own host.
@@ -195,6 +197,8 @@ impl HttpFunction {
         let headers = options.header_map()?;
         let client = Client::builder()
             .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+            // Well before the time is up: then a call that is out of time was sent.
+            .connect_timeout(MAX_CONNECT_TIME.min(options.timeout / 2))
             .redirect(redirect::Policy::custom(stay_at_home))
             // The operator named an address; the environment has no say in it.
             .no_proxy()
@@ -255,7 +259,14 @@ impl HttpFunction {
         let page: String = page.trim().chars().take(MAX_ERROR_CHARS).collect();
         let colon = if page.is_empty() { "" } else { ": " };
         let message = format!("it answered with status {}{colon}{page}", status.as_u16());
-        if is_passing(status) { ToolError::Transient(message) } else { ToolError::Failed(message) }
+        match status {
+            // Somebody between here and the function has lost it out of sight.
+            StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
+                ToolError::OutcomeUnknown(message)
+            }
+            status if is_passing(status) => ToolError::Transient(message),
+            _ => ToolError::Failed(message),
+        }
     }
 
     /// Some servers quote the key they do not like, or all they were sent.
@@ -294,7 +305,7 @@ impl Tool for HttpFunction {
             () = context.cancelled() => Err(ToolError::failed("the call was cancelled")),
             answer = asking => answer.unwrap_or_else(|_| {
                 let seconds = self.options.timeout.as_secs_f64();
-                Err(ToolError::Transient(format!("it has not answered within {seconds} s")))
+                Err(ToolError::OutcomeUnknown(format!("it has not answered within {seconds} s")))
             }),
         }
     }
@@ -335,7 +346,11 @@ async fn read(response: Response, most: usize) -> Result<String, ToolError> {
 fn out_of_reach(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
     warn!(?error, "A function is out of reach.");
-    ToolError::Transient("it is out of reach".to_owned())
+    if error.is_connect() {
+        ToolError::Transient("it is out of reach".to_owned())
+    } else {
+        ToolError::OutcomeUnknown("the connection broke before it answered".to_owned())
+    }
 }
 
 impl fmt::Debug for HttpFunction {

@@ -25,6 +25,8 @@ export class Fold {
       assert(type === "response.created", `the first event is ${type}`);
       this.first = event.response;
     }
+    // Events of the extended profile stand beside the official ones and change nothing.
+    if (type.startsWith("turnwire:")) return;
     if (event.output_index !== undefined && type !== "response.output_item.added") {
       const item = this.items[event.output_index];
       assert(item, `${type} speaks of an item that is not there`);

@@ -137,6 +137,32 @@ test("error in mid-stream", async (stream) => {
   assert(response.error.code && response.error.message, response.error);
 }, BOTH);
 
+// A12: the client raises what the provider meant, and sees nothing of what it wrote.
+for (const scenario of SCENARIOS.refused) {
+  test(`a failed run is raised: ${scenario.name}`, async () => {
+    const question = JSON.stringify({ refuse: scenario.refuse });
+    let thrown;
+    try {
+      await client.responses.create({ model: MODEL, input: question });
+    } catch (error) {
+      thrown = error;
+    }
+    assert(thrown instanceof OpenAI[scenario.python], "the client threw", thrown);
+    equal([thrown.status, thrown.code, thrown.error.turnwire.code], [scenario.status, scenario.code, scenario.own]);
+    equal(thrown.headers.get("retry-after") ?? undefined, scenario.retry_after, "retry-after");
+    const kept = await client.responses.retrieve(thrown.headers.get("turnwire-response-id"));
+    equal([kept.status, kept.error.turnwire.code], ["failed", scenario.own]);
+    const shown = JSON.stringify([thrown.error, [...thrown.headers], kept]);
+    assert(!shown.includes("sk-UPSTREAMSECRET"), shown);
+  });
+}
+
+test("a failed run whose tool acted is returned", async () => {
+  const input = script(SCENARIOS.acted_then_refused);
+  const response = await client.responses.create({ model: MODEL, input, tools: [SCENARIOS.mcp_tool] });
+  equal([response.status, response.error.code], ["failed", "invalid_prompt"]);
+});
+
 test("background", async () => {
   const { id, status } = await client.responses.create({ model: MODEL, input: script(SCENARIOS.slow_text), background: true });
   assert(IS_RUNNING(status), status);

@@ -26,6 +26,9 @@ class Fold:
         if self.first is None:
             assert kind == "response.created", f"the first event is {kind}"
             self.first = event["response"]
+        if kind.startswith("turnwire:"):
+            # Events of the extended profile stand beside the official ones and change nothing.
+            return
         if "output_index" in event and kind != "response.output_item.added":
             item = self.items[event["output_index"]]
             if "item_id" in event:

@@ -3,8 +3,10 @@
 Whatever the client gathered must be, field by field, what the gateway stores.
 """
 
+import json
 import os
 import sys
+import urllib.request
 import uuid
 
 import openai
@@ -14,6 +16,8 @@ from fold import Fold, plain, refusal_of, same, text_of
 from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of, wait_until
 
 client = OpenAI(base_url=f"{BASE_URL}/v1", api_key="test", max_retries=0, timeout=60)
+# Holds every answer against its type, null and absent included. Responses are judged in judge.py.
+strict = OpenAI(base_url=f"{BASE_URL}/v1", api_key="test", max_retries=0, timeout=60, _strict_response_validation=True)
 
 
 def dumped(model):
@@ -215,6 +219,50 @@ def test_error_in_mid_stream(stream):
     assert response["error"]["code"] and response["error"]["message"], response["error"]
 
 
+@rows(SCENARIOS["refused"])
+def test_a_failed_run_is_raised(scenario):
+    """A12: the client raises what the provider meant, and sees nothing of what it wrote."""
+    question = json.dumps({"refuse": scenario["refuse"]})
+    try:
+        client.responses.create(model=MODEL, input=question)
+    except getattr(openai, scenario["python"]) as error:
+        told = error
+    assert (told.status_code, told.code) == (scenario["status"], scenario["code"]), told
+    assert told.body["turnwire"]["code"] == scenario["own"], told.body
+    assert told.response.headers.get("retry-after") == scenario.get("retry_after"), told.response.headers
+    kept = stored(told.response.headers["turnwire-response-id"])
+    assert kept["status"] == "failed" and kept["error"]["turnwire"]["code"] == scenario["own"], kept
+    for text in (told.response.text, str(told.response.headers), json.dumps(kept)):
+        assert "sk-UPSTREAMSECRET" not in text, text
+
+
+@rows(SCENARIOS["refused"])
+def test_a_failed_run_is_sent_again_only_if_that_may_help(scenario):
+    """With its own retries the client repeats what may pass, and nothing else; with a key it does not even that."""
+    if "TURNWIRE_PAGES" not in os.environ:
+        return
+
+    def asked_by_a_client(**options):
+        mark = str(uuid.uuid4())
+        question = json.dumps({"refuse": scenario["refuse"], "mark": mark})
+        try:
+            client.with_options(max_retries=2).responses.create(model=MODEL, input=question, **options)
+        except getattr(openai, scenario["python"]):
+            pass
+        with urllib.request.urlopen(f"{os.environ['TURNWIRE_PAGES']}/requests?containing={mark}") as asked:
+            return len(json.load(asked)["requests"])
+
+    assert asked_by_a_client() == (3 if scenario["status"] == 429 else 1)
+    assert asked_by_a_client(extra_headers={"Idempotency-Key": str(uuid.uuid4())}) == 1
+
+
+def test_a_failed_run_whose_tool_acted_is_returned():
+    """A client that raised would send the request again, and the tool would act twice."""
+    response = client.responses.create(model=MODEL, input=script(SCENARIOS["acted_then_refused"]), tools=[SCENARIOS["mcp_tool"]])
+    assert response.status == "failed" and response.error.code == "invalid_prompt", response
+    assert [item.status for item in response.output if item.type == "mcp_call"] == ["completed"], response.output
+
+
 def test_background():
     response = client.responses.create(model=MODEL, input=script(SCENARIOS["slow_text"]), background=True)
     assert response.status in ("queued", "in_progress"), response.status
@@ -260,61 +308,61 @@ def test_resume():
 
 
 def test_conversation(stream):
-    conversation = client.conversations.create(metadata={"topic": "numbers"})
+    conversation = strict.conversations.create(metadata={"topic": "numbers"})
     try:
         first, _ = stream(model=MODEL, conversation=conversation.id, input="The number is seven.")
         assert text_of(first) == "You said: The number is seven."
         is_stored(first)
         second, _ = stream(model=MODEL, conversation=conversation.id, input=script([{"text": "I know."}]))
         assert text_of(second) == "I know."
-        items = list(client.conversations.items.list(conversation.id, order="asc"))
+        items = list(strict.conversations.items.list(conversation.id, order="asc"))
         assert [item.role for item in items] == ["user", "assistant", "user", "assistant"], items
         assert items[0].content[0].text == "The number is seven."
         assert items[3].content[0].text == "I know."
-        found = client.conversations.items.retrieve(items[1].id, conversation_id=conversation.id)
+        found = strict.conversations.items.retrieve(items[1].id, conversation_id=conversation.id)
         assert found.id == items[1].id
-        assert client.conversations.retrieve(conversation.id).metadata == {"topic": "numbers"}
-        changed = client.conversations.update(conversation.id, metadata={"topic": "seven"})
+        assert strict.conversations.retrieve(conversation.id).metadata == {"topic": "numbers"}
+        changed = strict.conversations.update(conversation.id, metadata={"topic": "seven"})
         assert changed.metadata == {"topic": "seven"}
     finally:
-        deleted = client.conversations.delete(conversation.id)
+        deleted = strict.conversations.delete(conversation.id)
     assert deleted.deleted is True
     try:
-        client.conversations.retrieve(conversation.id)
+        strict.conversations.retrieve(conversation.id)
     except openai.NotFoundError:
         return
     raise AssertionError("the conversation is still there")
 
 
 def test_items_added_by_hand():
-    conversation = client.conversations.create(items=[{"type": "message", "role": "user", "content": "First."}])
-    added = client.conversations.items.create(
+    conversation = strict.conversations.create(items=[{"type": "message", "role": "user", "content": "First."}])
+    added = strict.conversations.items.create(
         conversation.id, items=[{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Second."}]}]
     )
-    client.conversations.items.delete(added.data[0].id, conversation_id=conversation.id)
-    items = client.conversations.items.list(conversation.id)
+    strict.conversations.items.delete(added.data[0].id, conversation_id=conversation.id)
+    items = strict.conversations.items.list(conversation.id)
     assert [item.content[0].text for item in items] == ["First."]
-    client.conversations.delete(conversation.id)
+    strict.conversations.delete(conversation.id)
 
 
 def test_input_items():
     messages = [{"role": "user", "content": f"Message {n}."} for n in range(5)]
     response = client.responses.create(model=MODEL, input=messages)
-    newest_first = list(client.responses.input_items.list(response.id, limit=2))
+    newest_first = list(strict.responses.input_items.list(response.id, limit=2))
     assert [item.content[0].text for item in newest_first] == [f"Message {n}." for n in (4, 3, 2, 1, 0)]
-    oldest = client.responses.input_items.list(response.id, order="asc", limit=1)
+    oldest = strict.responses.input_items.list(response.id, order="asc", limit=1)
     assert oldest.data[0].content[0].text == "Message 0." and oldest.has_more
 
 
 def test_input_tokens():
-    few = client.responses.input_tokens.count(model=MODEL, input="Good day")
-    many = client.responses.input_tokens.count(model=MODEL, input="Good day " * 100)
+    few = strict.responses.input_tokens.count(model=MODEL, input="Good day")
+    many = strict.responses.input_tokens.count(model=MODEL, input="Good day " * 100)
     assert few.object == "response.input_tokens"
     assert 0 < few.input_tokens < many.input_tokens
 
 
 def test_compact():
-    compacted = client.responses.compact(model=MODEL, input=[{"role": "user", "content": "The number is seven."}])
+    compacted = strict.responses.compact(model=MODEL, input=[{"role": "user", "content": "The number is seven."}])
     assert compacted.object == "response.compaction"
     assert "compaction" in [item.type for item in compacted.output], compacted.output
     again = [*plain(dumped(compacted))["output"], {"role": "user", "content": script([{"text": "Go on."}])}]
@@ -333,9 +381,9 @@ def test_delete():
 
 
 def test_models():
-    models = list(client.models.list())
+    models = list(strict.models.list())
     assert MODEL in [model.id for model in models], models
-    assert client.models.retrieve(MODEL).id == MODEL
+    assert strict.models.retrieve(MODEL).id == MODEL
 
 
 def test_web_search_with_sources_and_citations(stream):
@@ -386,13 +434,13 @@ def test_a_page_inside_is_not_opened(stream):
 
 def test_files_and_file_search(stream):
     secret = uuid.uuid4().hex
-    file = client.files.create(file=("notes.txt", f"The secret word is {secret}.".encode()), purpose="assistants")
-    assert client.files.content(file.id).text == f"The secret word is {secret}."
-    assert file.id in [found.id for found in client.files.list()]
-    store = client.vector_stores.create(name="notes")
-    added = client.vector_stores.files.create_and_poll(file.id, vector_store_id=store.id)
+    file = strict.files.create(file=("notes.txt", f"The secret word is {secret}.".encode()), purpose="assistants")
+    assert strict.files.content(file.id).text == f"The secret word is {secret}."
+    assert file.id in [found.id for found in strict.files.list()]
+    store = strict.vector_stores.create(name="notes")
+    added = strict.vector_stores.files.create_and_poll(file.id, vector_store_id=store.id)
     assert added.status == "completed", added
-    found = client.vector_stores.search(store.id, query="secret word")
+    found = strict.vector_stores.search(store.id, query="secret word")
     assert secret in found.data[0].content[0].text
     tool = {"type": "file_search", "vector_store_ids": [store.id]}
     response, _ = stream(model=MODEL, input=script(SCENARIOS["file_search"]), tools=[tool], include=["file_search_call.results"])
@@ -402,23 +450,23 @@ def test_files_and_file_search(stream):
     assert searched["results"][0]["file_id"] == file.id and secret in searched["results"][0]["text"], searched
     assert secret in text_of(response), text_of(response)
     same(response, dumped(client.responses.retrieve(response["id"], include=["file_search_call.results"])))
-    client.vector_stores.delete(store.id)
-    client.files.delete(file.id)
+    strict.vector_stores.delete(store.id)
+    strict.files.delete(file.id)
     try:
-        client.files.retrieve(file.id)
+        strict.files.retrieve(file.id)
     except openai.NotFoundError:
         return
     raise AssertionError("the file is still there")
 
 
 def test_upload_into_a_vector_store():
-    store = client.vector_stores.create(name="uploads")
-    added = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("a.md", b"# Ferns\n\nFerns grow in shade."))
+    store = strict.vector_stores.create(name="uploads")
+    added = strict.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("a.md", b"# Ferns\n\nFerns grow in shade."))
     assert added.status == "completed", added
-    assert client.vector_stores.retrieve(store.id).file_counts.completed == 1
-    found = client.vector_stores.search(store.id, query="ferns")
+    assert strict.vector_stores.retrieve(store.id).file_counts.completed == 1
+    found = strict.vector_stores.search(store.id, query="ferns")
     assert "shade" in found.data[0].content[0].text
-    client.vector_stores.delete(store.id)
+    strict.vector_stores.delete(store.id)
 
 
 def paper(text):
@@ -441,35 +489,35 @@ def paper(text):
 
 
 def test_a_pdf_is_searched():
-    store = client.vector_stores.create(name="papers")
-    added = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("p.pdf", paper("Narwhals dive deep")))
+    store = strict.vector_stores.create(name="papers")
+    added = strict.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("p.pdf", paper("Narwhals dive deep")))
     assert added.status == "completed", added
-    found = client.vector_stores.search(store.id, query="narwhal")
+    found = strict.vector_stores.search(store.id, query="narwhal")
     assert "Narwhals dive deep" in found.data[0].content[0].text, found
-    broken = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("b.pdf", b"%PDF-1.4\nnothing"))
+    broken = strict.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("b.pdf", b"%PDF-1.4\nnothing"))
     assert broken.status == "failed" and broken.last_error.code == "invalid_file", broken
-    client.vector_stores.delete(store.id)
+    strict.vector_stores.delete(store.id)
 
 
 def test_vector_stores_in_full():
-    store = client.vector_stores.create(
+    store = strict.vector_stores.create(
         name="all of it", metadata={"a": "b"}, expires_after={"anchor": "last_active_at", "days": 3}
     )
     assert store.expires_at == store.last_active_at + 3 * 24 * 3600 and store.expires_after.days == 3, store
-    store = client.vector_stores.update(store.id, name="renamed", expires_after=None)
+    store = strict.vector_stores.update(store.id, name="renamed", expires_after=None)
     assert store.name == "renamed" and store.expires_at is None and store.metadata == {"a": "b"}, store
-    assert store.id in [one.id for one in client.vector_stores.list()]
+    assert store.id in [one.id for one in strict.vector_stores.list()]
 
     texts = {"fern.txt": "Ferns grow in shade.", "moss.txt": "Moss grows on stones.", "cactus.txt": "A cactus needs sun."}
     files = [
-        client.files.create(
+        strict.files.create(
             file=(name, text.encode()), purpose="assistants", expires_after={"anchor": "created_at", "seconds": 3600}
         )
         for name, text in texts.items()
     ]
     assert all(file.expires_at == file.created_at + 3600 for file in files), files
     static = {"type": "static", "static": {"max_chunk_size_tokens": 200, "chunk_overlap_tokens": 20}}
-    batch = client.vector_stores.file_batches.create_and_poll(
+    batch = strict.vector_stores.file_batches.create_and_poll(
         store.id,
         files=[
             {"file_id": files[0].id, "attributes": {"kind": "green", "year": 2024}, "chunking_strategy": static},
@@ -478,21 +526,21 @@ def test_vector_stores_in_full():
         ],
     )
     assert batch.status == "completed" and batch.file_counts.completed == 3, batch
-    assert client.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id).status == "completed"
-    listed = client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store.id, filter="completed")
+    assert strict.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id).status == "completed"
+    listed = strict.vector_stores.file_batches.list_files(batch.id, vector_store_id=store.id, filter="completed")
     assert {one.id for one in listed} == {file.id for file in files}
-    cancelled = client.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
+    cancelled = strict.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
     assert cancelled.status == "completed", "it is too late"
-    kept = client.vector_stores.retrieve(store.id)
+    kept = strict.vector_stores.retrieve(store.id)
     assert kept.status == "completed" and kept.file_counts.total == 3 and kept.usage_bytes > 0, kept
 
-    fern = client.vector_stores.files.retrieve(files[0].id, vector_store_id=store.id)
+    fern = strict.vector_stores.files.retrieve(files[0].id, vector_store_id=store.id)
     assert fern.chunking_strategy.static.max_chunk_size_tokens == 200, fern
-    parsed = client.vector_stores.files.content(files[0].id, vector_store_id=store.id)
+    parsed = strict.vector_stores.files.content(files[0].id, vector_store_id=store.id)
     assert [piece.text for piece in parsed] == ["Ferns grow in shade."]
 
     def names(**options):
-        found = client.vector_stores.search(store.id, **options)
+        found = strict.vector_stores.search(store.id, **options)
         return [one.filename for one in found]
 
     green = {"type": "eq", "key": "kind", "value": "green"}
@@ -501,17 +549,17 @@ def test_vector_stores_in_full():
     assert names(query="grow", filters={"type": "and", "filters": [green, new]}) == ["fern.txt"]
     assert set(names(query=["ferns", "cactus"])[:2]) == {"fern.txt", "cactus.txt"}
     assert len(names(query="grow", max_num_results=1)) == 1
-    changed = client.vector_stores.files.update(files[1].id, vector_store_id=store.id, attributes={"kind": "dry"})
+    changed = strict.vector_stores.files.update(files[1].id, vector_store_id=store.id, attributes={"kind": "dry"})
     assert changed.attributes == {"kind": "dry"}, changed
     assert names(query="grow", filters=green) == ["fern.txt"]
-    client.vector_stores.files.delete(files[0].id, vector_store_id=store.id)
-    assert files[0].id not in [one.id for one in client.vector_stores.files.list(store.id)]
-    uploads = client.vector_stores.file_batches.upload_and_poll(store.id, files=[("lichen.txt", b"Lichens live on rock.")])
+    strict.vector_stores.files.delete(files[0].id, vector_store_id=store.id)
+    assert files[0].id not in [one.id for one in strict.vector_stores.files.list(store.id)]
+    uploads = strict.vector_stores.file_batches.upload_and_poll(store.id, files=[("lichen.txt", b"Lichens live on rock.")])
     assert uploads.status == "completed", uploads
     assert "lichen.txt" in names(query="lichens")
     for file in files:
-        client.files.delete(file.id)
-    client.vector_stores.delete(store.id)
+        strict.files.delete(file.id)
+    strict.vector_stores.delete(store.id)
 
 
 def test_a_bad_request_is_told_as_one():

@@ -27,6 +27,7 @@ pub(super) struct RawLimits {
     model_silence_sec: Option<NonZeroU64>,
     model_total_sec: Option<NonZeroU64>,
     model_attempts: Option<NonZeroU32>,
+    max_skipped_parts: Option<u32>,
     output_to_model_bytes: Option<NonZeroUsize>,
     output_in_journal_bytes: Option<NonZeroUsize>,
 }
@@ -45,6 +46,7 @@ impl RawTable for RawLimits {
         "model_silence_sec",
         "model_total_sec",
         "model_attempts",
+        "max_skipped_parts",
         "output_to_model_bytes",
         "output_in_journal_bytes",
     ];
@@ -65,6 +67,7 @@ pub(super) fn limits(table: Table, mistakes: &mut Vec<String>) -> Limits {
     set(&mut limits.model_silence, raw.model_silence_sec.map(seconds));
     set(&mut limits.model_total, raw.model_total_sec.map(seconds));
     set(&mut limits.model_attempts, raw.model_attempts.map(NonZeroU32::get));
+    set(&mut limits.max_skipped_parts, raw.max_skipped_parts);
     set(&mut limits.output_to_model, raw.output_to_model_bytes.map(NonZeroUsize::get));
     set(&mut limits.output_in_journal, raw.output_in_journal_bytes.map(NonZeroUsize::get));
     limits

@@ -85,6 +85,12 @@ pub enum ModelPart {
         /// Raw JSON text.
         text: String,
     },
+    /// Something came that could not be read, and was left out. Whatever it was a part of has a
+    /// gap.
+    Unreadable {
+        /// How many bytes it had.
+        bytes: u64,
+    },
     /// What the turn cost. A later one replaces an earlier one.
     Usage(Usage),
     /// The model is done.
@@ -107,27 +113,63 @@ pub enum Finish {
     Interrupted,
 }
 
-/// Why the model did not answer. Variants are named by what the engine can do about it.
+/// Why the model did not answer. Variants are named by who can do what about it.
+///
+/// A message says what happened in our own words, for the operator's log. It never repeats what a
+/// provider wrote: providers quote keys, prompts and addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// Ask again later: the provider is overloaded, restarting or out of reach.
     #[error("the model is not available: {message}")]
     Unavailable {
-        /// What the provider said, for the log.
+        /// What happened.
         message: String,
-        /// How long it asked us to wait.
+        /// How long the provider asked us to wait.
         retry_after: Option<Duration>,
     },
-    /// Asking again would bring the same answer: a bad key, an unknown model, a bad request.
+    /// Ask again later: the provider was asked too often, or for too much at once.
+    #[error("the model is asked too often: {message}")]
+    RateLimited {
+        /// What happened.
+        message: String,
+        /// How long the provider asked us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Only the operator can repair it: a key that is not taken, an account that is empty, a wrong
+    /// address, a model in the settings that the provider does not have.
+    #[error("the model is not set up correctly: {message}")]
+    Misconfigured {
+        /// What happened.
+        message: String,
+    },
+    /// The provider has no model of the name in the prompt.
+    #[error("the provider has no such model: {message}")]
+    UnknownModel {
+        /// What happened.
+        message: String,
+    },
+    /// The prompt, or the prompt and the longest answer, are more than the model can read.
+    #[error("the prompt is too long for the model: {message}")]
+    ContextTooLong {
+        /// What happened.
+        message: String,
+    },
+    /// The provider does not answer what it takes for harmful.
+    #[error("the provider filtered the prompt: {message}")]
+    ContentFiltered {
+        /// What happened.
+        message: String,
+    },
+    /// Asking again would bring the same answer: the provider does not accept the request.
     #[error("the model refused the request: {message}")]
     Rejected {
-        /// What the provider said.
+        /// What happened.
         message: String,
     },
     /// The stream broke or made no sense.
     #[error("the model's answer broke off: {message}")]
     Broken {
-        /// What was wrong.
+        /// What happened.
         message: String,
     },
 }

@@ -205,9 +205,16 @@ pub enum ToolError {
     /// It did not work, and would not work again. The message is for the model.
     #[error("{0}")]
     Failed(String),
-    /// It did not work this time; a tool that may be called twice is called again.
+    /// It did not work this time, by its own word or because it was never reached; a tool that
+    /// may be called twice is called again.
     #[error("{0}")]
     Transient(String),
+    /// It was given the call, and nobody knows whether it did its work: its server died, the
+    /// connection broke, no answer came. A tool that may be called twice is called again; the
+    /// call of any other one ends with [an unknown outcome](crate::ToolOutcome::OutcomeUnknown).
+    /// The message says what happened.
+    #[error("{0}")]
+    OutcomeUnknown(String),
     /// The arguments fit the schema but make no sense. The message is for the model.
     #[error("{0}")]
     InvalidArguments(String),

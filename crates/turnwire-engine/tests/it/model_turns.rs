@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use turnwire_contract::{
     Completeness, Event, Finish, Model, ModelError, ModelPart, ModelStream, Prompt, RunOutcome,
-    Usage,
+    ToolKind, ToolSpec, Usage,
 };
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Act, Played, Stage};
@@ -47,9 +47,107 @@ async fn a_model_that_is_away_is_asked_again() {
         Stage::new([away(None), away(None), away(None), Turn::new().text("late")]).play().await;
     assert_eq!(code(&played), "model_unavailable");
     assert_eq!(retries(&played), [(2, unavailable(), 500), (3, unavailable(), 1_000)]);
-    // Nobody waits for an hour.
-    let played = Stage::new([away(Some(3_600)), Turn::new().text("ok")]).play().await;
-    assert_eq!(retries(&played), [(2, unavailable(), 30_000)]);
+}
+
+/// A provider that asks to wait is waited for as long as it asks; if that is too long, the run ends
+/// at once and says when to come back.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_asked_for_is_kept_or_told() {
+    for error in [
+        |retry_after| ModelError::Unavailable { message: String::new(), retry_after },
+        |retry_after| ModelError::RateLimited { message: String::new(), retry_after },
+    ] {
+        let busy = |seconds| Turn::fails(error(Some(Duration::from_secs(seconds))));
+        let played = Stage::new([busy(60), Turn::new().text("ok")]).play().await;
+        assert_eq!(played.outcome, RunOutcome::Completed);
+        assert_eq!(retries(&played)[0].2, 60_000);
+
+        let played = Stage::new([busy(61), Turn::new().text("ok")]).play().await;
+        let RunOutcome::Failed { failure } = &played.outcome else { panic!("{played:?}") };
+        assert_eq!(failure.retry_after_ms, Some(61_000));
+        assert_eq!(retries(&played), []);
+    }
+}
+
+/// A12: whatever a model's error says stays in the log: the words of a failure are ours.
+#[tokio::test(start_paused = true)]
+async fn a12_the_words_of_an_error_are_not_told() {
+    let message = || "sk-UPSTREAMSECRET".to_owned();
+    let errors = [
+        (ModelError::Unavailable { message: message(), retry_after: None }, "model_unavailable"),
+        (ModelError::RateLimited { message: message(), retry_after: None }, "model_rate_limited"),
+        (ModelError::Misconfigured { message: message() }, "model_misconfigured"),
+        (ModelError::UnknownModel { message: message() }, "model_not_found"),
+        (ModelError::ContextTooLong { message: message() }, "context_length_exceeded"),
+        (ModelError::ContentFiltered { message: message() }, "content_filtered"),
+        (ModelError::Rejected { message: message() }, "model_rejected"),
+        (ModelError::Broken { message: message() }, "model_broke_off"),
+    ];
+    for (error, expected) in errors {
+        let turns = [Turn::fails(error.clone()), Turn::fails(error.clone()), Turn::fails(error)];
+        let played = Stage::new(turns).play().await;
+        assert_eq!(code(&played), expected);
+        let journal = serde_json::to_string(&played.journal).unwrap();
+        assert!(!journal.contains(&message()), "{journal}");
+    }
+}
+
+fn skipped(played: &Played) -> Vec<(u32, u64, String)> {
+    let skip = |event: &Event| match event {
+        Event::PartSkipped { turn, bytes, reason } => Some((*turn, *bytes, reason.code.clone())),
+        _ => None,
+    };
+    played.events().filter_map(skip).collect()
+}
+
+/// S2-22: a part that cannot be read is recorded where it stood, and the answer goes on; as many as
+/// the limit allows, and one more ends the turn.
+#[tokio::test(start_paused = true)]
+async fn s2_22_an_unreadable_part_is_recorded_and_the_answer_goes_on() {
+    let lost = || ModelPart::Unreadable { bytes: 9 };
+    let told = || (1, 9, "model_unreadable".to_owned());
+    let two = || Turn::new().text("It ").part(lost()).text("goes ").part(lost()).text("on.");
+    for (limit, is_enough) in [(2, true), (1, false), (0, false)] {
+        let stage = Stage::new([two()]).limits(|limits| limits.max_skipped_parts = limit);
+        let played = stage.play().await;
+        if is_enough {
+            assert_eq!(played.outcome, RunOutcome::Completed);
+            assert_eq!(skipped(&played), [told(), told()]);
+            let text = played.events().find_map(|event| match event {
+                Event::MessageFinished { text, .. } => Some(text.clone()),
+                _ => None,
+            });
+            assert_eq!(text.unwrap(), "It goes on.");
+        } else {
+            assert_eq!(code(&played), "model_broke_off", "{limit}");
+        }
+    }
+    // Nobody has heard anything yet, so it is asked again.
+    let played = Stage::new([Turn::new().part(lost()).breaks("reset"), Turn::new().text("ok")]);
+    let played = played.play().await;
+    assert_eq!((&played.outcome, skipped(&played).len()), (&RunOutcome::Completed, 1));
+    assert_eq!(retries(&played).len(), 1);
+}
+
+/// R18: a call whose arguments may have a gap is not carried out, wherever the gap is; the model is
+/// told. A call of the client's ends the run, because the client would carry it out.
+#[tokio::test(start_paused = true)]
+async fn s2_22_a_call_of_an_answer_with_a_gap_is_not_carried_out() {
+    let lost = || ModelPart::Unreadable { bytes: 9 };
+    let call = || Turn::new().call("t", json!({ "a": 1 }));
+    for turn in [call().part(lost()), Turn::new().part(lost()).call("t", json!({ "a": 1 }))] {
+        let model = Scripted::new([turn, Turn::new().text("Again?")]);
+        let tool = returns("t", "x");
+        let played = Stage::with_model(Arc::new(model.clone())).tool(tool.clone()).play().await;
+        assert_eq!((&played.outcome, tool.n_calls()), (&RunOutcome::Completed, 0));
+        let told = crate::told(&model.prompts()[1].items);
+        assert!(told[0].1.contains("could not be read"), "{told:?}");
+        assert!(told[0].2, "it is told as a failure");
+    }
+    let client = ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("t", "The client's.") };
+    let stage = Stage::new([call().part(lost())]);
+    let played = stage.request(|request| request.tools.push(Arc::new(client))).play().await;
+    assert_eq!(code(&played), "model_broke_off");
 }
 
 /// A refused request would be refused again.

@@ -1,6 +1,10 @@
 //! `POST /v1/responses/compact` and `/input_tokens`: a conversation made shorter, and measured.
 
-use axum::{extract::State, http::StatusCode};
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response as HttpResponse},
+};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Content, Generation, Item, RunId, RunOutcome, RunRequest, ToolChoice};
@@ -24,6 +28,7 @@ use crate::{
     app::App,
     body::{Json, JsonBody},
     door::Caller,
+    failed_run::{FailedRun, FailedRunBody},
     refusal::{ErrorBody, Refusal},
 };
 
@@ -57,14 +62,18 @@ pub(super) struct Compacted {
     responses(
         (status = 200, description = "A summary to go on with", body = Compacted),
         (status = 409, description = "The previous response is not finished", body = ErrorBody),
-        (status = 502, description = "The model did not sum up", body = ErrorBody),
+        (status = 429, description = "The model is asked too often", body = FailedRunBody),
+        (status = 500, description = "The model cannot be used", body = FailedRunBody),
+        (status = 502, description = "There is no summary", body = FailedRunBody),
+        (status = 503, description = "The model is not available", body = FailedRunBody),
+        (status = 504, description = "The model stopped answering", body = FailedRunBody),
     )
 )]
 pub(super) async fn compact(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<Compacted>, Refusal> {
+) -> Result<HttpResponse, Refusal> {
     let request = request::read(body)?;
     if request.model.is_none() {
         let message = "`model` is missing.";
@@ -81,19 +90,23 @@ pub(super) async fn compact(
     let _here = hung_up.clone().drop_guard();
     let summary = app.tasks().spawn(sum_up(app.clone(), run, hung_up));
     let (run_id, outcome, answer) = outcome_of(summary).await?;
+    if let RunOutcome::Failed { failure } = &outcome {
+        return Ok(FailedRun::new(failure).into_response());
+    }
     if outcome != RunOutcome::Completed || answer.text().is_empty() {
         let message = "The model did not sum up the conversation; try again.";
         return Err(Refusal::new(StatusCode::BAD_GATEWAY, "not_compacted", message));
     }
     let encrypted_content = wrap_summary(answer.text());
     let id = turnwire_contract::ItemId::new(app.runs().new_id("cmp"));
-    Ok(Json(Compacted {
+    let compacted = Compacted {
         id: ids::response_id(&run_id),
         object: "response.compaction",
         created_at: app.runs().now().as_micros() / 1_000_000,
         output: vec![OutputItem::Compaction(CompactionItem { id, encrypted_content })],
         usage: ResponseUsage::from(answer.usage()),
-    }))
+    };
+    Ok(Json(compacted).into_response())
 }
 
 /// Makes the summary and forgets how, also for a client that has hung up; for that one, it is

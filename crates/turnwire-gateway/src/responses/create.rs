@@ -15,7 +15,7 @@ use tracing::error;
 use turnwire_contract::{EventStream, LogError, RunId, RunRequest, Seq, TenantId};
 use turnwire_engine::{RunHandle, Runs, Start};
 use turnwire_surfaces::{
-    Projection,
+    Answer, Projection,
     responses::{Profile, Response, ResponseEvent, Responses},
     wire_json,
 };
@@ -30,6 +30,7 @@ use crate::{
     app::App,
     body::Json,
     door::Caller,
+    failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
     refusal::{ErrorBody, Refusal},
@@ -78,6 +79,13 @@ pub(super) fn profile(headers: &HeaderMap, wish: &ProfileWish) -> Result<Profile
         )),
         (status = 409, description = "The conversation is busy, or the previous response is not \
             finished", body = ErrorBody),
+        (status = 429, description = "The model is asked too often; only without `stream` and \
+            `background`, and only if no tool has acted, like the others below",
+            body = FailedRunBody),
+        (status = 500, description = "The run failed, and would again", body = FailedRunBody),
+        (status = 502, description = "The model's answer broke off", body = FailedRunBody),
+        (status = 503, description = "The model is not available", body = FailedRunBody),
+        (status = 504, description = "The model stopped answering", body = FailedRunBody),
     )
 )]
 pub(super) async fn create(
@@ -92,7 +100,8 @@ pub(super) async fn create(
     let (streams, stores) = (request.stream == Some(true), request.stores());
     let in_background = request.background == Some(true);
     // Whoever has a key can come back for the answer, and asks for it to be given up if not.
-    let comes_back = key.is_some() && request.on_disconnect.is_none();
+    let has_key = key.is_some();
+    let comes_back = has_key && request.on_disconnect.is_none();
     let goes_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
     let (seen, watcher) = watch::channel(Seq::START);
     let start = Start { watcher: streams.then_some(watcher), key };
@@ -110,11 +119,17 @@ pub(super) async fn create(
     if in_background {
         return Ok(Json(as_it_begins(events).await?).into_response());
     }
-    let response = to_its_end(events).await;
+    let ended = to_its_end(events).await;
     if let Some(mut guard) = guard {
         guard.let_go();
     }
-    Ok(Json(response?).into_response())
+    let (response, answer) = ended?;
+    let Some(failure) = answer.failure_before_acting() else {
+        return Ok(Json(response).into_response());
+    };
+    let failed = FailedRun::new(failure).with_key(has_key);
+    let failed = if stores { failed.response(handle.id()) } else { failed };
+    Ok(failed.into_response())
 }
 
 /// How a response is made, beside what it is.
@@ -226,13 +241,15 @@ async fn as_it_begins(mut events: EventStream) -> Result<Response, Refusal> {
     Err(LogError::Unavailable("the journal ended before it began".to_owned()).into())
 }
 
-/// The response when its run is over.
-pub(super) async fn to_its_end(mut events: EventStream) -> Result<Response, Refusal> {
-    let mut projection = Responses::new(Profile::Strict);
+/// The response when its run is over, and what came of the run.
+pub(super) async fn to_its_end(mut events: EventStream) -> Result<(Response, Answer), Refusal> {
+    let (mut projection, mut answer) = (Responses::new(Profile::Strict), Answer::default());
     while let Some(recorded) = events.next().await {
-        projection.project(&*recorded?);
+        let recorded = recorded?;
+        projection.project(&recorded);
+        answer.note(&recorded);
     }
-    Ok(projection.response())
+    Ok((projection.response(), answer))
 }
 
 /// The events of a response as a stream, from the one after `after` on.

@@ -87,6 +87,17 @@ impl Wire {
         self.events.iter().filter(|(_, event)| is_it(event)).map(|(at, _)| *at).collect()
     }
 
+    /// The lifecycle events about the call that have arrived.
+    fn lifecycle(&self, call_id: &str) -> Vec<String> {
+        let is_it = |event: &&Value| event["call_id"] == call_id && event["item_id"].is_string();
+        let about = self.events.iter().map(|(_, event)| event).filter(is_it);
+        let mut kinds: Vec<String> =
+            about.map(|event| event["type"].as_str().unwrap().to_owned()).collect();
+        // News of a search is told with the same event again.
+        kinds.dedup();
+        kinds
+    }
+
     fn ends(&self, call_id: &str) -> Vec<Instant> {
         let ends = ["response.mcp_call.completed", "response.mcp_call.failed"];
         ends.iter().flat_map(|kind| self.about(call_id, kind)).collect()
@@ -138,6 +149,104 @@ impl Tool for Clockwork {
         let fails = request.arguments["fails"].as_bool().unwrap();
         if fails { Err(ToolError::failed("as told")) } else { Ok(ToolOutput::text("done")) }
     }
+}
+
+/// A tool of the product, with somebody who looks at the wire as it begins and as it is done.
+struct Watched {
+    tool: Arc<dyn Tool>,
+    wire: Arc<Mutex<Wire>>,
+    /// For each call, the lifecycle events that had arrived when it began, and when it was done.
+    log: Arc<Mutex<Vec<(Vec<String>, Vec<String>)>>>,
+}
+
+impl Watched {
+    fn arrived(&self, call_id: &str) -> Vec<String> {
+        let mut wire = self.wire.lock().unwrap();
+        wire.look();
+        wire.lifecycle(call_id)
+    }
+}
+
+#[async_trait]
+impl Tool for Watched {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    async fn call(
+        &self,
+        request: ToolRequest,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let call_id = context.call_id.to_string();
+        let began = self.arrived(&call_id);
+        let result = self.tool.call(request, context).await;
+        let done = self.arrived(&call_id);
+        self.log.lock().unwrap().push((began, done));
+        result
+    }
+}
+
+/// S1-FR-006, S1-FR-003, S1-FR-004, S1-FR-007: a web search and a file search, the real ones, are
+/// told on the wire before they begin and completed only after they are done; also one that fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_fr_006_a_search_is_told_before_it_begins() {
+    let upstreams = turnwire_testkit::upstreams::Upstreams::start(0).await.unwrap();
+    let egress = turnwire_tools::Egress::new(&turnwire_tools::EgressOptions::default()).unwrap();
+    let options = turnwire_tools::WebSearchOptions::new(upstreams.search_url());
+    let web_search = turnwire_tools::WebSearch::new(options, egress).unwrap();
+    let (wire, log) = (Arc::<Mutex<Wire>>::default(), Arc::<Mutex<Vec<_>>>::default());
+    let watch = {
+        let (wire, log) = (wire.clone(), log.clone());
+        move |tool| {
+            let (wire, log) = (wire.clone(), log.clone());
+            Arc::new(Watched { tool, wire, log }) as Arc<dyn Tool>
+        }
+    };
+    let searches = [
+        ("web_search", json!({ "query": "rust" }), "completed"),
+        // The search engine falls over at this one.
+        ("web_search", json!({ "query": "boom" }), "failed"),
+        ("file_search", json!({ "queries": ["rust"] }), "completed"),
+    ];
+    let turns = searches.iter().flat_map(|(name, arguments, _)| {
+        [Turn::new().call(*name, arguments.clone()), Turn::new().text("Found.")]
+    });
+    let plan = Plan::new(turns.collect::<Vec<_>>()).tool(web_search).wrap_tools(watch);
+    let world = plan.options(|options| options.limits.call_attempts = 1).start().await;
+    let (_, store) = world.post("/v1/vector_stores", json!({ "name": "papers" })).await;
+    for (name, _, end) in searches {
+        let tool = match name {
+            "web_search" => json!({ "type": name }),
+            _ => json!({ "type": name, "vector_store_ids": [store["id"]] }),
+        };
+        let body = json!({ "input": "?", "tools": [tool], "stream": true });
+        *wire.lock().unwrap() = Wire::open(world.address, &body);
+        while !wire.lock().unwrap().is_over {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            wire.lock().unwrap().look();
+        }
+        let told = |states: &[&str]| -> Vec<String> {
+            states.iter().map(|state| format!("response.{name}_call.{state}")).collect()
+        };
+        let under_way = told(&["in_progress", "searching"]);
+        let seen = std::mem::take(&mut *log.lock().unwrap());
+        assert_eq!(seen, [(under_way.clone(), under_way.clone())], "{name}: {end}");
+        let wire = wire.lock().unwrap();
+        let (_, done) = wire
+            .events
+            .iter()
+            .find(|(_, event)| {
+                event["type"] == "response.output_item.done" && event["output_index"] == 0
+            })
+            .unwrap();
+        assert_eq!(done["item"]["status"], end, "{done:#}");
+        let call_id = wire.events.iter().find_map(|(_, event)| event["call_id"].as_str()).unwrap();
+        let whole =
+            if end == "completed" { told(&["in_progress", "searching", end]) } else { under_way };
+        assert_eq!(wire.lifecycle(call_id), whole);
+    }
+    world.close().await;
 }
 
 /// A server with that tool, always known.

@@ -15,7 +15,7 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use turnwire_contract::{EventLog, RunStore, Tool, ToolServers, Workers};
+use turnwire_contract::{EventLog, Model, RunStore, Tool, ToolServers, Workers};
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     tools: Vec<Arc<dyn Tool>>,
     servers: PropServers,
     other_servers: Option<Arc<dyn ToolServers>>,
+    other_model: Option<Arc<dyn Model>>,
+    wrap_tool: Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool>>,
     store: Option<Arc<dyn RunStore>>,
     log: Option<Arc<dyn EventLog>>,
     workers: Option<Arc<dyn Workers>>,
@@ -57,6 +59,8 @@ impl Plan {
             tools: Vec::new(),
             servers,
             other_servers: None,
+            other_model: None,
+            wrap_tool: Box::new(|tool| tool),
             store: None,
             log: None,
             workers: None,
@@ -65,8 +69,23 @@ impl Plan {
         }
     }
 
+    /// A model that is not scripted.
+    pub(crate) fn model(mut self, model: Arc<dyn Model>) -> Self {
+        self.other_model = Some(model);
+        self
+    }
+
     pub(crate) fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Puts something around every tool of the process, the built-in ones too.
+    pub(crate) fn wrap_tools(
+        mut self,
+        wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + 'static,
+    ) -> Self {
+        self.wrap_tool = Box::new(wrap);
         self
     }
 
@@ -113,10 +132,12 @@ impl Plan {
 
     pub(crate) async fn start(self) -> World {
         let mut tools = Toolbox::default();
-        self.tools.into_iter().for_each(|tool| tools.add(tool).unwrap());
         let library = Arc::new(MemoryLibrary::default());
-        tools.add(Arc::new(turnwire_tools::FileSearch::new(library.clone()))).unwrap();
-        let model: Arc<dyn turnwire_contract::Model> = Arc::new(self.model.clone());
+        let file_search = Arc::new(turnwire_tools::FileSearch::new(library.clone()));
+        for tool in self.tools.into_iter().chain([file_search as Arc<dyn Tool>]) {
+            tools.add((self.wrap_tool)(tool)).unwrap();
+        }
+        let model = self.other_model.unwrap_or_else(|| Arc::new(self.model.clone()));
         let models = BTreeMap::from([("default".to_owned(), model)]);
         let usual = EngineParts::default();
         let runs = Runs::new(EngineParts {

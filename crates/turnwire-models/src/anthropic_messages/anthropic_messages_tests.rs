@@ -45,6 +45,6 @@ async fn an_overloaded_server_is_unavailable() {
     let Err(error) = adapter(&server).stream(plain_prompt()).await else {
         panic!("529 is no answer")
     };
-    let message = "the provider is overloaded (HTTP 529): Overloaded".to_owned();
+    let message = "the provider is overloaded (HTTP 529)".to_owned();
     assert_eq!(error, ModelError::Unavailable { message, retry_after: None });
 }

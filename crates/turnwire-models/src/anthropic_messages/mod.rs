@@ -63,6 +63,7 @@ impl AnthropicMessages {
     pub fn new(options: AnthropicMessagesOptions) -> Result<Self, SetupError> {
         let AnthropicMessagesOptions { base_url, api_key, model, connect_timeout } = options;
         let endpoint = Endpoint::new(&base_url, "/v1/messages", connect_timeout)?
+            .with_model(model.as_deref())
             .with_header(HeaderName::from_static("anthropic-version"), API_VERSION)
             .with_key(HeaderName::from_static("x-api-key"), "", api_key)?;
         Ok(Self { endpoint, model })

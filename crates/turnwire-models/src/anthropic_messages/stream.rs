@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::warn;
-use turnwire_contract::{Annotation, Finish, ModelError, ModelPart, Usage};
+use turnwire_contract::{Annotation, Finish, ModelPart, Usage};
 
 use super::{REDACTED_SEAL, SIGNATURE_SEAL};
 use crate::{
     lenient_json,
-    provider_error::Complaint,
+    provider_error::{Complaint, Fault},
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
 
@@ -81,8 +81,9 @@ impl MessageStream {
             (Delta::Citations { citation }, _) => {
                 parts.extend(annotation_of(citation).map(ModelPart::Annotation));
             }
-            (Delta::InputJson { .. } | Delta::Signature { .. }, _) => {
-                warn!(index, "Skipped a part of a block that was not started.");
+            (Delta::InputJson { partial_json: lost } | Delta::Signature { signature: lost }, _) => {
+                warn!(index, "A part of a block that was not started is left out.");
+                parts.push(ModelPart::Unreadable { bytes: lost.len() as u64 });
             }
             (Delta::Unknown, _) => {}
         }
@@ -132,11 +133,7 @@ impl MessageStream {
 impl Dialect for MessageStream {
     type Chunk = MessageEvent;
 
-    fn chunk(
-        &mut self,
-        event: MessageEvent,
-        parts: &mut Vec<ModelPart>,
-    ) -> Result<Flow, ModelError> {
+    fn chunk(&mut self, event: MessageEvent, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault> {
         match event {
             MessageEvent::MessageStart { message } => self.take_usage(message.usage, parts),
             MessageEvent::ContentBlockStart { index, content_block } => {
@@ -158,7 +155,7 @@ impl Dialect for MessageStream {
         Ok(Flow::More)
     }
 
-    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         self.cut(parts).map_err(|Cut| broken("the answer ended without a stop reason"))
     }
 
@@ -170,7 +167,7 @@ impl Dialect for MessageStream {
         Ok(())
     }
 
-    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>> {
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>> {
         let message: WholeMessage = lenient_json::from_str(body).ok()?;
         self.stop_reason = Some(message.stop_reason?);
         for (index, block) in (0..).zip(message.content) {

@@ -82,25 +82,50 @@ async fn no_key_means_no_header() {
     assert!(!requests[0].headers.contains_key("authorization"));
 }
 
+/// A12: a provider that quotes the key, in place of an answer or in the middle of one.
 #[tokio::test]
-async fn a_status_becomes_an_error_that_never_shows_the_key() {
+async fn a12_a_complaint_becomes_an_error_that_never_shows_the_key() {
     let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.") } });
     let error = error_of(ResponseTemplate::new(401).set_body_json(&body)).await;
-    let message = "the provider did not accept the key (HTTP 401): \
-                   Incorrect API key provided: ***.";
-    assert_eq!(error, ModelError::Rejected { message: message.to_owned() });
+    let message = "the provider did not accept the key, or the account is empty (HTTP 401)";
+    assert_eq!(error, ModelError::Misconfigured { message: message.to_owned() });
 
-    let error = error_of(ResponseTemplate::new(200).set_body_json(&body)).await;
-    assert!(!error.to_string().contains(KEY), "{error}");
+    let stream = format!("data: {body}\n\n");
+    let streamed = ResponseTemplate::new(200).set_body_raw(stream, "text/event-stream");
+    for answer in [ResponseTemplate::new(200).set_body_json(&body), streamed] {
+        let error = error_of(answer).await;
+        let message = "the provider reported an error".to_owned();
+        assert_eq!(error, ModelError::Misconfigured { message });
+    }
+}
+
+/// A model that the settings name and the provider does not have is the operator's mistake; one
+/// that the request names is the client's.
+#[tokio::test]
+async fn an_unknown_model_is_told_to_whoever_named_it() {
+    let body = json!({ "error": { "message": "model 'x' not found", "type": "api_error" } });
+    let unknown = ResponseTemplate::new(404).set_body_json(&body);
+    let error = error_of(unknown.clone()).await;
+    assert!(matches!(error, ModelError::Misconfigured { .. }), "{error}");
+
+    let server = server_answering(unknown).await;
+    let model = ChatCompletions::new(ChatCompletionsOptions::new(server.uri())).unwrap();
+    let Err(error) = model.stream(plain_prompt()).await else { panic!("404 is no answer") };
+    assert!(matches!(error, ModelError::UnknownModel { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_request_to_wait_is_passed_on() {
     let busy = ResponseTemplate::new(429).insert_header("retry-after", "7");
-    let ModelError::Unavailable { retry_after, .. } = error_of(busy).await else {
-        panic!("429 is not final")
+    let ModelError::RateLimited { retry_after, .. } = error_of(busy).await else {
+        panic!("429 asks to slow down")
     };
     assert_eq!(retry_after, Some(Duration::from_secs(7)));
+
+    let exact = ResponseTemplate::new(429).insert_header("retry-after", "7");
+    let error = error_of(exact.insert_header("retry-after-ms", "6543")).await;
+    let ModelError::RateLimited { retry_after, .. } = error else { panic!("{error}") };
+    assert_eq!(retry_after, Some(Duration::from_millis(6_543)));
 
     let past = "Thu, 01 Jan 1970 00:00:00 GMT";
     let error = error_of(ResponseTemplate::new(503).insert_header("retry-after", past)).await;
@@ -113,7 +138,7 @@ async fn a_request_to_wait_is_passed_on() {
 async fn redirects_are_not_followed() {
     let moved = ResponseTemplate::new(302).insert_header("location", "http://127.0.0.1:1/");
     let error = error_of(moved).await;
-    assert!(matches!(error, ModelError::Rejected { .. }), "{error}");
+    assert!(matches!(error, ModelError::Misconfigured { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -56,11 +56,9 @@ impl ChatCompletions {
     /// Makes ready to speak to the server; connects when first asked.
     pub fn new(options: ChatCompletionsOptions) -> Result<Self, SetupError> {
         let ChatCompletionsOptions { base_url, api_key, model, connect_timeout } = options;
-        let endpoint = Endpoint::new(&base_url, "/chat/completions", connect_timeout)?.with_key(
-            AUTHORIZATION,
-            "Bearer ",
-            api_key,
-        )?;
+        let endpoint = Endpoint::new(&base_url, "/chat/completions", connect_timeout)?
+            .with_model(model.as_deref())
+            .with_key(AUTHORIZATION, "Bearer ", api_key)?;
         Ok(Self { endpoint, model })
     }
 }

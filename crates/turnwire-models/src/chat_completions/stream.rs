@@ -5,12 +5,12 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use turnwire_contract::{Finish, ModelError, ModelPart, Usage};
+use turnwire_contract::{Finish, ModelPart, Usage};
 
 use super::calls::{CallDelta, Calls, FunctionDelta};
 use crate::{
     lenient_json,
-    provider_error::Complaint,
+    provider_error::{Complaint, Fault},
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
 
@@ -87,7 +87,7 @@ impl ChatStream {
 impl Dialect for ChatStream {
     type Chunk = Chunk;
 
-    fn chunk(&mut self, chunk: Chunk, parts: &mut Vec<ModelPart>) -> Result<Flow, ModelError> {
+    fn chunk(&mut self, chunk: Chunk, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault> {
         if let Some(complaint) = chunk.complaint() {
             return Err(complaint.in_mid_stream());
         }
@@ -102,7 +102,7 @@ impl Dialect for ChatStream {
         Ok(Flow::More)
     }
 
-    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+    fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         if self.finish_reason.is_none() && !self.has_content {
             return Err(broken("the answer ended before it began"));
         }
@@ -118,7 +118,7 @@ impl Dialect for ChatStream {
         Ok(())
     }
 
-    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>> {
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>> {
         let chunk: Chunk = lenient_json::from_str(body).ok()?;
         chunk.choices.as_ref().filter(|choices| !choices.is_empty())?;
         let result = self.chunk(chunk, parts).and_then(|_| self.done(parts));

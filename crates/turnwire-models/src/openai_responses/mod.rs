@@ -60,11 +60,9 @@ impl OpenAiResponses {
     pub fn new(options: OpenAiResponsesOptions) -> Result<Self, SetupError> {
         let OpenAiResponsesOptions { base_url, api_key, model, connect_timeout, reasoning_summary } =
             options;
-        let endpoint = Endpoint::new(&base_url, "/responses", connect_timeout)?.with_key(
-            AUTHORIZATION,
-            "Bearer ",
-            api_key,
-        )?;
+        let endpoint = Endpoint::new(&base_url, "/responses", connect_timeout)?
+            .with_model(model.as_deref())
+            .with_key(AUTHORIZATION, "Bearer ", api_key)?;
         Ok(Self { endpoint, model, reasoning_summary })
     }
 }

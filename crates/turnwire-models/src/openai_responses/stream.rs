@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use turnwire_contract::{Annotation, Finish, ModelError, ModelPart, Usage};
+use turnwire_contract::{Annotation, Finish, ModelPart, Usage};
 
 use super::ENCRYPTED_SEAL;
 use crate::{
     lenient_json,
-    provider_error::Complaint,
+    provider_error::{Complaint, Fault},
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
 
@@ -90,7 +90,7 @@ impl ResponseStream {
     }
 
     /// Takes the final response, which repeats all items.
-    fn finish(&mut self, response: Response, parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+    fn finish(&mut self, response: Response, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         if let Some(error) = response.error.filter(|error| !error.is_null()) {
             return Err(Complaint::of(error).in_mid_stream());
         }
@@ -118,11 +118,7 @@ impl ResponseStream {
 impl Dialect for ResponseStream {
     type Chunk = ResponseEvent;
 
-    fn chunk(
-        &mut self,
-        event: ResponseEvent,
-        parts: &mut Vec<ModelPart>,
-    ) -> Result<Flow, ModelError> {
+    fn chunk(&mut self, event: ResponseEvent, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault> {
         match event {
             ResponseEvent::ItemAdded { output_index, item } => {
                 if let OutputItem::FunctionCall(call) = item {
@@ -177,7 +173,7 @@ impl Dialect for ResponseStream {
         Ok(Flow::More)
     }
 
-    fn done(&mut self, _parts: &mut Vec<ModelPart>) -> Result<(), ModelError> {
+    fn done(&mut self, _parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         Err(broken("the answer ended without its last event"))
     }
 
@@ -185,7 +181,7 @@ impl Dialect for ResponseStream {
         Err(Cut)
     }
 
-    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), ModelError>> {
+    fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>> {
         let response: Response = lenient_json::from_str(body).ok()?;
         response.status.as_ref()?;
         Some(self.finish(response, parts))

@@ -16,6 +16,9 @@ use super::Turn;
 /// In a text of a script: what the last calls returned.
 const RESULTS: &str = "{results}";
 
+/// How many bytes a piece has that cannot be read.
+const GARBLED_BYTES: u64 = 32;
+
 pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
     let (question, since) = last_question(prompt);
     let Some(script) = script_in(&question) else {
@@ -118,11 +121,16 @@ struct Spoken {
     error: Option<Trouble>,
     retry_after_ms: Option<u64>,
     after: Option<usize>,
+    /// After this many pieces comes one that cannot be read.
+    garbled_after: Option<usize>,
 }
 
 impl Spoken {
     fn into_turn(mut self, results: &str) -> Turn {
         let mut parts = self.parts(results);
+        if let Some(place) = self.garbled_after {
+            parts.insert(place.min(parts.len()), ModelPart::Unreadable { bytes: GARBLED_BYTES });
+        }
         let retry_after = self.retry_after_ms.map(Duration::from_millis);
         let error = self.error.map(|trouble| trouble.into_error(retry_after));
         let error = match (error, self.after) {
@@ -227,6 +235,7 @@ enum Ending {
 #[serde(rename_all = "snake_case")]
 enum Trouble {
     Unavailable,
+    RateLimited,
     Rejected,
     Broken,
 }
@@ -236,6 +245,7 @@ impl Trouble {
         let message = "the script says so".to_owned();
         match self {
             Self::Unavailable => ModelError::Unavailable { message, retry_after },
+            Self::RateLimited => ModelError::RateLimited { message, retry_after },
             Self::Rejected => ModelError::Rejected { message },
             Self::Broken => ModelError::Broken { message },
         }

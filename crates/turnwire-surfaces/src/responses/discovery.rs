@@ -91,6 +91,5 @@ fn listed(spec: &ToolSpec) -> McpListedTool {
         name: spec.reference().own_name().to_owned(),
         description: Some(spec.description.clone()).filter(|text| !text.is_empty()),
         input_schema: spec.parameters.clone(),
-        annotations: None,
     }
 }

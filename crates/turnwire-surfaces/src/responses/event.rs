@@ -139,6 +139,8 @@ event_types! {
         TurnStarted(TurnNews) = "turnwire:turn_started",
         /// The model is asked again.
         TurnRetried(Box<TurnRetry>) = "turnwire:turn_retried",
+        /// A part of the model's answer could not be read and was left out.
+        PartSkipped(Box<SkippedPart>) = "turnwire:part_skipped",
         /// What the turn had said is superseded; its items are `incomplete`.
         TurnAbandoned(TurnNews) = "turnwire:turn_abandoned",
         /// A person must allow the call.
@@ -498,6 +500,19 @@ pub struct TurnRetry {
     pub failure: FailureNote,
     /// How long is waited first.
     pub delay_ms: u64,
+}
+
+/// A part of the model's answer was left out.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct SkippedPart {
+    /// Its place in the stream.
+    pub sequence_number: u64,
+    /// The turn whose answer has a gap.
+    pub turn: u32,
+    /// How many bytes the part had.
+    pub bytes: u64,
+    /// What went wrong.
+    pub failure: FailureNote,
 }
 
 /// Which call, on every event of ours about one.

@@ -2,8 +2,9 @@
 //!
 //! Null and absent are different things on this wire, and each field has the one that all
 //! clients accept: `phase`, `content` and `encrypted_content` are left out when there is
-//! nothing to say, `output` and `error` of a server's call are null, and `action` of a web
-//! search is not there until the search is over.
+//! nothing to say, and so are `description` and `annotations` of a server's tool; `output` and
+//! `error` of a server's call are null, and `action` of a web search is not there until the
+//! search is over. `tests/clients/judges` asks the clients' own schemas about every recorded run.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -273,13 +274,11 @@ pub struct McpListedTool {
     /// The name its server knows it by.
     pub name: String,
     /// What it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its arguments.
     #[schema(value_type = Object)]
     pub input_schema: Value,
-    /// Always null: hints of a server are not passed on.
-    #[schema(value_type = Option<Object>)]
-    pub annotations: Option<Value>,
 }
 
 /// The model called a tool of a server.

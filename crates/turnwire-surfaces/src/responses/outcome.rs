@@ -1,7 +1,7 @@
 //! What came of a call, in the words of this surface.
 
 use serde_json::{Map, Value};
-use turnwire_contract::{CallId, Failure, Image, RunId, ToolOutcome, ToolOutput};
+use turnwire_contract::{CallId, Failure, Image, OUTCOME_UNKNOWN, RunId, ToolOutcome, ToolOutput};
 
 use super::item::{
     ErrorText, FailureNote, FileSearchResult, FunctionOutput, ImageDetail, InputContent, ItemNote,
@@ -29,7 +29,7 @@ pub(super) fn failure(outcome: &ToolOutcome) -> Option<FailureNote> {
         ToolOutcome::InvalidArguments { .. } => "invalid_arguments",
         ToolOutcome::NotFound { .. } => "not_found",
         ToolOutcome::Skipped { .. } => "skipped",
-        ToolOutcome::OutcomeUnknown { .. } => "outcome_unknown",
+        ToolOutcome::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
     };
     let problem = outcome.problem().unwrap_or_default();
     let message = wire_text(&problem, WIRE_BYTES).text.to_owned();

@@ -19,8 +19,8 @@ use turnwire_contract::{
 use super::{
     echo::{Echo, include},
     event::{
-        ErrorFrame, ErrorPayload, ItemFrame, ResponseEvent, ResponseFrame, TakenOver, TurnNews,
-        TurnRetry,
+        ErrorFrame, ErrorPayload, ItemFrame, ResponseEvent, ResponseFrame, SkippedPart, TakenOver,
+        TurnNews, TurnRetry,
     },
     item::{FailureNote, OutputItem},
     response::{self, IncompleteDetails, Response, ResponseError, ResponseStatus},
@@ -156,6 +156,13 @@ impl Responses {
             Event::TurnRetried { turn, attempt, reason, delay_ms } => {
                 self.retry_turn(*turn, *attempt, reason, *delay_ms);
             }
+            Event::PartSkipped { turn, bytes, reason } => {
+                let (turn, bytes, failure) = (*turn, *bytes, FailureNote::from(reason));
+                self.stage.send_own(|sequence_number| {
+                    let skipped = SkippedPart { sequence_number, turn, bytes, failure };
+                    ResponseEvent::PartSkipped(Box::new(skipped))
+                });
+            }
             Event::TurnAbandoned { turn } => {
                 let turn = *turn;
                 let said = self.turn_began_at..self.stage.response.output.len();
@@ -284,15 +291,14 @@ impl Stage {
 
     fn fail(&mut self, failure: &Failure) {
         let error = ResponseError::from(failure);
-        let ResponseError { code, message, turnwire } = error.clone();
+        let ResponseError { kind, code, message, param, turnwire } = error.clone();
         self.send(|sequence_number| {
-            let payload = ErrorPayload {
-                kind: code.clone(),
+            let error = ErrorPayload {
+                kind: kind.to_owned(),
                 code: code.clone(),
                 message: message.clone(),
-                param: None,
+                param: param.clone(),
             };
-            let (param, error) = (None, payload);
             let frame = ErrorFrame { sequence_number, code, message, param, error, turnwire };
             ResponseEvent::Error(Box::new(frame))
         });

@@ -447,26 +447,26 @@ fn s1_a4_s1_o2_discovery() {
     check(
         stories::discovery(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
-        3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
-        4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
-        5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}},"annotations":null},{"name":"find","description":"Asks.","input_schema":{"type":"object","properties":{}},"annotations":null}]}}
-        6 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"find","output":null,"server_label":"docs"}}
-        7 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"find","call_id":"a","server_label":"docs","turnwire":{}}
-        8 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":1,"delta":"{}"}
-        9 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":1,"name":"find","arguments":"{}"}
-        10 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"find","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
-        11 response.mcp_call.completed {"item_id":"mcp_a","output_index":1,"name":"find","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
-        12 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"find","output":"yes","server_label":"docs"}}
-        13 response.output_item.added {"output_index":2,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
-        14 response.content_part.added {"item_id":"msg_1","output_index":2,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
-        15 response.output_text.delta {"item_id":"msg_1","output_index":2,"content_index":0,"delta":"Yes."}
-        16 response.output_text.done {"item_id":"msg_1","output_index":2,"content_index":0,"text":"Yes."}
-        17 response.content_part.done {"item_id":"msg_1","output_index":2,"content_index":0,"part":{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}}
-        18 response.output_item.done {"output_index":2,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}]}}
-        19 response.completed "completed" ["mcpl_1","mcp_a","msg_1"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
+            3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}}},{"name":"find","description":"Asks.","input_schema":{"type":"object","properties":{}}}]}}
+            6 response.output_item.added {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"in_progress","approval_request_id":null,"arguments":"","error":null,"name":"find","output":null,"server_label":"docs"}}
+            7 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"find","call_id":"a","server_label":"docs","turnwire":{}}
+            8 response.mcp_call_arguments.delta {"item_id":"mcp_a","output_index":1,"delta":"{}"}
+            9 response.mcp_call_arguments.done {"item_id":"mcp_a","output_index":1,"name":"find","arguments":"{}"}
+            10 response.mcp_call.in_progress {"item_id":"mcp_a","output_index":1,"name":"find","call_id":"a","server_label":"docs","turnwire":{"attempt":1}}
+            11 response.mcp_call.completed {"item_id":"mcp_a","output_index":1,"name":"find","call_id":"a","server_label":"docs","turnwire":{"attempt":1,"duration_ms":42}}
+            12 response.output_item.done {"output_index":1,"item":{"type":"mcp_call","id":"mcp_a","status":"completed","approval_request_id":null,"arguments":"{}","error":null,"name":"find","output":"yes","server_label":"docs"}}
+            13 response.output_item.added {"output_index":2,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+            14 response.content_part.added {"item_id":"msg_1","output_index":2,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}
+            15 response.output_text.delta {"item_id":"msg_1","output_index":2,"content_index":0,"delta":"Yes."}
+            16 response.output_text.done {"item_id":"msg_1","output_index":2,"content_index":0,"text":"Yes."}
+            17 response.content_part.done {"item_id":"msg_1","output_index":2,"content_index":0,"part":{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}}
+            18 response.output_item.done {"output_index":2,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Yes.","annotations":[],"logprobs":[]}]}}
+            19 response.completed "completed" ["mcpl_1","mcp_a","msg_1"]"#]],
     );
 }
 
@@ -498,15 +498,15 @@ fn a_call_that_must_be_allowed_is_handed_back() {
     check(
         stories::handed_back(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
-        3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
-        4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
-        5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}},"annotations":null}]}}
-        6 response.output_item.added {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
-        7 response.output_item.done {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
-        8 response.completed "completed" ["mcpl_1","mcpr_a"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
+            3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}}}]}}
+            6 response.output_item.added {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
+            7 response.output_item.done {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
+            8 response.completed "completed" ["mcpl_1","mcpr_a"]"#]],
     );
 }
 
@@ -742,17 +742,17 @@ fn r1_the_extended_profile_tells_of_questions() {
     check_extended(
         stories::handed_back(),
         expect![[r#"
-        0 response.created "in_progress" []
-        1 response.in_progress "in_progress" []
-        2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
-        3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
-        4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
-        5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}},"annotations":null}]}}
-        6 turnwire:turn_started {"turn":1}
-        7 response.output_item.added {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
-        8 response.output_item.done {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
-        9 turnwire:approval_requested {"call_id":"a","item_id":"mcpr_a","output_index":1,"name":"ask","server_label":"docs"}
-        10 response.completed "completed" ["mcpl_1","mcpr_a"]"#]],
+            0 response.created "in_progress" []
+            1 response.in_progress "in_progress" []
+            2 response.output_item.added {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[]}}
+            3 response.mcp_list_tools.in_progress {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            4 response.mcp_list_tools.completed {"item_id":"mcpl_1","output_index":0,"server_label":"docs","turnwire":{}}
+            5 response.output_item.done {"output_index":0,"item":{"type":"mcp_list_tools","id":"mcpl_1","server_label":"docs","tools":[{"name":"ask","description":"Asks.","input_schema":{"type":"object","properties":{}}}]}}
+            6 turnwire:turn_started {"turn":1}
+            7 response.output_item.added {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
+            8 response.output_item.done {"output_index":1,"item":{"type":"mcp_approval_request","id":"mcpr_a","arguments":"{\"q\":1}","name":"ask","server_label":"docs"}}
+            9 turnwire:approval_requested {"call_id":"a","item_id":"mcpr_a","output_index":1,"name":"ask","server_label":"docs"}
+            10 response.completed "completed" ["mcpl_1","mcpr_a"]"#]],
     );
 }
 

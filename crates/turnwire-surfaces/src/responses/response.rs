@@ -20,6 +20,9 @@ pub struct Response {
     pub id: String,
     /// What this object is.
     pub object: ObjectKind,
+    /// Always null: there are no access programs here, but official clients expect the key.
+    #[schema(value_type = Option<Object>)]
+    pub access_programs: Option<Value>,
     /// When it was asked for, in seconds since 1970.
     pub created_at: i64,
     /// How far it has come.
@@ -80,6 +83,7 @@ pub struct Response {
     /// What it cost; null until it is over.
     pub usage: Option<ResponseUsage>,
     /// As asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The client's own notes.
     #[schema(value_type = Object)]
@@ -119,10 +123,16 @@ pub enum ResponseStatus {
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResponseError {
+    /// The family: `rate_limit_error`, `invalid_request_error` or `server_error`.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    pub kind: &'static str,
     /// The official code that fits best.
     pub code: String,
     /// One sentence.
     pub message: String,
+    /// The parameter at fault; always null here.
+    pub param: Option<String>,
     /// The code of ours.
     pub turnwire: OwnCode,
 }
@@ -132,12 +142,22 @@ pub struct ResponseError {
 pub struct OwnCode {
     /// As `docs/errors.md` lists it.
     pub code: String,
+    /// How long to wait before it is worth another try, if somebody has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 impl From<&Failure> for ResponseError {
     fn from(failure: &Failure) -> Self {
-        let (code, message) = (official_code(&failure.code).to_owned(), failure.message.clone());
-        Self { code, message, turnwire: OwnCode { code: failure.code.clone() } }
+        let code = official_code(&failure.code);
+        let (own, retry_after_ms) = (failure.code.clone(), failure.retry_after_ms);
+        Self {
+            kind: family(code),
+            code: code.to_owned(),
+            message: failure.message.clone(),
+            param: None,
+            turnwire: OwnCode { code: own, retry_after_ms },
+        }
     }
 }
 
@@ -213,6 +233,7 @@ impl Response {
         Self {
             id: ids::response_id(run_id),
             object: ObjectKind::Response,
+            access_programs: None,
             created_at: seconds(created),
             status: if background { ResponseStatus::Queued } else { ResponseStatus::InProgress },
             background,
@@ -264,9 +285,20 @@ pub(super) fn seconds(at: Timestamp) -> i64 {
 /// The official code that says best what our `code` says.
 fn official_code(code: &str) -> &'static str {
     match code {
-        "model_rejected" => "invalid_prompt",
-        "rate_limited" | "rate_limit_exceeded" => "rate_limit_exceeded",
+        "model_rejected" | "content_filtered" => "invalid_prompt",
+        // Not in the types of the official clients, but what OpenAI sends and clients look for.
+        "context_length_exceeded" => "context_length_exceeded",
+        "model_rate_limited" => "rate_limit_exceeded",
         _ => "server_error",
+    }
+}
+
+/// The family that an official code belongs to.
+fn family(code: &str) -> &'static str {
+    match code {
+        "rate_limit_exceeded" => "rate_limit_error",
+        "server_error" => "server_error",
+        _ => "invalid_request_error",
     }
 }
 

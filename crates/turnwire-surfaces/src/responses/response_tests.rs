@@ -26,6 +26,7 @@ fn a_plain_request_has_all_keys_in_order() {
     let expected = json!({
         "id": "resp_1",
         "object": "response",
+        "access_programs": null,
         "created_at": 1,
         "status": "in_progress",
         "background": false,
@@ -54,7 +55,6 @@ fn a_plain_request_has_all_keys_in_order() {
         "top_p": 1.0,
         "truncation": "disabled",
         "usage": null,
-        "user": null,
         "metadata": {},
     });
     assert_eq!(response(&request()).to_string(), expected.to_string());
@@ -190,9 +190,18 @@ fn the_other_ways_to_choose_a_tool_and_to_ask() {
 #[test]
 fn codes_and_reasons_in_official_words() {
     let code = |ours| ResponseError::from(&Failure::new(ours, "why")).code;
-    assert_eq!(code("model_rejected"), "invalid_prompt");
-    assert_eq!(code("rate_limited"), "rate_limit_exceeded");
-    assert_eq!(code("engine_failed"), "server_error");
+    let kind = |ours| ResponseError::from(&Failure::new(ours, "why")).kind;
+    let official = [
+        ("model_rejected", "invalid_prompt", "invalid_request_error"),
+        ("content_filtered", "invalid_prompt", "invalid_request_error"),
+        ("context_length_exceeded", "context_length_exceeded", "invalid_request_error"),
+        ("model_rate_limited", "rate_limit_exceeded", "rate_limit_error"),
+        ("model_misconfigured", "server_error", "server_error"),
+        ("engine_failed", "server_error", "server_error"),
+    ];
+    for (ours, theirs, family) in official {
+        assert_eq!((code(ours).as_str(), kind(ours)), (theirs, family));
+    }
     let reasons = [
         (IncompleteReason::MaxOutputTokens, "max_output_tokens"),
         (IncompleteReason::MaxTurns, "max_turns"),

@@ -352,7 +352,9 @@ pub(super) fn cancelled() -> Story {
 pub(super) fn run_failed() -> Story {
     let reason = Failure::new("model_unavailable", "the model is not available right now");
     let retried = Event::TurnRetried { turn: 1, attempt: 2, reason: reason.clone(), delay_ms: 500 };
-    let story = Story::new().turn().then(retried).turn_done(Finish::Interrupted);
+    let unreadable = Failure::new("model_unreadable", "a part could not be read");
+    let skipped = Event::PartSkipped { turn: 1, bytes: 40, reason: unreadable };
+    let story = Story::new().turn().then(retried).then(skipped).turn_done(Finish::Interrupted);
     story.ended(RunOutcome::Failed { failure: reason })
 }
 

@@ -7,14 +7,14 @@ use axum::{
     body::{Body, Bytes},
     extract::State,
     http::{
-        HeaderValue, StatusCode,
+        HeaderName, HeaderValue, StatusCode,
         header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
     },
     response::{IntoResponse, Response},
 };
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use turnwire_contract::{Model, ModelError, ModelPart, ModelStream};
+use turnwire_contract::{Content, Item, Model, ModelError, ModelPart, ModelStream, Prompt, Role};
 use turnwire_models::Scripted;
 
 use super::{chat_chunks::Chunks, chat_request::prompt_of, visitors::Visitors};
@@ -36,6 +36,9 @@ pub(super) async fn answer(State(visitors): State<Visitors>, body: Bytes) -> Res
     };
     visitors.note("/v1/chat/completions", body.clone());
     let prompt = prompt_of(&body);
+    if let Some(refusal) = refusal_in(&prompt) {
+        return refusal;
+    }
     let is_stream = body.get("stream") == Some(&Value::Bool(true));
     let wants_usage = body.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
     let chunks = Chunks::new(&prompt, wants_usage);
@@ -44,6 +47,28 @@ pub(super) async fn answer(State(visitors): State<Visitors>, body: Bytes) -> Res
         Ok(parts) if is_stream => streamed(parts, chunks),
         Ok(parts) => whole(parts, &chunks).await,
     }
+}
+
+/// The refusal that the question asks for, word for word: `{"refuse": {"status", "headers",
+/// "body"}}`. What other servers answer is played with it.
+fn refusal_in(prompt: &Prompt) -> Option<Response> {
+    let texts = prompt.items.iter().rev().find_map(|item| match item.as_ref() {
+        Item::Message { role: Role::User, content } => Some(content),
+        _ => None,
+    })?;
+    let Some(Content::Text { text }) = texts.first() else { return None };
+    let question: Value = serde_json::from_str(text).ok()?;
+    let refuse = question.get("refuse")?;
+    let status = u16::try_from(refuse.get("status")?.as_u64()?).ok()?;
+    let status = StatusCode::from_u16(status).ok()?;
+    let body = refuse.get("body").cloned().unwrap_or_default();
+    let mut response = (status, Json(body)).into_response();
+    for (name, value) in refuse.get("headers").and_then(Value::as_object).into_iter().flatten() {
+        let name = HeaderName::try_from(name.as_str()).ok()?;
+        let value = HeaderValue::from_str(value.as_str()?).ok()?;
+        response.headers_mut().insert(name, value);
+    }
+    Some(response)
 }
 
 async fn whole(parts: ModelStream, chunks: &Chunks) -> Response {
@@ -76,6 +101,9 @@ fn streamed(parts: ModelStream, chunks: Chunks) -> Response {
 type Frame = Result<Bytes, io::Error>;
 
 fn frames_of(part: ModelPart, chunks: &mut Chunks) -> Vec<Frame> {
+    if let ModelPart::Unreadable { bytes } = part {
+        return vec![Ok(garbled_frame(bytes))];
+    }
     let is_last = matches!(part, ModelPart::Finished(_));
     let mut frames: Vec<Frame> = chunks.of(part).iter().map(|chunk| Ok(frame(chunk))).collect();
     if is_last {
@@ -88,10 +116,15 @@ fn frames_of(part: ModelPart, chunks: &mut Chunks) -> Vec<Frame> {
 fn frames_of_error(error: &ModelError) -> Vec<Frame> {
     match error {
         ModelError::Broken { message } => vec![Err(io::Error::other(message.clone()))],
-        ModelError::Unavailable { .. } | ModelError::Rejected { .. } => {
-            vec![Ok(frame(&error_body(error)))]
-        }
+        error => vec![Ok(frame(&error_body(error)))],
     }
+}
+
+/// A chunk of which only so many bytes are left.
+fn garbled_frame(bytes: u64) -> Bytes {
+    let chunk = r#"{"choices":[{"index":0,"delta":{"content":"a word that is lost on its way"}}]}"#;
+    let end = usize::try_from(bytes).unwrap_or(0).min(chunk.len() - 1);
+    Bytes::from(format!("data: {}\n\n", chunk.split_at(end).0))
 }
 
 fn frame(chunk: &Value) -> Bytes {
@@ -100,28 +133,38 @@ fn frame(chunk: &Value) -> Bytes {
 
 fn complaint(error: ModelError) -> Response {
     let (status, retry_after) = match &error {
-        ModelError::Rejected { .. } => (StatusCode::BAD_REQUEST, None),
-        ModelError::Unavailable { retry_after: Some(wait), .. } => {
-            (StatusCode::TOO_MANY_REQUESTS, Some(wait.as_secs_f64()))
-        }
-        ModelError::Unavailable { .. } | ModelError::Broken { .. } => {
-            (StatusCode::INTERNAL_SERVER_ERROR, None)
-        }
+        ModelError::Unavailable { retry_after, .. } => (503, *retry_after),
+        ModelError::RateLimited { retry_after, .. } => (429, *retry_after),
+        ModelError::Misconfigured { .. } => (401, None),
+        ModelError::UnknownModel { .. } => (404, None),
+        ModelError::ContextTooLong { .. }
+        | ModelError::ContentFiltered { .. }
+        | ModelError::Rejected { .. } => (400, None),
+        ModelError::Broken { .. } => (500, None),
     };
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(error_body(&error))).into_response();
-    let seconds = retry_after.and_then(|wait| HeaderValue::from_str(&wait.to_string()).ok());
+    let seconds = retry_after.map(|wait| wait.as_secs_f64().to_string());
+    let seconds = seconds.and_then(|wait| HeaderValue::from_str(&wait).ok());
     if let Some(seconds) = seconds {
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
     response
 }
 
+/// The error in the shape and with the names of `OpenAI`.
 fn error_body(error: &ModelError) -> Value {
-    let (message, kind) = match error {
-        ModelError::Rejected { message } => (message, "invalid_request_error"),
-        ModelError::Unavailable { message, .. } | ModelError::Broken { message } => {
-            (message, "server_error")
+    let (kind, code) = match error {
+        ModelError::Unavailable { .. } | ModelError::Broken { .. } => ("server_error", None),
+        ModelError::RateLimited { .. } => ("requests", Some("rate_limit_exceeded")),
+        ModelError::Misconfigured { .. } => ("invalid_request_error", Some("invalid_api_key")),
+        ModelError::UnknownModel { .. } => ("invalid_request_error", Some("model_not_found")),
+        ModelError::ContextTooLong { .. } => {
+            ("invalid_request_error", Some("context_length_exceeded"))
         }
+        ModelError::ContentFiltered { .. } => ("invalid_request_error", Some("content_filter")),
+        ModelError::Rejected { .. } => ("invalid_request_error", None),
     };
-    json!({ "error": { "message": message, "type": kind, "param": null, "code": null } })
+    let message = error.to_string();
+    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
 }

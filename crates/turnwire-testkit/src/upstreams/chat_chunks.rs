@@ -63,7 +63,9 @@ impl Chunks {
             }
             ModelPart::Finished(finish) => self.ending(finish),
             // This wire has no word for them.
-            ModelPart::ReasoningSeal(_) | ModelPart::Annotation(_) => Vec::new(),
+            ModelPart::ReasoningSeal(_)
+            | ModelPart::Annotation(_)
+            | ModelPart::Unreadable { .. } => Vec::new(),
         }
     }
 
@@ -91,7 +93,9 @@ impl Chunks {
                 }
                 ModelPart::Usage(cost) => usage = cost,
                 ModelPart::Finished(end) => finish = end,
-                ModelPart::ReasoningSeal(_) | ModelPart::Annotation(_) => {}
+                ModelPart::ReasoningSeal(_)
+                | ModelPart::Annotation(_)
+                | ModelPart::Unreadable { .. } => {}
             }
         }
         message.entry("content").or_insert(Value::Null);

@@ -430,8 +430,15 @@ impl OpenError {
     }
 }
 
+/// Whether the server cannot have got the request: there was no connection, or the pipe to it was
+/// closed before the end of the line, without which a line is none.
+pub(super) fn never_arrived(error: &ServiceError) -> bool {
+    let ServiceError::TransportSend(error) = error else { return false };
+    error.error.is::<io::Error>() || never_connected(error)
+}
+
 /// Whether there was not even a connection that something could have gone over.
-pub(super) fn never_connected(error: &DynamicTransportError) -> bool {
+fn never_connected(error: &DynamicTransportError) -> bool {
     matches!(http_error(error), Some(StreamableHttpError::Client(error)) if error.is_connect())
 }
 

@@ -212,17 +212,15 @@ impl McpTool {
 
     fn forgotten(&self, message: &str) -> ToolError {
         let (label, message) = (&self.server.label, limited(message.trim()));
-        ToolError::failed(format!(
-            "the server `{label}` no longer knows the task it made of the call ({message}); \
-             whether it did its work is not known"
+        ToolError::OutcomeUnknown(format!(
+            "the server `{label}` no longer knows the task it made of the call ({message})"
         ))
     }
 
     fn gone(&self) -> ToolError {
         let label = &self.server.label;
-        ToolError::failed(format!(
-            "the server `{label}` went away in the middle of the call; whether it did its work \
-             is not known"
+        ToolError::OutcomeUnknown(format!(
+            "the server `{label}` went away in the middle of the call"
         ))
     }
 

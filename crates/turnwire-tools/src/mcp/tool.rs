@@ -25,7 +25,7 @@ use turnwire_contract::{
 
 use super::{
     asking::answers,
-    connection::{Aftermath, Connection, chain, never_connected, refused_with, was_not_let_in},
+    connection::{Aftermath, Connection, chain, never_arrived, refused_with, was_not_let_in},
     options::McpServerOptions,
     result::{limited, read},
     server::Server,
@@ -248,9 +248,7 @@ impl McpTool {
         warn!(server = %label, tool = %name, error = %chain(&error), "The call broke off.");
         self.server.note_challenge(&error);
         let aftermath = self.settle(&error, connection);
-        let never_arrived =
-            matches!(&error, ServiceError::TransportSend(error) if never_connected(error));
-        if !mailbox.was_handed_over() || never_arrived {
+        if !mailbox.was_handed_over() || never_arrived(&error) {
             return ToolError::Transient(format!(
                 "the server `{label}` went away before it was given the call"
             ));
@@ -265,13 +263,11 @@ impl McpTool {
             };
         }
         let what = match (refused_with(&error), aftermath) {
-            (Some(status), _) => format!("answered the call with the HTTP status {status}"),
-            (None, Aftermath::AsBefore) => "did not answer the call as it should".to_owned(),
-            (None, _) => "went away in the middle of the call".to_owned(),
+            (Some(status), _) => return answered_with(status, label),
+            (None, Aftermath::AsBefore) => "did not answer the call as it should",
+            (None, _) => "went away in the middle of the call",
         };
-        ToolError::failed(format!(
-            "the server `{label}` {what}; whether it did its work is not known"
-        ))
+        ToolError::OutcomeUnknown(format!("the server `{label}` {what}"))
     }
 }
 
@@ -343,6 +339,18 @@ async fn pass_on(note: Progress, context: &ToolContext) {
     match note.message {
         Some(message) => context.progress_with(note.done, note.total, message).await,
         None => context.progress(note.done, note.total).await,
+    }
+}
+
+/// What it means that the server answered a call with an HTTP status that is not a success. What
+/// the client did wrong was not carried out; whoever is behind a server that fell over may have
+/// been at work.
+fn answered_with(status: u16, label: &str) -> ToolError {
+    let words = format!("the server `{label}` answered the call with the HTTP status {status}");
+    match status {
+        408 | 425 | 429 => ToolError::Transient(words),
+        400..=499 => ToolError::Failed(words),
+        _ => ToolError::OutcomeUnknown(words),
     }
 }
 

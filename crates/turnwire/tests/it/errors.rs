@@ -73,7 +73,8 @@ async fn a_failed_run_is_an_error_with_a_code() {
     let refused = ModelError::Rejected { message: "the key is not valid".to_owned() };
     let (code, words, tokens) = failed(Turn::fails(refused)).await;
     assert_eq!(code, "model_rejected");
-    let expected = "run `run_1` failed: the model refused the request: the key is not valid";
+    let expected = "run `run_1` failed: the model's provider did not accept the request; the log \
+                    says more";
     assert_eq!((words.as_str(), tokens.len()), (expected, 0));
 }
 

@@ -140,7 +140,7 @@ async fn s3_6_a_failed_turn_is_one_error_and_no_response() {
     let book = Notes::new();
     let reply = noting(agent.stream_chat("Go."), &book).await;
     assert!(matches!(reply, Err(Error::Failed { .. })), "{reply:?}");
-    let message = "the model refused the request: the key is not valid";
+    let message = "the model's provider did not accept the request; the log says more";
     assert_eq!(book.take(), [("error", json!({ "error": message }))]);
 }
 

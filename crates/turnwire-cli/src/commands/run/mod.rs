@@ -359,11 +359,17 @@ fn after_failure(failure: &Failure, settings: &RunSettings) -> Problem {
     };
     match failure.code.as_str() {
         "model_unavailable" => problem.hint(format!("check that {server} can be reached")),
-        "model_rejected" => problem.hint(format!(
-            "`{}` was asked for at {server}; --model NAME asks for another, and the key is in the \
-             settings",
+        "model_rate_limited" => problem.hint(match failure.retry_after_ms {
+            Some(wait) => format!("ask again in {} s", wait.div_ceil(1_000)),
+            None => "ask again in a while".to_owned(),
+        }),
+        "model_misconfigured" | "model_not_found" | "model_rejected" => problem.hint(format!(
+            "`{}` was asked for at {server}; --model NAME asks for another, the key is in the \
+             settings, and TURNWIRE_LOG=debug shows what the provider says",
             settings.upstream_name()
         )),
+        "context_length_exceeded" => problem.hint("ask for less at once, or take another model"),
+        "content_filtered" => problem.hint("ask in other words, or try another model"),
         "model_broke_off" | "model_silent" => problem.hint("ask again"),
         _ => problem,
     }
