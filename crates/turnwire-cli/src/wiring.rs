@@ -3,7 +3,7 @@
 use std::{env, sync::Arc};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::{IndexQueue, Library, Pins, Reader, ToolServers};
+use turnwire_contract::{CustomTools, IndexQueue, Library, Pins, Reader, ToolServers};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryEventLog, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
@@ -11,7 +11,7 @@ use turnwire_engine::{
 use turnwire_gateway::{App, AppOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    JsonSchemaCalls, OpenAiResponses, OpenAiResponsesOptions,
+    CustomToolsAsFunctions, JsonSchemaCalls, Limited, OpenAiResponses, OpenAiResponsesOptions,
 };
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
@@ -24,7 +24,8 @@ use crate::{
     demo,
     exit::Problem,
     settings::{
-        ApprovalSettings, Kind, ModelSettings, Provider, RunSettings, ServeSettings, ToolCalling,
+        ApprovalSettings, Kind, ModelSettings, OtherNames, Provider, RunSettings, ServeSettings,
+        ToolCalling,
     },
 };
 
@@ -93,15 +94,18 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     let tool_servers = McpServers::new(settings.tool_servers.clone())
         .welcoming(settings.on_request.clone(), egress(&settings.egress)?);
     let tool_servers = Arc::new(tool_servers);
-    let servers: Arc<dyn ToolServers> = match &settings.models.any {
-        ModelSettings::Scripted(demo) => {
-            Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time))
-        }
-        ModelSettings::Provider(_) => tool_servers.clone(),
+    let servers: Arc<dyn ToolServers> = match settings.models.demo() {
+        Some(demo) => Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time)),
+        None => tool_servers.clone(),
+    };
+    let (any_model, fallback_model) = match &settings.models.others {
+        OtherNames::Refused => (None, None),
+        OtherNames::PassedOn(to) => (Some(provided(to.clone())?), None),
+        OtherNames::AnsweredBy(name) => (None, Some(name.clone())),
     };
     let runs = Runs::new(EngineParts {
         models: models.collect::<Result<_, Problem>>()?,
-        any_model: Some(model(&settings.models.any)?),
+        any_model,
         tools,
         servers,
         policy: policy(&settings.approvals, store.as_ref()),
@@ -109,6 +113,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     });
     let options = AppOptions {
         default_model: settings.models.default_name.clone(),
+        fallback_model,
         instructions: settings.instructions.clone(),
         limits: settings.limits.clone(),
         door: settings.door.clone(),
@@ -180,10 +185,16 @@ fn not_opened(error: OpenError) -> Problem {
 }
 
 fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
-    let Provider { kind, base_url, api_key, model, tool_calling } = match settings {
-        ModelSettings::Scripted(demo) => return Ok(Arc::new(demo::model(*demo))),
-        ModelSettings::Provider(provider) => provider.clone(),
-    };
+    match settings {
+        ModelSettings::Scripted(demo) => Ok(Arc::new(demo::model(*demo))),
+        ModelSettings::Provider(provider) => provided(provider.clone()),
+    }
+}
+
+/// A model of a provider, with all that is put around it.
+fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
+    let Provider { kind, base_url, api_key, model, tool_calling, custom_tools, unsupported } =
+        provider;
     let model: Result<Arc<dyn Model>, _> = match kind {
         Kind::ChatCompletions => {
             let usual = ChatCompletionsOptions::new(base_url);
@@ -205,9 +216,24 @@ fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
         Problem::usage(format!("the model cannot be used: {error}"))
             .hint("check its address and its key in the settings")
     })?;
-    Ok(match tool_calling {
-        ToolCalling::Native => model,
-        ToolCalling::JsonSchema => Arc::new(JsonSchemaCalls::new(model)),
+    let model: Arc<dyn Model> = match unsupported.as_slice() {
+        [] => model,
+        _ => Arc::new(Limited::new(model, unsupported)),
+    };
+    let (model, custom_tools): (Arc<dyn Model>, _) = match (tool_calling, custom_tools) {
+        (ToolCalling::Native, custom_tools) => (model, custom_tools),
+        // Whoever describes tools in words describes functions.
+        (ToolCalling::JsonSchema, CustomTools::Refused) => {
+            (Arc::new(JsonSchemaCalls::new(model)), CustomTools::Refused)
+        }
+        (ToolCalling::JsonSchema, CustomTools::Native | CustomTools::AsFunctions) => {
+            (Arc::new(JsonSchemaCalls::new(model)), CustomTools::AsFunctions)
+        }
+    };
+    Ok(match custom_tools {
+        CustomTools::Native => model,
+        CustomTools::AsFunctions => Arc::new(CustomToolsAsFunctions::new(model)),
+        CustomTools::Refused => Arc::new(CustomToolsAsFunctions::refusing(model)),
     })
 }
 

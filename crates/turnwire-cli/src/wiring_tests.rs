@@ -6,13 +6,19 @@ use turnwire_tools::{EgressOptions, McpServerOptions};
 use super::*;
 use crate::{
     args::ServeArguments,
-    settings::{Demo, ServedModels},
+    settings::{Demo, ModelSettings, OtherNames, ServedModels},
 };
 
-fn provider(base_url: &str) -> ModelSettings {
-    let (kind, base_url) = (Kind::ChatCompletions, base_url.to_owned());
-    let tool_calling = ToolCalling::default();
-    ModelSettings::Provider(Provider { kind, base_url, api_key: None, model: None, tool_calling })
+fn provider(base_url: &str) -> Provider {
+    Provider {
+        kind: Kind::ChatCompletions,
+        base_url: base_url.to_owned(),
+        api_key: None,
+        model: None,
+        tool_calling: ToolCalling::default(),
+        custom_tools: CustomTools::AsFunctions,
+        unsupported: Vec::new(),
+    }
 }
 
 fn demo_settings() -> ServeSettings {
@@ -35,8 +41,9 @@ async fn the_demo_brings_its_tool_to_the_gateway() {
     let reference = known[0].spec().reference();
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
     assert_eq!(runs.model_names().collect::<Vec<_>>(), ["scripted"]);
-    assert!(runs.knows_model("gpt-5"), "it answers to any name");
+    assert!(!runs.knows_model("gpt-5"), "it goes by one name, and answers for all others");
     assert_eq!(gateway.app.options().default_model, "scripted");
+    assert_eq!(gateway.app.options().fallback_model.as_deref(), Some("scripted"));
 }
 
 #[tokio::test]
@@ -44,9 +51,9 @@ async fn every_model_of_the_settings_is_served() {
     let mut settings = demo_settings();
     settings.models = ServedModels {
         named: [("big", "http://big"), ("small", "http://small")]
-            .map(|(name, url)| (name.to_owned(), provider(url)))
+            .map(|(name, url)| (name.to_owned(), ModelSettings::Provider(provider(url))))
             .into(),
-        any: provider("http://small"),
+        others: OtherNames::PassedOn(provider("http://small")),
         default_name: "small".to_owned(),
     };
     settings.instructions = Some("Be brief.".to_owned());

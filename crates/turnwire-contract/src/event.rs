@@ -21,8 +21,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Failure, InputId,
-    ItemId, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolOutcome, ToolRef, Usage,
-    ports::Finish,
+    ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolOutcome, ToolRef,
+    Usage, ports::Finish,
 };
 
 /// The type of an event whose record cannot be read.
@@ -102,6 +102,13 @@ pub enum Event {
     MessageStarted {
         /// The message.
         item_id: ItemId,
+    },
+    /// The provider told how likely the tokens are of the text that comes next.
+    LogprobsAdded {
+        /// The message.
+        item_id: ItemId,
+        /// The tokens.
+        logprobs: Vec<Logprob>,
     },
     /// The model added `text` to its answer.
     TextAdded {
@@ -186,14 +193,14 @@ pub enum Event {
     ArgumentsAdded {
         /// The call.
         call_id: CallId,
-        /// Only the new part, as raw JSON text.
+        /// Only the new part, as raw JSON text; of a custom tool, its input as it is.
         text: String,
     },
     /// The arguments are closed.
     ArgumentsFinished {
         /// The call.
         call_id: CallId,
-        /// All of them, as raw JSON text.
+        /// All of them, as raw JSON text; of a custom tool, its input as it is.
         arguments: String,
         /// Cut arguments are shown and never executed.
         completeness: Completeness,
@@ -369,6 +376,7 @@ impl Event {
             | Self::PartSkipped { .. }
             | Self::TurnFinished { .. }
             | Self::MessageStarted { .. }
+            | Self::LogprobsAdded { .. }
             | Self::TextAdded { .. }
             | Self::RefusalAdded { .. }
             | Self::AnnotationAdded { .. }

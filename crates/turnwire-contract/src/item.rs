@@ -48,12 +48,13 @@ pub enum Item {
         call_id: CallId,
         /// The tool's name.
         name: String,
-        /// A JSON object as text; always legal JSON, whatever the model wrote.
+        /// A JSON object as text, always legal JSON, whatever the model wrote. Of a custom tool,
+        /// its input as it is.
         arguments: String,
         /// What kind of tool it is.
         #[serde(default)]
         kind: ToolKind,
-        /// The server it lives on, for tools of a server.
+        /// The server it lives on, or the namespace that the client has put it into.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
     },
@@ -68,6 +69,9 @@ pub enum Item {
         images: Vec<crate::Image>,
         /// Whether the tool failed.
         failed: bool,
+        /// Whether a client has sent it as the result of a custom tool.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        custom: bool,
     },
 }
 
@@ -128,6 +132,9 @@ pub enum Content {
     Image {
         /// Where it is.
         url: String,
+        /// How closely to look at it, in the provider's words; its own choice if not set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
     },
     /// A file, by address; `data:` addresses carry it along.
     File {
@@ -143,6 +150,26 @@ impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
+
+    /// A picture, looked at as closely as the provider likes.
+    pub fn image(url: impl Into<String>) -> Self {
+        Self::Image { url: url.into(), detail: None }
+    }
+}
+
+/// How likely a token of an answer was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Logprob {
+    /// The token.
+    pub token: String,
+    /// The logarithm of its probability.
+    pub logprob: f64,
+    /// Its bytes, if the provider told them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Vec<u8>>,
+    /// What else might have stood there, likeliest first. These have no alternatives of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub top: Vec<Logprob>,
 }
 
 /// Where a statement comes from.

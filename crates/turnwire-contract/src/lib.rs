@@ -2,13 +2,14 @@
 //!
 //! Reading order: [`event`] is the vocabulary, the rest explains its words. [`ids`] and
 //! [`time`] name and date things, [`item`] is what a conversation is made of, [`run`] is what
-//! a run was asked to do, [`outcome`] is how things end, [`tool`] is what is known about a
+//! a run was asked to do and [`generation`] how the model should write, [`outcome`] is how things end, [`tool`] is what is known about a
 //! tool, and [`ports`] are the doors to the outside world.
 //!
 //! This crate does no I/O, knows no runtime and no wire format, and depends on no other
 //! crate of the workspace.
 
 pub mod event;
+pub mod generation;
 pub mod ids;
 pub mod item;
 pub mod outcome;
@@ -19,11 +20,12 @@ pub mod time;
 pub mod tool;
 
 pub use event::{Event, Recorded};
+pub use generation::{Capabilities, CustomTools, Generation, Parameter};
 pub use ids::{
     BatchId, BlobId, CallId, CollectionId, ConversationId, FileId, InputId, ItemId, RunId, Seq,
     TenantId,
 };
-pub use item::{Annotation, Completeness, Content, Entry, Item, Role};
+pub use item::{Annotation, Completeness, Content, Entry, Item, Logprob, Role};
 pub use outcome::{
     ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, OUTCOME_UNKNOWN, Reply,
     RunOutcome, ToolOutcome,
@@ -38,8 +40,6 @@ pub use ports::{
     RequestKey, RunRecord, RunStatus, RunStore, ServerRef, StoreError, Tool, ToolContext,
     ToolError, ToolNote, ToolRequest, ToolServers, Unreadable, Vectors, Wish, Workers, fused,
 };
-pub use run::{
-    Approvals, AskBefore, FirstCall, Generation, Limits, RunRequest, ServerUse, ToolChoice, Usage,
-};
+pub use run::{Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, Usage};
 pub use time::Timestamp;
-pub use tool::{Effect, Image, ToolKind, ToolOutput, ToolRef, ToolSpec};
+pub use tool::{Effect, Image, InputFormat, ToolKind, ToolOutput, ToolRef, ToolSpec};

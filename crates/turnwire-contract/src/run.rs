@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    CallId, ConversationId, Decision, Entry, Item, RunId, ServerRef, TenantId, ToolRef, ToolSpec,
+    CallId, ConversationId, Decision, Entry, Generation, Item, RunId, ServerRef, TenantId,
+    ToolKind, ToolRef, ToolSpec,
 };
 
 /// One turn of an agent, as asked for. Recorded with the run and never changed.
@@ -114,7 +115,9 @@ impl RunRequest {
             let prefix = match item {
                 Item::Message { .. } => "msg",
                 Item::Reasoning { .. } => "rs",
+                Item::Call { kind: ToolKind::Custom, .. } => "ctc",
                 Item::Call { .. } => "fc",
+                Item::CallResult { custom: true, .. } => "ctco",
                 Item::CallResult { .. } => "fco",
             };
             Entry::new(format!("{prefix}_{run}_{n}"), item.clone())
@@ -229,27 +232,6 @@ pub enum ToolChoice {
         /// Its name.
         name: String,
     },
-}
-
-/// How the model should write. What is not set is left to the provider.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Generation {
-    /// More is wilder.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
-    /// Only the likeliest words that make up this share.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
-    /// The longest answer of one turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_output_tokens: Option<u32>,
-    /// How long to think, in the provider's words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning_effort: Option<String>,
-    /// The JSON Schema that the answer must fit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer_schema: Option<Value>,
 }
 
 /// How far a run may go.

@@ -18,9 +18,18 @@ pub struct ToolSpec {
     pub parameters: Value,
     /// What kind of tool it is.
     pub kind: ToolKind,
-    /// The server it lives on, for tools of a server.
+    /// Whether the provider holds the model to `parameters`; its own choice if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    /// What the input of a custom tool looks like; any text if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<InputFormat>,
+    /// The server it lives on, or the namespace that the client has put it into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// What the namespace is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace_description: String,
     /// What may happen after a crash in the middle of a call.
     pub effect: Effect,
     /// Whether it may run beside other calls of the same answer.
@@ -68,7 +77,10 @@ impl ToolSpec {
             description: description.into(),
             parameters: serde_json::json!({ "type": "object", "properties": {} }),
             kind: ToolKind::Function,
+            strict: None,
+            format: None,
             server: None,
+            namespace_description: String::new(),
             effect: Effect::Once,
             parallel: false,
             needs_approval: false,
@@ -102,18 +114,22 @@ pub struct ToolRef {
     pub name: String,
     /// Its kind.
     pub kind: ToolKind,
-    /// The server it lives on.
+    /// The server it lives on, or its namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
 }
 
 impl ToolRef {
-    /// The name its server knows it by: where two servers have a tool of the same name, the
-    /// model is offered both as `server__name`.
+    /// The name its server or its client knows it by: where two servers have a tool of the same
+    /// name, the model is offered both as `server__name`.
     pub fn own_name(&self) -> &str {
-        let server = self.server.as_deref().unwrap_or_default();
-        let own = self.name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__"));
-        own.filter(|_| !server.is_empty()).unwrap_or(&self.name)
+        Self::own_name_of(&self.name, self.server.as_deref().unwrap_or_default())
+    }
+
+    /// What is left of `name` without the name of its `server` before it.
+    pub fn own_name_of<'a>(name: &'a str, server: &str) -> &'a str {
+        let own = name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__"));
+        own.filter(|_| !server.is_empty()).unwrap_or(name)
     }
 }
 
@@ -126,12 +142,39 @@ pub enum ToolKind {
     Function,
     /// A function that the client runs: the run ends with the call, and goes on in another.
     Client,
+    /// A custom tool: the client runs it as it does a function, but its input is plain text.
+    Custom,
     /// A tool of an MCP server.
     Mcp,
     /// The built-in web search.
     WebSearch,
     /// The built-in file search.
     FileSearch,
+}
+
+impl ToolKind {
+    /// Whether the client carries out the calls: the run ends with them.
+    pub fn is_run_by_client(self) -> bool {
+        match self {
+            Self::Client | Self::Custom => true,
+            Self::Function | Self::Mcp | Self::WebSearch | Self::FileSearch => false,
+        }
+    }
+}
+
+/// What the input of a custom tool looks like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InputFormat {
+    /// Any text.
+    Text,
+    /// Text that fits a grammar.
+    Grammar {
+        /// The language of the definition, such as `lark` or `regex`.
+        syntax: String,
+        /// The grammar.
+        definition: String,
+    },
 }
 
 /// What a call does to the world, and so what may happen when its worker dies half-way.

@@ -23,7 +23,7 @@ impl Runs {
     }
 
     fn lacks_tool(&self, request: &RunRequest) -> Option<String> {
-        let is_ours = |kind| kind != ToolKind::Client;
+        let is_ours = |kind: ToolKind| !kind.is_run_by_client();
         let mut tools =
             request.tools.iter().filter(|spec| is_ours(spec.kind) && spec.server.is_none());
         let missing = tools.find(|spec| self.tools().get(&spec.name).is_none())?;

@@ -40,7 +40,7 @@ impl Sources {
         let sources = match kind {
             ToolKind::WebSearch => list(found, "sources", page),
             ToolKind::FileSearch => list(found, "results", file),
-            ToolKind::Function | ToolKind::Client | ToolKind::Mcp => return,
+            ToolKind::Function | ToolKind::Client | ToolKind::Custom | ToolKind::Mcp => return,
         };
         for source in &sources {
             if !self.all.contains(source) {

@@ -30,13 +30,14 @@ pub(crate) fn compacted(items: Vec<Arc<Item>>, n_turns: u32) -> Vec<Arc<Item>> {
 
 fn shortened(item: Arc<Item>) -> Arc<Item> {
     match &*item {
-        Item::CallResult { call_id, output, images, failed }
+        Item::CallResult { call_id, output, images, failed, custom }
             if output.len() > SHOWN || !images.is_empty() =>
         {
             // The guard saw to it that something is left out, so it is said.
             let output = format!("{}\n[shortened]", beginning(output, SHOWN));
             let (call_id, images) = (call_id.clone(), Vec::new());
-            Arc::new(Item::CallResult { call_id, output, images, failed: *failed })
+            let (failed, custom) = (*failed, *custom);
+            Arc::new(Item::CallResult { call_id, output, images, failed, custom })
         }
         Item::CallResult { .. }
         | Item::Message { .. }

@@ -234,6 +234,10 @@ impl<'a> Listener<'a> {
                 let item_id = self.message().await?;
                 self.add(Event::TextAdded { item_id, text });
             }
+            ModelPart::Logprobs(logprobs) if !logprobs.is_empty() => {
+                let item_id = self.message().await?;
+                self.add(Event::LogprobsAdded { item_id, logprobs });
+            }
             ModelPart::Refusal(text) if !text.is_empty() => {
                 let item_id = self.message().await?;
                 self.add(Event::RefusalAdded { item_id, text });
@@ -255,6 +259,7 @@ impl<'a> Listener<'a> {
             }
             ModelPart::Usage(usage) => self.usage = usage,
             ModelPart::Text(_)
+            | ModelPart::Logprobs(_)
             | ModelPart::Refusal(_)
             | ModelPart::Reasoning(_)
             | ModelPart::CallArguments { .. }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use turnwire_contract::{Effect, Pins, RunRequest, ToolKind, ToolSpec};
+use turnwire_contract::{Effect, Pins, RunRequest, ToolSpec};
 
 /// What the operator wants people to be asked about.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ impl ApprovalPolicy {
     }
 
     fn wants(&self, spec: &ToolSpec) -> bool {
-        !spec.exempt && spec.kind != ToolKind::Client && self.ask_before.contains(&spec.effect)
+        !spec.exempt && !spec.kind.is_run_by_client() && self.ask_before.contains(&spec.effect)
     }
 }
 

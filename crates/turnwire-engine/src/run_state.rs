@@ -483,7 +483,7 @@ impl Call {
 
     /// Whether the client carries it out after the run: it must be whole for that.
     fn is_for_client(&self) -> bool {
-        self.tool.kind == ToolKind::Client && self.completeness == Some(Completeness::Complete)
+        self.tool.kind.is_run_by_client() && self.completeness == Some(Completeness::Complete)
     }
 
     fn was_skipped(&self) -> bool {
@@ -702,6 +702,7 @@ impl RunState {
         match event {
             Event::Unknown(_) => self.is_unreadable |= event.is_unreadable(),
             Event::RunQueued { .. }
+            | Event::LogprobsAdded { .. }
             | Event::TurnRetried { .. }
             | Event::PartSkipped { .. }
             | Event::ToolPhase { .. }
@@ -971,14 +972,11 @@ impl Call {
         self.completeness == Some(Completeness::Complete)
     }
 
-    /// The call as the model is reminded of it: legal JSON, whatever the model wrote.
+    /// The call as the model is reminded of it.
     fn item(&self) -> Item {
-        let raw = self.arguments.trim();
-        let is_object = serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
-        let arguments = match raw {
-            "" => "{}".to_owned(),
-            _ if is_object => raw.to_owned(),
-            _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
+        let arguments = match self.tool.kind {
+            ToolKind::Custom => self.arguments.clone(),
+            _ => legal_arguments(&self.arguments),
         };
         let ToolRef { name, kind, server } = self.tool.clone();
         Item::Call { call_id: self.call_id.clone(), name, arguments, kind, server }
@@ -1020,6 +1018,17 @@ fn entry(item_id: &ItemId, item: Item) -> Entry {
     Entry { id: item_id.clone(), item: Arc::new(item) }
 }
 
+/// The arguments as a JSON object, whatever the model wrote.
+fn legal_arguments(written: &str) -> String {
+    let raw = written.trim();
+    let is_object = serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
+    match raw {
+        "" => "{}".to_owned(),
+        _ if is_object => raw.to_owned(),
+        _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
+    }
+}
+
 /// The name of a result, which follows from that of its call.
 fn result_id(item_id: &ItemId) -> String {
     let id = item_id.as_str();
@@ -1030,6 +1039,7 @@ fn result_id(item_id: &ItemId) -> String {
 pub(crate) fn item_prefix(kind: ToolKind) -> &'static str {
     match kind {
         ToolKind::Function | ToolKind::Client => "fc",
+        ToolKind::Custom => "ctc",
         ToolKind::Mcp => "mcp",
         ToolKind::WebSearch => "ws",
         ToolKind::FileSearch => "fs",

@@ -21,9 +21,9 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
-    Alone, BlobError, BlobStore, CallId, ConversationId, Entry, Event, EventLog, EventStream,
-    LogError, Model, NoToolServers, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunRequest,
-    RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers, Workers,
+    Alone, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventLog,
+    EventStream, LogError, Model, NoToolServers, Recorded, RequestKey, RunId, RunOutcome,
+    RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers, Workers,
 };
 
 use crate::{
@@ -217,6 +217,11 @@ impl Runs {
         } else {
             Ok(())
         }
+    }
+
+    /// What the model of this name can be told; none if there is no such model.
+    pub fn capabilities(&self, model: &str) -> Option<Capabilities> {
+        self.model(model).ok().map(|model| model.capabilities())
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, StartError> {

@@ -24,7 +24,7 @@ pub(crate) fn told_to_model(call_id: &CallId, outcome: &ToolOutcome, limit: usiz
         }
     };
     let failed = !outcome.is_success();
-    Item::CallResult { call_id: call_id.clone(), output, images, failed }
+    Item::CallResult { call_id: call_id.clone(), output, images, failed, custom: false }
 }
 
 /// What is said of a tool that may have done its work, or not.

@@ -18,6 +18,9 @@ use crate::{
 pub struct AppOptions {
     /// The model that is asked when a request names none.
     pub default_model: String,
+    /// The model that answers for names that no model goes by. Without one, such a name is
+    /// refused.
+    pub fallback_model: Option<String>,
     /// What the model is told on `/chat` and `/ws/chat`.
     pub instructions: Option<String>,
     /// How far a run may go.
@@ -42,6 +45,7 @@ impl Default for AppOptions {
     fn default() -> Self {
         Self {
             default_model: "default".to_owned(),
+            fallback_model: None,
             instructions: None,
             limits: Limits::default(),
             whole_results_for: 3,

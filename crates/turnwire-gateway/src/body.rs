@@ -15,7 +15,7 @@ use serde_json::Value;
 use tower_http::timeout::TimeoutError;
 use turnwire_surfaces::wire_json;
 
-use crate::{app::App, json, refusal::Refusal};
+use crate::{app::App, json, refusal::Refusal, responses::request::ClientError};
 
 /// A JSON body. Says what is wrong with it in our own words, and never reads more than the
 /// limit.
@@ -49,11 +49,24 @@ pub(crate) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, Refusal> {
         return Err(Refusal::bad_request("invalid_type", "The body must be a JSON object."));
     }
     serde_path_to_error::deserialize(body).map_err(|error| {
-        // The cause repeats what the client sent, however long it is.
         let path = error.path().to_string();
+        if let Some(refused) = unknown_field(&path, &error.inner().to_string()) {
+            return refused.into();
+        }
+        // The cause repeats what the client sent, however long it is.
         let message = format!("`{path}` is not of the right type. See /openapi.json for it.");
         Refusal::bad_request("invalid_type", message).about(path)
     })
+}
+
+/// What is wrong if the deserializer met a field that nobody knows: it says so in these words,
+/// with the fields that are known.
+fn unknown_field(path: &str, message: &str) -> Option<ClientError> {
+    let rest = message.strip_prefix("unknown field `")?;
+    let (name, rest) = rest.split_once('`')?;
+    let parent = path.strip_suffix(name).map_or(path, |parent| parent.trim_end_matches('.'));
+    let known = rest.split('`').skip(1).step_by(2);
+    Some(ClientError::unknown(parent, name, known))
 }
 
 /// What the bytes of a body say.

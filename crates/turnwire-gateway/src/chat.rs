@@ -35,7 +35,7 @@ use crate::{
     idempotency::{IdempotencyKey, KeyedBody},
     query::Asked,
     refusal::{ErrorBody, Refusal},
-    responses::request::ClientError,
+    responses::request::{ClientError, refuse_unknown},
     sse::{SseFrame, event_stream},
     streaming::{check_place, follow_while_it_runs, told_frames},
 };
@@ -72,7 +72,14 @@ struct ChatMessage {
 }
 
 impl ChatMessage {
+    /// Every field, for those who write another.
+    const FIELDS: [&str; 6] =
+        ["message", "session_id", "active_file", "tokens", "approvals", "inputs"];
+
     fn read(body: Value) -> Result<Self, Refusal> {
+        if let Value::Object(fields) = &body {
+            refuse_unknown(fields, &Self::FIELDS)?;
+        }
         let message: Self = typed(body)?;
         match message.message.as_deref() {
             None => return Err(ClientError::missing("message").into()),
@@ -99,6 +106,19 @@ impl ChatMessage {
             tokens: wants(self.tokens),
             approvals: wants(self.approvals),
             inputs: wants(self.inputs),
+        }
+    }
+
+    /// An answer in one piece cannot tell what happens on the way to it.
+    fn refuse_what_needs_a_stream(&self) -> Result<(), Refusal> {
+        let wishes =
+            [("tokens", self.tokens), ("approvals", self.approvals), ("inputs", self.inputs)];
+        match wishes.iter().find(|(_, is_wished)| *is_wished == Some(true)) {
+            Some((name, _)) => {
+                let message = format!("`{name}` needs a stream; send this to /chat/stream.");
+                Err(Refusal::bad_request("unsupported_parameter", message).about(*name))
+            }
+            None => Ok(()),
         }
     }
 
@@ -149,6 +169,7 @@ async fn chat(
     KeyedBody { body, key }: KeyedBody,
 ) -> Result<HttpResponse, Refusal> {
     let message = ChatMessage::read(body)?;
+    message.refuse_what_needs_a_stream()?;
     let has_key = key.is_some();
     let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
         handle

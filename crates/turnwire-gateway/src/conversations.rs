@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, ItemId, StoreError};
-use turnwire_surfaces::responses::{InputItem, wire_items};
+use turnwire_contract::{
+    ConversationId, ConversationRecord, Entry, Item, ItemId, StoreError, ToolKind,
+};
+use turnwire_surfaces::responses::{InputItem, response::ResponseNote, wire_items};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -24,7 +26,7 @@ use crate::{
     refusal::{ErrorBody, Refusal},
     responses::{
         look_up,
-        request::{self, InputBody, read_metadata},
+        request::{self, ClientError, Input, InputBody, read_metadata, refuse_unknown},
     },
 };
 
@@ -44,12 +46,15 @@ pub(crate) struct Conversation {
     object: &'static str,
     created_at: i64,
     metadata: BTreeMap<String, String>,
+    /// What of the request was not heeded; not there otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turnwire: Option<ResponseNote>,
 }
 
 impl From<ConversationRecord> for Conversation {
     fn from(ConversationRecord { id, created_at, metadata }: ConversationRecord) -> Self {
         let created_at = created_at.as_micros() / 1_000_000;
-        Self { id: id.to_string(), object: "conversation", created_at, metadata }
+        Self { id: id.to_string(), object: "conversation", created_at, metadata, turnwire: None }
     }
 }
 
@@ -76,9 +81,9 @@ async fn open(
     caller: Caller,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Conversation>, Refusal> {
-    let body = object(body)?;
+    let body = object(body, &["items", "metadata"])?;
     let metadata = read_metadata(&body)?;
-    let entries = read_entries(&app, &caller, &body, &[]).await?;
+    let (entries, turnwire) = read_entries(&app, &caller, &body, &[]).await?;
     let (id, created_at) = (app.runs().new_conversation_id(), app.runs().now());
     let record = ConversationRecord { id: id.clone(), created_at, metadata };
     let store = app.runs().store();
@@ -86,7 +91,7 @@ async fn open(
     if !entries.is_empty() {
         store.add_entries(caller.tenant(), &id, entries).await?;
     }
-    Ok(Json(record.into()))
+    Ok(Json(Conversation { turnwire, ..record.into() }))
 }
 
 #[utoipa::path(
@@ -119,7 +124,7 @@ async fn annotate(
     JsonBody(body): JsonBody,
 ) -> Result<Json<Conversation>, Refusal> {
     let record = find(&app, &caller, &id).await?;
-    let metadata = read_metadata(&object(body)?)?;
+    let metadata = read_metadata(&object(body, &["metadata"])?)?;
     let store = app.runs().store();
     store.annotate_conversation(caller.tenant(), &record.id, metadata).await?;
     Ok(Json(find(&app, &caller, &id).await?.into()))
@@ -164,11 +169,13 @@ async fn add_items(
 ) -> Result<Json<Page<InputItem>>, Refusal> {
     let record = find(&app, &caller, &id).await?;
     let known = app.runs().history(caller.tenant(), &record.id).await?;
-    let entries = read_entries(&app, &caller, &object(body)?, &known).await?;
+    let body = object(body, &["items"])?;
+    let (entries, turnwire) = read_entries(&app, &caller, &body, &known).await?;
     let items = wire_items(&entries);
     app.runs().store().add_entries(caller.tenant(), &record.id, entries).await?;
     let wish = PageWish { limit: Some(100), ..PageWish::default() };
-    Ok(Json(Page::of(items, &wish, Order::Asc, |item| item.id().to_string())?))
+    let page = Page::of(items, &wish, Order::Asc, |item| item.id().to_string())?;
+    Ok(Json(Page { turnwire, ..page }))
 }
 
 #[utoipa::path(
@@ -288,9 +295,9 @@ async fn read_entries(
     caller: &Caller,
     body: &Map<String, Value>,
     known: &[Entry],
-) -> Result<Vec<Entry>, Refusal> {
+) -> Result<(Vec<Entry>, Option<ResponseNote>), Refusal> {
     let items = match body.get("items") {
-        None | Some(Value::Null) => return Ok(Vec::new()),
+        None | Some(Value::Null) => return Ok((Vec::new(), None)),
         Some(Value::Array(items)) => items.clone(),
         Some(_) => {
             let message = "`items` must be a list.";
@@ -299,25 +306,50 @@ async fn read_entries(
     };
     let body = InputBody::Items(items);
     let looked_up = look_up(app, caller, &body, known).await?;
-    let InputBody::Items(items) = &body else { return Ok(Vec::new()) };
+    let InputBody::Items(items) = &body else { return Ok((Vec::new(), None)) };
     let input = request::read_items(items, "items", &looked_up)?;
+    refuse_what_is_not_kept(items, &input)?;
     let history: Vec<&Item> = known.iter().map(|entry| &*entry.item).collect();
     request::check_calls(&history, &input.items)?;
     let named = |item: Item| {
         let prefix = match &item {
             Item::Message { .. } => "msg",
             Item::Reasoning { .. } => "rs",
+            Item::Call { kind: ToolKind::Custom, .. } => "ctc",
             Item::Call { .. } => "fc",
+            Item::CallResult { custom: true, .. } => "ctco",
             Item::CallResult { .. } => "fco",
         };
         Entry::new(app.runs().new_id(prefix), item)
     };
-    Ok(input.items.into_iter().map(named).collect())
+    let ignored = input.ignored;
+    let note = (!ignored.is_empty()).then_some(ResponseNote { ignored });
+    Ok((input.items.into_iter().map(named).collect(), note))
 }
 
-fn object(body: Value) -> Result<Map<String, Value>, Refusal> {
+/// A conversation is what was said. What only a response can act on would be lost in it.
+fn refuse_what_is_not_kept(items: &[Value], input: &Input) -> Result<(), ClientError> {
+    let brings_tools =
+        |item: &Value| item.get("type").and_then(Value::as_str) == Some(request::ADDITIONAL_TOOLS);
+    let tools = items.iter().position(brings_tools).map(|place| format!("items[{place}]"));
+    let answer = input.answers.first().map(|answer| answer.param.clone());
+    match tools.or(answer) {
+        Some(param) => {
+            let message = "Tools and answers to approval requests belong into the input of a \
+                           response; a conversation does not keep them.";
+            Err(ClientError::new("unsupported_item", param, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The body, which has no other than the `known` fields.
+fn object(body: Value, known: &[&str]) -> Result<Map<String, Value>, Refusal> {
     match body {
-        Value::Object(body) => Ok(body),
+        Value::Object(body) => {
+            refuse_unknown(&body, known)?;
+            Ok(body)
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(Refusal::bad_request("invalid_type", "The body must be a JSON object."))
         }

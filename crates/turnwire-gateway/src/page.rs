@@ -1,6 +1,7 @@
 //! Lists, a page at a time, as the official clients turn them.
 
 use serde::{Deserialize, Serialize};
+use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::refusal::Refusal;
@@ -48,6 +49,9 @@ pub struct Page<T> {
     pub last_id: Option<String>,
     /// Whether there are more.
     pub has_more: bool,
+    /// What of the request was not heeded; not there otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turnwire: Option<ResponseNote>,
 }
 
 impl<T> Page<T> {
@@ -80,6 +84,6 @@ impl<T> Page<T> {
         let has_more = rest.len() > limit;
         let data: Vec<T> = rest.into_iter().take(limit).collect();
         let (first_id, last_id) = (data.first().map(&id), data.last().map(&id));
-        Ok(Self { object: "list", data, first_id, last_id, has_more })
+        Ok(Self { object: "list", data, first_id, last_id, has_more, turnwire: None })
     }
 }

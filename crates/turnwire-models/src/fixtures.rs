@@ -108,6 +108,7 @@ fn texts_of(translated: &[Translated]) -> BTreeMap<String, String> {
             ModelPart::CallArguments { key, text } => (format!("arguments of {key}"), text.clone()),
             ModelPart::Annotation(_)
             | ModelPart::Unreadable { .. }
+            | ModelPart::Logprobs(_)
             | ModelPart::Usage(_)
             | ModelPart::Finished(_) => continue,
         };

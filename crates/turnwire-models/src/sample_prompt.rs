@@ -15,6 +15,7 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
         output: output.to_owned(),
         images,
         failed,
+        custom: false,
     };
     let picture = Image { media_type: "image/png".to_owned(), base64: "iVBO".to_owned() };
     let items = [
@@ -22,8 +23,8 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
             role: Role::User,
             content: vec![
                 Content::text("What is this?"),
-                Content::Image { url: "https://example.com/a.png".to_owned() },
-                Content::Image { url: "data:image/gif;base64,R0lG".to_owned() },
+                Content::image("https://example.com/a.png"),
+                Content::image("data:image/gif;base64,R0lG"),
                 Content::File {
                     name: "a.pdf".to_owned(),
                     url: "data:application/pdf;base64,JVBE".to_owned(),
@@ -56,6 +57,7 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
             max_output_tokens: Some(100),
             reasoning_effort: Some("low".to_owned()),
             answer_schema: Some(json!({ "type": "object" })),
+            ..Generation::default()
         },
     }
 }

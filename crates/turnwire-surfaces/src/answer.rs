@@ -61,6 +61,7 @@ impl Answer {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }

@@ -105,6 +105,7 @@ impl CallState {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }

@@ -140,6 +140,7 @@ impl Projection for Callbacks {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }

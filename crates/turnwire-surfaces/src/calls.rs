@@ -12,9 +12,7 @@
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value};
-use turnwire_contract::{
-    CallId, Event, ItemId, Recorded, RunRequest, Seq, Timestamp, ToolKind, ToolRef,
-};
+use turnwire_contract::{CallId, Event, ItemId, Recorded, RunRequest, Seq, Timestamp, ToolRef};
 
 use crate::{partial_json::PartialJson, preview};
 
@@ -127,6 +125,7 @@ impl CallBook {
             Event::ToolFinished { call_id, .. } => return self.finish(call_id),
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }
@@ -300,7 +299,7 @@ impl Call {
 }
 
 fn is_for_client(tool: &ToolRef) -> bool {
-    tool.kind == ToolKind::Client
+    tool.kind.is_run_by_client()
 }
 
 #[cfg(test)]

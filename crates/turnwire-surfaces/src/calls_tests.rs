@@ -1,5 +1,5 @@
 use serde_json::json;
-use turnwire_contract::ToolSpec;
+use turnwire_contract::{ToolKind, ToolSpec};
 
 use super::*;
 use crate::story::{Story, succeeded};

@@ -139,6 +139,7 @@ impl Projection for ChatEvents {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }

@@ -225,6 +225,7 @@ impl Projection for ChatStream {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }

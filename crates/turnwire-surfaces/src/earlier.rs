@@ -61,7 +61,7 @@ fn add(message: &mut Message, item: &Item) {
 
 /// Ends the block that `item` is the result of, if it is one.
 pub(crate) fn end_earlier_block(list: &mut [Message], item: &Item) {
-    let Item::CallResult { call_id, output, images, failed } = item else { return };
+    let Item::CallResult { call_id, output, images, failed, .. } = item else { return };
     let mut blocks = list.iter_mut().rev().flat_map(|message| &mut message.tool_blocks);
     if let Some(block) = blocks.find(|block| block.id == *call_id) {
         block.end(&outcome_of(output, images, *failed), 0);

@@ -10,7 +10,13 @@ fn call(id: &str, name: &str, arguments: &str) -> Item {
 }
 
 fn result(id: &str, output: &str, failed: bool) -> Item {
-    Item::CallResult { call_id: id.into(), output: output.into(), images: Vec::new(), failed }
+    Item::CallResult {
+        call_id: id.into(),
+        output: output.into(),
+        images: Vec::new(),
+        failed,
+        custom: false,
+    }
 }
 
 /// A message at a glance: who, what, thoughts, and each call with its end.
@@ -51,6 +57,7 @@ fn a_history_becomes_messages_with_their_calls() {
             output: String::new(),
             images: vec![picture],
             failed: false,
+            custom: false,
         },
         call("call_3", "read", "{\"path\":\"a\"}"),
         result("call_3", "Error: not there", true),
@@ -59,10 +66,7 @@ fn a_history_becomes_messages_with_their_calls() {
         Item::user("Thanks."),
         Item::Message {
             role: Role::Assistant,
-            content: vec![
-                Content::Image { url: "data:".into() },
-                Content::Refusal { text: "No.".into() },
-            ],
+            content: vec![Content::image("data:"), Content::Refusal { text: "No.".into() }],
         },
     ];
     let glances: Vec<String> = messages_of(&history).iter().map(glance).collect();

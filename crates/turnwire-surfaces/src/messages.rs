@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use turnwire_contract::{
     CallId, Completeness, Event, Finish, Item, ItemId, Recorded, Role, RunOutcome, RunRequest,
-    ToolKind, ToolOutcome,
+    ToolOutcome,
 };
 
 use crate::{
@@ -344,7 +344,7 @@ impl Messages {
         let slot = self.list.get_mut(message);
         let blocks = slot.map_or(&mut [][..], |slot| &mut slot.tool_blocks).iter_mut().enumerate();
         let open = blocks
-            .filter(|(_, block)| block.stage != Stage::End && block.tool.kind != ToolKind::Client);
+            .filter(|(_, block)| block.stage != Stage::End && !block.tool.kind.is_run_by_client());
         open.map(|(place, block)| {
             block.end(outcome, 0);
             updated((message, place), Stage::End, None)
@@ -408,6 +408,7 @@ impl Projection for Messages {
             Event::RunFinished { outcome, .. } => self.finish(outcome),
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }

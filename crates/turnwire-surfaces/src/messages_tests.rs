@@ -1,5 +1,7 @@
 use expect_test::{Expect, expect};
-use turnwire_contract::{Content, Failure, Image, IncompleteReason, ToolOutput, ToolRef, ToolSpec};
+use turnwire_contract::{
+    Content, Failure, Image, IncompleteReason, ToolKind, ToolOutput, ToolRef, ToolSpec,
+};
 
 use super::*;
 use crate::story::{Story, check_that_size_does_not_matter, failed, request, succeeded};
@@ -89,7 +91,7 @@ fn s4_1_s4_3_s4_13_content_grows_in_a_slot_that_is_there_already() {
 #[test]
 fn s4_3_what_was_asked_is_in_the_list() {
     let mut asked = request();
-    let image = Content::Image { url: "data:".to_owned() };
+    let image = Content::image("data:");
     let refusal = Content::Refusal { text: "no".to_owned() };
     asked.input = vec![
         Item::Message { role: Role::System, content: vec![Content::text("Be brief."), image] },
@@ -560,6 +562,7 @@ fn an_earlier_call_is_ended_by_its_result_alone() {
         output: "Berlin".into(),
         images: Vec::new(),
         failed: false,
+        custom: false,
     };
     for (input, stage) in [(vec![Item::user("hm")], Stage::Start), (vec![result], Stage::End)] {
         let mut messages = Messages::after(&[Item::user("where?"), call.clone()]);

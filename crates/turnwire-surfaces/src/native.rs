@@ -478,7 +478,7 @@ impl RunSnapshot {
                 self.retrying = None;
                 self.part_with_worker(at);
             }
-            Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
+            Event::Unknown(_) | Event::LogprobsAdded { .. } | Event::ToolTaskStarted { .. } => {}
         }
     }
 
@@ -615,7 +615,7 @@ impl CallSnapshot {
                 self.arguments.clone_from(arguments);
                 self.arguments_complete = *completeness == Completeness::Complete;
                 // From here on the client works on it; this run will not hear of it again.
-                if self.kind == ToolKind::Client && self.arguments_complete {
+                if self.kind.is_run_by_client() && self.arguments_complete {
                     self.state = CallState::Running;
                 }
             }
@@ -679,6 +679,7 @@ impl CallSnapshot {
             Event::RunQueued { .. }
             | Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnStarted { .. }

@@ -88,6 +88,13 @@ pub enum NativeEvent {
         /// The message.
         item_id: String,
     },
+    /// The provider told how likely the tokens are of the text that comes next.
+    LogprobsAdded {
+        /// The message.
+        item_id: String,
+        /// The tokens.
+        logprobs: Vec<LogprobShape>,
+    },
     /// The model added `text` to its answer.
     TextAdded {
         /// The message.
@@ -365,6 +372,23 @@ pub enum FinishShape {
     ContentFilter,
     /// The stream broke off, or the run was stopped.
     Interrupted,
+}
+
+/// How likely a token was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = NativeLogprob)]
+pub struct LogprobShape {
+    /// The token.
+    pub token: String,
+    /// The logarithm of its probability.
+    pub logprob: f64,
+    /// Its bytes, if the provider told them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Vec<u8>>,
+    /// What else might have stood there, likeliest first, in the same shape.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    pub top: Vec<LogprobShape>,
 }
 
 /// Where a statement comes from.

@@ -3,8 +3,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde_json::json;
 use turnwire_contract::{
     Annotation, CallId, Completeness, Decision, DiscoveryOutcome, Event, Failure, Finish, Image,
-    IncompleteReason, Item, ItemId, Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp,
-    ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec, Usage, tool::KeptAside,
+    IncompleteReason, Item, ItemId, Logprob, Recorded, Reply, RunId, RunOutcome, RunRequest, Seq,
+    Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec, Usage, tool::KeptAside,
 };
 use utoipa::PartialSchema;
 
@@ -133,6 +133,15 @@ fn events() -> Vec<Event> {
         Event::PartSkipped { turn: 1, bytes: 40, reason: failure().retry_after(Some(ONE_SECOND)) },
         Event::TurnAbandoned { turn: 1 },
         Event::MessageStarted { item_id: item_id() },
+        Event::LogprobsAdded {
+            item_id: item_id(),
+            logprobs: vec![Logprob {
+                token: text(),
+                logprob: -0.25,
+                bytes: Some(vec![120]),
+                top: vec![Logprob { token: text(), logprob: -1.5, bytes: None, top: Vec::new() }],
+            }],
+        },
         Event::TextAdded { item_id: item_id(), text: text() },
         Event::RefusalAdded { item_id: item_id(), text: text() },
         Event::AnnotationAdded {
@@ -219,6 +228,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::TurnAbandoned { .. } => "turn_abandoned",
         Event::TurnFinished { .. } => "turn_finished",
         Event::MessageStarted { .. } => "message_started",
+        Event::LogprobsAdded { .. } => "logprobs_added",
         Event::TextAdded { .. } => "text_added",
         Event::RefusalAdded { .. } => "refusal_added",
         Event::AnnotationAdded { .. } => "annotation_added",

@@ -308,6 +308,7 @@ impl Projection for Transcript {
             }
             Event::RunQueued { .. }
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::TurnFinished { .. }
             | Event::AnnotationAdded { .. }

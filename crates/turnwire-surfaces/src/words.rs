@@ -50,6 +50,7 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         Event::RunQueued { .. }
         | Event::RunStarted
         | Event::Unknown(_)
+        | Event::LogprobsAdded { .. }
         | Event::ToolTaskStarted { .. }
         | Event::RunTakenOver { .. }
         | Event::TurnStarted { .. }

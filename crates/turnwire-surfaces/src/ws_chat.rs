@@ -304,6 +304,7 @@ impl Projection for WsChat {
             Event::RunFinished { outcome, .. } => out.send(self.end_turn(outcome)),
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::AnnotationAdded { .. }

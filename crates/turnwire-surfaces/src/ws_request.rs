@@ -1,8 +1,9 @@
 //! What the socket of S2 is sent: `message` and `ping`, and what came later.
 //!
 //! Whatever a client writes, it gets an answer that says what is wrong and the socket stays
-//! open; so reading never fails with anything but a sentence. Fields nobody knows are ignored,
-//! types nobody knows are refused.
+//! open; so reading never fails with anything but a sentence. Fields and types nobody knows are
+//! refused: a client that is not told would take silence for consent. Only in a `hello` they are
+//! not, because it asks for nothing: a client may understand more than a server has to say.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
@@ -16,7 +17,7 @@ use crate::{
 
 /// A message of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum WsRequest {
     /// Says something in a conversation, and so begins a turn.
     Message {

@@ -24,9 +24,19 @@ fn s2_1_s2_6_a_message_says_something_in_a_conversation() {
         expected.clone(),
     );
     check(
-        r#"{"content":"multiply 5 and 4","extra":[1],"type":"message","conversation_id":"conv_1"}"#,
+        r#"{"content":"multiply 5 and 4","type":"message","conversation_id":"conv_1"}"#,
         expected,
     );
+}
+
+/// C30: a field that nobody knows is not taken for one that was meant.
+#[test]
+fn c30_an_unknown_field_is_refused() {
+    let refused = |text: &str| WsRequest::read(text).unwrap_err();
+    let message = r#"{"type":"message","conversation_id":"c","content":"x","modle":"m"}"#;
+    assert_eq!(refused(message), "unknown field `modle`, expected `conversation_id` or `content`");
+    let approval = r#"{"type":"approval","tool_call_id":"c","approved":true,"rember":true}"#;
+    assert!(refused(approval).starts_with("unknown field `rember`"));
 }
 
 #[test]

@@ -153,6 +153,7 @@ impl JournalReader {
             }
             Event::RunStarted
             | Event::Unknown(_)
+            | Event::LogprobsAdded { .. }
             | Event::ToolTaskStarted { .. }
             | Event::RunTakenOver { .. }
             | Event::TurnRetried { .. }

@@ -3,6 +3,8 @@
 //! A scenario is played once, in simulated time; its journal lies in
 //! `scenarios/<name>/events.jsonl`, and beside it what every surface shows of it.
 
+mod custom;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -76,6 +78,7 @@ pub fn all() -> Vec<Scenario> {
     let kinds = [
         answers(),
         tools(),
+        custom::custom(),
         people(),
         failing_tools(),
         servers(),
@@ -673,8 +676,7 @@ fn models() -> Vec<Scenario> {
         undisturbed(
             "conversation_of_images",
             Stage::new([Turn::new().text("A cat.")]).request(|request| {
-                let image =
-                    turnwire_contract::Content::Image { url: "data:image/png;base64,iVBO".into() };
+                let image = turnwire_contract::Content::image("data:image/png;base64,iVBO");
                 request.input = vec![Item::Message {
                     role: turnwire_contract::Role::User,
                     content: vec![turnwire_contract::Content::text("What is this?"), image],

@@ -246,7 +246,7 @@ impl Reader {
     /// A function that the server runs has its output, behind it and once; one that the client
     /// runs has none, nor has one whose arguments were cut, which is never run (R18).
     fn check_pairs(&self, name: &str, journal: &[Arc<Recorded>]) {
-        let is_client = announced(journal).any(|kind| kind == ToolKind::Client);
+        let is_client = announced(journal).any(ToolKind::is_run_by_client);
         for (place, item) in self.items.iter().enumerate() {
             let has_call_id = |other: &&SeenItem| other.first["call_id"] == item.first["call_id"];
             let outputs: Vec<&SeenItem> = self.items[place..]
@@ -285,7 +285,7 @@ fn is_question(item: &Value) -> bool {
 impl SeenItem {
     fn done(&mut self, name: &str, last: &Value) {
         assert!(self.last.is_none(), "{name}: done twice: {last}");
-        for fact in ["id", "type", "call_id", "name", "server_label"] {
+        for fact in ["id", "type", "call_id", "name", "namespace", "server_label"] {
             assert_eq!(self.first.get(fact), last.get(fact), "{name}: {fact} has changed: {last}");
         }
         assert_ne!(last["status"], "in_progress", "{name}: {last}");
@@ -306,7 +306,8 @@ impl SeenItem {
             self.deltas.entry(part(".delta")).or_default().push_str(delta);
             return;
         }
-        let whole = ["text", "refusal", "arguments"].iter().find_map(|key| frame[*key].as_str());
+        let whole =
+            ["text", "refusal", "arguments", "input"].iter().find_map(|key| frame[*key].as_str());
         if let Some(whole) = whole {
             let so_far = self.deltas.remove(&part(".done")).unwrap_or_default();
             assert_eq!(so_far, whole, "{name}: deltas make up the whole: {frame}");

@@ -37,6 +37,7 @@ fn result(call_id: &str, output: &str, images: Vec<Image>) -> Item {
         output: output.to_owned(),
         images,
         failed: false,
+        custom: false,
     }
 }
 

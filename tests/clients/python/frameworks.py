@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, CustomTool, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
@@ -33,6 +33,28 @@ def test_openai_agents():
     answer, kinds = asyncio.run(run())
     assert (answer, cities) == ("In Oslo it is sunny.", ["Oslo"]), (answer, cities)
     assert "raw_response_event" in kinds and "run_item_stream_event" in kinds, set(kinds)
+
+
+def test_openai_agents_with_a_custom_tool():
+    """The SDK runs a tool whose input is plain text."""
+    inputs = []
+
+    async def apply_patch(_, text):
+        inputs.append(text)
+        return "done"
+
+    async def run():
+        model = OpenAIResponsesModel(model=MODEL, openai_client=AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="test"))
+        tool = CustomTool(name="apply_patch", description="Edits files.", on_invoke_tool=apply_patch)
+        agent = Agent(name="Editor", model=model, tools=[tool], model_settings=ModelSettings())
+        turns = [{"calls": [{"name": "apply_patch", "input": ['+"quo', 'ted"\n']}]}, {"text": "It says {results}."}]
+        result = Runner.run_streamed(agent, script(turns))
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+    assert asyncio.run(run()) == "It says done."
+    assert inputs == ['+"quoted"\n'], inputs
 
 
 def test_langchain():

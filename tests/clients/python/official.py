@@ -12,8 +12,12 @@ import uuid
 import openai
 from openai import OpenAI
 
+import request_fields
 from fold import Fold, plain, refusal_of, same, text_of
 from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of, wait_until
+
+# The same model behind other kinds of providers; `scripts/clients all` configures them.
+PROVIDERS = ["gpt-5.6-sol", "gpt-6.1-sol"]
 
 client = OpenAI(base_url=f"{BASE_URL}/v1", api_key="test", max_retries=0, timeout=60)
 # Holds every answer against its type, null and absent included. Responses are judged in judge.py.
@@ -136,6 +140,66 @@ def test_function_call_with_the_history_sent_along(stream):
     except openai.NotFoundError:
         return
     raise AssertionError("a response that was not to be stored is there")
+
+
+def test_custom_tool(stream):
+    """A custom tool: plain text in pieces, with and without a provider that knows such tools."""
+    patch = "*** Begin Patch\n+\"quoted\"\n*** End Patch\n"
+    tool = {"type": "custom", "name": "apply_patch", "description": "Edits files."}
+    question = script([{"calls": [{"name": "apply_patch", "input": [patch[:7], patch[7:]]}]}, {"text": "It says {results}."}])
+    for model in (MODEL, *PROVIDERS):
+        first, _ = stream(model=model, input=question, tools=[tool])
+        [call] = first["output"]
+        assert (call["type"], call["name"], call["input"], call["status"]) == ("custom_tool_call", "apply_patch", patch, "completed"), call
+        is_stored(first)
+        output = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "done"}
+        second, _ = stream(model=model, previous_response_id=first["id"], input=[output], tools=[tool])
+        assert text_of(second) == "It says done.", second["output"]
+        items = client.responses.input_items.list(second["id"]).data
+        assert [item.type for item in items] == ["custom_tool_call_output"], items
+        history = [{"role": "user", "content": question}, *plain(first["output"]), output]
+        assert text_of(stream(model=model, input=history, tools=[tool], store=False)[0]) == "It says done."
+
+
+def test_logprobs(stream):
+    """How likely each token was, on every delta and on the whole."""
+    include = ["message.output_text.logprobs"]
+    for model in (MODEL, *PROVIDERS):
+        response, _ = stream(model=model, input=script([{"text": ["One ", "two."]}]), include=include, top_logprobs=2)
+        told = response["output"][0]["content"][0]["logprobs"]
+        assert [token["token"] for token in told] == ["One ", "two."], told
+        assert [[other["token"] for other in token["top_logprobs"]] for token in told] == [["a", "b"]] * 2, told
+        assert "turnwire" not in response, response["turnwire"]
+        is_stored(response)
+
+
+def test_what_is_not_heeded_is_told(stream):
+    """C30: a parameter that the provider cannot be told is listed, and one that nobody knows refused."""
+    response, _ = stream(model=MODEL, input="Good day", truncation="auto", extra_body={"client_metadata": {"a": "b"}, "seed": 7})
+    assert response["turnwire"]["ignored"] == ["client_metadata", "truncation"], response["turnwire"]
+    is_stored(response)
+    try:
+        client.responses.create(model=MODEL, input="x", extra_body={"temprature": 1})
+    except openai.BadRequestError as error:
+        assert (error.code, error.param) == ("unknown_parameter", "temprature"), error.body
+        assert "'temperature'" in error.message, error.message
+    else:
+        raise AssertionError("an unknown field was taken")
+
+
+def test_a_model_that_nobody_configured():
+    try:
+        client.responses.create(model="gpt-none", input="x")
+    except openai.NotFoundError as error:
+        assert (error.code, error.param) == ("model_not_found", "model"), error.body
+    else:
+        raise AssertionError("a model that is not there has answered")
+
+
+def test_every_official_field_has_a_row():
+    """C30: a field of the installed request type that docs/request-fields.tsv does not speak of."""
+    missing = request_fields.without_row()
+    assert not missing, f"{len(missing)} fields of openai {openai.__version__} have no row: {missing[:20]}"
 
 
 def test_mcp_approvals(stream):

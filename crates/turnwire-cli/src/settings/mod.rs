@@ -102,7 +102,9 @@ mod words;
 pub(crate) use self::{
     approvals::ApprovalSettings,
     mcp_files::McpSettings,
-    models::{DEFAULT_MODEL, Demo, Kind, ModelSettings, Provider, ServedModels, ToolCalling},
+    models::{
+        DEFAULT_MODEL, Demo, Kind, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling,
+    },
     run::RunSettings,
     serve::ServeSettings,
     server::{listen_address, page_origin},

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 use toml::{Table, Value};
+use turnwire_contract::{CustomTools, Parameter};
 use turnwire_models::Secret;
 
 use super::{
@@ -49,6 +50,9 @@ pub(crate) struct Provider {
     /// The name sent to the server, if it is not the one that was asked for.
     pub(crate) model: Option<String>,
     pub(crate) tool_calling: ToolCalling,
+    pub(crate) custom_tools: CustomTools,
+    /// Parameters that its server refuses, and that it is not sent.
+    pub(crate) unsupported: Vec<Parameter>,
 }
 
 /// How a model calls tools.
@@ -64,6 +68,13 @@ pub(crate) enum ToolCalling {
 impl ToolCalling {
     const NAMES: [(&str, Self); 2] = [("native", Self::Native), ("json_schema", Self::JsonSchema)];
 }
+
+/// What is done with tools whose input is plain text.
+const CUSTOM_TOOLS: [(&str, CustomTools); 3] = [
+    ("native", CustomTools::Native),
+    ("functions", CustomTools::AsFunctions),
+    ("refused", CustomTools::Refused),
+];
 
 /// What the server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +94,15 @@ impl Kind {
     fn speaks_openai(self) -> bool {
         matches!(self, Self::ChatCompletions | Self::OpenAiResponses)
     }
+
+    /// What is done with custom tools if nothing is said. Few of the servers that speak Chat
+    /// Completions know them.
+    fn usual_custom_tools(self) -> CustomTools {
+        match self {
+            Self::OpenAiResponses => CustomTools::Native,
+            Self::ChatCompletions | Self::AnthropicMessages => CustomTools::AsFunctions,
+        }
+    }
 }
 
 /// The models that a server answers with.
@@ -90,33 +110,87 @@ impl Kind {
 pub(crate) struct ServedModels {
     /// Those with a name of their own.
     pub(crate) named: BTreeMap<String, ModelSettings>,
-    /// The one that is asked under every other name.
-    pub(crate) any: ModelSettings,
+    /// What becomes of requests for any other name.
+    pub(crate) others: OtherNames,
     /// The name that is asked for when a request has none.
     pub(crate) default_name: String,
+}
+
+/// What becomes of requests for models that are not configured.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum OtherNames {
+    /// They are refused.
+    Refused,
+    /// The name is passed on to a provider that knows it.
+    PassedOn(Provider),
+    /// The model of this name answers.
+    AnsweredBy(String),
 }
 
 impl ServedModels {
     /// Nothing but the demo, whatever it is called.
     pub(super) fn scripted(demo: Demo) -> Self {
-        let any = ModelSettings::Scripted(demo);
-        let named = BTreeMap::from([(SCRIPTED.to_owned(), any.clone())]);
-        Self { named, any, default_name: SCRIPTED.to_owned() }
+        let named = BTreeMap::from([(SCRIPTED.to_owned(), ModelSettings::Scripted(demo))]);
+        let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
+        Self { named, others, default_name: SCRIPTED.to_owned() }
     }
 
-    /// Every model of the file, and the default provider for all other names.
+    /// How fast the demo is, if it is served.
+    pub(crate) fn demo(&self) -> Option<Demo> {
+        self.named.values().find_map(|model| match model {
+            ModelSettings::Scripted(demo) => Some(*demo),
+            ModelSettings::Provider(_) => None,
+        })
+    }
+
+    /// Every model of the file. Other names go where the default model is, if it has no name of
+    /// its own to ask for; otherwise to the model `fallback`, or they are refused.
     pub(super) fn of(
         models: &BTreeMap<String, NamedModel>,
         environment: &Environment,
         wish: Option<&str>,
+        fallback: Option<&str>,
     ) -> Result<Self, Problem> {
         let (default, default_name) = choose(models, environment, wish, Occasion::Serve)?;
-        let any = ModelSettings::Provider(Provider { model: None, ..default });
         let named = models.iter().map(|(name, model)| {
             let provider = provider(name, model, environment)?;
             Ok((name.clone(), ModelSettings::Provider(provider)))
         });
-        Ok(Self { named: named.collect::<Result<_, Problem>>()?, any, default_name })
+        let mut named: BTreeMap<_, _> = named.collect::<Result<_, Problem>>()?;
+        let chosen = wish.and_then(|wish| models.get(wish));
+        let chosen = chosen.or_else(|| default_of(models, environment).map(|(_, model)| model));
+        let passes_names_on = chosen.is_none_or(|model| model.model.is_none());
+        let others = match fallback {
+            Some(name) => fallback_to(name, &named, models)?,
+            None if passes_names_on => {
+                OtherNames::PassedOn(Provider { model: None, ..default.clone() })
+            }
+            None => OtherNames::Refused,
+        };
+        if !passes_names_on {
+            // A name that somebody gave for the default provider is one of the names.
+            named.entry(default_name.clone()).or_insert(ModelSettings::Provider(default));
+        }
+        Ok(Self { named, others, default_name })
+    }
+}
+
+/// The model that answers for names nobody knows; one without a name of its own is asked for them.
+fn fallback_to(
+    name: &str,
+    named: &BTreeMap<String, ModelSettings>,
+    models: &BTreeMap<String, NamedModel>,
+) -> Result<OtherNames, Problem> {
+    match named.get(name) {
+        Some(ModelSettings::Provider(provider)) if provider.model.is_none() => {
+            Ok(OtherNames::PassedOn(provider.clone()))
+        }
+        Some(_) => Ok(OtherNames::AnsweredBy(name.to_owned())),
+        None => {
+            let names: Vec<&str> = models.keys().map(String::as_str).collect();
+            let problem = format!("server.fallback_model: there is no model `{name}`");
+            Err(Problem::usage(problem).hint(did_you_mean(name, &names)))
+        }
     }
 }
 
@@ -140,11 +214,20 @@ pub(super) struct RawModel {
     model: Option<String>,
     api_key_env: Option<String>,
     tool_calling: Option<String>,
+    custom_tools: Option<String>,
+    unsupported_parameters: Vec<String>,
 }
 
 impl RawTable for RawModel {
-    const KEYS: &'static [&'static str] =
-        &["kind", "base_url", "model", "api_key_env", "tool_calling"];
+    const KEYS: &'static [&'static str] = &[
+        "kind",
+        "base_url",
+        "model",
+        "api_key_env",
+        "tool_calling",
+        "custom_tools",
+        "unsupported_parameters",
+    ];
 }
 
 /// A model of the file, checked.
@@ -155,6 +238,8 @@ pub(super) struct NamedModel {
     model: Option<String>,
     api_key_env: Option<String>,
     tool_calling: ToolCalling,
+    custom_tools: CustomTools,
+    unsupported: Vec<Parameter>,
 }
 
 pub(super) fn named_models(
@@ -181,8 +266,20 @@ pub(super) fn named_models(
 fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<NamedModel> {
     let has_kind = table.contains_key("kind");
     let raw: RawModel = read_table(&format!("{path}."), table, mistakes);
-    let RawModel { kind, base_url, model, api_key_env, tool_calling } = raw;
-    let tool_calling = tool_calling_of(path, tool_calling.as_deref(), mistakes);
+    let RawModel { kind, base_url, model, api_key_env, .. } = raw;
+    let tool_calling = word_of(
+        &format!("{path}.tool_calling"),
+        raw.tool_calling.as_deref(),
+        &ToolCalling::NAMES,
+        mistakes,
+    );
+    let custom_tools = word_of(
+        &format!("{path}.custom_tools"),
+        raw.custom_tools.as_deref(),
+        &CUSTOM_TOOLS,
+        mistakes,
+    );
+    let unsupported = parameters_of(path, &raw.unsupported_parameters, mistakes);
     let kinds: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
     let known = kind.as_deref().and_then(|kind| Kind::NAMES.iter().find(|(name, _)| *name == kind));
     match (&kind, known) {
@@ -199,17 +296,48 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         mistakes.push(format!("{path}.base_url: {}", not_a_url(base_url, EXAMPLE_URL)));
     }
     let kind = known?.1;
-    Some(NamedModel { kind, base_url, model, api_key_env, tool_calling })
+    let custom_tools = custom_tools.unwrap_or_else(|| kind.usual_custom_tools());
+    if custom_tools == CustomTools::Native && kind == Kind::AnthropicMessages {
+        let why = "this kind knows only functions; it is one of `functions`, `refused`";
+        mistakes.push(format!("{path}.custom_tools: {why}"));
+    }
+    let tool_calling = tool_calling.unwrap_or_default();
+    Some(NamedModel { kind, base_url, model, api_key_env, tool_calling, custom_tools, unsupported })
 }
 
-fn tool_calling_of(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> ToolCalling {
-    let Some(word) = word else { return ToolCalling::default() };
-    let found = ToolCalling::NAMES.iter().find(|(name, _)| *name == word);
+/// What a word of the settings stands for.
+fn word_of<T: Copy>(
+    path: &str,
+    word: Option<&str>,
+    known: &[(&str, T)],
+    mistakes: &mut Vec<String>,
+) -> Option<T> {
+    let word = word?;
+    let found = known.iter().find(|(name, _)| *name == word);
     if found.is_none() {
-        let advice = did_you_mean(word, &ToolCalling::NAMES.map(|(name, _)| name));
-        mistakes.push(format!("{path}.tool_calling: there is no way `{word}`; {advice}"));
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let advice = did_you_mean(word, &names);
+        mistakes.push(format!("{path}: there is no way `{word}`; {advice}"));
     }
-    found.map_or(ToolCalling::default(), |(_, way)| *way)
+    found.map(|(_, meaning)| *meaning)
+}
+
+fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Vec<Parameter> {
+    let mut parameters = Vec::new();
+    for word in words {
+        match Parameter::ALL.iter().find(|parameter| parameter.name() == word) {
+            Some(parameter) => parameters.push(*parameter),
+            None => {
+                let names: Vec<&str> =
+                    Parameter::ALL.iter().map(|parameter| parameter.name()).collect();
+                let advice = did_you_mean(word, &names);
+                mistakes.push(format!(
+                    "{path}.unsupported_parameters: there is no parameter `{word}`; {advice}"
+                ));
+            }
+        }
+    }
+    parameters
 }
 
 /// For what a model is chosen, which decides what helps somebody who has none.
@@ -234,12 +362,7 @@ pub(super) fn choose(
         return Ok((provider(name, model, environment)?, name.clone()));
     }
     let name = wish.unwrap_or(DEFAULT_MODEL).to_owned();
-    let default = match (models.get_key_value(DEFAULT_MODEL), models.len()) {
-        (Some(default), _) => Some(default),
-        (None, 1) if !environment.is_set("OPENAI_BASE_URL") => models.iter().next(),
-        (None, _) => None,
-    };
-    if let Some((its_name, model)) = default {
+    if let Some((its_name, model)) = default_of(models, environment) {
         let provider = provider(its_name, model, environment)?;
         // A name that we do not know is the server's.
         return Ok(match wish {
@@ -256,12 +379,24 @@ pub(super) fn choose(
     }
 }
 
+/// The model of the file that is meant where none is named.
+fn default_of<'a>(
+    models: &'a BTreeMap<String, NamedModel>,
+    environment: &Environment,
+) -> Option<(&'a String, &'a NamedModel)> {
+    match (models.get_key_value(DEFAULT_MODEL), models.len()) {
+        (Some(default), _) => Some(default),
+        (None, 1) if !environment.is_set("OPENAI_BASE_URL") => models.iter().next(),
+        (None, _) => None,
+    }
+}
+
 fn provider(
     name: &str,
-    model: &NamedModel,
+    named: &NamedModel,
     environment: &Environment,
 ) -> Result<Provider, Problem> {
-    let NamedModel { kind, base_url, model, api_key_env, tool_calling } = model;
+    let NamedModel { kind, base_url, model, api_key_env, .. } = named;
     let path = |key: &str| format!("models.{name}.{key}");
     let from_environment = openai_base_url(environment)?.filter(|_| kind.speaks_openai());
     let is_default = name == DEFAULT_MODEL;
@@ -287,15 +422,28 @@ fn provider(
         None => None,
     };
     let (kind, api_key, model) = (*kind, api_key.map(Secret::from), model.clone());
-    Ok(Provider { kind, base_url, api_key, model, tool_calling: *tool_calling })
+    Ok(Provider {
+        kind,
+        base_url,
+        api_key,
+        model,
+        tool_calling: named.tool_calling,
+        custom_tools: named.custom_tools,
+        unsupported: named.unsupported.clone(),
+    })
 }
 
 /// What the variables of the two providers say that everybody knows.
 fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>, Problem> {
     let key = |name| environment.get(name).map(Secret::from);
-    let provider = |kind, base_url: String, api_key| {
-        let tool_calling = ToolCalling::default();
-        Provider { kind, base_url, api_key, model: None, tool_calling }
+    let provider = |kind: Kind, base_url: String, api_key| Provider {
+        kind,
+        base_url,
+        api_key,
+        model: None,
+        tool_calling: ToolCalling::default(),
+        custom_tools: kind.usual_custom_tools(),
+        unsupported: Vec::new(),
     };
     let openai_key = key("OPENAI_API_KEY");
     if let Some(base_url) = openai_base_url(environment)? {

@@ -87,7 +87,8 @@ impl ServeSettings {
         let models = if is_demo {
             ServedModels::scripted(demo)
         } else {
-            let served = ServedModels::of(&sections.models, environment, wish);
+            let fallback = sections.server.fallback_model.as_deref();
+            let served = ServedModels::of(&sections.models, environment, wish, fallback);
             served.map_err(|problem| located(problem, file))?
         };
         let warnings = warnings(&sections, file);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::settings::{
-    ModelSettings,
+    OtherNames, Provider,
     models::Demo,
     testing::{check_problem, demo_settings, file},
 };
@@ -34,16 +34,21 @@ fn settings(
     ServeSettings::of(&arguments, &variables.iter().copied().collect(), Some(&file(text)))
 }
 
-/// The default name, the other named models, and where every other name goes.
+/// The default name, the named models, and what becomes of every other name.
 fn models(
     text: &str,
     variables: &[(&str, &str)],
     model: Option<&str>,
-) -> (String, Vec<String>, (String, Option<String>)) {
-    let ServedModels { named, any, default_name } =
+) -> (String, Vec<String>, String) {
+    let ServedModels { named, others, default_name } =
         settings(text, variables, model).unwrap().models;
-    let ModelSettings::Provider(any) = any else { panic!("not a provider: {any:?}") };
-    (default_name, named.into_keys().collect(), (any.base_url, any.model))
+    let others = match others {
+        OtherNames::Refused => "refused".to_owned(),
+        OtherNames::AnsweredBy(name) => format!("answered by {name}"),
+        OtherNames::PassedOn(Provider { base_url, model: None, .. }) => format!("to {base_url}"),
+        OtherNames::PassedOn(provider) => panic!("another name is sent: {provider:?}"),
+    };
+    (default_name, named.into_keys().collect(), others)
 }
 
 /// A9: pages of the command line are let in beside those of the file.
@@ -77,23 +82,34 @@ fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_defau
     assert_eq!(listen(SERVER, &variables, Some("127.0.0.1:3")), "127.0.0.1:3");
 }
 
+/// A name that nobody configured is refused, but where the default model has no name of its own:
+/// then its server knows what is meant.
 #[test]
-fn all_models_are_served_and_other_names_go_to_the_default_one() {
+fn all_models_are_served_and_other_names_where_they_are_known() {
     let everywhere = || vec!["big".to_owned(), "default".into(), "small".into()];
     let variables = [("BIG_KEY", "k")];
-    let at = |url: &str| (url.to_owned(), None);
-    assert_eq!(
-        models(THREE, &variables, None),
-        ("default".into(), everywhere(), at("http://default/v1"))
-    );
+    assert_eq!(models(THREE, &variables, None), ("default".into(), everywhere(), "refused".into()));
     assert_eq!(
         models(THREE, &variables, Some("small")),
-        ("small".into(), everywhere(), at("http://small/v1"))
+        ("small".into(), everywhere(), "to http://small/v1".into())
     );
     assert_eq!(
         models(THREE, &variables, Some("llama")),
-        ("llama".into(), everywhere(), at("http://default/v1")),
+        (
+            "llama".into(),
+            vec!["big".into(), "default".into(), "llama".into(), "small".into()],
+            "refused".into()
+        ),
         "a name for the default provider"
+    );
+    let passing = THREE.replace("model = \"tiny\"\n", "");
+    assert_eq!(
+        models(&passing, &variables, None),
+        ("default".into(), everywhere(), "to http://default/v1".into())
+    );
+    assert_eq!(
+        models(&passing, &variables, Some("llama")),
+        ("llama".into(), everywhere(), "to http://default/v1".into())
     );
     let variables = [("BIG_KEY", "k"), ("TURNWIRE_MODEL", "small")];
     assert_eq!(models(THREE, &variables, None).0, "small");
@@ -104,7 +120,25 @@ fn the_environment_alone_is_enough() {
     let variables = [("OPENAI_BASE_URL", "http://variable/v1")];
     assert_eq!(
         models("", &variables, None),
-        ("default".into(), vec![], ("http://variable/v1".into(), None))
+        ("default".into(), vec![], "to http://variable/v1".into())
+    );
+}
+
+#[test]
+fn the_operator_may_say_who_answers_for_other_names() {
+    let fallback =
+        |name: &str, models: &str| format!("[server]\nfallback_model = \"{name}\"\n{models}");
+    let model = |name: &str, more: &str| {
+        let kind = "kind = \"chat_completions\"";
+        format!("[models.{name}]\n{kind}\nbase_url = \"http://{name}/v1\"\n{more}")
+    };
+    let two = model("default", "model = \"a\"\n") + &model("small", "model = \"b\"\n");
+    assert_eq!(models(&fallback("small", &two), &[], None).2, "answered by small");
+    let passing = model("default", "model = \"a\"\n") + &model("any", "");
+    assert_eq!(models(&fallback("any", &passing), &[], None).2, "to http://any/v1");
+    check_problem(
+        &settings(&fallback("smal", &two), &[], None).unwrap_err(),
+        &["server.fallback_model: there is no model `smal`", "hint: did you mean `small`?"],
     );
 }
 

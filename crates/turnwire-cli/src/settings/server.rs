@@ -29,11 +29,19 @@ pub(super) struct RawServer {
     hosts: Vec<String>,
     origins: Vec<String>,
     instructions: Option<String>,
+    fallback_model: Option<String>,
 }
 
 impl RawTable for RawServer {
-    const KEYS: &'static [&'static str] =
-        &["listen", "api_keys_env", "api_keys", "hosts", "origins", "instructions"];
+    const KEYS: &'static [&'static str] = &[
+        "listen",
+        "api_keys_env",
+        "api_keys",
+        "hosts",
+        "origins",
+        "instructions",
+        "fallback_model",
+    ];
 }
 
 /// The section, checked. It holds keys, so it cannot be printed.
@@ -45,6 +53,8 @@ pub(super) struct ServerSection {
     pub(super) hosts: Vec<String>,
     pub(super) origins: Vec<String>,
     pub(super) instructions: Option<String>,
+    /// The model that answers for names that no model goes by.
+    pub(super) fallback_model: Option<String>,
 }
 
 impl ServerSection {
@@ -75,6 +85,7 @@ impl ServerSection {
             hosts: raw.hosts,
             origins: raw.origins,
             instructions: raw.instructions,
+            fallback_model: raw.fallback_model,
         }
     }
 

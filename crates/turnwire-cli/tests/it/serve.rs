@@ -232,9 +232,7 @@ async fn the_model_of_a_request_decides_who_is_asked() {
     let world = World::new().with_file("other.toml", &file);
     let arguments = ["serve", "--config", "other.toml", "--json", "--listen", "127.0.0.1:0"];
     let gateway = Gateway::start(&world, &arguments);
-    for (name, server, upstream) in
-        [("default", &small, "tiny"), ("big", &big, "big"), ("llama", &small, "llama")]
-    {
+    for (name, server, upstream) in [("default", &small, "tiny"), ("big", &big, "big")] {
         let body = json!({ "model": name, "input": "Hello.", "stream": true });
         let response = gateway.post("/v1/responses", &body).send().await.unwrap();
         let mut question = server.question();
@@ -244,6 +242,37 @@ async fn the_model_of_a_request_decides_who_is_asked() {
         question.end();
         let stream = response.text().await.unwrap();
         assert!(stream.contains("\"response.completed\""), "{stream}");
+    }
+    let body = json!({ "model": "llama", "input": "Hello." });
+    let refused = gateway.post("/v1/responses", &body).send().await.unwrap();
+    assert_eq!(refused.status(), 404, "nobody has configured it");
+}
+
+/// A default model without a name of its own is asked for whatever name comes; and the operator may
+/// say who answers for names nobody knows.
+#[tokio::test]
+async fn other_names_go_where_the_operator_says() {
+    for (model, server, upstream, answers) in [
+        ("", "", "llama", "llama"),
+        ("model = \"tiny\"", "[server]\nfallback_model = \"default\"", "tiny", "default"),
+    ] {
+        let provider = Server::new();
+        let url = provider.url();
+        let file = format!(
+            "{server}\n[models.default]\nkind = \"chat_completions\"\nbase_url = \"{url}\"\n{model}\n"
+        );
+        let world = World::new().with_file("other.toml", &file);
+        let arguments = ["serve", "--config", "other.toml", "--json", "--listen", "127.0.0.1:0"];
+        let gateway = Gateway::start(&world, &arguments);
+        let body = json!({ "model": "llama", "input": "Hello.", "stream": true });
+        let response = gateway.post("/v1/responses", &body).send().await.unwrap();
+        let mut question = provider.question();
+        assert_eq!(question.body["model"], upstream);
+        question.begin();
+        question.say("Hi.");
+        question.end();
+        let stream = response.text().await.unwrap();
+        assert!(stream.contains(&format!("\"model\":\"{answers}\"")), "{stream}");
     }
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::{Annotation, Generation, Item, ToolChoice, ToolSpec, Usage};
+use crate::{Annotation, Capabilities, Generation, Item, Logprob, ToolChoice, ToolSpec, Usage};
 
 /// The answer, part by part. Dropping it hangs up on the provider.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelPart, ModelError>> + Send + 'static>>;
@@ -35,6 +35,12 @@ pub trait Model: Send + Sync {
 
     /// Asks, and returns as soon as the provider begins to answer.
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError>;
+
+    /// What it can be told. What it cannot be told is left out of the question, and whoever took
+    /// the request tells its client so.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
 }
 
 /// What the model is asked.
@@ -61,6 +67,8 @@ pub struct Prompt {
 pub enum ModelPart {
     /// More of the answer.
     Text(String),
+    /// How likely the tokens of the next [`Self::Text`] are.
+    Logprobs(Vec<Logprob>),
     /// More of the refusal.
     Refusal(String),
     /// More of the thoughts.
@@ -82,7 +90,7 @@ pub enum ModelPart {
     CallArguments {
         /// The call's key.
         key: u32,
-        /// Raw JSON text.
+        /// Raw JSON text; of a custom tool, its input as it is.
         text: String,
     },
     /// Something came that could not be read, and was left out. Whatever it was a part of has a

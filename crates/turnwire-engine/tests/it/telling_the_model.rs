@@ -150,6 +150,7 @@ async fn thoughts_and_words_enter_the_history() {
                 output: "x".into(),
                 images: Vec::new(),
                 failed: false,
+                custom: false,
             },
         ]
     );

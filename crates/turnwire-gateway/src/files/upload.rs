@@ -115,8 +115,11 @@ async fn read(mut form: Multipart, limit: usize) -> Result<Upload, Refusal> {
                     return Err(ClientError::invalid("expires_after[anchor]", message).into());
                 }
             }
-            // The next call reads on behind it.
-            _ => {}
+            name => {
+                let known = ["file", "purpose", "expires_after[seconds]", "expires_after[anchor]"];
+                let name = name.unwrap_or_default();
+                return Err(ClientError::unknown("", name, known.into_iter()).into());
+            }
         }
     }
     let (name, content) = file.ok_or_else(|| ClientError::missing("file"))?;

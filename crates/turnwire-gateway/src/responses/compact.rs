@@ -6,6 +6,7 @@ use axum::{
     response::{IntoResponse, Response as HttpResponse},
 };
 use serde::Serialize;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Content, Generation, Item, RunId, RunOutcome, RunRequest, ToolChoice};
 use turnwire_engine::Start;
@@ -14,7 +15,7 @@ use turnwire_surfaces::{
     responses::{
         ids,
         item::{CompactionItem, OutputItem},
-        response::ResponseUsage,
+        response::{ResponseNote, ResponseUsage},
     },
 };
 use utoipa::ToSchema;
@@ -52,6 +53,25 @@ pub(super) struct Compacted {
     /// What to send instead of the conversation.
     output: Vec<OutputItem>,
     usage: ResponseUsage,
+    /// What of the request was not heeded; not there otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turnwire: Option<ResponseNote>,
+}
+
+/// What a summary is made of. It is no answer, so nothing else has a say.
+const SUMMED_UP: [&str; 5] =
+    ["model", "input", "instructions", "previous_response_id", "conversation"];
+
+/// What is counted, and how it is found.
+const COUNTED: [&str; 6] =
+    ["model", "input", "instructions", "previous_response_id", "conversation", "tools"];
+
+/// What of the body is not among the `heeded` fields.
+fn not_heeded(body: &Value, heeded: &[&str]) -> Option<ResponseNote> {
+    let fields = body.as_object().into_iter().flatten();
+    let fields = fields.filter(|(name, value)| !value.is_null() && !heeded.contains(&&***name));
+    let ignored: Vec<String> = fields.map(|(name, _)| name.clone()).collect();
+    (!ignored.is_empty()).then_some(ResponseNote { ignored })
 }
 
 #[utoipa::path(
@@ -74,6 +94,7 @@ pub(super) async fn compact(
     caller: Caller,
     JsonBody(body): JsonBody,
 ) -> Result<HttpResponse, Refusal> {
+    let turnwire = not_heeded(&body, &SUMMED_UP);
     let request = request::read(body)?;
     if request.model.is_none() {
         let message = "`model` is missing.";
@@ -105,6 +126,7 @@ pub(super) async fn compact(
         created_at: app.runs().now().as_micros() / 1_000_000,
         output: vec![OutputItem::Compaction(CompactionItem { id, encrypted_content })],
         usage: ResponseUsage::from(answer.usage()),
+        turnwire,
     };
     Ok(Json(compacted).into_response())
 }
@@ -150,6 +172,9 @@ pub(super) struct InputTokens {
     object: &'static str,
     /// An estimate: a quarter of the bytes.
     input_tokens: u64,
+    /// What of the request was not heeded; not there otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turnwire: Option<ResponseNote>,
 }
 
 #[utoipa::path(
@@ -167,6 +192,7 @@ pub(super) async fn input_tokens(
     caller: Caller,
     JsonBody(body): JsonBody,
 ) -> Result<Json<InputTokens>, Refusal> {
+    let turnwire = not_heeded(&body, &COUNTED);
     let request = request::read(body)?;
     let before = look_back(&app, &caller, &request).await?;
     let entries = before.entries.clone();
@@ -176,7 +202,7 @@ pub(super) async fn input_tokens(
     let tools: u64 = run.tools.iter().map(|spec| written(&**spec)).sum();
     let bytes = instructions + tools;
     let input_tokens = bytes.div_ceil(BYTES_PER_TOKEN) + items.map(tokens_of).sum::<u64>();
-    Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }))
+    Ok(Json(InputTokens { object: "response.input_tokens", input_tokens, turnwire }))
 }
 
 fn tokens_of(item: &Item) -> u64 {

@@ -1,7 +1,7 @@
 //! From a body to a run that can begin: everything that has to be looked up for it.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -10,13 +10,15 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use turnwire_contract::{
     AskBefore, CallId, CollectionId, ConversationId, Entry, FileId, Item, ItemId, RunId,
-    RunRequest, ServerUse, StoreError, ToolKind, ToolSpec,
+    RunRequest, ServerUse, StoreError, ToolChoice, ToolKind, ToolSpec,
 };
+use turnwire_engine::StartError;
 use turnwire_surfaces::responses::{echo, ids};
 
 use super::{
     request::{
-        self, CreateResponse, FoundFile, Input, InputBody, LookedUp, McpWish, Settled, ToolWish,
+        self, ClientError, CreateResponse, FoundFile, Input, InputBody, LookedUp, McpWish,
+        PlacedTool, Settled, ToolWish, Wishes,
     },
     stored,
 };
@@ -82,6 +84,7 @@ pub(super) async fn prepare(
     request: CreateResponse,
     before: Before,
 ) -> Result<RunRequest, Refusal> {
+    let model = model_for(app, request.model.as_deref())?;
     let mut input = read_input(app, caller, request.input.as_ref(), &before.entries).await?;
     let history: Vec<&Item> = before.entries.iter().map(|entry| &*entry.item).collect();
     request::check_calls(&history, &input.items)?;
@@ -89,16 +92,19 @@ pub(super) async fn prepare(
     let call_of = |id: &str| asked.get(id).cloned();
     let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
 
-    let wishes = request::read_tools(&request.tools.0)?;
-    let (tool_choice, wishes) = request::read_choice(request.tool_choice.as_ref(), wishes, &[])?;
+    let wishes = read_tools(&request)?;
+    let (tool_choice, wanted) =
+        request::read_choice(request.tool_choice.as_ref(), wishes.tools, &[])?;
     let bare = request::bare_functions(&request.tools.0);
-    let (tools, servers) = find_tools(app, caller, wishes, &bare).await?;
+    let found = find_tools(app, caller, wanted, &bare).await?;
+    found.check_choice(request.tool_choice.as_ref(), &tool_choice)?;
+    request::name_calls(&mut input.items, &found.tools);
 
     let mut limits = app.options().limits.clone();
     if request.background == Some(true) {
         limits.wall_clock = app.options().background_time;
     }
-    let model = request.model.clone().unwrap_or_else(|| app.options().default_model.clone());
+    let ignored = [wishes.ignored, input.ignored, found.missing];
     let settled = Settled {
         tenant: caller.tenant().clone(),
         model,
@@ -106,12 +112,13 @@ pub(super) async fn prepare(
         continues: before.continues,
         input: input.items,
         first_calls,
-        tools,
-        servers,
+        tools: found.tools,
+        servers: found.servers,
         tool_choice,
         limits,
     };
     let mut run = request::into_run(request, settled);
+    note_ignored(app, &mut run, ignored.into_iter().flatten())?;
     if before.comes_along {
         run.before = before.entries;
     }
@@ -120,6 +127,45 @@ pub(super) async fn prepare(
         run.echo.insert(echo::APPROVAL_REQUESTS.to_owned(), Value::Object(asked));
     }
     Ok(run)
+}
+
+/// The model that answers: the one that is asked for, or the one that answers for names nobody
+/// knows.
+fn model_for(app: &App, asked: Option<&str>) -> Result<String, Refusal> {
+    let options = app.options();
+    let name = asked.unwrap_or(&options.default_model);
+    if app.runs().knows_model(name) {
+        return Ok(name.to_owned());
+    }
+    let fallback = options.fallback_model.clone();
+    fallback.ok_or_else(|| StartError::UnknownModel(name.to_owned()).into())
+}
+
+/// The tools in the field for them, and those that come with the input.
+fn read_tools(request: &CreateResponse) -> Result<Wishes, ClientError> {
+    let listed = request.tools.0.iter().enumerate();
+    let listed = listed.map(|(n, tool)| (format!("tools[{n}]"), tool));
+    let additional = request::additional_tools(request.input.as_ref())?;
+    request::read_tools(&listed.chain(additional).collect::<Vec<PlacedTool<'_>>>())
+}
+
+/// Notes what of the request is not heeded, by us and by the model, for the response to tell.
+fn note_ignored(
+    app: &App,
+    run: &mut RunRequest,
+    more: impl Iterator<Item = String>,
+) -> Result<(), ClientError> {
+    let capabilities = app.runs().capabilities(&run.model).unwrap_or_default();
+    request::check_custom_tools(&capabilities, run)?;
+    let mut ignored: BTreeSet<String> = more.collect();
+    ignored.extend(request::not_taken(&capabilities, run));
+    if let Some(Value::Array(of_body)) = run.echo.shift_remove(echo::IGNORED) {
+        ignored.extend(of_body.iter().filter_map(Value::as_str).map(str::to_owned));
+    }
+    if !ignored.is_empty() {
+        run.echo.insert(echo::IGNORED.to_owned(), json!(ignored));
+    }
+    Ok(())
 }
 
 async fn read_input(
@@ -208,7 +254,7 @@ fn items_named(id: &str, entries: &[Entry]) -> Vec<Item> {
     let [name, result] = names_of(id);
     let Some(entry) = find(&name) else { return Vec::new() };
     let is_hosted = matches!(&*entry.item, Item::Call { kind, .. }
-        if !matches!(kind, ToolKind::Client | ToolKind::Function));
+        if !kind.is_run_by_client() && *kind != ToolKind::Function);
     let result = find(&result).filter(|_| is_hosted);
     [Some(entry), result].into_iter().flatten().map(|entry| Item::clone(&entry.item)).collect()
 }
@@ -244,6 +290,32 @@ fn asked_about(input: &Input, entries: &[Entry]) -> BTreeMap<String, CallId> {
     answers.filter_map(|id| Some((id.clone(), call_of(id)?))).collect()
 }
 
+/// The tools that are on offer.
+#[derive(Default)]
+struct FoundTools {
+    tools: Vec<Arc<ToolSpec>>,
+    servers: Vec<ServerUse>,
+    /// Where searches are wished for that this server does not have.
+    missing: Vec<String>,
+}
+
+impl FoundTools {
+    /// A search that is not there is left out, unless the request depends on it.
+    fn check_choice(&self, written: Option<&Value>, choice: &ToolChoice) -> Result<(), Refusal> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        let must_call = matches!(choice, ToolChoice::Required);
+        let has_none = self.tools.is_empty() && self.servers.is_empty();
+        if request::names_web_search(written) || must_call && has_none {
+            let message = "This server has no web search; its operator can set one up with \
+                           [web_search] in the settings.";
+            return Err(Refusal::bad_request("unsupported_tool", message).about("tool_choice"));
+        }
+        Ok(())
+    }
+}
+
 /// Finds the tools that are wished for. A search that this server does not have is left out:
 /// clients ask for it by habit, and a model that has none does without.
 async fn find_tools(
@@ -251,27 +323,27 @@ async fn find_tools(
     caller: &Caller,
     wishes: Vec<ToolWish>,
     bare: &HashSet<&str>,
-) -> Result<(Vec<Arc<ToolSpec>>, Vec<ServerUse>), Refusal> {
-    let (mut tools, mut servers) = (Vec::new(), Vec::new());
+) -> Result<FoundTools, Refusal> {
+    let mut found = FoundTools::default();
     for wish in wishes {
         match wish {
             ToolWish::Function(spec) => {
                 let ours = app.function(&spec.name).filter(|_| bare.contains(&*spec.name));
-                tools.push(ours.unwrap_or_else(|| Arc::new(spec)));
+                found.tools.push(ours.unwrap_or_else(|| Arc::new(spec)));
             }
-            ToolWish::WebSearch { settings } => {
-                let spec = app.built_in(ToolKind::WebSearch);
-                tools.extend(spec.map(|spec| with_settings(&spec, settings)));
-            }
+            ToolWish::WebSearch { settings, param } => match app.built_in(ToolKind::WebSearch) {
+                Some(spec) => found.tools.push(with_settings(&spec, settings)),
+                None => found.missing.push(param),
+            },
             ToolWish::FileSearch { settings } => {
                 check_collections(app, caller, &settings).await?;
                 let spec = app.built_in(ToolKind::FileSearch);
-                tools.extend(spec.map(|spec| with_settings(&spec, settings)));
+                found.tools.extend(spec.map(|spec| with_settings(&spec, settings)));
             }
-            ToolWish::Mcp(wish) => servers.push(find_server(app, caller, wish)?),
+            ToolWish::Mcp(wish) => found.servers.push(find_server(app, caller, wish)?),
         }
     }
-    Ok((tools, servers))
+    Ok(found)
 }
 
 fn with_settings(spec: &ToolSpec, settings: Value) -> Arc<ToolSpec> {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{Chunking, FileId};
+use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 
 use super::attached::Wanted;
@@ -34,6 +35,7 @@ const PASSAGE_TOKENS: RangeInclusive<u32> = 100..=4_096;
 /// What a client sends to open or change a vector store. A change leaves alone what it does not
 /// name.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoreBody {
     /// At most 256 characters.
     pub(super) name: Option<String>,
@@ -44,12 +46,41 @@ pub(super) struct StoreBody {
     pub(super) metadata: Option<BTreeMap<String, String>>,
     /// After how many days without a use it expires; null takes that back.
     pub(super) expires_after: Option<ExpiryBody>,
-    /// How the `file_ids` are cut into passages.
+    /// How the `file_ids` are cut into passages; only when a store is opened.
     pub(super) chunking_strategy: Option<ChunkingBody>,
+    /// Not heeded: a store has a name.
+    description: Option<String>,
+}
+
+impl StoreBody {
+    /// What of it is not heeded.
+    pub(super) fn note(&self) -> Option<ResponseNote> {
+        let description = self.description.as_ref()?;
+        (!description.is_empty()).then(|| ResponseNote { ignored: vec!["description".to_owned()] })
+    }
+
+    /// Refuses what a store can only be opened with.
+    pub(super) fn refuse_what_comes_too_late(&self) -> Result<(), ClientError> {
+        let late = [
+            ("file_ids", self.file_ids.is_some()),
+            ("chunking_strategy", self.chunking_strategy.is_some()),
+        ];
+        match late.iter().find(|(_, is_there)| *is_there) {
+            Some((name, _)) => {
+                let message = format!(
+                    "`{name}` is for a new vector store; attach files with \
+                     /v1/vector_stores/{{vector_store_id}}/files."
+                );
+                Err(ClientError::new("unsupported_parameter", *name, message))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// When a store expires.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ExpiryBody {
     /// Always `last_active_at`.
     anchor: Option<String>,
@@ -73,6 +104,7 @@ impl ExpiryBody {
 
 /// How files are cut into passages: `auto`, or `static` with two numbers.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ChunkingBody {
     /// `auto` or `static`.
     #[serde(rename = "type")]
@@ -83,6 +115,7 @@ pub(super) struct ChunkingBody {
 
 /// How long passages are.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct TokensBody {
     /// 100 to 4096.
     max_chunk_size_tokens: Option<u32>,
@@ -92,6 +125,7 @@ pub(super) struct TokensBody {
 
 /// What a client sends to attach a file.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct AttachBody {
     /// The file.
     #[schema(value_type = String)]
@@ -104,6 +138,7 @@ pub(super) struct AttachBody {
 
 /// What a client sends to attach many files: `file_ids` or `files`.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct BatchBody {
     /// The files, at most 2000.
     #[schema(value_type = Option<Vec<String>>)]
@@ -119,6 +154,7 @@ pub(super) struct BatchBody {
 
 /// What a client sends to change the attributes of a file.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct AttributesBody {
     /// All attributes that the file is to have.
     #[schema(value_type = Option<Object>)]

@@ -22,6 +22,7 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{CollectionId, CollectionNotes, CollectionRecord, CollectionUsage};
+use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -68,6 +69,9 @@ struct VectorStore {
     /// When it was used last.
     last_active_at: Option<i64>,
     metadata: BTreeMap<String, String>,
+    /// What of the request was not heeded; not there otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turnwire: Option<ResponseNote>,
 }
 
 /// When a store expires.
@@ -107,8 +111,9 @@ async fn create(
     caller: Caller,
     JsonBody(body): JsonBody,
 ) -> Result<Json<VectorStore>, Refusal> {
-    let StoreBody { name, file_ids, metadata, expires_after, chunking_strategy } =
-        read_store(body)?;
+    let body = read_store(body)?;
+    let turnwire = body.note();
+    let StoreBody { name, file_ids, metadata, expires_after, chunking_strategy, .. } = body;
     let chunking = read_chunking(chunking_strategy)?;
     let file_ids = file_ids.unwrap_or_default().into_iter();
     let wanted = file_ids.map(|file_id| Wanted { file_id, attributes: Map::new(), chunking });
@@ -126,7 +131,7 @@ async fn create(
     };
     app.library().open_collection(caller.tenant(), record.clone()).await?;
     attached::attach_all(&app, &caller, &record.id, None, wanted).await?;
-    Ok(Json(show(&app, &caller, record).await?))
+    Ok(Json(VectorStore { turnwire, ..show(&app, &caller, record).await? }))
 }
 
 #[utoipa::path(
@@ -148,8 +153,8 @@ async fn list(
     for record in page.data {
         data.push(show(&app, &caller, record).await?);
     }
-    let Page { object, first_id, last_id, has_more, .. } = page;
-    Ok(Json(Page { object, data, first_id, last_id, has_more }))
+    let Page { object, first_id, last_id, has_more, turnwire, .. } = page;
+    Ok(Json(Page { object, data, first_id, last_id, has_more, turnwire }))
 }
 
 #[utoipa::path(
@@ -185,8 +190,10 @@ async fn update(
     let mut record = find(&app, &caller, &id).await?;
     // What is left out stays as it is; what is null is taken away.
     let forget_expiry = body.get("expires_after").is_some_and(Value::is_null);
-    let StoreBody { name, metadata, expires_after, file_ids: _, chunking_strategy: _ } =
-        read_store(body)?;
+    let body = read_store(body)?;
+    body.refuse_what_comes_too_late()?;
+    let turnwire = body.note();
+    let StoreBody { name, metadata, expires_after, .. } = body;
     let notes = &mut record.notes;
     notes.name = name.unwrap_or_else(|| std::mem::take(&mut notes.name));
     notes.metadata = metadata.unwrap_or_else(|| std::mem::take(&mut notes.metadata));
@@ -199,7 +206,7 @@ async fn update(
         app.library().annotate_collection(caller.tenant(), &record.id, notes.clone()).await;
     annotated.map_err(|error| missing("Vector store", &id, error))?;
     let record = find(&app, &caller, &id).await?;
-    Ok(Json(show(&app, &caller, record).await?))
+    Ok(Json(VectorStore { turnwire, ..show(&app, &caller, record).await? }))
 }
 
 #[utoipa::path(
@@ -248,6 +255,7 @@ async fn show(
         last_active_at: Some(seconds(record.last_active_at)),
         name: record.notes.name,
         metadata: record.notes.metadata,
+        turnwire: None,
     })
 }
 

@@ -6,6 +6,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{Filter, Passage, Query};
+use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -32,9 +33,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(search))
 }
 
-/// What is looked for. `rewrite_query` is accepted and has no effect: the library looks for the
-/// question as it is.
+/// What is looked for.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct SearchBody {
     /// A question, or up to ten.
     #[schema(value_type = Object)]
@@ -46,6 +47,8 @@ struct SearchBody {
     /// How many results at most, 1 to 50; 10 if not set.
     max_num_results: Option<usize>,
     ranking_options: Option<RankingOptions>,
+    /// Not heeded: the library looks for the question as it is.
+    rewrite_query: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,11 +58,35 @@ enum Questions {
     Several(Vec<String>),
 }
 
-/// Which results are good enough. A `ranker` is accepted and has no effect: there is one.
+/// Which results are good enough.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct RankingOptions {
     /// The least score of a result, 0 to 1.
     score_threshold: Option<f64>,
+    /// Not heeded: there is one.
+    ranker: Option<String>,
+    /// Not heeded: words and vectors count alike.
+    #[schema(value_type = Option<Object>)]
+    hybrid_search: Option<Value>,
+}
+
+impl SearchBody {
+    /// What is asked for and not heeded.
+    fn ignored(&self) -> Vec<String> {
+        let ranking = self.ranking_options.as_ref();
+        let ranker = ranking.and_then(|ranking| ranking.ranker.as_deref());
+        let fields = [
+            ("rewrite_query", self.rewrite_query == Some(true)),
+            ("ranking_options.ranker", ranker.is_some_and(|ranker| ranker != "auto")),
+            (
+                "ranking_options.hybrid_search",
+                ranking.is_some_and(|ranking| ranking.hybrid_search.is_some()),
+            ),
+        ];
+        let asked = fields.into_iter().filter(|(_, is_asked)| *is_asked);
+        asked.map(|(name, _)| name.to_owned()).collect()
+    }
 }
 
 /// What was found, best first.
@@ -76,6 +103,9 @@ struct SearchPage {
     /// is away. Not there otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     words_only: bool,
+    /// What of the request was not heeded; not there otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turnwire: Option<ResponseNote>,
 }
 
 /// A passage that was found.
@@ -121,7 +151,9 @@ async fn search(
     JsonBody(body): JsonBody,
 ) -> Result<Json<SearchPage>, Refusal> {
     let store = find(&app, &caller, &id).await?;
-    let search = read(typed(body)?)?;
+    let body: SearchBody = typed(body)?;
+    let ignored = body.ignored();
+    let search = read(body)?;
     let (mut found, mut words_only) = (Vec::new(), false);
     for text in &search.questions {
         let filter = search.filter.clone();
@@ -140,6 +172,7 @@ async fn search(
         has_more: false,
         next_page: None,
         words_only,
+        turnwire: (!ignored.is_empty()).then_some(ResponseNote { ignored }),
     }))
 }
 

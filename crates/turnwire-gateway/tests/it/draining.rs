@@ -239,7 +239,10 @@ async fn c20_a_closing_server_begins_no_runs() {
     assert!(status == StatusCode::SERVICE_UNAVAILABLE && ready.contains("closing"), "{ready}");
     assert_eq!(call("GET", "/healthz", Value::Null).await.0, StatusCode::OK);
     for path in ["/v1/responses", "/chat", "/chat/stream", "/v1/responses/compact"] {
-        let body = json!({ "model": "default", "input": "?", "message": "?" });
+        let body = match path {
+            "/chat" | "/chat/stream" => json!({ "message": "?" }),
+            _ => json!({ "model": "default", "input": "?" }),
+        };
         let (status, retry_after, error) = call("POST", path, body).await;
         assert_eq!((status, retry_after), (StatusCode::SERVICE_UNAVAILABLE, true), "{path}");
         assert!(error.contains("shutting_down"), "{error}");

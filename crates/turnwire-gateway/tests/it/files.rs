@@ -629,7 +629,7 @@ async fn a_search_finds_passages() {
     around.as_object_mut().unwrap().shift_remove("data");
     let expected = json!({
         "object": "vector_store.search_results.page", "search_query": ["apples"],
-        "has_more": false, "next_page": null,
+        "has_more": false, "next_page": null, "turnwire": { "ignored": ["rewrite_query"] },
     });
     assert_eq!(around, expected);
 

@@ -10,6 +10,7 @@
 mod approvals;
 mod chat;
 mod closing;
+mod custom_tools;
 mod disconnect;
 mod door;
 mod draining;
@@ -23,6 +24,7 @@ mod native;
 mod openapi;
 mod reading;
 mod refusals;
+mod request_fields;
 mod responses;
 mod responses_socket;
 mod stored;

@@ -34,6 +34,7 @@ pub(crate) struct World {
 /// What a server is made of.
 pub(crate) struct Plan {
     model: Scripted,
+    more_models: BTreeMap<String, Arc<dyn Model>>,
     tools: Vec<Arc<dyn Tool>>,
     servers: PropServers,
     other_servers: Option<Arc<dyn ToolServers>>,
@@ -56,6 +57,7 @@ impl Plan {
         let servers = PropServers::default();
         Self {
             model,
+            more_models: BTreeMap::new(),
             tools: Vec::new(),
             servers,
             other_servers: None,
@@ -70,8 +72,14 @@ impl Plan {
     }
 
     /// A model that is not scripted.
-    pub(crate) fn model(mut self, model: Arc<dyn Model>) -> Self {
+    pub(crate) fn only_model(mut self, model: Arc<dyn Model>) -> Self {
         self.other_model = Some(model);
+        self
+    }
+
+    /// A model beside the default one.
+    pub(crate) fn model(mut self, name: &str, model: Arc<dyn Model>) -> Self {
+        self.more_models.insert(name.to_owned(), model);
         self
     }
 
@@ -138,7 +146,8 @@ impl Plan {
             tools.add((self.wrap_tool)(tool)).unwrap();
         }
         let model = self.other_model.unwrap_or_else(|| Arc::new(self.model.clone()));
-        let models = BTreeMap::from([("default".to_owned(), model)]);
+        let mut models = self.more_models;
+        models.insert("default".to_owned(), model);
         let usual = EngineParts::default();
         let runs = Runs::new(EngineParts {
             store: self.store.unwrap_or(usual.store),

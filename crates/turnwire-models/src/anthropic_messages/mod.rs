@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::header::HeaderName;
-use turnwire_contract::{Model, ModelError, ModelStream, Prompt};
+use turnwire_contract::{Capabilities, CustomTools, Model, ModelError, ModelStream, Prompt};
 
-use self::{request::RequestBody, stream::MessageStream};
+use self::{
+    request::{PARAMETERS, RequestBody},
+    stream::MessageStream,
+};
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
     secret::Secret,
@@ -80,6 +83,16 @@ impl Model for AnthropicMessages {
         let body = RequestBody::new(&prompt, self.model.as_deref());
         self.endpoint.ask(&body, MessageStream::default()).await
     }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { parameters: PARAMETERS.to_vec(), custom_tools: CustomTools::Refused }
+    }
+}
+
+/// What is sent for `prompt`.
+#[cfg(test)]
+pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
+    serde_json::to_value(RequestBody::new(prompt, None)).unwrap()
 }
 
 #[cfg(test)]

@@ -5,9 +5,25 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use turnwire_contract::{Content, Generation, Image, Item, Prompt, Role, ToolChoice, ToolSpec};
+use turnwire_contract::{
+    Content, Generation, Image, Item, Parameter, Prompt, Role, ToolChoice, ToolKind, ToolSpec,
+};
 
 use super::{REDACTED_SEAL, SIGNATURE_SEAL};
+use crate::custom_tools::wrapped;
+
+/// The parameters that this API has.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::Temperature,
+    Parameter::TopP,
+    Parameter::MaxOutputTokens,
+    Parameter::ReasoningEffort,
+    Parameter::ReasoningSummary,
+    Parameter::AnswerSchema,
+    Parameter::Stop,
+    Parameter::SafetyIdentifier,
+    Parameter::StrictFunctions,
+];
 
 /// How long an answer may be if nobody says. The API insists on a number; this one is allowed
 /// by every model since Claude 3.5.
@@ -34,6 +50,10 @@ pub(super) struct RequestBody<'a> {
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata<'a>>,
 }
 
 impl<'a> RequestBody<'a> {
@@ -52,8 +72,10 @@ impl<'a> RequestBody<'a> {
             tool_choice: (!prompt.tools.is_empty()).then(choice),
             temperature: generation.temperature,
             top_p: generation.top_p,
-            thinking: effort.thinking(),
+            thinking: effort.thinking(generation.reasoning_summary.is_some()),
             output_config: OutputConfig::of(&effort, generation),
+            stop_sequences: &generation.stop,
+            metadata: generation.safety_identifier.as_deref().map(|user_id| Metadata { user_id }),
         }
     }
 }
@@ -93,11 +115,14 @@ fn blocks_of(item: &Item) -> (&'static str, Vec<Block<'_>>) {
         Item::Reasoning { text, seal } => {
             (ASSISTANT, thoughts_of(text, seal.as_deref()).into_iter().collect())
         }
-        Item::Call { call_id, name, arguments, .. } => {
-            let input = serde_json::from_str(arguments).unwrap_or_default();
+        Item::Call { call_id, name, arguments, kind, .. } => {
+            let input = match kind {
+                ToolKind::Custom => wrapped(arguments),
+                _ => serde_json::from_str(arguments).unwrap_or_default(),
+            };
             (ASSISTANT, vec![Block::ToolUse { id: call_id.as_str(), name, input }])
         }
-        Item::CallResult { call_id, output, images, failed } => {
+        Item::CallResult { call_id, output, images, failed, .. } => {
             let text = (!output.is_empty()).then_some(Block::Text { text: output });
             let images = images.iter().map(Block::of_image);
             let block = Block::ToolResult {
@@ -116,7 +141,7 @@ const ASSISTANT: &str = "assistant";
 fn content_of(content: &[Content]) -> Vec<Block<'_>> {
     let blocks = content.iter().map(|content| match content {
         Content::Text { text } | Content::Refusal { text } => Block::Text { text },
-        Content::Image { url } => Block::Image { source: Source::of_url(url) },
+        Content::Image { url, .. } => Block::Image { source: Source::of_url(url) },
         Content::File { name, url } => Block::Document { title: name, source: Source::of_url(url) },
     });
     blocks.filter(|block| !matches!(block, Block::Text { text: "" })).collect()
@@ -200,12 +225,15 @@ struct Tool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a Value,
+    // It is one or it is nothing: to say that it is not adds nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
 }
 
 impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
-        let ToolSpec { name, description, parameters, .. } = tool;
-        Self { name, description, input_schema: parameters }
+        let ToolSpec { name, description, parameters, strict, .. } = tool;
+        Self { name, description, input_schema: parameters, strict: *strict == Some(true) }
     }
 }
 
@@ -251,12 +279,14 @@ impl<'a> Effort<'a> {
         }
     }
 
-    fn thinking(self) -> Option<Thinking> {
+    /// Some models keep their thoughts to themselves unless they are to be `shown`.
+    fn thinking(self, shown: bool) -> Option<Thinking> {
+        let display = shown.then_some("summarized");
         match self {
             Self::NotSaid => None,
             Self::Off => Some(Thinking::Disabled),
-            Self::Budget(budget_tokens) => Some(Thinking::Enabled { budget_tokens }),
-            Self::Word(_) => Some(Thinking::Adaptive),
+            Self::Budget(budget_tokens) => Some(Thinking::Enabled { budget_tokens, display }),
+            Self::Word(_) => Some(Thinking::Adaptive { display }),
         }
     }
 
@@ -272,9 +302,21 @@ impl<'a> Effort<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Thinking {
-    Adaptive,
-    Enabled { budget_tokens: u32 },
+    Adaptive {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
+    },
+    Enabled {
+        budget_tokens: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
+    },
     Disabled,
+}
+
+#[derive(Debug, Serialize)]
+struct Metadata<'a> {
+    user_id: &'a str,
 }
 
 #[derive(Debug, Serialize)]

@@ -18,14 +18,16 @@ pub(super) struct CallDelta {
     pub(super) id: Option<String>,
     #[serde(default)]
     pub(super) function: Option<FunctionDelta>,
+    #[serde(default)]
+    pub(super) custom: Option<FunctionDelta>,
 }
 
-/// The function in a piece of a call.
+/// The function in a piece of a call, or the custom tool, whose arguments are its `input`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct FunctionDelta {
     #[serde(default)]
     pub(super) name: Option<String>,
-    #[serde(default)]
+    #[serde(default, alias = "input")]
     pub(super) arguments: Option<Value>,
 }
 
@@ -43,6 +45,8 @@ struct Call {
     id: Option<String>,
     name: String,
     is_announced: bool,
+    /// Whether the arguments are plain text.
+    is_custom: bool,
     arguments: String,
 }
 
@@ -59,7 +63,8 @@ impl Calls {
 
     /// Takes the next piece.
     pub(super) fn add(&mut self, delta: CallDelta, parts: &mut Vec<ModelPart>) {
-        let function = delta.function.unwrap_or_default();
+        let is_custom = delta.custom.is_some();
+        let function = delta.function.or(delta.custom).unwrap_or_default();
         let piece = Piece {
             index: delta.index,
             id: delta.id.filter(|id| !id.is_empty()),
@@ -70,6 +75,7 @@ impl Calls {
         let Some(call) = self.calls.get_mut(place) else { return };
         let key = u32::try_from(place).unwrap_or(u32::MAX);
 
+        call.is_custom |= is_custom;
         call.index = call.index.or(piece.index);
         if call.id.is_none() {
             call.id = piece.id;
@@ -99,12 +105,11 @@ impl Calls {
         }
     }
 
-    /// The calls that were announced and got no arguments.
+    /// The calls of functions that were announced and got no arguments.
     pub(super) fn without_arguments(&self) -> impl Iterator<Item = u32> {
-        let calls = (0..).zip(&self.calls);
-        calls
-            .filter(|(_, call)| call.is_announced && call.arguments.trim().is_empty())
-            .map(|(key, _)| key)
+        let is_bare =
+            |call: &Call| call.is_announced && !call.is_custom && call.arguments.trim().is_empty();
+        (0..).zip(&self.calls).filter(move |(_, call)| is_bare(call)).map(|(key, _)| key)
     }
 
     fn open(&mut self, piece: &Piece, parts: &mut Vec<ModelPart>) -> usize {
@@ -114,6 +119,7 @@ impl Calls {
             id: None,
             name: String::new(),
             is_announced: false,
+            is_custom: false,
             arguments: String::new(),
         });
         self.calls.len() - 1
@@ -173,9 +179,10 @@ impl Call {
         }
     }
 
-    /// Whether the arguments are complete, so that more of them can only be a repetition.
+    /// Whether the arguments are complete, so that more of them can only be a repetition. Plain
+    /// text never is.
     fn is_whole(&self) -> bool {
-        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+        !self.is_custom && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
     fn take_name(&mut self, name: String) {

@@ -12,9 +12,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
-use turnwire_contract::{Model, ModelError, ModelStream, Prompt};
+use turnwire_contract::{Capabilities, CustomTools, Model, ModelError, ModelStream, Prompt};
 
-use self::{request::RequestBody, stream::ChatStream};
+use self::{
+    request::{PARAMETERS, RequestBody},
+    stream::ChatStream,
+};
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
     secret::Secret,
@@ -74,6 +77,16 @@ impl Model for ChatCompletions {
         let tool_names = prompt.tools.iter().map(|tool| tool.name.clone());
         self.endpoint.ask(&body, ChatStream::new(tool_names)).await
     }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { parameters: PARAMETERS.to_vec(), custom_tools: CustomTools::Native }
+    }
+}
+
+/// What is sent for `prompt`.
+#[cfg(test)]
+pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
+    serde_json::to_value(RequestBody::new(prompt, None)).unwrap()
 }
 
 #[cfg(test)]

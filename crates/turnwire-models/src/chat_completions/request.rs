@@ -1,8 +1,40 @@
 //! A prompt in the words of Chat Completions.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{Content, Image, Item, Prompt, Role, ToolChoice, ToolSpec};
+use turnwire_contract::{
+    Content, Generation, Image, InputFormat, Item, Parameter, Prompt, Role, ToolChoice, ToolKind,
+    ToolSpec,
+};
+
+/// The parameters that `OpenAI` has in this API. A server that refuses some of them is for its
+/// operator to know.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::Temperature,
+    Parameter::TopP,
+    Parameter::MaxOutputTokens,
+    Parameter::ReasoningEffort,
+    Parameter::AnswerSchema,
+    Parameter::SchemaDescription,
+    Parameter::LooseSchema,
+    Parameter::JsonObject,
+    Parameter::Verbosity,
+    Parameter::Logprobs,
+    Parameter::TopLogprobs,
+    Parameter::FrequencyPenalty,
+    Parameter::PresencePenalty,
+    Parameter::Stop,
+    Parameter::Seed,
+    Parameter::PromptCacheKey,
+    Parameter::PromptCacheRetention,
+    Parameter::SafetyIdentifier,
+    Parameter::User,
+    Parameter::ServiceTier,
+    Parameter::ImageDetail,
+    Parameter::StrictFunctions,
+];
 
 /// The body of a request.
 #[derive(Debug, Serialize)]
@@ -29,6 +61,30 @@ pub(super) struct RequestBody<'a> {
     reasoning_effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<ResponseFormat<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verbosity: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    presence_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_retention: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
 }
 
 impl<'a> RequestBody<'a> {
@@ -36,19 +92,33 @@ impl<'a> RequestBody<'a> {
     pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
         let generation = &prompt.generation;
         let has_tools = !prompt.tools.is_empty();
+        let top_logprobs = generation.top_logprobs.filter(|n| *n > 0);
         Self {
             model: model.unwrap_or(&prompt.model),
             messages: messages_of(prompt),
             stream: true,
             stream_options: StreamOptions { include_usage: true },
             tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
-            tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice)),
+            tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice, &prompt.tools)),
             parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
             temperature: generation.temperature,
             top_p: generation.top_p,
             max_tokens: generation.max_output_tokens,
             reasoning_effort: generation.reasoning_effort.as_deref(),
-            response_format: generation.answer_schema.as_ref().map(ResponseFormat::of),
+            response_format: ResponseFormat::of(generation),
+            verbosity: generation.verbosity.as_deref(),
+            // The number is refused without the wish.
+            logprobs: (generation.logprobs || top_logprobs.is_some()).then_some(true),
+            top_logprobs,
+            frequency_penalty: generation.frequency_penalty,
+            presence_penalty: generation.presence_penalty,
+            stop: &generation.stop,
+            seed: generation.seed,
+            prompt_cache_key: generation.prompt_cache_key.as_deref(),
+            prompt_cache_retention: generation.prompt_cache_retention.as_deref(),
+            safety_identifier: generation.safety_identifier.as_deref(),
+            user: generation.user.as_deref(),
+            service_tier: generation.service_tier.as_deref(),
         }
     }
 }
@@ -92,12 +162,17 @@ impl<'a> Writer<'a> {
             }
             // There is no agreed way to hand thoughts back, and some servers refuse them.
             Item::Reasoning { .. } => {}
-            Item::Call { call_id, name, arguments, .. } => {
+            Item::Call { call_id, name, arguments, kind, .. } => {
                 self.close_results();
-                let function = FunctionCall { name, arguments };
-                self.called.push(ToolCall { id: call_id.as_str(), kind: "function", function });
+                let id = call_id.as_str();
+                self.called.push(match kind {
+                    ToolKind::Custom => {
+                        ToolCall::Custom { id, custom: CustomCall { name, input: arguments } }
+                    }
+                    _ => ToolCall::Function { id, function: FunctionCall { name, arguments } },
+                });
             }
-            Item::CallResult { call_id, output, images, failed: _ } => {
+            Item::CallResult { call_id, output, images, failed: _, .. } => {
                 self.close_answer();
                 self.messages
                     .push(Message::Tool { tool_call_id: call_id.as_str(), content: output });
@@ -127,7 +202,7 @@ impl<'a> Writer<'a> {
         }
         let note = ContentPart::Text { text: "Pictures returned by the tool:" };
         let images = std::mem::take(&mut self.images).into_iter();
-        let pictures = images.map(|image| ContentPart::image(image.data_url()));
+        let pictures = images.map(|image| ContentPart::image(image.data_url(), None));
         let content = UserContent::Parts(std::iter::once(note).chain(pictures).collect());
         self.messages.push(Message::User { content });
     }
@@ -183,7 +258,7 @@ impl<'a> UserContent<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ContentPart<'a> {
     Text { text: &'a str },
-    ImageUrl { image_url: ImageUrl },
+    ImageUrl { image_url: ImageUrl<'a> },
     File { file: File<'a> },
 }
 
@@ -191,21 +266,23 @@ impl<'a> ContentPart<'a> {
     fn of(content: &'a Content) -> Self {
         match content {
             Content::Text { text } | Content::Refusal { text } => Self::Text { text },
-            Content::Image { url } => Self::image(url.clone()),
+            Content::Image { url, detail } => Self::image(url.clone(), detail.as_deref()),
             Content::File { name, url } => {
                 Self::File { file: File { filename: name, file_data: url } }
             }
         }
     }
 
-    fn image(url: String) -> Self {
-        Self::ImageUrl { image_url: ImageUrl { url } }
+    fn image(url: String, detail: Option<&'a str>) -> Self {
+        Self::ImageUrl { image_url: ImageUrl { url, detail } }
     }
 }
 
 #[derive(Debug, Serialize)]
-struct ImageUrl {
+struct ImageUrl<'a> {
     url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -215,11 +292,10 @@ struct File<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct ToolCall<'a> {
-    id: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    function: FunctionCall<'a>,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ToolCall<'a> {
+    Function { id: &'a str, function: FunctionCall<'a> },
+    Custom { id: &'a str, custom: CustomCall<'a> },
 }
 
 #[derive(Debug, Serialize)]
@@ -229,16 +305,31 @@ struct FunctionCall<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Tool<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    function: Function<'a>,
+struct CustomCall<'a> {
+    name: &'a str,
+    input: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Tool<'a> {
+    Function { function: Function<'a> },
+    Custom { custom: Custom<'a> },
 }
 
 impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
-        let ToolSpec { name, description, parameters, .. } = tool;
-        Self { kind: "function", function: Function { name, description, parameters } }
+        let ToolSpec { name, description, parameters, strict, format, kind, .. } = tool;
+        match kind {
+            ToolKind::Custom => {
+                let format = format.as_ref().map(CustomFormat::of);
+                Self::Custom { custom: Custom { name, description, format } }
+            }
+            _ => {
+                let function = Function { name, description, parameters, strict: *strict };
+                Self::Function { function }
+            }
+        }
     }
 }
 
@@ -247,56 +338,108 @@ struct Function<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Choice<'a> {
-    Mode(&'static str),
-    Named {
-        #[serde(rename = "type")]
-        kind: &'static str,
-        function: FunctionName<'a>,
-    },
+struct Custom<'a> {
+    name: &'a str,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<CustomFormat<'a>>,
 }
 
-impl<'a> Choice<'a> {
-    fn of(choice: &'a ToolChoice) -> Self {
-        match choice {
-            ToolChoice::Auto => Self::Mode("auto"),
-            ToolChoice::None => Self::Mode("none"),
-            ToolChoice::Required => Self::Mode("required"),
-            ToolChoice::Named { name } => {
-                Self::Named { kind: "function", function: FunctionName { name } }
+/// Here a grammar stands one level deeper than in the Responses API.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum CustomFormat<'a> {
+    Text,
+    Grammar { grammar: Grammar<'a> },
+}
+
+impl<'a> CustomFormat<'a> {
+    fn of(format: &'a InputFormat) -> Self {
+        match format {
+            InputFormat::Text => Self::Text,
+            InputFormat::Grammar { syntax, definition } => {
+                Self::Grammar { grammar: Grammar { syntax, definition } }
             }
         }
     }
 }
 
 #[derive(Debug, Serialize)]
-struct FunctionName<'a> {
-    name: &'a str,
+struct Grammar<'a> {
+    syntax: &'a str,
+    definition: &'a str,
 }
 
 #[derive(Debug, Serialize)]
-struct ResponseFormat<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    json_schema: JsonSchema<'a>,
+#[serde(untagged)]
+enum Choice<'a> {
+    Mode(&'static str),
+    Named(NamedTool<'a>),
 }
 
-impl<'a> ResponseFormat<'a> {
-    fn of(schema: &'a Value) -> Self {
-        Self {
-            kind: "json_schema",
-            json_schema: JsonSchema { name: "answer", strict: true, schema },
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum NamedTool<'a> {
+    Function { function: ToolName<'a> },
+    Custom { custom: ToolName<'a> },
+}
+
+impl<'a> Choice<'a> {
+    fn of(choice: &'a ToolChoice, tools: &[Arc<ToolSpec>]) -> Self {
+        match choice {
+            ToolChoice::Auto => Self::Mode("auto"),
+            ToolChoice::None => Self::Mode("none"),
+            ToolChoice::Required => Self::Mode("required"),
+            ToolChoice::Named { name } => {
+                let is_it = |tool: &&Arc<ToolSpec>| tool.name == *name;
+                let kind = tools.iter().find(is_it).map(|tool| tool.kind);
+                let tool = ToolName { name };
+                Self::Named(match kind {
+                    Some(ToolKind::Custom) => NamedTool::Custom { custom: tool },
+                    _ => NamedTool::Function { function: tool },
+                })
+            }
         }
     }
 }
 
 #[derive(Debug, Serialize)]
+struct ToolName<'a> {
+    name: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat<'a> {
+    JsonObject,
+    JsonSchema { json_schema: JsonSchema<'a> },
+}
+
+impl<'a> ResponseFormat<'a> {
+    fn of(generation: &'a Generation) -> Option<Self> {
+        let Some(schema) = &generation.answer_schema else {
+            return generation.json_object.then_some(Self::JsonObject);
+        };
+        let json_schema = JsonSchema {
+            name: generation.schema_name.as_deref().unwrap_or("answer"),
+            description: generation.schema_description.as_deref(),
+            strict: generation.schema_strict.unwrap_or(true),
+            schema,
+        };
+        Some(Self::JsonSchema { json_schema })
+    }
+}
+
+#[derive(Debug, Serialize)]
 struct JsonSchema<'a> {
-    name: &'static str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
     strict: bool,
     schema: &'a Value,
 }

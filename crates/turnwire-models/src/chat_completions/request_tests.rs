@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use turnwire_contract::ToolChoice;
+use turnwire_contract::{CallId, InputFormat, Item, Prompt, ToolChoice, ToolKind, ToolSpec};
 
 use super::RequestBody;
 use crate::sample_prompt::{plain_prompt, sample_prompt};
@@ -84,5 +86,51 @@ fn a_choice_of_tool_is_written_out() {
     assert_eq!(
         choice_of(ToolChoice::Named { name: "multiply".to_owned() }),
         json!({ "type": "function", "function": { "name": "multiply" } })
+    );
+}
+
+#[test]
+fn custom_tools_go_as_they_are() {
+    let custom = |name: &str, format| ToolSpec {
+        kind: ToolKind::Custom,
+        format,
+        ..ToolSpec::new(name, "Edits.")
+    };
+    let grammar = InputFormat::Grammar { syntax: "regex".into(), definition: "a+".into() };
+    let call = Item::Call {
+        call_id: CallId::new("call_1"),
+        name: "patch".to_owned(),
+        arguments: "a \"b\"".to_owned(),
+        kind: ToolKind::Custom,
+        server: None,
+    };
+    let tools = [
+        custom("patch", Some(grammar)),
+        custom("say", Some(InputFormat::Text)),
+        custom("note", None),
+    ];
+    let prompt = Prompt {
+        items: vec![Arc::new(call)],
+        tools: tools.map(Arc::new).to_vec(),
+        tool_choice: ToolChoice::Named { name: "patch".to_owned() },
+        ..plain_prompt()
+    };
+    let body = serde_json::to_value(RequestBody::new(&prompt, None)).unwrap();
+    let format = json!({ "type": "grammar", "grammar": { "syntax": "regex", "definition": "a+" } });
+    assert_eq!(
+        body["tools"],
+        json!([
+            { "type": "custom",
+              "custom": { "name": "patch", "description": "Edits.", "format": format } },
+            { "type": "custom",
+              "custom": { "name": "say", "description": "Edits.", "format": { "type": "text" } } },
+            { "type": "custom", "custom": { "name": "note", "description": "Edits." } },
+        ])
+    );
+    assert_eq!(body["tool_choice"], json!({ "type": "custom", "custom": { "name": "patch" } }));
+    assert_eq!(
+        body["messages"][0]["tool_calls"],
+        json!([{ "type": "custom", "id": "call_1",
+                 "custom": { "name": "patch", "input": "a \"b\"" } }])
     );
 }

@@ -10,6 +10,7 @@ use turnwire_contract::{Finish, ModelPart, Usage};
 use super::calls::{CallDelta, Calls, FunctionDelta};
 use crate::{
     lenient_json,
+    logprobs::{self, LogprobBody},
     provider_error::{Complaint, Fault},
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
@@ -30,6 +31,7 @@ impl ChatStream {
     }
 
     fn take_choice(&mut self, choice: ChoiceBody, parts: &mut Vec<ModelPart>) {
+        parts.extend(logprobs::part_of(choice.logprobs.and_then(|logprobs| logprobs.content)));
         // Some servers repeat the whole message in the last chunk, some send nothing else.
         let message = choice.message.filter(|_| !self.has_content);
         for delta in choice.delta.into_iter().chain(message) {
@@ -53,6 +55,7 @@ impl ChatStream {
             index: Some(0),
             id: None,
             function: Some(function),
+            custom: None,
         });
         for call in delta.tool_calls.into_iter().flatten().chain(legacy) {
             self.calls.add(call, parts);
@@ -166,6 +169,14 @@ struct ChoiceBody {
     message: Option<Delta>,
     #[serde(default)]
     finish_reason: Option<String>,
+    #[serde(default)]
+    logprobs: Option<LogprobsBody>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LogprobsBody {
+    #[serde(default)]
+    content: Option<Vec<LogprobBody>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -15,7 +15,7 @@ fn dialect() -> ChatStream {
 /// S2-22, S4-5: every recorded stream, whole, in pieces, and cut at every byte.
 #[test]
 fn every_stream_is_understood_however_it_is_cut() {
-    check_all(PROVIDER, 40, dialect);
+    check_all(PROVIDER, 43, dialect);
 }
 
 /// S4-5: a character split over two reads arrives whole, in one part.

@@ -116,6 +116,7 @@ async fn what_came_of_a_call_is_told_as_a_message() {
         output: output.to_owned(),
         images: Vec::new(),
         failed,
+        custom: false,
     };
     let image = Image { media_type: "image/png".to_owned(), base64: "iVBO".to_owned() };
     let mut with_picture = result("b", "see", false);
@@ -139,7 +140,7 @@ async fn what_came_of_a_call_is_told_as_a_message() {
     let call = r#"{"tool":"weather","arguments":{"city":"Paris"}}"#;
     assert_eq!(items[2], message(Role::Assistant, call));
     assert_eq!(items[3], message(Role::User, "The tool `weather` failed:\nno network"));
-    let picture = Content::Image { url: "data:image/png;base64,iVBO".to_owned() };
+    let picture = Content::image("data:image/png;base64,iVBO");
     let now =
         "The tool `draw` returned:\nsee\n\nNow answer with {\"answer\": …}, or use another tool.";
     let content = vec![Content::text(now), picture];

@@ -17,7 +17,9 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream as streams};
-use turnwire_contract::{Model, ModelError, ModelStream, Prompt};
+use turnwire_contract::{
+    Capabilities, CustomTools, Model, ModelError, ModelStream, Parameter, Prompt,
+};
 
 use self::{
     prompt::{Worded, worded},
@@ -52,6 +54,19 @@ impl Model for JsonSchemaCalls {
                 Ok(Box::pin(parts.flat_map(move |part| streams::iter(reader.take(part)))))
             }
         }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.model.capabilities();
+        // Tools are told in words, and the form of the answer is taken.
+        let untold = [
+            Parameter::StrictFunctions,
+            Parameter::Namespaces,
+            Parameter::SchemaDescription,
+            Parameter::LooseSchema,
+        ];
+        capabilities.parameters.retain(|parameter| !untold.contains(parameter));
+        Capabilities { custom_tools: CustomTools::Refused, ..capabilities }
     }
 }
 

@@ -37,8 +37,15 @@ pub(super) fn worded(mut prompt: Prompt) -> Worded {
     }
     let own = prompt.instructions.take().map(|own| format!("{own}\n\n")).unwrap_or_default();
     prompt.instructions = Some(format!("{own}{}", instructions(&tools, may_answer)));
-    let answer = prompt.generation.answer_schema.take();
-    prompt.generation.answer_schema = Some(answer_schema(&tools, may_answer, answer));
+    let generation = &mut prompt.generation;
+    let any_object = std::mem::take(&mut generation.json_object);
+    let answer = generation.answer_schema.take();
+    let answer = answer.or_else(|| any_object.then(|| json!({ "type": "object" })));
+    generation.answer_schema = Some(answer_schema(&tools, may_answer, answer));
+    // The schema is ours now, and without it there are no calls.
+    generation.schema_name = None;
+    generation.schema_description = None;
+    generation.schema_strict = None;
     Worded::WithTools(prompt)
 }
 
@@ -161,12 +168,12 @@ fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item
                 let call = format!("{{\"tool\":{name},\"arguments\":{arguments}}}");
                 Arc::new(Item::assistant(call))
             }
-            Item::CallResult { call_id, output, images, failed } => {
+            Item::CallResult { call_id, output, images, failed, .. } => {
                 let name = names.get(call_id).copied().unwrap_or("?");
                 let how = if *failed { "failed" } else { "returned" };
                 let hint = if is_news { WHAT_NOW } else { "" };
                 let text = format!("The tool `{name}` {how}:\n{output}{hint}");
-                let pictures = images.iter().map(|image| Content::Image { url: image.data_url() });
+                let pictures = images.iter().map(|image| Content::image(image.data_url()));
                 let content = std::iter::once(Content::text(text)).chain(pictures).collect();
                 Arc::new(Item::Message { role: Role::User, content })
             }

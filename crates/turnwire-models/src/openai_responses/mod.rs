@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
-use turnwire_contract::{Model, ModelError, ModelStream, Prompt};
+use turnwire_contract::{Capabilities, CustomTools, Model, ModelError, ModelStream, Prompt};
 
-use self::{request::RequestBody, stream::ResponseStream};
+use self::{
+    request::{PARAMETERS, RequestBody},
+    stream::ResponseStream,
+};
 use crate::{
     http::{DEFAULT_CONNECT_TIMEOUT, Endpoint, SetupError},
     secret::Secret,
@@ -76,8 +79,18 @@ impl Model for OpenAiResponses {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let summary = self.reasoning_summary.as_deref();
         let body = RequestBody::new(&prompt, self.model.as_deref(), summary);
-        self.endpoint.ask(&body, ResponseStream::default()).await
+        self.endpoint.ask(&body, ResponseStream::new(&prompt.tools)).await
     }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { parameters: PARAMETERS.to_vec(), custom_tools: CustomTools::Native }
+    }
+}
+
+/// What is sent for `prompt`.
+#[cfg(test)]
+pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
+    serde_json::to_value(RequestBody::new(prompt, None, None)).unwrap()
 }
 
 #[cfg(test)]

@@ -1,10 +1,42 @@
 //! A prompt in the words of the Responses API.
 
+use std::{collections::HashSet, sync::Arc};
+
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{Content, Image, Item, Prompt, Role, ToolChoice, ToolSpec};
+use turnwire_contract::{
+    CallId, Content, Generation, Image, InputFormat, Item, Parameter, Prompt, Role, ToolChoice,
+    ToolKind, ToolRef, ToolSpec,
+};
 
 use super::ENCRYPTED_SEAL;
+
+/// The parameters that this API has.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::Temperature,
+    Parameter::TopP,
+    Parameter::MaxOutputTokens,
+    Parameter::ReasoningEffort,
+    Parameter::ReasoningSummary,
+    Parameter::ReasoningContext,
+    Parameter::ReasoningMode,
+    Parameter::AnswerSchema,
+    Parameter::SchemaDescription,
+    Parameter::LooseSchema,
+    Parameter::JsonObject,
+    Parameter::Verbosity,
+    Parameter::Truncation,
+    Parameter::Logprobs,
+    Parameter::TopLogprobs,
+    Parameter::PromptCacheKey,
+    Parameter::PromptCacheRetention,
+    Parameter::SafetyIdentifier,
+    Parameter::User,
+    Parameter::ServiceTier,
+    Parameter::ImageDetail,
+    Parameter::StrictFunctions,
+    Parameter::Namespaces,
+];
 
 /// Families of models that never think, and whose requests are refused when they ask for
 /// encrypted thoughts.
@@ -37,10 +69,25 @@ pub(super) struct RequestBody<'a> {
     reasoning: Option<Reasoning<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextOptions<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncation: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_retention: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
 }
 
 impl<'a> RequestBody<'a> {
-    /// Asks `model`, or the model the prompt names.
+    /// Asks `model`, or the model the prompt names. `summary` is asked for where the prompt does
+    /// not say.
     pub(super) fn new(
         prompt: &'a Prompt,
         model: Option<&'a str>,
@@ -49,39 +96,76 @@ impl<'a> RequestBody<'a> {
         let generation = &prompt.generation;
         let has_tools = !prompt.tools.is_empty();
         let model = model.unwrap_or(&prompt.model);
-        let effort = generation.reasoning_effort.as_deref();
-        let thinks = !THOUGHTLESS_FAMILIES.iter().any(|family| model.starts_with(family));
+        let custom = custom_calls(&prompt.items);
+        let input = prompt.items.iter().filter_map(|item| InputItem::of(item, &custom));
         Self {
             model,
             instructions: prompt.instructions.as_deref(),
-            input: prompt.items.iter().filter_map(|item| InputItem::of(item)).collect(),
+            input: input.collect(),
             stream: true,
             store: false,
-            include: if thinks { vec!["reasoning.encrypted_content"] } else { Vec::new() },
-            tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
-            tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice)),
+            include: include(model, generation),
+            tools: tools_of(&prompt.tools),
+            tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice, &prompt.tools)),
             parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
             temperature: generation.temperature,
             top_p: generation.top_p,
             max_output_tokens: generation.max_output_tokens,
-            reasoning: (effort.is_some() || summary.is_some())
-                .then_some(Reasoning { effort, summary }),
-            text: generation.answer_schema.as_ref().map(TextOptions::of),
+            reasoning: Reasoning::of(generation, summary),
+            text: TextOptions::of(generation),
+            truncation: generation.truncation.as_deref(),
+            top_logprobs: generation.top_logprobs,
+            prompt_cache_key: generation.prompt_cache_key.as_deref(),
+            prompt_cache_retention: generation.prompt_cache_retention.as_deref(),
+            safety_identifier: generation.safety_identifier.as_deref(),
+            user: generation.user.as_deref(),
+            service_tier: generation.service_tier.as_deref(),
         }
     }
+}
+
+fn include(model: &str, generation: &Generation) -> Vec<&'static str> {
+    let thinks = !THOUGHTLESS_FAMILIES.iter().any(|family| model.starts_with(family));
+    let thoughts = thinks.then_some("reasoning.encrypted_content");
+    let logprobs = generation.logprobs.then_some("message.output_text.logprobs");
+    thoughts.into_iter().chain(logprobs).collect()
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum InputItem<'a> {
-    Message { role: &'static str, content: Vec<InputContent<'a>> },
-    Reasoning { summary: Vec<Summary<'a>>, encrypted_content: &'a str },
-    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: CallOutput<'a> },
+    Message {
+        role: &'static str,
+        content: Vec<InputContent<'a>>,
+    },
+    Reasoning {
+        summary: Vec<Summary<'a>>,
+        encrypted_content: &'a str,
+    },
+    FunctionCall {
+        call_id: &'a str,
+        #[serde(flatten)]
+        tool: ToolName<'a>,
+        arguments: &'a str,
+    },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: CallOutput<'a>,
+    },
+    CustomToolCall {
+        call_id: &'a str,
+        #[serde(flatten)]
+        tool: ToolName<'a>,
+        input: &'a str,
+    },
+    CustomToolCallOutput {
+        call_id: &'a str,
+        output: CallOutput<'a>,
+    },
 }
 
 impl<'a> InputItem<'a> {
-    fn of(item: &'a Item) -> Option<Self> {
+    fn of(item: &'a Item, custom: &HashSet<&CallId>) -> Option<Self> {
         Some(match item {
             Item::Message { role, content } => Self::Message {
                 role: match role {
@@ -98,14 +182,51 @@ impl<'a> InputItem<'a> {
                 let summary = summary.filter(|_| !text.is_empty()).into_iter().collect();
                 Self::Reasoning { summary, encrypted_content }
             }
-            Item::Call { call_id, name, arguments, .. } => {
-                Self::FunctionCall { call_id: call_id.as_str(), name, arguments }
+            Item::Call { call_id, name, arguments, kind, server } => {
+                let tool = ToolName::of(name, *kind, server.as_deref());
+                let call_id = call_id.as_str();
+                match kind {
+                    ToolKind::Custom => Self::CustomToolCall { call_id, tool, input: arguments },
+                    _ => Self::FunctionCall { call_id, tool, arguments },
+                }
             }
-            Item::CallResult { call_id, output, images, failed: _ } => Self::FunctionCallOutput {
-                call_id: call_id.as_str(),
-                output: CallOutput::of(output, images),
-            },
+            Item::CallResult { call_id, output, images, failed: _, .. } => {
+                let output = CallOutput::of(output, images);
+                match custom.contains(call_id) {
+                    true => Self::CustomToolCallOutput { call_id: call_id.as_str(), output },
+                    false => Self::FunctionCallOutput { call_id: call_id.as_str(), output },
+                }
+            }
         })
+    }
+}
+
+/// The calls of custom tools: what came of them goes by another name too.
+fn custom_calls(items: &[Arc<Item>]) -> HashSet<&CallId> {
+    let mut calls = HashSet::new();
+    for item in items {
+        if let Item::Call { call_id, kind: ToolKind::Custom, .. } = item.as_ref() {
+            calls.insert(call_id);
+        }
+    }
+    calls
+}
+
+/// A tool as its client knows it. Only clients have namespaces; tools of servers are functions
+/// here, under the name they were offered by.
+#[derive(Debug, Serialize)]
+struct ToolName<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+}
+
+impl<'a> ToolName<'a> {
+    fn of(name: &'a str, kind: ToolKind, server: Option<&'a str>) -> Self {
+        match server.filter(|_| kind.is_run_by_client()) {
+            Some(namespace) => Self { name: own_name(name, namespace), namespace: Some(namespace) },
+            None => Self { name, namespace: None },
+        }
     }
 }
 
@@ -123,6 +244,8 @@ enum InputContent<'a> {
     },
     InputImage {
         image_url: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
     },
     InputFile {
         filename: &'a str,
@@ -137,7 +260,9 @@ impl<'a> InputContent<'a> {
             (Role::Assistant, Content::Text { text }) => Self::OutputText { text },
             (Role::Assistant, Content::Refusal { text }) => Self::Refusal { refusal: text },
             (_, Content::Text { text } | Content::Refusal { text }) => Self::InputText { text },
-            (_, Content::Image { url }) => Self::InputImage { image_url: url.clone() },
+            (_, Content::Image { url, detail }) => {
+                Self::InputImage { image_url: url.clone(), detail: detail.as_deref() }
+            }
             (_, Content::File { name, url }) => {
                 Self::InputFile { filename: name, place: FilePlace::of(url) }
             }
@@ -171,8 +296,9 @@ impl<'a> CallOutput<'a> {
         if images.is_empty() {
             return Self::Text(text);
         }
-        let images =
-            images.iter().map(|image| InputContent::InputImage { image_url: image.data_url() });
+        let images = images
+            .iter()
+            .map(|image| InputContent::InputImage { image_url: image.data_url(), detail: None });
         Self::Parts(std::iter::once(InputContent::InputText { text }).chain(images).collect())
     }
 }
@@ -185,21 +311,75 @@ struct Summary<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Tool<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-    // The default is `true`, which refuses most schemas that were not written for it.
-    strict: bool,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Tool<'a> {
+    Function {
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        strict: Option<bool>,
+    },
+    Custom {
+        name: &'a str,
+        description: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        format: Option<&'a InputFormat>,
+    },
+    Namespace {
+        name: &'a str,
+        description: &'a str,
+        tools: Vec<Tool<'a>>,
+    },
 }
 
 impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
-        let ToolSpec { name, description, parameters, .. } = tool;
-        Self { kind: "function", name, description, parameters, strict: false }
+        let ToolSpec { description, parameters, strict, format, kind, .. } = tool;
+        let name = namespace_of(tool).map_or(&*tool.name, |space| own_name(&tool.name, space));
+        match kind {
+            ToolKind::Custom => Self::Custom { name, description, format: format.as_ref() },
+            // As the client says, also where it says nothing.
+            ToolKind::Client => Self::Function { name, description, parameters, strict: *strict },
+            // The default refuses most schemas that were not written for it.
+            ToolKind::Function | ToolKind::Mcp | ToolKind::WebSearch | ToolKind::FileSearch => {
+                Self::Function { name, description, parameters, strict: Some(false) }
+            }
+        }
     }
+}
+
+fn namespace_of(tool: &ToolSpec) -> Option<&str> {
+    tool.server.as_deref().filter(|_| tool.kind.is_run_by_client())
+}
+
+/// The name without the namespace before it, which it has where it was not the only one.
+fn own_name<'a>(name: &'a str, namespace: &str) -> &'a str {
+    ToolRef::own_name_of(name, namespace)
+}
+
+/// The tools, those of one namespace together.
+fn tools_of(specs: &[Arc<ToolSpec>]) -> Vec<Tool<'_>> {
+    let mut tools: Vec<Tool<'_>> = Vec::new();
+    for spec in specs {
+        let Some(space) = namespace_of(spec) else {
+            tools.push(Tool::of(spec));
+            continue;
+        };
+        let same = tools.iter_mut().find_map(|tool| match tool {
+            Tool::Namespace { name, tools, .. } if *name == space => Some(tools),
+            _ => None,
+        });
+        match same {
+            Some(tools) => tools.push(Tool::of(spec)),
+            None => tools.push(Tool::Namespace {
+                name: space,
+                description: &spec.namespace_description,
+                tools: vec![Tool::of(spec)],
+            }),
+        }
+    }
+    tools
 }
 
 #[derive(Debug, Serialize)]
@@ -214,12 +394,18 @@ enum Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn of(choice: &'a ToolChoice) -> Self {
+    fn of(choice: &'a ToolChoice, tools: &[Arc<ToolSpec>]) -> Self {
         match choice {
             ToolChoice::Auto => Self::Mode("auto"),
             ToolChoice::None => Self::Mode("none"),
             ToolChoice::Required => Self::Mode("required"),
-            ToolChoice::Named { name } => Self::Named { kind: "function", name },
+            ToolChoice::Named { name } => {
+                let spec = tools.iter().find(|tool| tool.name == *name);
+                let is_custom = spec.is_some_and(|tool| tool.kind == ToolKind::Custom);
+                let kind = if is_custom { "custom" } else { "function" };
+                let space = spec.and_then(|tool| namespace_of(tool));
+                Self::Named { kind, name: space.map_or(name, |space| own_name(name, space)) }
+            }
         }
     }
 }
@@ -230,26 +416,67 @@ struct Reasoning<'a> {
     effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'a str>,
 }
 
-#[derive(Debug, Serialize)]
-struct TextOptions<'a> {
-    format: Format<'a>,
-}
-
-impl<'a> TextOptions<'a> {
-    fn of(schema: &'a Value) -> Self {
-        Self { format: Format { kind: "json_schema", name: "answer", strict: true, schema } }
+impl<'a> Reasoning<'a> {
+    fn of(generation: &'a Generation, summary: Option<&'a str>) -> Option<Self> {
+        let effort = generation.reasoning_effort.as_deref();
+        let summary = generation.reasoning_summary.as_deref().or(summary);
+        let context = generation.reasoning_context.as_deref();
+        let mode = generation.reasoning_mode.as_deref();
+        [effort, summary, context, mode].iter().any(Option::is_some).then_some(Self {
+            effort,
+            summary,
+            context,
+            mode,
+        })
     }
 }
 
 #[derive(Debug, Serialize)]
-struct Format<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    name: &'static str,
-    strict: bool,
-    schema: &'a Value,
+struct TextOptions<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verbosity: Option<&'a str>,
+}
+
+impl<'a> TextOptions<'a> {
+    fn of(generation: &'a Generation) -> Option<Self> {
+        let (format, verbosity) = (Format::of(generation), generation.verbosity.as_deref());
+        (format.is_some() || verbosity.is_some()).then_some(Self { format, verbosity })
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format<'a> {
+    JsonObject,
+    JsonSchema {
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<&'a str>,
+        strict: bool,
+        schema: &'a Value,
+    },
+}
+
+impl<'a> Format<'a> {
+    fn of(generation: &'a Generation) -> Option<Self> {
+        match &generation.answer_schema {
+            None => generation.json_object.then_some(Self::JsonObject),
+            Some(schema) => Some(Self::JsonSchema {
+                name: generation.schema_name.as_deref().unwrap_or("answer"),
+                description: generation.schema_description.as_deref(),
+                strict: generation.schema_strict.unwrap_or(true),
+                schema,
+            }),
+        }
+    }
 }
 
 #[cfg(test)]

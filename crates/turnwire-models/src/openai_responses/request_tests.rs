@@ -1,5 +1,7 @@
-use serde_json::json;
-use turnwire_contract::ToolChoice;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use turnwire_contract::{CallId, InputFormat, Item, Prompt, ToolChoice, ToolKind, ToolSpec};
 
 use super::RequestBody;
 use crate::sample_prompt::{plain_prompt, sample_prompt};
@@ -87,4 +89,81 @@ fn seals_of_other_providers_stay_out() {
     let prompt = sample_prompt("anthropic.signature:x");
     let body = serde_json::to_value(RequestBody::new(&prompt, None, None)).unwrap();
     assert_eq!(body["input"][1]["role"], "assistant");
+}
+
+/// A prompt with a custom tool, a tool in a namespace, and calls of both.
+fn with_custom_tools() -> Prompt {
+    let grammar = InputFormat::Grammar { syntax: "lark".into(), definition: "start: /.+/".into() };
+    let patch = ToolSpec {
+        kind: ToolKind::Custom,
+        format: Some(grammar),
+        ..ToolSpec::new("apply_patch", "Edits files.")
+    };
+    let now = ToolSpec {
+        kind: ToolKind::Client,
+        server: Some("clock".to_owned()),
+        namespace_description: "Time.".to_owned(),
+        ..ToolSpec::new("clock__now", "The time.")
+    };
+    let say = ToolSpec { kind: ToolKind::Custom, name: "say".to_owned(), ..now.clone() };
+    let call = |id: &str, tool: &ToolSpec, arguments: &str| Item::Call {
+        call_id: CallId::new(id),
+        name: tool.name.clone(),
+        arguments: arguments.to_owned(),
+        kind: tool.kind,
+        server: tool.server.clone(),
+    };
+    let result = |id: &str| Item::CallResult {
+        call_id: CallId::new(id),
+        output: "ok".to_owned(),
+        images: Vec::new(),
+        failed: false,
+        custom: false,
+    };
+    let items = [call("call_1", &patch, "*** \"x\""), call("call_2", &now, "{}")];
+    let items = items.into_iter().chain([result("call_1"), result("call_2")]);
+    Prompt {
+        items: items.map(Arc::new).collect(),
+        tools: [patch, now, say].map(Arc::new).to_vec(),
+        ..plain_prompt()
+    }
+}
+
+#[test]
+fn custom_tools_and_namespaces_go_as_they_are() {
+    let mut prompt = with_custom_tools();
+    let written = |prompt: &Prompt| -> Value {
+        serde_json::to_value(RequestBody::new(prompt, None, None)).unwrap()
+    };
+    let body = written(&prompt);
+    assert_eq!(
+        body["tools"],
+        json!([
+            { "type": "custom", "name": "apply_patch", "description": "Edits files.",
+              "format": { "type": "grammar", "syntax": "lark", "definition": "start: /.+/" } },
+            { "type": "namespace", "name": "clock", "description": "Time.", "tools": [
+                { "type": "function", "name": "now", "description": "The time.",
+                  "parameters": { "type": "object", "properties": {} } },
+                { "type": "custom", "name": "say", "description": "The time." },
+            ] },
+        ])
+    );
+    assert_eq!(
+        body["input"],
+        json!([
+            { "type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch",
+              "input": "*** \"x\"" },
+            { "type": "function_call", "call_id": "call_2", "name": "now", "namespace": "clock",
+              "arguments": "{}" },
+            { "type": "custom_tool_call_output", "call_id": "call_1", "output": "ok" },
+            { "type": "function_call_output", "call_id": "call_2", "output": "ok" },
+        ])
+    );
+    for (named, expected) in [
+        ("apply_patch", json!({ "type": "custom", "name": "apply_patch" })),
+        ("clock__now", json!({ "type": "function", "name": "now" })),
+    ] {
+        prompt.tool_choice = ToolChoice::Named { name: named.to_owned() };
+        assert_eq!(written(&prompt)["tool_choice"], expected);
+    }
 }

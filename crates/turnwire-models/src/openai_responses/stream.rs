@@ -4,15 +4,19 @@
 //! `done` of the item. What was heard of an item is remembered, so that a server that leaves
 //! out one of the three is still understood and nothing is told twice.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use turnwire_contract::{Annotation, Finish, ModelPart, Usage};
+use turnwire_contract::{Annotation, Finish, ModelPart, ToolRef, ToolSpec, Usage};
 
 use super::ENCRYPTED_SEAL;
 use crate::{
     lenient_json,
+    logprobs::{self, LogprobBody},
     provider_error::{Complaint, Fault},
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
@@ -20,6 +24,8 @@ use crate::{
 /// Understands one answer.
 #[derive(Debug, Default)]
 pub(super) struct ResponseStream {
+    /// What tools in namespaces were offered as, by namespace and own name.
+    offered: HashMap<(String, String), String>,
     heard: BTreeMap<u32, Heard>,
     has_calls: bool,
 }
@@ -33,6 +39,16 @@ struct Heard {
 }
 
 impl ResponseStream {
+    /// An answer to a prompt that offers `tools`.
+    pub(super) fn new(tools: &[Arc<ToolSpec>]) -> Self {
+        let in_namespace = |tool: &Arc<ToolSpec>| {
+            let space = tool.server.clone().filter(|_| tool.kind.is_run_by_client())?;
+            let own = ToolRef::own_name_of(&tool.name, &space).to_owned();
+            Some(((space, own), tool.name.clone()))
+        };
+        Self { offered: tools.iter().filter_map(in_namespace).collect(), ..Self::default() }
+    }
+
     fn item(&mut self, index: u32) -> &mut Heard {
         self.heard.entry(index).or_default()
     }
@@ -42,11 +58,13 @@ impl ResponseStream {
         parts.push(part);
     }
 
-    fn start_call(&mut self, key: u32, call: FunctionCall, parts: &mut Vec<ModelPart>) -> String {
+    fn start_call(&mut self, key: u32, call: ToolCall, parts: &mut Vec<ModelPart>) -> String {
         self.has_calls = true;
         if !std::mem::replace(&mut self.item(key).is_started, true) {
             let id = call.call_id.or(call.id).filter(|id| !id.is_empty());
-            parts.push(ModelPart::CallStarted { key, id, name: call.name });
+            let tool = (call.namespace.unwrap_or_default(), call.name);
+            let name = self.offered.get(&tool).cloned().unwrap_or(tool.1);
+            parts.push(ModelPart::CallStarted { key, id, name });
         }
         call.arguments
     }
@@ -72,8 +90,14 @@ impl ResponseStream {
                     self.add_arguments(index, arguments, parts);
                 }
             }
+            OutputItem::CustomToolCall(call) => {
+                let input = self.start_call(index, call, parts);
+                if is_new {
+                    self.add_arguments(index, input, parts);
+                }
+            }
             OutputItem::Message { content } => {
-                let texts = content.into_iter().filter_map(OutputContent::into_part);
+                let texts = content.into_iter().flat_map(OutputContent::into_parts);
                 parts.extend(texts.filter(|_| is_new));
             }
             OutputItem::Reasoning { content, summary, encrypted_content } => {
@@ -121,7 +145,7 @@ impl Dialect for ResponseStream {
     fn chunk(&mut self, event: ResponseEvent, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault> {
         match event {
             ResponseEvent::ItemAdded { output_index, item } => {
-                if let OutputItem::FunctionCall(call) = item {
+                if let OutputItem::FunctionCall(call) | OutputItem::CustomToolCall(call) = item {
                     // Arguments that come this early come again; they are taken then.
                     self.start_call(output_index, call, parts);
                 }
@@ -129,7 +153,8 @@ impl Dialect for ResponseStream {
             ResponseEvent::ItemDone { output_index, item } => {
                 self.finish_item(output_index, item, parts);
             }
-            ResponseEvent::TextDelta { output_index, delta } => {
+            ResponseEvent::TextDelta { output_index, delta, logprobs } => {
+                parts.extend(logprobs::part_of(logprobs));
                 self.add(output_index, ModelPart::Text(delta), parts);
             }
             ResponseEvent::RefusalDelta { output_index, delta } => {
@@ -197,7 +222,12 @@ pub(super) enum ResponseEvent {
     #[serde(rename = "response.output_item.done")]
     ItemDone { output_index: u32, item: OutputItem },
     #[serde(rename = "response.output_text.delta")]
-    TextDelta { output_index: u32, delta: String },
+    TextDelta {
+        output_index: u32,
+        delta: String,
+        #[serde(default)]
+        logprobs: Option<Vec<LogprobBody>>,
+    },
     #[serde(rename = "response.refusal.delta")]
     RefusalDelta { output_index: u32, delta: String },
     #[serde(
@@ -213,10 +243,20 @@ pub(super) enum ResponseEvent {
         #[serde(default)]
         annotation: Option<Map<String, Value>>,
     },
-    #[serde(rename = "response.function_call_arguments.delta")]
+    #[serde(
+        rename = "response.function_call_arguments.delta",
+        alias = "response.custom_tool_call_input.delta"
+    )]
     ArgumentsDelta { output_index: u32, delta: String },
-    #[serde(rename = "response.function_call_arguments.done")]
-    ArgumentsDone { output_index: u32, arguments: String },
+    #[serde(
+        rename = "response.function_call_arguments.done",
+        alias = "response.custom_tool_call_input.done"
+    )]
+    ArgumentsDone {
+        output_index: u32,
+        #[serde(alias = "input")]
+        arguments: String,
+    },
     #[serde(rename = "response.completed", alias = "response.incomplete")]
     Finished { response: Response },
     #[serde(rename = "response.failed")]
@@ -242,19 +282,23 @@ pub(super) enum OutputItem {
         #[serde(default)]
         encrypted_content: Option<String>,
     },
-    FunctionCall(FunctionCall),
+    FunctionCall(ToolCall),
+    CustomToolCall(ToolCall),
     #[serde(other)]
     Unknown,
 }
 
+/// A call of a function, or of a custom tool, whose arguments are its `input`.
 #[derive(Debug, Deserialize)]
-pub(super) struct FunctionCall {
+pub(super) struct ToolCall {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
     call_id: Option<String>,
     name: String,
     #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default, alias = "input")]
     arguments: String,
 }
 
@@ -263,6 +307,8 @@ pub(super) struct FunctionCall {
 pub(super) enum OutputContent {
     OutputText {
         text: String,
+        #[serde(default)]
+        logprobs: Option<Vec<LogprobBody>>,
     },
     Refusal {
         refusal: String,
@@ -272,11 +318,13 @@ pub(super) enum OutputContent {
 }
 
 impl OutputContent {
-    fn into_part(self) -> Option<ModelPart> {
+    fn into_parts(self) -> Vec<ModelPart> {
         match self {
-            Self::OutputText { text } => Some(ModelPart::Text(text)),
-            Self::Refusal { refusal } => Some(ModelPart::Refusal(refusal)),
-            Self::Unknown => None,
+            Self::OutputText { text, logprobs } => {
+                logprobs::part_of(logprobs).into_iter().chain([ModelPart::Text(text)]).collect()
+            }
+            Self::Refusal { refusal } => vec![ModelPart::Refusal(refusal)],
+            Self::Unknown => Vec::new(),
         }
     }
 }

@@ -8,8 +8,8 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
-use turnwire_contract::{Content, Item, ModelError, ModelPart, Prompt, Role};
+use serde_json::{Map, Value, json};
+use turnwire_contract::{Content, Item, ModelError, ModelPart, Prompt, Role, ToolKind, ToolSpec};
 
 use super::Turn;
 
@@ -31,7 +31,7 @@ pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
     let spoken = script.turns.into_iter().nth(wanted).ok_or_else(|| ModelError::Rejected {
         message: format!("the script in the prompt has no turn {}", wanted + 1),
     })?;
-    Ok(spoken.into_turn(&last_results(since)))
+    Ok(spoken.into_turn(&last_results(since), prompt))
 }
 
 /// What the user said last, and everything after it.
@@ -126,8 +126,8 @@ struct Spoken {
 }
 
 impl Spoken {
-    fn into_turn(mut self, results: &str) -> Turn {
-        let mut parts = self.parts(results);
+    fn into_turn(mut self, results: &str, prompt: &Prompt) -> Turn {
+        let mut parts = self.parts(results, prompt);
         if let Some(place) = self.garbled_after {
             parts.insert(place.min(parts.len()), ModelPart::Unreadable { bytes: GARBLED_BYTES });
         }
@@ -166,13 +166,13 @@ impl Spoken {
         }
     }
 
-    fn parts(&mut self, results: &str) -> Vec<ModelPart> {
+    fn parts(&mut self, results: &str, prompt: &Prompt) -> Vec<ModelPart> {
         let reasoning = std::mem::take(&mut self.reasoning).0.into_iter().map(ModelPart::Reasoning);
         let text = std::mem::take(&mut self.text).0.into_iter();
         let text = text.map(|text| ModelPart::Text(text.replace(RESULTS, results)));
         let refusal = std::mem::take(&mut self.refusal).0.into_iter().map(ModelPart::Refusal);
         let calls = (0..).zip(std::mem::take(&mut self.calls));
-        let calls = calls.flat_map(|(key, call)| call.into_parts(key));
+        let calls = calls.flat_map(|(key, call)| call.into_parts(key, prompt));
         reasoning.chain(text).chain(refusal).chain(calls).collect()
     }
 }
@@ -187,12 +187,22 @@ struct SpokenCall {
     arguments: Map<String, Value>,
     #[serde(default)]
     raw: Option<Pieces>,
+    #[serde(default)]
+    input: Option<Pieces>,
 }
 
 impl SpokenCall {
-    fn into_parts(self, key: u32) -> Vec<ModelPart> {
-        let Self { name, id, arguments, raw } = self;
-        let pieces = raw.map_or_else(|| vec![Value::Object(arguments).to_string()], |raw| raw.0);
+    fn into_parts(self, key: u32, prompt: &Prompt) -> Vec<ModelPart> {
+        let Self { name, id, arguments, raw, input } = self;
+        let is_custom = |tool: &ToolSpec| tool.kind == ToolKind::Custom && tool.name == name;
+        let is_custom = prompt.tools.iter().any(|tool| is_custom(tool));
+        let pieces = match (raw, input) {
+            (Some(raw), _) => raw.0,
+            (None, Some(input)) if is_custom => input.0,
+            // A provider that knows no custom tools was offered a function instead.
+            (None, Some(input)) => vec![json!({ "input": input.0.concat() }).to_string()],
+            (None, None) => vec![Value::Object(arguments).to_string()],
+        };
         let arguments = pieces.into_iter().map(|text| ModelPart::CallArguments { key, text });
         std::iter::once(ModelPart::CallStarted { key, id, name }).chain(arguments).collect()
     }

@@ -31,6 +31,7 @@ fn result(call_id: &str, output: &str) -> Item {
         output: output.to_owned(),
         images: Vec::new(),
         failed: false,
+        custom: false,
     }
 }
 
@@ -136,10 +137,7 @@ async fn whatever_is_no_script_is_repeated() {
     }
     let with_picture = Item::Message {
         role: Role::User,
-        content: vec![
-            Content::text("What is this?"),
-            Content::Image { url: "data:image/png;base64,".to_owned() },
-        ],
+        content: vec![Content::text("What is this?"), Content::image("data:image/png;base64,")],
     };
     assert_eq!(text([with_picture]).await, "You said: What is this?");
     assert_eq!(text([Item::assistant("Hello")]).await, "You said nothing.");

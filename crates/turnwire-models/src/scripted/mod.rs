@@ -80,7 +80,7 @@ impl Scripted {
     /// | field | means |
     /// |---|---|
     /// | `reasoning`, `text`, `refusal` | a text, or a list of its pieces; `{results}` in `text` is what the last calls returned |
-    /// | `calls` | each with its `name`, perhaps an `id`, and `arguments` (an object) or `raw` (a text or a list of pieces that need not be JSON) |
+    /// | `calls` | each with its `name`, perhaps an `id`, and `arguments` (an object), `raw` (a text or a list of pieces that need not be JSON) or `input` (the same, for a custom tool) |
     /// | `finish` | `stop`, `tool_calls`, `length`, `content_filter`; `silent` ends without a word, `never` does not end |
     /// | `pause_ms`, `pace_ms` | how long to wait at the beginning, and before each piece |
     /// | `error` | `unavailable`, `rejected` (both before the stream begins) or `broken` (in the stream) |

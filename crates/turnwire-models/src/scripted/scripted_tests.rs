@@ -178,6 +178,7 @@ async fn the_demo_reads_its_results() {
         output: output.to_owned(),
         images: Vec::new(),
         failed,
+        custom: false,
     };
     let answer = demo([call("multiply"), result("20", false)]).await;
     assert_eq!(answer, "5 times 4 is 20. (Answered)");

@@ -40,6 +40,9 @@ pub const RESPONSE_KEYS: &[&str] = &[
 /// What the client wants to see beside the usual: a list of the values in [`mod@include`].
 pub const INCLUDE: &str = "include";
 
+/// What of the request is not heeded: a list of the fields' names.
+pub const IGNORED: &str = "ignored";
+
 /// For each of the request's first calls that a person was asked about: its call id, and the id
 /// of the item that asked. A call shows the question it came from.
 pub const APPROVAL_REQUESTS: &str = "approval_requests";

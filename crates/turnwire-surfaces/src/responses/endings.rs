@@ -23,7 +23,7 @@ impl Stage {
         let note = Note { duration_ms: duration, failure: failure.clone(), ..call.note(self) };
         if let Some(place) = call.place {
             match call.kind {
-                ToolKind::Client => {}
+                ToolKind::Client | ToolKind::Custom => {}
                 ToolKind::Function => self.finish_function(call, outcome),
                 ToolKind::Mcp => self.finish_mcp(call, place, outcome, note),
                 ToolKind::WebSearch => self.finish_web_search(call, place, outcome, note),

@@ -10,7 +10,7 @@ use turnwire_contract::{CallId, InputId, ItemId, Reply, Timestamp};
 use utoipa::ToSchema;
 
 use super::{
-    item::{FailureNote, OutputContent, OutputItem, SummaryPart},
+    item::{FailureNote, OutputContent, OutputItem, SummaryPart, TokenLogprob},
     response::{OwnCode, Response},
 };
 
@@ -99,6 +99,10 @@ event_types! {
         FunctionArgumentsDelta(ArgumentsDelta) = "response.function_call_arguments.delta",
         /// All of a function's arguments.
         FunctionArgumentsDone(ArgumentsDone) = "response.function_call_arguments.done",
+        /// More of a custom tool's input.
+        CustomInputDelta(ArgumentsDelta) = "response.custom_tool_call_input.delta",
+        /// All of a custom tool's input.
+        CustomInputDone(InputDone) = "response.custom_tool_call_input.done",
         /// A server is being asked for its tools.
         McpListToolsInProgress(Box<ToolFrame>) = "response.mcp_list_tools.in_progress",
         /// The server told its tools.
@@ -250,9 +254,8 @@ pub struct TextDelta {
     pub content_index: usize,
     /// Only the new text.
     pub delta: String,
-    /// Always empty.
-    #[schema(value_type = Vec<Object>)]
-    pub logprobs: Vec<Value>,
+    /// How likely each of its tokens was, if that was asked for.
+    pub logprobs: Vec<TokenLogprob>,
 }
 
 /// All of the text.
@@ -269,9 +272,8 @@ pub struct TextDone {
     pub content_index: usize,
     /// The text.
     pub text: String,
-    /// Always empty.
-    #[schema(value_type = Vec<Object>)]
-    pub logprobs: Vec<Value>,
+    /// How likely each of its tokens was, if that was asked for.
+    pub logprobs: Vec<TokenLogprob>,
 }
 
 /// A source of the text.
@@ -383,8 +385,22 @@ pub struct ArgumentsDelta {
     pub item_id: ItemId,
     /// The item's place in the output.
     pub output_index: usize,
-    /// Only the new part, as raw JSON text.
+    /// Only the new part, as raw JSON text; of a custom tool, its input as it is.
     pub delta: String,
+}
+
+/// All of the input of a custom tool.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct InputDone {
+    /// Its place in the stream.
+    pub sequence_number: u64,
+    /// The call's item.
+    #[schema(value_type = String)]
+    pub item_id: ItemId,
+    /// The item's place in the output.
+    pub output_index: usize,
+    /// The input, as plain text.
+    pub input: String,
 }
 
 /// All of the arguments of a call.

@@ -4,7 +4,10 @@
 //! them. Here a call of a server's tool and a search are one item each, with their result in
 //! it, and a call that still waits for a person is the question about it.
 
-use std::{collections::HashMap, mem};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
 
 use serde::Serialize;
 use turnwire_contract::{CallId, Content, Entry, Image, Item, ItemId, Role, ToolKind, ToolRef};
@@ -13,9 +16,9 @@ use utoipa::ToSchema;
 use super::{
     ids,
     item::{
-        FileSearchCallItem, FunctionCallItem, FunctionCallOutputItem, ImageDetail, InputContent,
-        ItemNote, ItemStatus, McpApprovalRequestItem, McpCallItem, OutputText, ReasoningItem,
-        Refusal, SummaryPart, WebSearchCallItem,
+        CustomToolCallItem, FileSearchCallItem, FunctionCallItem, FunctionCallOutputItem,
+        InputContent, ItemNote, ItemStatus, McpApprovalRequestItem, McpCallItem, OutputText,
+        ReasoningItem, Refusal, SummaryPart, WebSearchCallItem,
     },
     outcome,
 };
@@ -32,6 +35,10 @@ pub enum InputItem {
     FunctionCall(FunctionCallItem),
     /// What came of a function.
     FunctionCallOutput(FunctionCallOutputItem),
+    /// The model called a custom tool.
+    CustomToolCall(CustomToolCallItem),
+    /// What came of a custom tool.
+    CustomToolCallOutput(FunctionCallOutputItem),
     /// The model called a tool of a server.
     McpCall(McpCallItem),
     /// The model called a tool of a server, and a person has not allowed it yet.
@@ -49,7 +56,8 @@ impl InputItem {
             Self::Message(item) => &item.id,
             Self::Reasoning(item) => &item.id,
             Self::FunctionCall(item) => &item.id,
-            Self::FunctionCallOutput(item) => &item.id,
+            Self::FunctionCallOutput(item) | Self::CustomToolCallOutput(item) => &item.id,
+            Self::CustomToolCall(item) => &item.id,
             Self::McpCall(item) => &item.id,
             Self::McpApprovalRequest(item) => &item.id,
             Self::WebSearchCall(item) => &item.id,
@@ -99,6 +107,7 @@ pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
     let mut items: Vec<InputItem> = Vec::with_capacity(entries.len());
     // Native calls whose result has not come by yet, and where they are in the list.
     let mut waiting: HashMap<&CallId, usize> = HashMap::new();
+    let mut custom: HashSet<&CallId> = HashSet::new();
     for Entry { id, item } in entries {
         match &**item {
             Item::Message { role, content } => items.push(message(id, *role, content)),
@@ -108,13 +117,23 @@ pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
                 if is_native(*kind) {
                     waiting.insert(call_id, items.len());
                 }
+                if *kind == ToolKind::Custom {
+                    custom.insert(call_id);
+                }
                 items.push(call(id, call_id, &tool, arguments));
             }
-            Item::CallResult { call_id, output, images, failed } => {
+            Item::CallResult { call_id, output, images, failed, custom: is_custom } => {
                 let call = waiting.remove(call_id).and_then(|place| items.get_mut(place));
                 match call {
                     Some(call) => add_result(call, id, output, images.len(), *failed),
-                    None => items.push(function_output(id, call_id, output, images)),
+                    None => {
+                        let output = function_output(id, call_id, output, images);
+                        items.push(if *is_custom || custom.contains(call_id) {
+                            InputItem::CustomToolCallOutput(output)
+                        } else {
+                            InputItem::FunctionCallOutput(output)
+                        });
+                    }
                 }
             }
         }
@@ -126,7 +145,7 @@ pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
 fn is_native(kind: ToolKind) -> bool {
     match kind {
         ToolKind::Mcp | ToolKind::WebSearch | ToolKind::FileSearch => true,
-        ToolKind::Function | ToolKind::Client => false,
+        ToolKind::Function | ToolKind::Client | ToolKind::Custom => false,
     }
 }
 
@@ -143,9 +162,10 @@ fn wire_part(role: Role, part: &Content) -> InputContent {
         }
         Content::Text { text } => InputContent::InputText { text: text.clone() },
         Content::Refusal { text } => InputContent::Refusal(Refusal { refusal: text.clone() }),
-        Content::Image { url } => {
-            InputContent::InputImage { image_url: url.clone(), detail: ImageDetail::Auto }
-        }
+        Content::Image { url, detail } => InputContent::InputImage {
+            image_url: url.clone(),
+            detail: detail.clone().unwrap_or_else(|| "auto".to_owned()),
+        },
         Content::File { name, url } => {
             let is_carried_along = url.starts_with("data:");
             InputContent::InputFile {
@@ -175,7 +195,16 @@ fn call(id: &ItemId, call_id: &CallId, tool: &ToolRef, arguments: &str) -> Input
             status: ItemStatus::Completed,
             arguments,
             call_id: call_id.clone(),
-            name: tool.name.clone(),
+            name: tool.own_name().to_owned(),
+            namespace: tool.server.clone(),
+        }),
+        ToolKind::Custom => InputItem::CustomToolCall(CustomToolCallItem {
+            id,
+            status: ItemStatus::Completed,
+            call_id: call_id.clone(),
+            input: arguments,
+            name: tool.own_name().to_owned(),
+            namespace: tool.server.clone(),
         }),
         ToolKind::Mcp => InputItem::McpApprovalRequest(McpApprovalRequestItem {
             id: ids::approval_request_id(&id),
@@ -226,18 +255,25 @@ fn add_result(call: &mut InputItem, id: &ItemId, output: &str, n_images: usize, 
         | InputItem::Reasoning(_)
         | InputItem::FunctionCall(_)
         | InputItem::FunctionCallOutput(_)
+        | InputItem::CustomToolCall(_)
+        | InputItem::CustomToolCallOutput(_)
         | InputItem::McpCall(_) => {}
     }
 }
 
-fn function_output(id: &ItemId, call_id: &CallId, output: &str, images: &[Image]) -> InputItem {
-    InputItem::FunctionCallOutput(FunctionCallOutputItem {
+fn function_output(
+    id: &ItemId,
+    call_id: &CallId,
+    output: &str,
+    images: &[Image],
+) -> FunctionCallOutputItem {
+    FunctionCallOutputItem {
         id: id.clone(),
         status: ItemStatus::Completed,
         call_id: call_id.clone(),
         output: outcome::with_pictures(output.to_owned(), images),
         turnwire: ItemNote::default(),
-    })
+    }
 }
 
 #[cfg(test)]

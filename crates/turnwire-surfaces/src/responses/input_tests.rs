@@ -21,7 +21,7 @@ fn call(kind: ToolKind, name: &str, arguments: &str) -> Item {
 
 fn result(output: &str, failed: bool) -> Item {
     let (call_id, output) = (CallId::from("a"), output.to_owned());
-    Item::CallResult { call_id, output, images: Vec::new(), failed }
+    Item::CallResult { call_id, output, images: Vec::new(), failed, custom: false }
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn messages_of_all_who_speak_with_all_they_say() {
     let file = |url: &str| Content::File { name: "a.pdf".to_owned(), url: url.to_owned() };
     let asked = vec![
         Content::text("Look."),
-        Content::Image { url: "https://a.example/a.png".to_owned() },
+        Content::image("https://a.example/a.png"),
         file("https://a.example/a.pdf"),
         file("data:application/pdf;base64,AA"),
     ];

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, Completeness, ItemId};
+use turnwire_contract::{CallId, Completeness, ItemId, Logprob};
 use utoipa::ToSchema;
 
 /// One item of the output.
@@ -21,6 +21,8 @@ pub enum OutputItem {
     FunctionCall(FunctionCallItem),
     /// What came of a function that the server ran.
     FunctionCallOutput(FunctionCallOutputItem),
+    /// The model called a custom tool.
+    CustomToolCall(CustomToolCallItem),
     /// The model thought something.
     Reasoning(ReasoningItem),
     /// A server was asked for its tools.
@@ -44,6 +46,7 @@ impl OutputItem {
             Self::Message(item) => &item.id,
             Self::FunctionCall(item) => &item.id,
             Self::FunctionCallOutput(item) => &item.id,
+            Self::CustomToolCall(item) => &item.id,
             Self::Reasoning(item) => &item.id,
             Self::McpListTools(item) => &item.id,
             Self::McpCall(item) => &item.id,
@@ -121,9 +124,47 @@ pub struct OutputText {
     /// Where they come from.
     #[schema(value_type = Vec<Object>)]
     pub annotations: Vec<Value>,
-    /// Always empty.
-    #[schema(value_type = Vec<Object>)]
-    pub logprobs: Vec<Value>,
+    /// How likely each token was; empty unless the request asked for it and the provider tells.
+    pub logprobs: Vec<TokenLogprob>,
+}
+
+/// How likely a token was.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct TokenLogprob {
+    /// The token.
+    pub token: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The logarithm of its probability.
+    pub logprob: f64,
+    /// What else might have stood there.
+    pub top_logprobs: Vec<TopLogprob>,
+}
+
+/// How likely a token would have been.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct TopLogprob {
+    /// The token.
+    pub token: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The logarithm of its probability.
+    pub logprob: f64,
+}
+
+impl From<&Logprob> for TokenLogprob {
+    fn from(token: &Logprob) -> Self {
+        let TopLogprob { bytes, logprob, .. } = token.into();
+        let top_logprobs = token.top.iter().map(TopLogprob::from).collect();
+        Self { token: token.token.clone(), bytes, logprob, top_logprobs }
+    }
+}
+
+impl From<&Logprob> for TopLogprob {
+    fn from(Logprob { token, logprob, bytes, .. }: &Logprob) -> Self {
+        let bytes = bytes.clone().unwrap_or_else(|| token.clone().into_bytes());
+        Self { token: token.clone(), bytes, logprob: *logprob }
+    }
 }
 
 impl OutputText {
@@ -155,6 +196,29 @@ pub struct FunctionCallItem {
     pub call_id: CallId,
     /// The function.
     pub name: String,
+    /// The namespace that the client has put it into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// The model called a custom tool.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct CustomToolCallItem {
+    /// Its name.
+    #[schema(value_type = String)]
+    pub id: ItemId,
+    /// Whether the input is whole.
+    pub status: ItemStatus,
+    /// The call, to which the result refers.
+    #[schema(value_type = String)]
+    pub call_id: CallId,
+    /// The input, as plain text.
+    pub input: String,
+    /// The tool.
+    pub name: String,
+    /// The namespace that the client has put it into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// What came of a function that the server ran.
@@ -198,8 +262,8 @@ pub enum InputContent {
     InputImage {
         /// Where it is; a `data:` address carries it along.
         image_url: String,
-        /// How closely it is looked at.
-        detail: ImageDetail,
+        /// How closely it is looked at: `auto`, `low`, `high` or `original`.
+        detail: String,
     },
     /// A file.
     InputFile {
@@ -216,15 +280,6 @@ pub enum InputContent {
     OutputText(OutputText),
     /// A refusal of the model.
     Refusal(Refusal),
-}
-
-/// How closely a picture is looked at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ImageDetail {
-    /// As the model likes.
-    #[default]
-    Auto,
 }
 
 /// The model thought something.

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use turnwire_contract::{CallId, Failure, Image, OUTCOME_UNKNOWN, RunId, ToolOutcome, ToolOutput};
 
 use super::item::{
-    ErrorText, FailureNote, FileSearchResult, FunctionOutput, ImageDetail, InputContent, ItemNote,
-    McpError, WebSearchAction, WebSource,
+    ErrorText, FailureNote, FileSearchResult, FunctionOutput, InputContent, ItemNote, McpError,
+    WebSearchAction, WebSource,
 };
 use crate::preview::{WIRE_BYTES, result_ref, wire_text};
 
@@ -113,7 +113,7 @@ pub(super) fn with_pictures(text: String, images: &[Image]) -> FunctionOutput {
         .iter()
         .map(|image| InputContent::InputImage {
             image_url: image.data_url(),
-            detail: ImageDetail::Auto,
+            detail: "auto".to_owned(),
         })
         .collect();
     if pictures.is_empty() {

@@ -22,7 +22,7 @@ use super::{
         ErrorFrame, ErrorPayload, ItemFrame, ResponseEvent, ResponseFrame, SkippedPart, TakenOver,
         TurnNews, TurnRetry,
     },
-    item::{FailureNote, OutputItem},
+    item::{FailureNote, OutputItem, TokenLogprob},
     response::{self, IncompleteDetails, Response, ResponseError, ResponseStatus},
     tools::ShownCall,
 };
@@ -78,6 +78,8 @@ pub(super) struct Stage {
     pub(super) at: Timestamp,
     /// The places of what was withdrawn: it was said, and is not part of the answer.
     withdrawn: Vec<usize>,
+    /// How likely the tokens are of the text that comes next.
+    pub(super) untold_logprobs: Vec<TokenLogprob>,
     next_number: u64,
     frames: Vec<ResponseEvent>,
 }
@@ -97,6 +99,7 @@ impl Responses {
                 request,
                 at,
                 withdrawn: Vec::new(),
+                untold_logprobs: Vec::new(),
                 next_number: 0,
                 frames,
             },
@@ -173,6 +176,7 @@ impl Responses {
             }
             Event::TurnFinished { .. } | Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
             Event::MessageStarted { .. }
+            | Event::LogprobsAdded { .. }
             | Event::TextAdded { .. }
             | Event::RefusalAdded { .. }
             | Event::AnnotationAdded { .. }

@@ -6,12 +6,16 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
-    AskBefore, Failure, IncompleteReason, RunId, RunRequest, ServerUse, Timestamp, ToolChoice,
-    ToolKind, ToolSpec, Usage,
+    AskBefore, Failure, Generation, IncompleteReason, InputFormat, RunId, RunRequest, ServerUse,
+    Timestamp, ToolChoice, ToolKind, ToolSpec, Usage,
 };
 use utoipa::ToSchema;
 
-use super::{echo::Echo, ids, item::OutputItem};
+use super::{
+    echo::{Echo, IGNORED},
+    ids,
+    item::OutputItem,
+};
 
 /// The whole answer to a request, finished or not.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -43,7 +47,7 @@ pub struct Response {
     pub max_output_tokens: Option<u64>,
     /// As asked for.
     pub max_tool_calls: Option<u64>,
-    /// As asked for.
+    /// The model that answers.
     pub model: String,
     /// What came of it, so far.
     pub output: Vec<OutputItem>,
@@ -91,6 +95,16 @@ pub struct Response {
     /// The conversation it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<ConversationName>,
+    /// What official responses have no field for; not there when there is nothing to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turnwire: Option<ResponseNote>,
+}
+
+/// What official responses have no field for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ResponseNote {
+    /// The fields of the request that were not heeded, by us or by the model's provider.
+    pub ignored: Vec<String>,
 }
 
 /// What kind of object it is.
@@ -261,7 +275,7 @@ impl Response {
             service_tier: echo.get("service_tier").unwrap_or_else(|| "default".to_owned()),
             store: echo.get("store").unwrap_or(true),
             temperature: echo.get("temperature").or(generation.temperature).unwrap_or(1.0),
-            text: echo.get("text").unwrap_or_else(|| text(generation.answer_schema.as_ref())),
+            text: echo.get("text").unwrap_or_else(|| text(generation)),
             tool_choice: echo
                 .get("tool_choice")
                 .unwrap_or_else(|| tool_choice(&request.tool_choice)),
@@ -273,6 +287,7 @@ impl Response {
             user: echo.get("user"),
             metadata: echo.get("metadata").unwrap_or_else(|| json!(request.metadata)),
             conversation: conversation.map(|id| ConversationName { id: id.to_string() }),
+            turnwire: echo.get(IGNORED).map(|ignored| ResponseNote { ignored }),
         }
     }
 }
@@ -314,15 +329,16 @@ pub(super) fn reason(reason: IncompleteReason) -> &'static str {
     }
 }
 
-fn text(answer_schema: Option<&Value>) -> Value {
-    match answer_schema {
+fn text(generation: &Generation) -> Value {
+    match &generation.answer_schema {
+        None if generation.json_object => json!({ "format": { "type": "json_object" } }),
         None => json!({ "format": { "type": "text" } }),
         Some(schema) => json!({ "format": {
             "type": "json_schema",
-            "name": "answer",
-            "description": null,
+            "name": generation.schema_name.as_deref().unwrap_or("answer"),
+            "description": generation.schema_description,
             "schema": schema,
-            "strict": true,
+            "strict": generation.schema_strict.unwrap_or(true),
         } }),
     }
 }
@@ -359,7 +375,13 @@ fn tool(spec: &ToolSpec) -> Value {
             "name": spec.name,
             "description": spec.description,
             "parameters": spec.parameters,
-            "strict": false,
+            "strict": spec.strict.unwrap_or(false),
+        }),
+        ToolKind::Custom => json!({
+            "type": "custom",
+            "name": spec.name,
+            "description": spec.description,
+            "format": spec.format.as_ref().unwrap_or(&InputFormat::Text),
         }),
         ToolKind::Mcp => server(&ServerUse::all_of(spec.server.clone().unwrap_or_default())),
         ToolKind::WebSearch => json!({ "type": "web_search" }),

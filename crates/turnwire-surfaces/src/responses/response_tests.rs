@@ -84,6 +84,7 @@ fn a_request_of_another_surface_reads_as_a_response() {
             max_output_tokens: Some(100),
             reasoning_effort: Some("low".to_owned()),
             answer_schema: Some(json!({ "type": "object" })),
+            ..Generation::default()
         },
         metadata: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
         ..request()

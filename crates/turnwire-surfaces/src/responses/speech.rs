@@ -3,6 +3,8 @@
 //! A part is open until the next one begins or the item is closed, so at most one part of an
 //! item is open, and it is always the last.
 
+use std::mem;
+
 use serde_json::{Map, Value};
 use turnwire_contract::{Annotation, Completeness, Event, ItemId};
 
@@ -13,7 +15,7 @@ use super::{
     },
     item::{
         AssistantRole, ItemStatus, MessageItem, OutputContent, OutputItem, OutputText,
-        ReasoningItem, Refusal, SummaryPart,
+        ReasoningItem, Refusal, SummaryPart, TokenLogprob,
     },
     projection::{Responses, Spoken, Stage},
 };
@@ -27,6 +29,9 @@ impl Responses {
         match event {
             Event::MessageStarted { item_id } => {
                 self.message(item_id);
+            }
+            Event::LogprobsAdded { logprobs, .. } => {
+                self.stage.untold_logprobs.extend(logprobs.iter().map(TokenLogprob::from));
             }
             Event::TextAdded { item_id, text } => {
                 if let Some(place) = self.message(item_id) {
@@ -156,8 +161,10 @@ impl Stage {
 
     fn add_text(&mut self, place: usize, item_id: &ItemId, text: &str) {
         let Some(content_index) = self.text_part(place, item_id) else { return };
+        let logprobs = mem::take(&mut self.untold_logprobs);
         let Some(part) = self.last_text(place) else { return };
         part.text.push_str(text);
+        part.logprobs.extend(logprobs.iter().cloned());
         self.send(|sequence_number| {
             ResponseEvent::TextDelta(TextDelta {
                 sequence_number,
@@ -165,7 +172,7 @@ impl Stage {
                 output_index: place,
                 content_index,
                 delta: text.to_owned(),
-                logprobs: Vec::new(),
+                logprobs,
             })
         });
     }
@@ -256,16 +263,18 @@ impl Stage {
         };
         let output_index = place;
         match part.clone() {
-            OutputContent::OutputText(OutputText { text, .. }) => self.send(|sequence_number| {
-                ResponseEvent::TextDone(TextDone {
-                    sequence_number,
-                    item_id: item_id.clone(),
-                    output_index,
-                    content_index,
-                    text,
-                    logprobs: Vec::new(),
+            OutputContent::OutputText(OutputText { text, logprobs, .. }) => {
+                self.send(|sequence_number| {
+                    ResponseEvent::TextDone(TextDone {
+                        sequence_number,
+                        item_id: item_id.clone(),
+                        output_index,
+                        content_index,
+                        text,
+                        logprobs,
+                    })
                 })
-            }),
+            }
             OutputContent::Refusal(Refusal { refusal }) => self.send(|sequence_number| {
                 ResponseEvent::RefusalDone(RefusalDone {
                     sequence_number,

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<(&'static str, Story)> {
         ("reasoning", reasoning()),
         ("annotated", annotated()),
         ("client function", client_function()),
+        ("custom tool", custom_tool()),
         ("server function", server_function()),
         ("mcp", mcp()),
         ("mcp failed", mcp_failed()),
@@ -102,6 +103,7 @@ pub(super) fn called(story: Story, call: &str, tool: ToolRef, arguments: &[&str]
 pub(super) fn announced(story: Story, call: &str, tool: ToolRef) -> Story {
     let prefix = match tool.kind {
         ToolKind::Function | ToolKind::Client => "fc",
+        ToolKind::Custom => "ctc",
         ToolKind::Mcp => "mcp",
         ToolKind::WebSearch => "ws",
         ToolKind::FileSearch => "fs",
@@ -116,6 +118,15 @@ pub(super) fn client_function() -> Story {
     let story = Story::with_tools(vec![spec]).turn();
     let weather = tool("weather", ToolKind::Client, None);
     let story = called(story, "call_1", weather, &[r#"{"city":"#, r#""Bonn"}"#]);
+    story.turn_done(Finish::CalledTools).ended(RunOutcome::Completed)
+}
+
+/// A custom tool of the client, in a namespace.
+pub(super) fn custom_tool() -> Story {
+    let spec = ToolSpec { kind: ToolKind::Custom, ..ToolSpec::new("apply_patch", "Edits files.") };
+    let story = Story::with_tools(vec![spec]).turn();
+    let patch = tool("apply_patch", ToolKind::Custom, Some("files"));
+    let story = called(story, "call_1", patch, &["*** Begin Patch\n", "+\"x\"\n"]);
     story.turn_done(Finish::CalledTools).ended(RunOutcome::Completed)
 }
 

@@ -23,14 +23,14 @@ use turnwire_contract::{
 use super::{
     echo::Echo,
     event::{
-        ApprovalNews, ArgumentsDelta, ArgumentsDone, AskNews, Note, OutputNews, PhaseNews,
-        ProgressNews, QuestionNews, ReplyNews, ResponseEvent, RetryNews, SilenceNews, StartNews,
-        ToolFacts, ToolFrame,
+        ApprovalNews, ArgumentsDelta, ArgumentsDone, AskNews, InputDone, Note, OutputNews,
+        PhaseNews, ProgressNews, QuestionNews, ReplyNews, ResponseEvent, RetryNews, SilenceNews,
+        StartNews, ToolFacts, ToolFrame,
     },
     ids,
     item::{
-        FailureNote, FileSearchCallItem, FunctionCallItem, ItemNote, ItemStatus,
-        McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
+        CustomToolCallItem, FailureNote, FileSearchCallItem, FunctionCallItem, ItemNote,
+        ItemStatus, McpApprovalRequestItem, McpCallItem, OutputItem, WebSearchCallItem,
     },
     projection::{Responses, Stage},
 };
@@ -117,6 +117,7 @@ impl Responses {
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::MessageStarted { .. }
+            | Event::LogprobsAdded { .. }
             | Event::TextAdded { .. }
             | Event::RefusalAdded { .. }
             | Event::AnnotationAdded { .. }
@@ -149,7 +150,7 @@ impl Responses {
         };
         let waits_its_turn = !self.stage.request.parallel_tool_calls && self.n_open > 0;
         let shows_now = match tool.kind {
-            ToolKind::Client => true,
+            ToolKind::Client | ToolKind::Custom => true,
             ToolKind::Function => !self.will_be_handed_back(&tool.name),
             ToolKind::Mcp => !self.will_be_handed_back(&tool.name) && !waits_its_turn,
             ToolKind::WebSearch | ToolKind::FileSearch => false,
@@ -157,7 +158,7 @@ impl Responses {
         if shows_now {
             self.stage.show(&mut call);
         }
-        if tool.kind != ToolKind::Client {
+        if !tool.kind.is_run_by_client() {
             self.n_open += 1;
         }
         self.order.push(call_id.clone());
@@ -180,7 +181,7 @@ impl Responses {
     fn finish(&mut self, call_id: &CallId, outcome: &ToolOutcome, duration_ms: u64) {
         let Some(call) = self.calls.get_mut(call_id).filter(|call| !call.is_over) else { return };
         self.stage.finish(call, outcome, duration_ms);
-        if call.kind != ToolKind::Client {
+        if !call.kind.is_run_by_client() {
             self.n_open = self.n_open.saturating_sub(1);
         }
     }
@@ -193,7 +194,7 @@ impl Responses {
             if call.is_over || call.asked_at.is_some() && call.place.is_none() {
                 continue;
             }
-            if call.kind == ToolKind::Client {
+            if call.kind.is_run_by_client() {
                 self.stage.close_arguments(call, Completeness::Cut);
                 continue;
             }
@@ -264,6 +265,7 @@ impl Stage {
             | Event::TurnAbandoned { .. }
             | Event::TurnFinished { .. }
             | Event::MessageStarted { .. }
+            | Event::LogprobsAdded { .. }
             | Event::TextAdded { .. }
             | Event::RefusalAdded { .. }
             | Event::AnnotationAdded { .. }
@@ -288,7 +290,7 @@ impl Stage {
         call.place = Some(place);
         let note = Note::at(self.at);
         match call.kind {
-            ToolKind::Function | ToolKind::Client => {}
+            ToolKind::Function | ToolKind::Client | ToolKind::Custom => {}
             ToolKind::Mcp => self.send_call(ResponseEvent::McpCallInProgress, call, place, note),
             ToolKind::WebSearch => {
                 self.send_call(ResponseEvent::WebSearchInProgress, call, place, note);
@@ -318,6 +320,15 @@ impl Stage {
                 arguments: String::new(),
                 call_id: call.call_id.clone(),
                 name: call.name.clone(),
+                namespace: call.server.clone(),
+            }),
+            ToolKind::Custom => OutputItem::CustomToolCall(CustomToolCallItem {
+                id,
+                status,
+                call_id: call.call_id.clone(),
+                input: String::new(),
+                name: call.name.clone(),
+                namespace: call.server.clone(),
             }),
             ToolKind::Mcp => OutputItem::McpCall(McpCallItem {
                 id,
@@ -355,6 +366,7 @@ impl Stage {
     fn arguments_at(&mut self, place: usize) -> Option<&mut String> {
         match self.response.output.get_mut(place)? {
             OutputItem::FunctionCall(item) => Some(&mut item.arguments),
+            OutputItem::CustomToolCall(item) => Some(&mut item.input),
             OutputItem::McpCall(item) => Some(&mut item.arguments),
             OutputItem::Message(_)
             | OutputItem::FunctionCallOutput(_)
@@ -379,6 +391,7 @@ impl Stage {
         call.is_streamed = true;
         let frame = match call.kind {
             ToolKind::Mcp => ResponseEvent::McpArgumentsDelta,
+            ToolKind::Custom => ResponseEvent::CustomInputDelta,
             ToolKind::Function | ToolKind::Client | ToolKind::WebSearch | ToolKind::FileSearch => {
                 ResponseEvent::FunctionArgumentsDelta
             }
@@ -417,24 +430,31 @@ impl Stage {
         let Some(place) = call.place.filter(|_| !call.is_written_told) else { return };
         let Some(arguments) = self.arguments_at(place).cloned() else { return };
         call.is_written_told = true;
-        let frame = if call.kind == ToolKind::Mcp {
-            ResponseEvent::McpArgumentsDone
-        } else {
-            ResponseEvent::FunctionArgumentsDone
+        self.send_arguments_done(call, place, arguments);
+        let status = match self.response.output.get_mut(place) {
+            Some(OutputItem::FunctionCall(item)) => &mut item.status,
+            Some(OutputItem::CustomToolCall(item)) => &mut item.status,
+            _ => return,
         };
+        *status = how.into();
+        self.item_done(place);
+    }
+
+    fn send_arguments_done(&mut self, call: &ShownCall, output_index: usize, arguments: String) {
+        let item_id = call.item_id.clone();
         self.send(|sequence_number| {
-            frame(ArgumentsDone {
-                sequence_number,
-                item_id: call.item_id.clone(),
-                output_index: place,
-                name: call.name.clone(),
-                arguments,
-            })
+            if call.kind == ToolKind::Custom {
+                let input = arguments;
+                let done = InputDone { sequence_number, item_id, output_index, input };
+                return ResponseEvent::CustomInputDone(done);
+            }
+            let name = call.name.clone();
+            let done = ArgumentsDone { sequence_number, item_id, output_index, name, arguments };
+            match call.kind {
+                ToolKind::Mcp => ResponseEvent::McpArgumentsDone(done),
+                _ => ResponseEvent::FunctionArgumentsDone(done),
+            }
         });
-        if let Some(OutputItem::FunctionCall(item)) = self.response.output.get_mut(place) {
-            item.status = how.into();
-            self.item_done(place);
-        }
     }
 
     /// A person must allow the call. If the answer comes with another request, the question is
@@ -566,7 +586,7 @@ impl Stage {
     fn repeat(&mut self, call: &ShownCall, note: Note) {
         let Some(place) = call.place else { return };
         match call.kind {
-            ToolKind::Function | ToolKind::Client => {}
+            ToolKind::Function | ToolKind::Client | ToolKind::Custom => {}
             ToolKind::Mcp => self.send_call(ResponseEvent::McpCallInProgress, call, place, note),
             ToolKind::WebSearch => {
                 self.set_status(place, ItemStatus::Searching);
@@ -587,6 +607,7 @@ impl Stage {
             Some(
                 OutputItem::Message(_)
                 | OutputItem::FunctionCall(_)
+                | OutputItem::CustomToolCall(_)
                 | OutputItem::FunctionCallOutput(_)
                 | OutputItem::Reasoning(_)
                 | OutputItem::McpListTools(_)
@@ -608,7 +629,7 @@ impl Stage {
             item_id,
             output_index: call.place.or(asked),
             name: call.name.clone(),
-            server_label: call.server.clone(),
+            server_label: call.server.clone().filter(|_| !call.kind.is_run_by_client()),
             at: self.at,
         }
     }
@@ -645,7 +666,7 @@ impl ShownCall {
     /// Whether the item of this kind of call shows its arguments while they are written.
     fn has_arguments_in_item(&self) -> bool {
         match self.kind {
-            ToolKind::Function | ToolKind::Client | ToolKind::Mcp => true,
+            ToolKind::Function | ToolKind::Client | ToolKind::Custom | ToolKind::Mcp => true,
             ToolKind::WebSearch | ToolKind::FileSearch => false,
         }
     }

@@ -41,7 +41,7 @@ pub(super) async fn answer(State(visitors): State<Visitors>, body: Bytes) -> Res
     }
     let is_stream = body.get("stream") == Some(&Value::Bool(true));
     let wants_usage = body.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
-    let chunks = Chunks::new(&prompt, wants_usage);
+    let chunks = Chunks::new(&prompt, wants_usage).with_logprobs(&body);
     match Scripted::by_prompt().stream(prompt).await {
         Err(error) => complaint(error),
         Ok(parts) if is_stream => streamed(parts, chunks),

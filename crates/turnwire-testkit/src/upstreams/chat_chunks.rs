@@ -1,12 +1,13 @@
 //! [`ModelPart`]s in the chunks of Chat Completions, as vLLM and `OpenAI` send them.
 
 use std::{
+    collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Map, Value, json};
-use turnwire_contract::{Finish, ModelPart, Prompt, Usage};
+use turnwire_contract::{Finish, ModelPart, Prompt, ToolKind, Usage};
 
 /// Writes one answer.
 #[derive(Debug)]
@@ -16,6 +17,12 @@ pub(super) struct Chunks {
     created: u64,
     wants_usage: bool,
     usage: Option<Usage>,
+    /// How many alternatives to tell for each token, if any are to be told at all.
+    logprobs: Option<u64>,
+    /// The names of the custom tools on offer.
+    custom: HashSet<String>,
+    /// The keys of calls of custom tools.
+    custom_calls: HashSet<u32>,
 }
 
 impl Chunks {
@@ -25,13 +32,25 @@ impl Chunks {
         let mut hasher = DefaultHasher::new();
         format!("{:?}", prompt.items).hash(&mut hasher);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let custom = prompt.tools.iter().filter(|tool| tool.kind == ToolKind::Custom);
         Self {
             id: format!("{:016x}", hasher.finish()),
             model: prompt.model.clone(),
             created: now.as_secs(),
             wants_usage,
             usage: None,
+            logprobs: None,
+            custom: custom.map(|tool| tool.name.clone()).collect(),
+            custom_calls: HashSet::new(),
         }
+    }
+
+    /// Tells how likely its tokens are, to those who ask for it.
+    pub(super) fn with_logprobs(mut self, body: &Value) -> Self {
+        let is_asked = body.get("logprobs") == Some(&Value::Bool(true));
+        let most = body.get("top_logprobs").and_then(Value::as_u64).unwrap_or(0);
+        self.logprobs = is_asked.then_some(most);
+        self
     }
 
     /// Every answer begins with who speaks.
@@ -42,17 +61,27 @@ impl Chunks {
     /// What is sent for `part`.
     pub(super) fn of(&mut self, part: ModelPart) -> Vec<Value> {
         match part {
-            ModelPart::Text(text) => vec![self.delta(json!({ "content": text }))],
+            ModelPart::Text(text) => {
+                let choice = json!({
+                    "index": 0,
+                    "delta": { "content": text },
+                    "finish_reason": null,
+                    "logprobs": self.logprobs_of(&text),
+                });
+                vec![self.chunk(json!([choice]))]
+            }
             ModelPart::Refusal(text) => vec![self.delta(json!({ "refusal": text }))],
             ModelPart::Reasoning(text) => vec![self.delta(json!({ "reasoning_content": text }))],
             ModelPart::CallStarted { key, id, name } => {
-                let function = json!({ "name": name, "arguments": "" });
-                vec![self.call(json!({
-                    "index": key,
-                    "id": self.call_id(key, id),
-                    "type": "function",
-                    "function": function,
-                }))]
+                if self.custom.contains(&name) {
+                    self.custom_calls.insert(key);
+                }
+                let mut call = self.new_call(key, id, &name);
+                call.insert("index".to_owned(), json!(key));
+                vec![self.call(Value::Object(call))]
+            }
+            ModelPart::CallArguments { key, text } if self.custom_calls.contains(&key) => {
+                vec![self.call(json!({ "index": key, "custom": { "input": text } }))]
             }
             ModelPart::CallArguments { key, text } => {
                 vec![self.call(json!({ "index": key, "function": { "arguments": text } }))]
@@ -65,6 +94,7 @@ impl Chunks {
             // This wire has no word for them.
             ModelPart::ReasoningSeal(_)
             | ModelPart::Annotation(_)
+            | ModelPart::Logprobs(_)
             | ModelPart::Unreadable { .. } => Vec::new(),
         }
     }
@@ -79,22 +109,23 @@ impl Chunks {
                 ModelPart::Text(text) => append(&mut message, "content", &text),
                 ModelPart::Refusal(text) => append(&mut message, "refusal", &text),
                 ModelPart::Reasoning(text) => append(&mut message, "reasoning_content", &text),
-                ModelPart::CallStarted { key, id, name } => calls.push(json!({
-                    "id": self.call_id(key, id),
-                    "type": "function",
-                    "function": { "name": name, "arguments": "" },
-                })),
+                ModelPart::CallStarted { key, id, name } => {
+                    calls.push(Value::Object(self.new_call(key, id, &name)));
+                }
                 // The calls of a script are not interleaved.
                 ModelPart::CallArguments { text, .. } => {
-                    let function = calls.last_mut().and_then(|call| call.get_mut("function"));
-                    if let Some(function) = function.and_then(Value::as_object_mut) {
-                        append(function, "arguments", &text);
+                    for (kind, written) in [("function", "arguments"), ("custom", "input")] {
+                        let tool = calls.last_mut().and_then(|call| call.get_mut(kind));
+                        if let Some(tool) = tool.and_then(Value::as_object_mut) {
+                            append(tool, written, &text);
+                        }
                     }
                 }
                 ModelPart::Usage(cost) => usage = cost,
                 ModelPart::Finished(end) => finish = end,
                 ModelPart::ReasoningSeal(_)
                 | ModelPart::Annotation(_)
+                | ModelPart::Logprobs(_)
                 | ModelPart::Unreadable { .. } => {}
             }
         }
@@ -124,6 +155,34 @@ impl Chunks {
             chunks.push(chunk);
         }
         chunks
+    }
+
+    /// Each piece is one token, and each alternative half as likely as the one before.
+    fn logprobs_of(&self, text: &str) -> Value {
+        let Some(most) = self.logprobs else { return Value::Null };
+        let token = |token: &str, logprob: f64| json!({ "token": token, "logprob": logprob, "bytes": token.as_bytes() });
+        let others = ["a", "b", "c", "d", "e"].into_iter().zip([-1.0, -2.0, -3.0, -4.0, -5.0]);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let top: Vec<Value> = others.take(most).map(|(other, at)| token(other, at)).collect();
+        let mut said = token(text, -0.25);
+        if let Some(said) = said.as_object_mut() {
+            said.insert("top_logprobs".to_owned(), Value::Array(top));
+        }
+        json!({ "content": [said], "refusal": null })
+    }
+
+    /// A call of which nothing but the name is known.
+    fn new_call(&self, key: u32, id: Option<String>, name: &str) -> Map<String, Value> {
+        let (kind, written) = match self.custom.contains(name) {
+            true => ("custom", "input"),
+            false => ("function", "arguments"),
+        };
+        let tool = json!({ "name": name, written: "" });
+        Map::from_iter([
+            ("id".to_owned(), json!(self.call_id(key, id))),
+            ("type".to_owned(), json!(kind)),
+            (kind.to_owned(), tool),
+        ])
     }
 
     fn call(&self, call: Value) -> Value {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, Content, Generation, Image, Item, Prompt, Role, ToolChoice, ToolSpec,
+    CallId, Content, Generation, Image, Item, Prompt, Role, ToolChoice, ToolKind, ToolSpec,
 };
 
 /// What the request asks.
@@ -35,6 +35,7 @@ pub(super) fn prompt_of(body: &Value) -> Prompt {
                 .and_then(Value::as_str)
                 .map(str::to_owned),
             answer_schema: body.pointer("/response_format/json_schema/schema").cloned(),
+            ..Generation::default()
         },
     }
 }
@@ -56,6 +57,7 @@ fn add_message(message: &Value, items: &mut Vec<Item>) {
             output: words(&content_of(message)),
             images: Vec::new(),
             failed: false,
+            custom: false,
         }),
         _ => {
             let content = content_of(message);
@@ -76,11 +78,25 @@ fn said(role: Role, content: Vec<Content>) -> Item {
 }
 
 fn call_of(call: &Value) -> Item {
+    if let Some(custom) = call.get("custom") {
+        return Item::Call {
+            call_id: CallId::new(text(call, "id")),
+            name: text(custom, "name").to_owned(),
+            arguments: text(custom, "input").to_owned(),
+            kind: ToolKind::Custom,
+            server: None,
+        };
+    }
     let function = call.get("function").unwrap_or(&Value::Null);
     Item::call(text(call, "id"), text(function, "name"), text(function, "arguments"))
 }
 
 fn tool_of(tool: &Value) -> Option<ToolSpec> {
+    if let Some(custom) = tool.get("custom") {
+        let mut spec = ToolSpec::new(text(custom, "name"), text(custom, "description"));
+        spec.kind = ToolKind::Custom;
+        return Some(spec);
+    }
     let function = tool.get("function")?;
     let mut spec = ToolSpec::new(text(function, "name"), text(function, "description"));
     if let Some(parameters) = function.get("parameters") {
@@ -93,12 +109,16 @@ fn choice_of(choice: Option<&Value>) -> ToolChoice {
     match choice {
         Some(Value::String(mode)) if mode == "none" => ToolChoice::None,
         Some(Value::String(mode)) if mode == "required" => ToolChoice::Required,
-        Some(choice) => match choice.pointer("/function/name").and_then(Value::as_str) {
+        Some(choice) => match named_in(choice) {
             Some(name) => ToolChoice::Named { name: name.to_owned() },
             None => ToolChoice::Auto,
         },
         None => ToolChoice::Auto,
     }
+}
+
+fn named_in(choice: &Value) -> Option<&str> {
+    ["/function/name", "/custom/name"].iter().find_map(|path| choice.pointer(path)?.as_str())
 }
 
 fn content_of(message: &Value) -> Vec<Content> {
@@ -115,7 +135,8 @@ fn part_of(part: &Value) -> Option<Content> {
         "refusal" => Some(Content::Refusal { text: text(part, "refusal").to_owned() }),
         "image_url" => {
             let url = part.pointer("/image_url/url")?.as_str()?.to_owned();
-            Some(Content::Image { url })
+            let detail = part.pointer("/image_url/detail").and_then(Value::as_str);
+            Some(Content::Image { url, detail: detail.map(str::to_owned) })
         }
         "file" => {
             let file = part.get("file")?;
@@ -131,7 +152,7 @@ fn is_picture(content: &Content) -> bool {
 }
 
 fn picture_of(content: &Content) -> Option<Image> {
-    let Content::Image { url } = content else { return None };
+    let Content::Image { url, .. } = content else { return None };
     let (media_type, base64) = url.strip_prefix("data:")?.split_once(";base64,")?;
     Some(Image { media_type: media_type.to_owned(), base64: base64.to_owned() })
 }

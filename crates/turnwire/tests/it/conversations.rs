@@ -21,7 +21,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Item {
 
 fn result(id: &str, output: &str, failed: bool) -> Item {
     let (call_id, output) = (CallId::new(id), output.to_owned());
-    Item::CallResult { call_id, output, images: Vec::new(), failed }
+    Item::CallResult { call_id, output, images: Vec::new(), failed, custom: false }
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_new_conversation_has_no_history() {
 async fn a_question_may_have_pictures() {
     let model = Scripted::new([Turn::new().text("A cat.")]);
     let agent = Agent::builder().model(model.clone()).build().expect("it can be made");
-    let picture = Content::Image { url: "data:image/png;base64,iVBO".to_owned() };
+    let picture = Content::image("data:image/png;base64,iVBO");
     let question =
         Item::Message { role: Role::User, content: vec![Content::text("What is this?"), picture] };
     let asked = vec![Item::user("Look:"), question];

@@ -12,7 +12,7 @@ use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
 use super::report::{Finding, Report};
 use crate::{
     environment::Environment,
-    settings::{Kind, ModelSettings, Provider, ServeSettings, did_you_mean},
+    settings::{Kind, ModelSettings, OtherNames, Provider, ServeSettings, did_you_mean},
     wiring,
 };
 
@@ -54,11 +54,16 @@ fn read_settings(settings: &ServeSettings) -> Finding {
 async fn models(settings: &ServeSettings) -> Vec<Finding> {
     let served = &settings.models;
     let named = served.named.iter().map(|(name, model)| (name.as_str(), model));
-    // The one that answers under every other name is among the named ones, unless it comes from
+    // The one that every other name is passed on to is among the named ones, unless it comes from
     // the environment.
-    let any = (!served.named.contains_key(&served.default_name))
-        .then_some((served.default_name.as_str(), &served.any));
-    join_all(named.chain(any).map(|(name, model)| one_model(name, model))).await
+    let passed_on = match &served.others {
+        OtherNames::PassedOn(provider) if !served.named.contains_key(&served.default_name) => {
+            Some(ModelSettings::Provider(provider.clone()))
+        }
+        OtherNames::PassedOn(_) | OtherNames::AnsweredBy(_) | OtherNames::Refused => None,
+    };
+    let passed_on = passed_on.iter().map(|model| (served.default_name.as_str(), model));
+    join_all(named.chain(passed_on).map(|(name, model)| one_model(name, model))).await
 }
 
 async fn one_model(name: &str, model: &ModelSettings) -> Finding {

@@ -7,7 +7,7 @@ use turnwire_surfaces::clean;
 
 use crate::{
     demo,
-    settings::{DEFAULT_MODEL, ModelSettings, ServeSettings, ServedModels},
+    settings::{DEFAULT_MODEL, OtherNames, ServeSettings, ServedModels},
     terminal::Paint,
     wiring::FINISHED_RUNS_KEPT,
 };
@@ -33,8 +33,7 @@ pub(super) fn lines(
         row("Models", models(&settings.models)),
         row("Tools", tools.join(", ")),
     ];
-    let demo = matches!(settings.models.any, ModelSettings::Scripted(_));
-    let demo = demo.then(|| format!("{} (multiply)", demo::LABEL));
+    let demo = settings.models.demo().map(|_| format!("{} (multiply)", demo::LABEL));
     let connecting = settings.tool_servers.keys().map(|label| format!("{label} (connecting)"));
     let servers: Vec<String> = demo.into_iter().chain(connecting).collect();
     if !servers.is_empty() {
@@ -81,21 +80,22 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn models(models: &ServedModels) -> String {
-    let ServedModels { named, any, default_name } = models;
-    let others = named.keys().filter(|name| *name != default_name).map(String::as_str);
+    let ServedModels { named, others, default_name } = models;
+    let more = named.keys().filter(|name| *name != default_name).map(String::as_str);
     let default = format!("{default_name} (default)");
-    let names: Vec<&str> = [default.as_str()].into_iter().chain(others).collect();
+    let names: Vec<&str> = [default.as_str()].into_iter().chain(more).collect();
     let names = names.join(", ");
-    match any {
-        ModelSettings::Scripted(_) => format!("{names}; it answers to any other name, too"),
-        ModelSettings::Provider(provider) if default_name == DEFAULT_MODEL && named.is_empty() => {
+    match others {
+        OtherNames::Refused => names,
+        OtherNames::AnsweredBy(model) => format!("{names}; `{model}` answers for any other name"),
+        OtherNames::PassedOn(provider) if default_name == DEFAULT_MODEL && named.is_empty() => {
             let url = &provider.base_url;
             format!(
                 "every name goes to {url}; requests without one ask for `{DEFAULT_MODEL}`, \
                      unless --model names another"
             )
         }
-        ModelSettings::Provider(provider) => {
+        OtherNames::PassedOn(provider) => {
             format!("{names}; any other name goes to {}", provider.base_url)
         }
     }

@@ -32,7 +32,7 @@ fn the_demo_says_where_everything_is() {
             "  WebSocket    ws://127.0.0.1:7878/ws/chat",
             "  Runs         http://127.0.0.1:7878/v1/runs",
             "  OpenAPI      http://127.0.0.1:7878/openapi.json",
-            "  Models       scripted (default); it answers to any other name, too",
+            "  Models       scripted (default); `scripted` answers for any other name",
             "  Tools        file_search",
             "  Tool servers demo (multiply), docs (connecting)",
             "  Keys         none: every program on this machine may use it",

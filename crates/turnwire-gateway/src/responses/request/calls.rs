@@ -3,9 +3,9 @@
 //! Providers refuse a history in which one is missing, and say so in their own words, after
 //! the run has begun. So it is looked at before.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, sync::Arc};
 
-use turnwire_contract::{CallId, Decision, FirstCall, Item, ToolKind, ToolRef};
+use turnwire_contract::{CallId, Decision, FirstCall, Item, ToolKind, ToolRef, ToolSpec};
 
 use super::{
     error::{ClientError, shown},
@@ -35,6 +35,22 @@ pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), Cl
             let id = shown(open.call_id.as_str());
             let message = format!("No tool output found for function call {id}.");
             Err(ClientError::new("no_tool_output_found", "input", message))
+        }
+    }
+}
+
+/// Gives calls that come back with the name their client knows the name that the model knows: a
+/// tool in a namespace may be offered under a longer one.
+pub fn name_calls(items: &mut [Item], tools: &[Arc<ToolSpec>]) {
+    for item in items {
+        let Item::Call { name, kind, server: Some(namespace), .. } = item else { continue };
+        let is_it = |tool: &&Arc<ToolSpec>| {
+            tool.server.as_ref() == Some(namespace) && tool.reference().own_name() == *name
+        };
+        if kind.is_run_by_client()
+            && let Some(tool) = tools.iter().find(is_it)
+        {
+            name.clone_from(&tool.name);
         }
     }
 }

@@ -15,7 +15,13 @@ fn client(id: &str) -> Item {
 }
 
 fn output(id: &str) -> Item {
-    Item::CallResult { call_id: id.into(), output: "x".into(), images: Vec::new(), failed: false }
+    Item::CallResult {
+        call_id: id.into(),
+        output: "x".into(),
+        images: Vec::new(),
+        failed: false,
+        custom: false,
+    }
 }
 
 fn refused(history: &[Item], new: &[Item]) -> (String, &'static str) {
@@ -91,18 +97,22 @@ fn unknown(_: &str) -> Option<CallId> {
 fn answers_become_calls_in_the_order_of_the_calls() {
     let history = [call("a", ToolKind::Mcp), call("b", ToolKind::Mcp)];
     let answers = vec![answer("mcpr_b", denied("no")), answer("a", Decision::Approved)];
-    let mut input = Input { items: vec![Item::user("hi")], answers };
+    let mut input = Input { items: vec![Item::user("hi")], answers, ..Input::default() };
     let call_of = |id: &str| id.strip_prefix("mcpr_").map(CallId::new);
     let calls = take_first_calls(&history, &mut input, call_of).unwrap();
     assert_eq!(calls, [first("a", Decision::Approved), first("b", denied("no"))]);
-    assert_eq!(input, Input { items: vec![Item::user("hi")], answers: Vec::new() });
+    assert_eq!(
+        input,
+        Input { items: vec![Item::user("hi")], answers: Vec::new(), ..Input::default() }
+    );
 }
 
 /// The engine adds the call itself, so it must not stand in the input too.
 #[test]
 fn a_waiting_call_leaves_the_input() {
     let items = vec![Item::user("hi"), call("a", ToolKind::Mcp), client("c"), output("c")];
-    let mut input = Input { items, answers: vec![answer("a", Decision::Approved)] };
+    let mut input =
+        Input { items, answers: vec![answer("a", Decision::Approved)], ..Input::default() };
     let calls = take_first_calls(&NOTHING, &mut input, unknown).unwrap();
     assert_eq!(calls, [first("a", Decision::Approved)]);
     assert_eq!(input.items, [Item::user("hi"), client("c"), output("c")]);
@@ -110,7 +120,8 @@ fn a_waiting_call_leaves_the_input() {
 
 #[test]
 fn no_answer_is_a_no() {
-    let mut input = Input { items: vec![Item::user("never mind")], answers: Vec::new() };
+    let mut input =
+        Input { items: vec![Item::user("never mind")], answers: Vec::new(), ..Input::default() };
     let calls = take_first_calls(&[call("a", ToolKind::Mcp)], &mut input, unknown).unwrap();
     assert_eq!(calls, [first("a", denied("no answer was given"))]);
 }
@@ -118,7 +129,7 @@ fn no_answer_is_a_no() {
 #[test]
 fn calls_that_are_done_do_not_wait() {
     let history = [call("a", ToolKind::Mcp), output("a"), client("c")];
-    let mut input = Input { items: vec![output("c")], answers: Vec::new() };
+    let mut input = Input { items: vec![output("c")], answers: Vec::new(), ..Input::default() };
     assert_eq!(take_first_calls(&history, &mut input, unknown).unwrap(), []);
     assert_eq!(input.items, [output("c")]);
 }
@@ -136,7 +147,7 @@ fn c15_an_answer_needs_its_question() {
         (vec![client("a")], vec![answer("a", Decision::Approved)]),
     ];
     for (history, answers) in cases {
-        let mut input = Input { items: Vec::new(), answers };
+        let mut input = Input { items: Vec::new(), answers, ..Input::default() };
         let error = take_first_calls(&history, &mut input, unknown).unwrap_err();
         assert_eq!(error.message, "No approval request found with id a that waits for an answer.");
         assert_eq!(error.code, "approval_request_not_found");

@@ -4,12 +4,13 @@
 //! it cannot call.
 
 use serde_json::Value;
-use turnwire_contract::ToolChoice;
+use turnwire_contract::{ToolChoice, ToolKind, ToolSpec};
 
 use super::{
     error::{ClientError, shown},
     fields::{Fields, known_word},
     tools::{FILE_SEARCH, McpWish, ToolWish, WEB_SEARCH, is_web_search},
+    unread::Unread,
 };
 
 /// Reads the field `tool_choice` of a request. Returns the choice, and those of the `wishes`
@@ -22,15 +23,29 @@ pub fn read_choice(
     own: &[&str],
 ) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {
     const PATH: &str = "tool_choice";
+    let unread = Unread::default();
     match tool_choice {
         None | Some(Value::Null) => Ok((ToolChoice::Auto, wishes)),
         Some(Value::String(word)) => {
             let word = known_word(word, PATH, &["none", "auto", "required"])?;
             Ok((choice_of(word), wishes))
         }
-        Some(object @ Value::Object(_)) => read_object(&Fields::of(object, PATH)?, wishes, own),
+        Some(object @ Value::Object(_)) => {
+            let choice = Fields::of(object, PATH, &unread)?;
+            let read = read_object(&choice, wishes, own)?;
+            choice.refuse_others(&[])?;
+            Ok(read)
+        }
         Some(other) => Err(ClientError::wrong_type(PATH, "a string or an object", other)),
     }
+}
+
+/// Whether a request counts on the web search: its `tool_choice` names it.
+pub fn names_web_search(tool_choice: Option<&Value>) -> bool {
+    let is_it = |tool: &Value| tool.get("type").and_then(Value::as_str).is_some_and(is_web_search);
+    let Some(choice) = tool_choice else { return false };
+    let listed = choice.get("tools").and_then(Value::as_array);
+    is_it(choice) || listed.is_some_and(|tools| tools.iter().any(is_it))
 }
 
 fn choice_of(word: &str) -> ToolChoice {
@@ -96,7 +111,7 @@ fn read_allowed(
     let tools = tools.ok_or_else(|| ClientError::missing(choice.path_of("tools")))?;
     let mut offered: Vec<ToolWish> = Vec::new();
     for (path, tool) in tools {
-        let tool = Fields::of(tool, &path)?;
+        let tool = choice.inner(tool, &path)?;
         let Named::Wish(wish) = find(&tool, wishes, own)? else { continue };
         let narrowed = match wish {
             ToolWish::Mcp(server) => ToolWish::Mcp(narrowed(server, tool.owned_text("name")?)),
@@ -150,15 +165,21 @@ fn find<'a>(
     let kind = choice.needed_text("type")?;
     let find = |is_it: &dyn Fn(&ToolWish) -> bool| wishes.iter().find(|wish| is_it(wish));
     let (found, what) = match kind {
-        "function" => {
+        "function" | "custom" => {
             let name = choice.needed_text("name")?;
+            let is_custom = kind == "custom";
+            let is_named = |spec: &ToolSpec| {
+                let own_name = spec.reference().own_name() == name;
+                (spec.name == name || own_name) && (spec.kind == ToolKind::Custom) == is_custom
+            };
             let is_it =
-                |wish: &ToolWish| matches!(wish, ToolWish::Function(spec) if spec.name == name);
+                |wish: &ToolWish| matches!(wish, ToolWish::Function(spec) if is_named(spec));
             let found = find(&is_it);
-            if found.is_none() && own.contains(&name) {
+            if found.is_none() && own.contains(&name) && !is_custom {
                 return Ok(Named::Own(name.to_owned()));
             }
-            (found, format!("function `{}`", shown(name)))
+            let what = if is_custom { "custom tool" } else { "function" };
+            (found, format!("{what} `{}`", shown(name)))
         }
         "mcp" => {
             let label = choice.needed_text("server_label")?;

@@ -13,7 +13,9 @@ fn wishes() -> Vec<ToolWish> {
         { "type": "web_search" },
         { "type": "file_search" },
     ]);
-    read_tools(tools.as_array().unwrap()).unwrap()
+    let tools: Vec<_> =
+        crate::responses::request::fields::placed(tools.as_array().unwrap(), "tools").collect();
+    read_tools(&tools).unwrap().tools
 }
 
 fn read(choice: Value) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {

@@ -5,6 +5,7 @@
 //! that are known to hold none.
 
 use serde_json::{Map, Value, json};
+use turnwire_surfaces::responses::echo::IGNORED;
 
 use super::{CreateResponse, tools::is_web_search};
 
@@ -14,7 +15,7 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     let mut echo = Map::new();
     let mut put = |key: &str, value: Value| _ = echo.insert(key.to_owned(), value);
     put("background", json!(request.background.unwrap_or(false)));
-    put("frequency_penalty", json!(0.0));
+    put("frequency_penalty", json!(request.frequency_penalty.unwrap_or(0.0)));
     put("include", json!(request.include));
     put("instructions", json!(request.instructions));
     put("max_output_tokens", json!(request.max_output_tokens));
@@ -22,13 +23,12 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     put("metadata", json!(request.metadata));
     put("model", json!(model));
     put("parallel_tool_calls", json!(request.parallel_tool_calls.unwrap_or(true)));
-    put("presence_penalty", json!(0.0));
+    put("presence_penalty", json!(request.presence_penalty.unwrap_or(0.0)));
     put("previous_response_id", json!(request.previous_response_id));
     put("prompt_cache_key", json!(request.prompt_cache_key));
     put("reasoning", json!(request.reasoning));
     put("safety_identifier", json!(request.safety_identifier));
-    // There is one, whatever was wished for.
-    put("service_tier", json!("default"));
+    put("service_tier", json!(tier(request.service_tier.as_deref())));
     put("store", json!(request.stores()));
     put("temperature", json!(request.temperature.unwrap_or(1.0)));
     put("text", json!(request.text));
@@ -38,6 +38,9 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     put("top_p", json!(request.top_p.unwrap_or(1.0)));
     put("truncation", json!(request.truncation.as_deref().unwrap_or("disabled")));
     put("user", json!(request.user));
+    if !request.ignored.is_empty() {
+        put(IGNORED, json!(request.ignored));
+    }
     // These may be left out, but not be null.
     if let Some(id) = &request.conversation {
         put("conversation", json!({ "id": id }));
@@ -46,6 +49,11 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
         put("prompt_cache_retention", json!(retention));
     }
     echo
+}
+
+/// A response names the tier that it was made on, and `auto` is none.
+fn tier(asked: Option<&str>) -> &str {
+    asked.filter(|tier| *tier != "auto").unwrap_or("default")
 }
 
 const OF_FUNCTIONS: [&str; 9] = [
@@ -79,6 +87,9 @@ const OF_WEB_SEARCH: [&str; 6] = [
 ];
 const OF_FILE_SEARCH: [&str; 5] =
     ["type", "vector_store_ids", "filters", "max_num_results", "ranking_options"];
+const OF_CUSTOM: [&str; 7] =
+    ["type", "name", "description", "format", "async", "defer_loading", "allowed_callers"];
+const OF_TOOL_SEARCH: [&str; 4] = ["type", "execution", "description", "parameters"];
 const OF_NAMESPACES: [&str; 4] = ["type", "name", "description", "tools"];
 const OF_CHOICES: [&str; 5] = ["type", "name", "server_label", "mode", "tools"];
 
@@ -87,6 +98,8 @@ fn tool(written: &Value) -> Value {
     let kind = written.get("type").and_then(Value::as_str).unwrap_or_default();
     let mut tool = match kind {
         "function" => only(written, &OF_FUNCTIONS),
+        "custom" => only(written, &OF_CUSTOM),
+        "tool_search" => only(written, &OF_TOOL_SEARCH),
         "mcp" => only(written, &OF_SERVERS),
         "file_search" => only(written, &OF_FILE_SEARCH),
         "namespace" => only(written, &OF_NAMESPACES),

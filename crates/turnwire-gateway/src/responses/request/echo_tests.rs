@@ -72,7 +72,7 @@ fn what_was_said_is_repeated() {
         "prompt_cache_key": "k",
         "reasoning": { "effort": "low", "summary": "auto" },
         "safety_identifier": "s",
-        "service_tier": "default",
+        "service_tier": "flex",
         "store": true,
         "temperature": 0.2,
         "text": {

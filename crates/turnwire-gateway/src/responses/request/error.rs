@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::json::NotRead;
+
+/// How alike a field and a known one must be for the one to be meant by the other.
+const ALIKE: f64 = 0.8;
 
 /// A request that cannot be carried out as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +48,18 @@ impl ClientError {
         Self::new("missing_required_parameter", param, message)
     }
 
+    /// A field of the object at `path` that nobody knows, with the one of the `known` that was
+    /// probably meant.
+    pub fn unknown<'a>(path: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let likeness = |known: &str| strsim::jaro_winkler(name, known);
+        let nearest = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let nearest = nearest.filter(|nearest| likeness(nearest) >= ALIKE);
+        let hint = nearest.map(|nearest| format!(" Did you mean '{}'?", join(path, nearest)));
+        let field = join(path, &shown(name));
+        let message = format!("Unknown parameter: '{field}'.{}", hint.unwrap_or_default());
+        Self::new("unknown_parameter", field, message)
+    }
+
     /// Something named that is not there.
     pub fn not_found(
         code: &'static str,
@@ -58,6 +73,25 @@ impl ClientError {
 impl From<NotRead> for ClientError {
     fn from(NotRead { code, message }: NotRead) -> Self {
         Self { message, param: None, code, status: 400 }
+    }
+}
+
+/// Refuses a body with a field that is not `known`.
+pub fn refuse_unknown(body: &Map<String, Value>, known: &[&str]) -> Result<(), ClientError> {
+    let is_unknown =
+        |(name, value): &(&String, &Value)| !known.contains(&name.as_str()) && !value.is_null();
+    match body.iter().find(is_unknown) {
+        Some((name, _)) => Err(ClientError::unknown("", name, known.iter().copied())),
+        None => Ok(()),
+    }
+}
+
+/// The path of the field `name` of the object at `path`; the object's own if there is no name.
+pub(super) fn join(path: &str, name: &str) -> String {
+    match (path, name) {
+        ("", name) => name.to_owned(),
+        (path, "") => path.to_owned(),
+        (path, name) => format!("{path}.{name}"),
     }
 }
 

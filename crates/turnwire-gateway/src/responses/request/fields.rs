@@ -1,32 +1,66 @@
 //! Reads the fields of a JSON object, and says exactly where one is not as it should be.
 //!
-//! Every reader takes `null` for absent, as the official clients write it.
+//! Every reader takes `null` for absent, as the official clients write it. What is never read is
+//! told by [`Unread`].
 
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::error::{ClientError, shown};
+use super::{
+    error::{ClientError, join, shown},
+    unread::Unread,
+};
 
 /// An object in a request, and where it stands.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
     path: String,
+    unread: &'a Unread,
 }
 
 impl<'a> Fields<'a> {
     /// The whole body.
-    pub(super) fn of_body(map: &'a Map<String, Value>) -> Self {
-        Self { map, path: String::new() }
+    pub(super) fn of_body(map: &'a Map<String, Value>, unread: &'a Unread) -> Self {
+        unread.open("", map);
+        Self { map, path: String::new(), unread }
     }
 
     /// The object `value` at `path`.
-    pub(super) fn of(value: &'a Value, path: &str) -> Result<Self, ClientError> {
+    pub(super) fn of(
+        value: &'a Value,
+        path: &str,
+        unread: &'a Unread,
+    ) -> Result<Self, ClientError> {
         match value {
-            Value::Object(map) => Ok(Self { map, path: path.to_owned() }),
+            Value::Object(map) => {
+                unread.open(path, map);
+                Ok(Self { map, path: path.to_owned(), unread })
+            }
             other => Err(ClientError::wrong_type(path, "an object", other)),
         }
+    }
+
+    /// An object in this one.
+    pub(super) fn inner(&self, value: &'a Value, path: &str) -> Result<Self, ClientError> {
+        Self::of(value, path, self.unread)
+    }
+
+    /// Takes note of fields that are of no use here and that a client need not hear of: names and
+    /// states of what is over.
+    pub(super) fn pass_over(&self, names: &[&str]) {
+        names.iter().for_each(|name| self.unread.read(&self.path, name));
+    }
+
+    /// Tells the client that the field `name` is not heeded.
+    pub(super) fn report(&self, name: &str) {
+        self.unread.report(&self.path, name);
+    }
+
+    /// Refuses the fields that nobody has asked for, but for those `reported`.
+    pub(super) fn refuse_others(&self, reported: &[&str]) -> Result<(), ClientError> {
+        self.unread.refuse(&self.path, reported)
     }
 
     /// Where this object stands.
@@ -36,16 +70,23 @@ impl<'a> Fields<'a> {
 
     /// Where its field `name` stands.
     pub(super) fn path_of(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+        join(&self.path, name)
+    }
+
+    /// The object as it is. It does not count as read.
+    pub(super) fn as_written(&self) -> &'a Map<String, Value> {
+        self.map
     }
 
     /// All fields as they are.
     pub(super) fn all(&self) -> &'a Map<String, Value> {
+        self.map.keys().for_each(|name| self.unread.read(&self.path, name));
         self.map
     }
 
     /// Any value.
     pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
+        self.unread.read(&self.path, name);
         self.map.get(name).filter(|value| !value.is_null())
     }
 
@@ -129,7 +170,7 @@ impl<'a> Fields<'a> {
 
     /// An object.
     pub(super) fn object(&self, name: &str) -> Result<Option<Self>, ClientError> {
-        self.value(name).map(|value| Self::of(value, &self.path_of(name))).transpose()
+        self.value(name).map(|value| self.inner(value, &self.path_of(name))).transpose()
     }
 
     /// A list, each entry with its place.

@@ -16,6 +16,8 @@ use super::{
     fields::{Fields, placed},
     native_items, parts,
     summary::unwrap_summary,
+    tools::PlacedTool,
+    unread::Unread,
 };
 
 /// How many items one request may bring.
@@ -24,6 +26,13 @@ pub(super) const MAX_ITEMS: usize = 1_000;
 /// How many bytes the arguments of one call may have.
 pub(super) const MAX_ARGUMENTS: usize = 256 * 1024;
 
+/// An item that brings tools.
+pub const ADDITIONAL_TOOLS: &str = "additional_tools";
+
+/// What items of a history are called and how far they had come. Neither is anybody's business
+/// here, and neither is what we noted on them ourselves.
+const NAMES_AND_STATES: [&str; 4] = ["id", "status", "created_by", "turnwire"];
+
 /// The input of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Input {
@@ -31,6 +40,8 @@ pub struct Input {
     pub items: Vec<Item>,
     /// What a person has decided about calls that waited.
     pub answers: Vec<ApprovalAnswer>,
+    /// What of it is not heeded.
+    pub ignored: Vec<String>,
 }
 
 /// What a person has decided about a call that waited.
@@ -90,7 +101,7 @@ pub fn references(input: &InputBody) -> References {
 /// Reads the field `input` of a request.
 pub fn read_input(input: &InputBody, looked_up: &LookedUp) -> Result<Input, ClientError> {
     match input {
-        InputBody::Text(text) => Ok(Input { items: vec![Item::user(text)], answers: Vec::new() }),
+        InputBody::Text(text) => Ok(Input { items: vec![Item::user(text)], ..Input::default() }),
         InputBody::Items(items) => read_items(items, "input", looked_up),
     }
 }
@@ -101,11 +112,31 @@ pub fn read_items(list: &[Value], path: &str, looked_up: &LookedUp) -> Result<In
         let message = format!("`{path}` may have at most {MAX_ITEMS} items, not {}.", list.len());
         return Err(ClientError::new("too_many_items", path, message));
     }
+    let unread = Unread::default();
     let mut reader = Reader::new(list, looked_up);
     for (n, (path, value)) in placed(list, path).enumerate() {
-        reader.read(n, &Fields::of(value, &path)?)?;
+        reader.read(n, &Fields::of(value, &path, &unread)?)?;
     }
-    Ok(reader.input)
+    let mut input = reader.input;
+    input.ignored = unread.left();
+    Ok(input)
+}
+
+/// The tools that come with the input instead of in the field for them, and where they stand.
+pub fn additional_tools(input: Option<&InputBody>) -> Result<Vec<PlacedTool<'_>>, ClientError> {
+    let Some(InputBody::Items(items)) = input else { return Ok(Vec::new()) };
+    let mut tools = Vec::new();
+    for (path, item) in placed(items, "input") {
+        if kind_of(item) == Some(ADDITIONAL_TOOLS) {
+            let path = format!("{path}.tools");
+            match item.get("tools") {
+                Some(Value::Array(list)) => tools.extend(placed(list, &path)),
+                None | Some(Value::Null) => return Err(ClientError::missing(path)),
+                Some(other) => return Err(ClientError::wrong_type(path, "a list", other)),
+            }
+        }
+    }
+    Ok(tools)
 }
 
 /// What kind of item, also where the client may leave it out.
@@ -122,7 +153,8 @@ fn is_made_by_model(item: &Value) -> bool {
     match kind_of(item) {
         Some("message") => item.get("role").and_then(Value::as_str) == Some("assistant"),
         Some(
-            "reasoning" | "function_call" | "mcp_call" | "web_search_call" | "file_search_call",
+            "reasoning" | "function_call" | "custom_tool_call" | "mcp_call" | "web_search_call"
+            | "file_search_call",
         ) => true,
         _ => false,
     }
@@ -155,10 +187,17 @@ impl<'a> Reader<'a> {
             None if item.value("id").is_some() => "item_reference",
             None => return Err(ClientError::missing(item.path_of("type"))),
         };
+        item.pass_over(&NAMES_AND_STATES);
         match kind {
             "message" => self.read_message(item),
             "function_call" => self.read_call(item),
-            "function_call_output" => self.read_output(item),
+            "custom_tool_call" => self.read_custom_call(item),
+            "function_call_output" => self.read_output(item, false),
+            "custom_tool_call_output" => self.read_output(item, true),
+            ADDITIONAL_TOOLS => {
+                item.pass_over(&["role", "tools"]);
+                Ok(())
+            }
             "reasoning" => self.read_reasoning(item),
             "item_reference" => self.read_reference(item),
             "compaction" => self.read_compaction(item),
@@ -170,7 +209,10 @@ impl<'a> Reader<'a> {
                 self.extend(native_items::file_search(item, &call_id_of(item, n)?)?)
             }
             // The tools are asked for anew.
-            "mcp_list_tools" => Ok(()),
+            "mcp_list_tools" => {
+                item.all();
+                Ok(())
+            }
             "mcp_approval_request" => self.read_approval_request(item),
             "mcp_approval_response" => self.read_approval_answer(n, item),
             other => {
@@ -204,15 +246,28 @@ impl<'a> Reader<'a> {
             name: item.needed_name("name")?.to_owned(),
             arguments: read_arguments(item)?,
             kind: ToolKind::Client,
-            server: None,
+            server: item.owned_text("namespace")?,
         };
         self.extend([call])
     }
 
-    fn read_output(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+    fn read_custom_call(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
+        let input = item.needed_text("input")?;
+        check_length(input, &item.path_of("input"))?;
+        let call = Item::Call {
+            call_id: CallId::new(item.needed_name("call_id")?),
+            name: item.needed_name("name")?.to_owned(),
+            arguments: input.to_owned(),
+            kind: ToolKind::Custom,
+            server: item.owned_text("namespace")?,
+        };
+        self.extend([call])
+    }
+
+    fn read_output(&mut self, item: &Fields<'_>, custom: bool) -> Result<(), ClientError> {
         let call_id = CallId::new(item.needed_name("call_id")?);
         let (output, images) = parts::read_output(item, self.looked_up)?;
-        self.extend([Item::CallResult { call_id, output, images, failed: false }])
+        self.extend([Item::CallResult { call_id, output, images, failed: false, custom }])
     }
 
     fn read_reasoning(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
@@ -289,7 +344,13 @@ impl<'a> Reader<'a> {
                 ToolOutcome::Denied { reason }
             };
             let output = format!("Error: {}", outcome.problem().unwrap_or_default());
-            Item::CallResult { call_id: CallId::new(id), output, images: Vec::new(), failed: true }
+            Item::CallResult {
+                call_id: CallId::new(id),
+                output,
+                images: Vec::new(),
+                failed: true,
+                custom: false,
+            }
         })
     }
 }
@@ -298,18 +359,22 @@ impl<'a> Reader<'a> {
 /// once got wrong must not be refused for ever.
 pub(super) fn read_arguments(item: &Fields<'_>) -> Result<String, ClientError> {
     let raw = item.needed_text("arguments")?.trim();
-    if raw.len() > MAX_ARGUMENTS {
-        let path = item.path_of("arguments");
-        let message =
-            format!("`{path}` may have at most {MAX_ARGUMENTS} bytes, not {}.", raw.len());
-        return Err(ClientError::new("arguments_too_large", path, message));
-    }
+    check_length(raw, &item.path_of("arguments"))?;
     let is_object = || serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
     Ok(match raw {
         "" => "{}".to_owned(),
         _ if is_object() => raw.to_owned(),
         _ => serde_json::json!({ "invalid_arguments": raw }).to_string(),
     })
+}
+
+fn check_length(arguments: &str, path: &str) -> Result<(), ClientError> {
+    let n_bytes = arguments.len();
+    if n_bytes > MAX_ARGUMENTS {
+        let message = format!("`{path}` may have at most {MAX_ARGUMENTS} bytes, not {n_bytes}.");
+        return Err(ClientError::new("arguments_too_large", path, message));
+    }
+    Ok(())
 }
 
 /// A hosted call goes by its item's id where it has none of its own.
@@ -321,7 +386,9 @@ fn call_id_of(item: &Fields<'_>, n: usize) -> Result<CallId, ClientError> {
 fn joined_texts(item: &Fields<'_>, name: &str) -> Result<String, ClientError> {
     let mut texts = Vec::new();
     for (path, part) in item.list(name)?.into_iter().flatten() {
-        texts.push(Fields::of(part, &path)?.needed_text("text")?);
+        let part = item.inner(part, &path)?;
+        part.pass_over(&["type"]);
+        texts.push(part.needed_text("text")?);
     }
     Ok(texts.join("\n\n"))
 }

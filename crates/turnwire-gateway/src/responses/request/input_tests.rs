@@ -50,13 +50,22 @@ fn call(id: &str, name: &str, arguments: &str, kind: ToolKind, server: Option<&s
 }
 
 fn result(id: &str, output: &str, failed: bool) -> Item {
-    Item::CallResult { call_id: id.into(), output: output.into(), images: Vec::new(), failed }
+    Item::CallResult {
+        call_id: id.into(),
+        output: output.into(),
+        images: Vec::new(),
+        failed,
+        custom: false,
+    }
 }
 
 #[test]
 fn words_are_a_message_of_the_user() {
     let input = read_input(&InputBody::Text("hi".into()), &LookedUp::default()).unwrap();
-    assert_eq!(input, Input { items: vec![Item::user("hi")], answers: Vec::new() });
+    assert_eq!(
+        input,
+        Input { items: vec![Item::user("hi")], answers: Vec::new(), ..Input::default() }
+    );
 }
 
 #[test]
@@ -101,7 +110,7 @@ fn messages_have_parts() {
             { "type": "refusal", "refusal": "no" },
         ] },
     ]);
-    let image = |url: &str| Content::Image { url: url.into() };
+    let image = |url: &str| Content::image(url);
     let file = |name: &str, url: &str| Content::File { name: name.into(), url: url.into() };
     let hi = "data:text/plain;base64,aGk=";
     let expected = [
@@ -109,7 +118,7 @@ fn messages_have_parts() {
             Role::User,
             vec![
                 Content::text("see"),
-                image(PNG),
+                Content::Image { url: PNG.into(), detail: Some("low".into()) },
                 image("https://h/a.png"),
                 image(hi),
                 file("a.pdf", "data:application/pdf;base64,AAAA"),
@@ -243,6 +252,7 @@ fn functions_and_their_outputs() {
             output: "one\nnotes.txt:\nhi\ntwo".into(),
             images: vec![image],
             failed: false,
+            custom: false,
         },
     ];
     assert_eq!(items(list), expected);
@@ -472,6 +482,7 @@ fn a_person_answers() {
             answer(2, "r1", Decision::Approved),
             answer(3, "r2", Decision::Denied { reason: "why".into() }),
         ],
+        ..Input::default()
     };
     assert_eq!(input.unwrap(), expected);
     let silent = json!({ "type": "mcp_approval_response", "approval_request_id": "r1" });

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use turnwire_contract::{
     Approvals, ConversationId, FirstCall, Generation, Item, Limits, RunId, RunRequest, ServerUse,
     TenantId, ToolChoice, ToolSpec,
 };
 
-use super::{AnswerFormat, CreateResponse, echo::echo};
+use super::{AnswerFormat, CreateResponse, LOGPROBS, echo::echo};
 
 /// What the server has settled about a request: everything that had to be looked up.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,6 +38,7 @@ pub struct Settled {
 /// the answer comes with the next one.
 pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
     let echo = echo(&request, &settled.model);
+    let generation = generation_of(&request);
     let mut limits = settled.limits;
     if let Some(most) = request.max_tool_calls {
         limits.max_tool_calls = limits.max_tool_calls.min(most);
@@ -60,21 +60,49 @@ pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
         inputs: false,
         tool_choice: settled.tool_choice,
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
-        generation: Generation {
-            temperature: request.temperature,
-            top_p: request.top_p,
-            max_output_tokens: request.max_output_tokens,
-            reasoning_effort: request.reasoning.effort,
-            answer_schema: match request.text.format {
-                AnswerFormat::Text => None,
-                AnswerFormat::JsonObject => Some(json!({ "type": "object" })),
-                AnswerFormat::JsonSchema { schema, .. } => Some(schema),
-            },
-        },
+        generation,
         limits,
         metadata: request.metadata,
         echo,
     }
+}
+
+/// How the model should write.
+fn generation_of(request: &CreateResponse) -> Generation {
+    let mut generation = Generation {
+        temperature: request.temperature,
+        top_p: request.top_p,
+        max_output_tokens: request.max_output_tokens,
+        reasoning_effort: request.reasoning.effort.clone(),
+        reasoning_summary: request.reasoning.summary.clone(),
+        reasoning_context: request.reasoning.context.clone(),
+        reasoning_mode: request.reasoning.mode.clone(),
+        verbosity: request.text.verbosity.clone(),
+        truncation: request.truncation.clone(),
+        logprobs: request.includes(LOGPROBS),
+        top_logprobs: request.top_logprobs,
+        frequency_penalty: request.frequency_penalty,
+        presence_penalty: request.presence_penalty,
+        stop: request.stop.clone(),
+        seed: request.seed,
+        prompt_cache_key: request.prompt_cache_key.clone(),
+        prompt_cache_retention: request.prompt_cache_retention.clone(),
+        safety_identifier: request.safety_identifier.clone(),
+        user: request.user.clone(),
+        service_tier: request.service_tier.clone(),
+        ..Generation::default()
+    };
+    match &request.text.format {
+        AnswerFormat::Text => {}
+        AnswerFormat::JsonObject => generation.json_object = true,
+        AnswerFormat::JsonSchema { name, description, schema, strict } => {
+            generation.answer_schema = Some(schema.clone());
+            generation.schema_name = Some(name.clone());
+            generation.schema_description.clone_from(description);
+            generation.schema_strict = Some(*strict);
+        }
+    }
+    generation
 }
 
 #[cfg(test)]

@@ -12,8 +12,20 @@ fn everything_arrives() {
     let body = json!({
         "input": "hi", "instructions": "Be brief.", "parallel_tool_calls": false,
         "max_tool_calls": 3, "max_output_tokens": 100, "temperature": 0.5, "top_p": 0.9,
-        "reasoning": { "effort": "low" }, "metadata": { "a": "b" },
-        "text": { "format": { "type": "json_schema", "name": "x", "schema": { "a": 1 } } },
+        "reasoning": {
+            "effort": "low", "summary": "auto", "context": "all_turns", "mode": "pro",
+        },
+        "metadata": { "a": "b" },
+        "text": {
+            "format": {
+                "type": "json_schema", "name": "x", "description": "d", "schema": { "a": 1 },
+            },
+            "verbosity": "high",
+        },
+        "truncation": "auto", "top_logprobs": 2, "include": ["message.output_text.logprobs"],
+        "frequency_penalty": 0.1, "presence_penalty": 0.2, "stop": ["a", "b"], "seed": 7,
+        "prompt_cache_key": "k", "prompt_cache_retention": "24h", "safety_identifier": "s",
+        "user": "u", "service_tier": "flex",
     });
     let request = read(body).unwrap();
     let first_call = FirstCall {
@@ -56,7 +68,27 @@ fn everything_arrives() {
             top_p: Some(0.9),
             max_output_tokens: Some(100),
             reasoning_effort: Some("low".into()),
+            reasoning_summary: Some("auto".into()),
+            reasoning_context: Some("all_turns".into()),
+            reasoning_mode: Some("pro".into()),
             answer_schema: Some(json!({ "a": 1 })),
+            schema_name: Some("x".into()),
+            schema_description: Some("d".into()),
+            schema_strict: Some(false),
+            json_object: false,
+            verbosity: Some("high".into()),
+            truncation: Some("auto".into()),
+            logprobs: true,
+            top_logprobs: Some(2),
+            frequency_penalty: Some(0.1),
+            presence_penalty: Some(0.2),
+            stop: vec!["a".into(), "b".into()],
+            seed: Some(7),
+            prompt_cache_key: Some("k".into()),
+            prompt_cache_retention: Some("24h".into()),
+            safety_identifier: Some("s".into()),
+            user: Some("u".into()),
+            service_tier: Some("flex".into()),
         },
         limits: Limits { max_tool_calls: 3, ..Limits::default() },
         metadata: [("a".to_owned(), "b".to_owned())].into(),
@@ -83,8 +115,8 @@ fn a14_a_request_cannot_widen_a_limit() {
 }
 
 #[test]
-fn any_object_is_a_schema_too() {
+fn any_object_will_do() {
     let body = json!({ "input": "hi", "text": { "format": { "type": "json_object" } } });
     let run = into_run(read(body).unwrap(), Settled::default());
-    assert_eq!(run.generation.answer_schema, Some(json!({ "type": "object" })));
+    assert_eq!((run.generation.json_object, run.generation.answer_schema), (true, None));
 }

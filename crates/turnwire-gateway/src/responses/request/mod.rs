@@ -7,24 +7,29 @@
 //! 1. [`crate::json::read`] reads the bytes within limits;
 //! 2. [`read`] takes the body apart and checks each field: [`CreateResponse`];
 //! 3. [`read_tools`] and [`read_choice`] say which tools are wished for and which stay on
-//!    offer; the caller finds them;
+//!    offer, those of [`additional_tools`] among them; the caller finds them;
 //! 4. [`references`] names the items and files to look up, and [`read_input`] turns the input
 //!    into items and answers to approval requests;
 //! 5. [`check_calls`] sees to it that calls and outputs pair up, and [`take_first_calls`] makes
 //!    calls of what a person has allowed;
 //! 6. [`into_run`] puts the run together, with the [`echo`] that every response repeats.
+//!
+//! Nothing is dropped in silence: each step says what of the request it did not heed, and
+//! [`not_taken`] what the chosen model cannot be told.
 
 mod calls;
 mod choice;
 mod echo;
 mod error;
 mod fields;
+mod ignored;
 mod input;
 mod into_run;
 mod native_items;
 mod parts;
 mod summary;
 mod tools;
+mod unread;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -33,19 +38,26 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 pub use self::{
-    calls::{check_calls, take_first_calls},
-    choice::read_choice,
+    calls::{check_calls, name_calls, take_first_calls},
+    choice::{names_web_search, read_choice},
     echo::echo,
-    error::ClientError,
+    error::{ClientError, refuse_unknown},
+    ignored::{check_custom_tools, not_taken},
     input::{
-        ApprovalAnswer, FoundFile, Input, LookedUp, References, read_input, read_items, references,
+        ADDITIONAL_TOOLS, ApprovalAnswer, FoundFile, Input, LookedUp, References, additional_tools,
+        read_input, read_items, references,
     },
     into_run::{Settled, into_run},
     summary::{unwrap_summary, wrap_summary},
-    tools::{FILE_SEARCH, McpWish, ToolWish, WEB_SEARCH, bare_functions, read_tools},
+    tools::{
+        FILE_SEARCH, McpWish, PlacedTool, ToolWish, WEB_SEARCH, Wishes, bare_functions, read_tools,
+    },
 };
 
-use self::fields::{Fields, known_word};
+use self::{
+    fields::{Fields, known_word},
+    unread::Unread,
+};
 
 /// What `include` may name.
 pub const INCLUDABLE: [&str; 8] = [
@@ -58,6 +70,21 @@ pub const INCLUDABLE: [&str; 8] = [
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 ];
+
+/// Of those, what changes something here.
+const INCLUDED: [&str; 3] =
+    ["file_search_call.results", "web_search_call.action.sources", "reasoning.encrypted_content"];
+
+/// What the model is asked for besides its words.
+const LOGPROBS: &str = "message.output_text.logprobs";
+
+/// Fields of the body that mean nothing here and that clients send without being asked to. They
+/// do not change what is answered, so their senders are told instead of turned away.
+const REPORTED: [&str; 5] =
+    ["access_programs", "client_metadata", "context_management", "image", "prompt_cache_options"];
+
+/// How many texts may end an answer.
+const MAX_STOPS: usize = 4;
 
 /// The longest JSON Schema, in bytes.
 pub(super) const MAX_SCHEMA: usize = 64 * 1024;
@@ -118,11 +145,22 @@ pub struct CreateResponse {
     pub stream_options: Option<StreamOptions>,
     /// What to do with more than the model can read: `auto` or `disabled`.
     pub truncation: Option<String>,
-    /// Taken and not used; there is one tier.
+    /// How fast and at which price, in the words of the model's provider.
     pub service_tier: Option<String>,
-    /// How many alternatives to show for each word.
+    /// How many alternatives to show for each token.
     #[schema(minimum = 0, maximum = 20)]
     pub top_logprobs: Option<u32>,
+    /// More makes frequent words rarer.
+    #[schema(minimum = -2, maximum = 2)]
+    pub frequency_penalty: Option<f64>,
+    /// More makes words rarer that have been said.
+    #[schema(minimum = -2, maximum = 2)]
+    pub presence_penalty: Option<f64>,
+    /// The answer ends before any of these: a text, or a list of at most four.
+    #[schema(required = false)]
+    pub stop: Vec<String>,
+    /// The same seed gives the same answer, as far as the provider can.
+    pub seed: Option<i64>,
     /// The client's name for its user.
     pub user: Option<String>,
     /// The client's name for its user, as a hash.
@@ -135,6 +173,9 @@ pub struct CreateResponse {
     pub on_disconnect: Option<OnDisconnect>,
     /// `false` over a WebSocket: get ready, and ask nothing yet.
     pub generate: Option<bool>,
+    /// What of the body is not heeded.
+    #[schema(ignore)]
+    pub ignored: Vec<String>,
 }
 
 impl CreateResponse {
@@ -234,6 +275,12 @@ pub struct ReasoningOptions {
     pub effort: Option<String>,
     /// How to tell: `auto`, `concise` or `detailed`.
     pub summary: Option<String>,
+    /// Which earlier thoughts the model is shown: `auto`, `current_turn` or `all_turns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// How thinking is carried out, in the words of the model's provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// How events are sent.
@@ -253,7 +300,7 @@ pub enum OnDisconnect {
     Cancel,
 }
 
-/// Takes the body of a request apart. Fields nobody knows are left alone.
+/// Takes the body of a request apart. Fields nobody knows are refused.
 pub fn read(body: Value) -> Result<CreateResponse, ClientError> {
     let Value::Object(mut body) = body else {
         let message = "The body must be a JSON object.".to_owned();
@@ -262,8 +309,10 @@ pub fn read(body: Value) -> Result<CreateResponse, ClientError> {
     // The two that can be big are moved, not copied.
     let input = take_input(&mut body)?;
     let tools = take_list(&mut body, "tools")?;
-    let fields = Fields::of_body(&body);
-    let request = CreateResponse {
+    let unread = Unread::default();
+    let fields = Fields::of_body(&body, &unread);
+    fields.pass_over(&["input", "tools"]);
+    let mut request = CreateResponse {
         model: fields
             .value("model")
             .map(|_| fields.needed_name("model"))
@@ -291,20 +340,40 @@ pub fn read(body: Value) -> Result<CreateResponse, ClientError> {
         truncation: fields.word("truncation", &["auto", "disabled"])?.map(str::to_owned),
         service_tier: fields.owned_text("service_tier")?,
         top_logprobs: fields.whole("top_logprobs", 0..=20)?,
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?,
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?,
+        stop: read_stop(&fields)?,
+        seed: read_seed(&fields)?,
         user: fields.owned_text("user")?,
         safety_identifier: fields.owned_text("safety_identifier")?,
         prompt_cache_key: fields.owned_text("prompt_cache_key")?,
         prompt_cache_retention: fields.owned_text("prompt_cache_retention")?,
         on_disconnect: read_on_disconnect(&fields)?,
         generate: fields.flag("generate")?,
+        ignored: Vec::new(),
     };
-    if fields.value("prompt").is_some() {
-        let message =
-            "Prompts kept on the server are not available; send `instructions` and `input`.";
-        return Err(ClientError::new("unsupported_parameter", "prompt", message));
-    }
+    refuse_unsupported(&fields)?;
+    fields.refuse_others(&REPORTED)?;
     check_together(&request)?;
+    request.ignored = unread.left();
     Ok(request)
+}
+
+/// Refuses what would change the answer and cannot be done.
+fn refuse_unsupported(fields: &Fields<'_>) -> Result<(), ClientError> {
+    let refused = [
+        (
+            "prompt",
+            "Prompts kept on the server are not available; send `instructions` and `input`.",
+        ),
+        ("moderation", "Answers are not moderated here; leave out `moderation`."),
+    ];
+    for (name, message) in refused {
+        if fields.value(name).is_some() {
+            return Err(ClientError::new("unsupported_parameter", name, message));
+        }
+    }
+    Ok(())
 }
 
 /// Fields that are good alone and make no sense together.
@@ -353,8 +422,10 @@ fn take_list(body: &mut Map<String, Value>, name: &str) -> Result<Vec<Value>, Cl
 fn read_conversation(fields: &Fields<'_>) -> Result<Option<String>, ClientError> {
     match fields.value("conversation") {
         Some(Value::Object(_)) => {
-            let conversation = fields.object("conversation")?;
-            conversation.map(|object| Ok(object.needed_text("id")?.to_owned())).transpose()
+            let Some(conversation) = fields.object("conversation")? else { return Ok(None) };
+            let id = conversation.needed_text("id")?;
+            conversation.refuse_others(&[])?;
+            Ok(Some(id.to_owned()))
         }
         Some(other) if !other.is_string() => {
             Err(ClientError::wrong_type("conversation", "a string or an object", other))
@@ -367,16 +438,22 @@ fn read_text_options(fields: &Fields<'_>) -> Result<TextOptions, ClientError> {
     let Some(text) = fields.object("text")? else { return Ok(TextOptions::default()) };
     let format = text.object("format")?.map(|format| read_format(&format)).transpose()?;
     let verbosity = text.word("verbosity", &["low", "medium", "high"])?.map(str::to_owned);
+    text.refuse_others(&[])?;
     Ok(TextOptions { format: format.unwrap_or_default(), verbosity })
 }
 
 fn read_format(format: &Fields<'_>) -> Result<AnswerFormat, ClientError> {
     let kind = format.word("type", &["text", "json_object", "json_schema"])?;
-    match kind.ok_or_else(|| ClientError::missing(format.path_of("type")))? {
-        "text" => return Ok(AnswerFormat::Text),
-        "json_object" => return Ok(AnswerFormat::JsonObject),
-        _ => {}
-    }
+    let read = match kind.ok_or_else(|| ClientError::missing(format.path_of("type")))? {
+        "text" => AnswerFormat::Text,
+        "json_object" => AnswerFormat::JsonObject,
+        _ => read_schema(format)?,
+    };
+    format.refuse_others(&[])?;
+    Ok(read)
+}
+
+fn read_schema(format: &Fields<'_>) -> Result<AnswerFormat, ClientError> {
     let name = tools::checked_name(format, "name")?;
     let schema = format.object("schema")?;
     let schema = schema.ok_or_else(|| ClientError::missing(format.path_of("schema")))?;
@@ -392,17 +469,43 @@ fn read_reasoning(fields: &Fields<'_>) -> Result<ReasoningOptions, ClientError> 
     let Some(reasoning) = fields.object("reasoning")? else {
         return Ok(ReasoningOptions::default());
     };
+    const CONTEXTS: [&str; 3] = ["auto", "current_turn", "all_turns"];
     let effort = reasoning.word("effort", &EFFORTS)?.map(str::to_owned);
     let summary = reasoning.word("summary", &SUMMARIES)?;
     // The older name of the same thing.
     let summary = summary.or(reasoning.word("generate_summary", &SUMMARIES)?).map(str::to_owned);
-    Ok(ReasoningOptions { effort, summary })
+    let context = reasoning.word("context", &CONTEXTS)?.map(str::to_owned);
+    let mode = reasoning.owned_text("mode")?;
+    reasoning.refuse_others(&[])?;
+    Ok(ReasoningOptions { effort, summary, context, mode })
+}
+
+fn read_stop(fields: &Fields<'_>) -> Result<Vec<String>, ClientError> {
+    let stops = match fields.value("stop") {
+        Some(Value::String(stop)) => vec![stop.clone()],
+        _ => fields.texts("stop")?.unwrap_or_default(),
+    };
+    if stops.len() > MAX_STOPS || stops.iter().any(String::is_empty) {
+        let message = format!("`stop` may have at most {MAX_STOPS} texts, none of them empty.");
+        return Err(ClientError::invalid("stop", message));
+    }
+    Ok(stops)
+}
+
+fn read_seed(fields: &Fields<'_>) -> Result<Option<i64>, ClientError> {
+    let Some(value) = fields.value("seed") else { return Ok(None) };
+    let seed = value.as_i64();
+    seed.map(Some).ok_or_else(|| ClientError::wrong_type("seed", "a whole number", value))
 }
 
 fn read_include(fields: &Fields<'_>) -> Result<Vec<String>, ClientError> {
     let mut include = Vec::new();
     for (n, text) in fields.texts("include")?.into_iter().flatten().enumerate() {
-        let known = known_word(&text, &format!("include[{n}]"), &INCLUDABLE)?;
+        let path = format!("include[{n}]");
+        let known = known_word(&text, &path, &INCLUDABLE)?;
+        if !INCLUDED.contains(&known) && known != LOGPROBS {
+            fields.report(&path);
+        }
         if !include.iter().any(|named| named == known) {
             include.push(known.to_owned());
         }
@@ -412,7 +515,7 @@ fn read_include(fields: &Fields<'_>) -> Result<Vec<String>, ClientError> {
 
 /// Reads the field `metadata` of any body that has one.
 pub fn read_metadata(body: &Map<String, Value>) -> Result<BTreeMap<String, String>, ClientError> {
-    metadata_of(&Fields::of_body(body))
+    metadata_of(&Fields::of_body(body, &Unread::default()))
 }
 
 fn metadata_of(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, ClientError> {
@@ -440,6 +543,10 @@ fn metadata_of(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, ClientEr
 fn read_stream_options(fields: &Fields<'_>) -> Result<Option<StreamOptions>, ClientError> {
     let Some(options) = fields.object("stream_options")? else { return Ok(None) };
     let include_obfuscation = options.flag("include_obfuscation")?;
+    options.refuse_others(&[])?;
+    if include_obfuscation == Some(true) {
+        options.report("include_obfuscation");
+    }
     Ok(Some(StreamOptions { include_obfuscation }))
 }
 

@@ -10,6 +10,8 @@ const NO_OUTPUT: &str = "(no output)";
 
 /// A call of a tool on a server.
 pub(super) fn mcp_call(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2], ClientError> {
+    // Looked at beforehand, to find the question that the call answers.
+    item.pass_over(&["approval_request_id"]);
     let call = Item::Call {
         call_id: call_id.clone(),
         name: item.needed_name("name")?.to_owned(),
@@ -29,6 +31,7 @@ pub(super) fn web_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2
     let mut arguments = json!({});
     let mut lines = Vec::new();
     if let (Some(action), Some(arguments)) = (action, arguments.as_object_mut()) {
+        action.pass_over(&["type"]);
         for name in ["query", "queries", "url", "pattern"] {
             arguments.extend(action.value(name).map(|value| (name.to_owned(), value.clone())));
         }
@@ -75,7 +78,7 @@ fn search(
 fn result(call_id: &CallId, output: Option<String>, failed: bool) -> Item {
     let output = output.filter(|output| !output.is_empty());
     let output = output.unwrap_or_else(|| NO_OUTPUT.to_owned());
-    Item::CallResult { call_id: call_id.clone(), output, images: Vec::new(), failed }
+    Item::CallResult { call_id: call_id.clone(), output, images: Vec::new(), failed, custom: false }
 }
 
 fn has_failed(item: &Fields<'_>) -> Result<bool, ClientError> {

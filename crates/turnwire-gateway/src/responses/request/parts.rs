@@ -18,7 +18,7 @@ pub(super) fn read_content(
     match needed(message, "content")? {
         Value::String(text) => Ok(vec![Content::text(text)]),
         Value::Array(parts) => placed(parts, &message.path_of("content"))
-            .map(|(path, part)| read_part(&Fields::of(part, &path)?, looked_up))
+            .map(|(path, part)| read_part(&message.inner(part, &path)?, looked_up))
             .collect(),
         other => Err(not_content(message, "content", other)),
     }
@@ -36,9 +36,15 @@ pub(super) fn read_output(
     };
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for (path, part) in placed(parts, &item.path_of("output")) {
-        match read_part(&Fields::of(part, &path)?, looked_up)? {
+        let part = item.inner(part, &path)?;
+        match read_part(&part, looked_up)? {
             Content::Text { text } | Content::Refusal { text } => texts.push(text),
-            Content::Image { url } => images.push(carried_image(&url, &path)?),
+            Content::Image { url, detail } => {
+                if detail.is_some() {
+                    part.report("detail");
+                }
+                images.push(carried_image(&url, &path)?);
+            }
             Content::File { name, url } => texts.push(words_of_file(&name, &url, &path)?),
         }
     }
@@ -67,6 +73,7 @@ fn read_part(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientE
 }
 
 fn read_image(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientError> {
+    let detail = part.word("detail", &["auto", "low", "high", "original"])?.map(str::to_owned);
     if let Some(url) = part.text("image_url")? {
         let is_picture = |carried: Carried<'_>| carried.media_type.starts_with("image/");
         if !is_web_address(url) && !carried(url).is_some_and(is_picture) {
@@ -75,10 +82,10 @@ fn read_image(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, Client
                 format!("`{path}` must be an http address or a base64 data URL of a picture.");
             return Err(ClientError::invalid(path, message));
         }
-        return Ok(Content::Image { url: url.to_owned() });
+        return Ok(Content::Image { url: url.to_owned(), detail });
     }
     match part.text("file_id")? {
-        Some(id) => Ok(Content::Image { url: found(part, id, looked_up)?.url.clone() }),
+        Some(id) => Ok(Content::Image { url: found(part, id, looked_up)?.url.clone(), detail }),
         None => Err(ClientError::missing(part.path_of("image_url"))),
     }
 }

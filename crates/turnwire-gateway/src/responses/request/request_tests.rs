@@ -49,7 +49,7 @@ fn every_field_is_read() {
         "temperature": 2,
         "top_p": 0.5,
         "text": { "format": { "type": "text" }, "verbosity": "low" },
-        "reasoning": { "effort": "high", "summary": "auto" },
+        "reasoning": { "effort": "high", "summary": "auto", "context": "all_turns", "mode": "pro" },
         "include": ["reasoning.encrypted_content", "reasoning.encrypted_content"],
         "metadata": { "a": "b" },
         "store": true,
@@ -63,8 +63,13 @@ fn every_field_is_read() {
         "safety_identifier": "s",
         "prompt_cache_key": "k",
         "prompt_cache_retention": "24h",
+        "frequency_penalty": -2,
+        "presence_penalty": 0.5,
+        "stop": "END",
+        "seed": -7,
         "on_disconnect": "cancel",
         "generate": true,
+        "client_metadata": { "a": "b" },
     });
     let expected = CreateResponse {
         model: Some("m".into()),
@@ -80,7 +85,12 @@ fn every_field_is_read() {
         temperature: Some(2.0),
         top_p: Some(0.5),
         text: TextOptions { format: AnswerFormat::Text, verbosity: Some("low".into()) },
-        reasoning: ReasoningOptions { effort: Some("high".into()), summary: Some("auto".into()) },
+        reasoning: ReasoningOptions {
+            effort: Some("high".into()),
+            summary: Some("auto".into()),
+            context: Some("all_turns".into()),
+            mode: Some("pro".into()),
+        },
         include: vec!["reasoning.encrypted_content".into()],
         metadata: BTreeMap::from([("a".into(), "b".into())]),
         store: Some(true),
@@ -90,19 +100,24 @@ fn every_field_is_read() {
         truncation: Some("auto".into()),
         service_tier: Some("flex".into()),
         top_logprobs: Some(20),
+        frequency_penalty: Some(-2.0),
+        presence_penalty: Some(0.5),
+        stop: vec!["END".into()],
+        seed: Some(-7),
         user: Some("u".into()),
         safety_identifier: Some("s".into()),
         prompt_cache_key: Some("k".into()),
         prompt_cache_retention: Some("24h".into()),
         on_disconnect: Some(OnDisconnect::Cancel),
         generate: Some(true),
+        ignored: vec!["client_metadata".into()],
     };
     assert_eq!(read(body).unwrap(), expected);
 }
 
-/// Official clients write null for what they leave out, and send fields of their own.
+/// Official clients write null for what they leave out, and send fields that mean nothing here.
 #[test]
-fn null_is_absent_and_unknown_fields_are_left_alone() {
+fn null_is_absent_and_what_means_nothing_here_is_reported() {
     let known = [
         "model",
         "instructions",
@@ -133,17 +148,45 @@ fn null_is_absent_and_unknown_fields_are_left_alone() {
         "on_disconnect",
         "generate",
         "prompt",
+        "moderation",
+        "frequency_penalty",
+        "presence_penalty",
+        "stop",
+        "seed",
+        "no_such_field",
     ];
     let mut body: Map<String, Value> =
         known.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
     body.insert("input".into(), json!("hi"));
     body.insert("client_metadata".into(), json!({ "x": 1 }));
-    for name in ["access_programs", "context_management", "image", "moderation"] {
+    for name in ["access_programs", "context_management", "image"] {
         body.insert(name.into(), json!([{ "type": "x" }]));
     }
     body.insert("prompt_cache_options".into(), json!({}));
-    let expected = says("hi");
-    assert_eq!(read(Value::Object(body)).unwrap(), expected);
+    let ignored = ["access_programs", "client_metadata", "context_management", "image"];
+    let ignored = ignored.map(str::to_owned).to_vec();
+    let expected = CreateResponse { ignored, ..says("hi") };
+    assert_eq!(read(Value::Object(body)).unwrap(), expected, "an empty object says nothing");
+}
+
+/// C30: a field that nobody knows is refused wherever people write by hand.
+#[test]
+fn c30_an_unknown_field_is_refused() {
+    for (more, param) in [
+        (json!({ "stpo": "x" }), "stpo"),
+        (json!({ "text": { "verbsity": "low" } }), "text.verbsity"),
+        (json!({ "text": { "format": { "type": "text", "x": 1 } } }), "text.format.x"),
+        (json!({ "reasoning": { "efort": "low" } }), "reasoning.efort"),
+        (json!({ "stream_options": { "include_usage": true } }), "stream_options.include_usage"),
+        (json!({ "conversation": { "id": "c", "x": 1 } }), "conversation.x"),
+    ] {
+        let refused = read(with(more)).unwrap_err();
+        assert_eq!((refused.code, refused.param.as_deref()), ("unknown_parameter", Some(param)));
+    }
+}
+
+fn tools_of(request: &CreateResponse) -> Result<Wishes, ClientError> {
+    read_tools(&fields::placed(&request.tools.0, "tools").collect::<Vec<_>>())
 }
 
 /// What the Codex command line sends.
@@ -167,7 +210,7 @@ fn what_codex_sends_is_read() {
         ],
         "tool_choice": "auto",
         "parallel_tool_calls": true,
-        "reasoning": { "effort": "medium", "summary": "auto", "context": "x" },
+        "reasoning": { "effort": "medium", "summary": "auto", "context": "all_turns" },
         "store": false,
         "stream": true,
         "include": ["reasoning.encrypted_content"],
@@ -178,8 +221,10 @@ fn what_codex_sends_is_read() {
     let request = read(body).unwrap();
     assert!(request.includes("reasoning.encrypted_content"));
     assert!(request.cancels_on_disconnect());
-    let wishes = read_tools(&request.tools.0).unwrap();
-    assert_eq!(wishes.len(), 3);
+    let wishes = tools_of(&request).unwrap();
+    assert_eq!(wishes.tools.len(), 3);
+    assert_eq!(wishes.ignored, Vec::<String>::new());
+    assert_eq!(request.ignored, ["client_metadata"]);
     let input = read_input(request.input.as_ref().unwrap(), &LookedUp::default()).unwrap();
     assert_eq!(input.items.len(), 2);
 }
@@ -191,7 +236,7 @@ fn the_schema_describes_the_body() {
     let schema = serde_json::to_value(CreateResponse::schema()).unwrap();
     assert_eq!(schema.get("required"), None);
     let properties = schema["properties"].as_object().unwrap();
-    assert_eq!(properties.len(), 29);
+    assert_eq!(properties.len(), 33);
     assert!(properties.contains_key("on_disconnect"));
     assert_eq!(CreateResponse::name(), "CreateResponse");
     let format = serde_json::to_value(AnswerFormat::schema()).unwrap().to_string();
@@ -454,7 +499,7 @@ fn a12_secrets_are_not_printed() {
     });
     let request = read(with(json!({ "tools": [tool] }))).unwrap();
     assert!(!format!("{request:?}").contains(secret));
-    let wishes = read_tools(&request.tools.0).unwrap();
+    let wishes = tools_of(&request).unwrap();
     assert!(!format!("{wishes:?}").contains(secret));
 }
 
@@ -567,8 +612,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 /// Everything that happens to a body, as far as it comes.
 fn all_the_way(body: Value) -> Result<turnwire_contract::RunRequest, ClientError> {
     let request = read(body)?;
-    let wishes = read_tools(&request.tools.0)?;
-    let (tool_choice, _) = read_choice(request.tool_choice.as_ref(), wishes, &["own"])?;
+    let wishes = tools_of(&request)?;
+    let (tool_choice, _) = read_choice(request.tool_choice.as_ref(), wishes.tools, &["own"])?;
     let mut input = Input::default();
     if let Some(body) = &request.input {
         references(body);
@@ -592,7 +637,7 @@ proptest! {
     ) {
         for body in [body, json!({ "input": input, "tools": tools, "tool_choice": tool_choice })] {
             if let Err(error) = all_the_way(body) {
-                prop_assert!(error.message.ends_with('.'), "{}", error.message);
+                prop_assert!(error.message.ends_with(['.', '?']), "{}", error.message);
                 prop_assert!(!error.code.is_empty());
                 prop_assert!(error.status == 400 || error.status == 404);
             }

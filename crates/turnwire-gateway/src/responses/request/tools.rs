@@ -7,14 +7,15 @@
 
 use std::{collections::HashSet, fmt};
 
-use serde_json::{Value, json};
-use turnwire_contract::{AskBefore, ToolKind, ToolSpec};
+use serde_json::Value;
+use turnwire_contract::{AskBefore, InputFormat, ToolKind, ToolRef, ToolSpec};
 
 use super::{
     MAX_SCHEMA,
     error::{ClientError, shown},
-    fields::{Fields, placed},
+    fields::Fields,
     parts::is_web_address,
+    unread::Unread,
 };
 
 /// How many tools one request may bring, those in namespaces counted one by one.
@@ -26,11 +27,13 @@ pub const WEB_SEARCH: &str = "web_search";
 /// What the model knows the built-in file search by.
 pub const FILE_SEARCH: &str = "file_search";
 
+/// The search for tools that a client keeps back.
+const TOOL_SEARCH: &str = "tool_search";
+
 /// A tool that the client wishes for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolWish {
-    /// A function that the client runs. If it comes from a namespace, its settings are
-    /// `{"namespace": …, "name": …}`, in the client's words.
+    /// A function or a custom tool that the client runs.
     Function(ToolSpec),
     /// The tools of a server.
     Mcp(McpWish),
@@ -38,6 +41,8 @@ pub enum ToolWish {
     WebSearch {
         /// What the client says about it, without the type.
         settings: Value,
+        /// Where it stands in the request, such as `tools[1]`.
+        param: String,
     },
     /// The built-in file search.
     FileSearch {
@@ -53,8 +58,6 @@ pub struct McpWish {
     pub label: String,
     /// Where it is, if the client says. May hold a secret.
     pub url: Option<String>,
-    /// What it is for.
-    pub description: Option<String>,
     /// Which of its tools are offered; all of them if not set.
     pub allowed: Option<Vec<String>>,
     /// Which of its tools a person must allow; not set where the client does not say.
@@ -89,20 +92,34 @@ impl ToolWish {
     }
 }
 
-/// Reads the field `tools` of a request.
-pub fn read_tools(tools: &[Value]) -> Result<Vec<ToolWish>, ClientError> {
+/// A tool as the client wrote it, and where it stands in the request.
+pub type PlacedTool<'a> = (String, &'a Value);
+
+/// The tools that a request wishes for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wishes {
+    /// The tools.
+    pub tools: Vec<ToolWish>,
+    /// What is said about them and not heeded.
+    pub ignored: Vec<String>,
+}
+
+/// Reads the tools of a request.
+pub fn read_tools(tools: &[PlacedTool<'_>]) -> Result<Wishes, ClientError> {
+    let unread = Unread::default();
     let mut reader = Reader::default();
-    let (namespaces, others): (Vec<_>, Vec<_>) = placed(tools, "tools")
-        .partition(|(_, tool)| tool.get("type").and_then(Value::as_str) == Some("namespace"));
-    for (path, tool) in others {
-        let wish = read_tool(&Fields::of(tool, &path)?)?;
-        reader.add(wish, &path)?;
+    let is_namespace = |tool: &Value| tool.get("type").and_then(Value::as_str) == Some("namespace");
+    for (path, tool) in tools.iter().filter(|(_, tool)| !is_namespace(tool)) {
+        if let Some(wish) = read_tool(&Fields::of(tool, path, &unread)?)? {
+            reader.add(wish, path)?;
+        }
     }
     // They come last, so that a name that is taken gives way.
-    for (path, namespace) in namespaces {
-        reader.read_namespace(&Fields::of(namespace, &path)?)?;
+    for (path, namespace) in tools.iter().filter(|(_, tool)| is_namespace(tool)) {
+        reader.read_namespace(&Fields::of(namespace, path, &unread)?)?;
     }
-    Ok(reader.wishes)
+    let Reader { wishes, .. } = reader;
+    Ok(Wishes { tools: wishes, ignored: unread.left() })
 }
 
 /// The functions that a request names and says nothing else about: those of this server are meant,
@@ -140,33 +157,49 @@ impl Reader {
         Ok(())
     }
 
-    /// Functions in a namespace are offered under their own names where these are free.
+    /// Tools in a namespace are offered under their own names where these are free.
     fn read_namespace(&mut self, namespace: &Fields<'_>) -> Result<(), ClientError> {
+        namespace.pass_over(&["type"]);
         let space = namespace.needed_name("name")?;
+        let description = namespace.text("description")?.unwrap_or_default();
         for (path, tool) in namespace.list("tools")?.into_iter().flatten() {
-            let tool = Fields::of(tool, &path)?;
-            let "function" = tool.needed_text("type")? else { return Err(unsupported(&tool)?) };
-            let mut spec = read_function(&tool)?;
-            spec.settings = json!({ "namespace": space, "name": spec.name });
-            if self.names.contains(&spec.name) {
+            let tool = namespace.inner(tool, &path)?;
+            let mut spec = match tool.needed_text("type")? {
+                "function" => read_function(&tool)?,
+                "custom" => read_custom(&tool)?,
+                _ => return Err(unsupported(&tool)?),
+            };
+            // A name that looks as if the namespace stood before it already gets another one.
+            let is_taken = self.names.contains(&spec.name)
+                || ToolRef::own_name_of(&spec.name, space) != spec.name;
+            if is_taken {
                 let longer = format!("{space}__{}", spec.name);
                 spec.name = if is_name(&longer) { longer } else { spec.name };
             }
+            spec.server = Some(space.to_owned());
+            description.clone_into(&mut spec.namespace_description);
             self.add(ToolWish::Function(spec), &path)?;
         }
         Ok(())
     }
 }
 
-fn read_tool(tool: &Fields<'_>) -> Result<ToolWish, ClientError> {
+fn read_tool(tool: &Fields<'_>) -> Result<Option<ToolWish>, ClientError> {
     let kind = tool.needed_text("type")?;
-    match kind {
-        "function" => Ok(ToolWish::Function(read_function(tool)?)),
-        "mcp" => Ok(ToolWish::Mcp(read_server(tool)?)),
-        "file_search" => read_file_search(tool),
-        _ if is_web_search(kind) => Ok(ToolWish::WebSearch { settings: settings_of(tool) }),
-        _ => Err(unsupported(tool)?),
-    }
+    Ok(Some(match kind {
+        "function" => ToolWish::Function(read_function(tool)?),
+        "custom" => ToolWish::Function(read_custom(tool)?),
+        "mcp" => ToolWish::Mcp(read_server(tool)?),
+        FILE_SEARCH => read_file_search(tool)?,
+        TOOL_SEARCH => {
+            // Agents send it beside the tools that it finds, and do without it.
+            tool.all();
+            tool.report("");
+            return Ok(None);
+        }
+        _ if is_web_search(kind) => read_web_search(tool)?,
+        _ => return Err(unsupported(tool)?),
+    }))
 }
 
 /// All generations of the web search are one to us.
@@ -183,14 +216,35 @@ fn unsupported(tool: &Fields<'_>) -> Result<ClientError, ClientError> {
 fn read_function(tool: &Fields<'_>) -> Result<ToolSpec, ClientError> {
     let name = checked_name(tool, "name")?;
     let description = tool.text("description")?.unwrap_or_default();
-    // Checked, and of no use to the model.
-    tool.flag("strict")?;
     let mut spec = ToolSpec::new(name, description);
     spec.kind = ToolKind::Client;
+    spec.strict = tool.flag("strict")?;
     if let Some(parameters) = tool.object("parameters")? {
         spec.parameters = checked_schema(&parameters)?;
     }
     Ok(spec)
+}
+
+fn read_custom(tool: &Fields<'_>) -> Result<ToolSpec, ClientError> {
+    let name = checked_name(tool, "name")?;
+    let description = tool.text("description")?.unwrap_or_default();
+    let mut spec = ToolSpec::new(name, description);
+    spec.kind = ToolKind::Custom;
+    spec.format = tool.object("format")?.map(|format| read_input_format(&format)).transpose()?;
+    Ok(spec)
+}
+
+fn read_input_format(format: &Fields<'_>) -> Result<InputFormat, ClientError> {
+    let kind = format.word("type", &["text", "grammar"])?;
+    if kind.ok_or_else(|| ClientError::missing(format.path_of("type")))? == "text" {
+        return Ok(InputFormat::Text);
+    }
+    let syntax = format.word("syntax", &["lark", "regex"])?;
+    let syntax = syntax.ok_or_else(|| ClientError::missing(format.path_of("syntax")))?;
+    let definition = format.needed_name("definition")?;
+    check_length(definition.len(), &format.path_of("definition"))?;
+    let (syntax, definition) = (syntax.to_owned(), definition.to_owned());
+    Ok(InputFormat::Grammar { syntax, definition })
 }
 
 /// A name that every provider takes.
@@ -214,23 +268,45 @@ fn is_name(name: &str) -> bool {
 /// A JSON Schema that is not too long.
 pub(super) fn checked_schema(schema: &Fields<'_>) -> Result<Value, ClientError> {
     let value = Value::Object(schema.all().clone());
-    let n_bytes = value.to_string().len();
+    check_length(value.to_string().len(), schema.path())?;
+    Ok(value)
+}
+
+fn check_length(n_bytes: usize, path: &str) -> Result<(), ClientError> {
     if n_bytes > MAX_SCHEMA {
-        let path = schema.path();
         let message = format!("`{path}` may have at most {MAX_SCHEMA} bytes, not {n_bytes}.");
         return Err(ClientError::new("schema_too_large", path, message));
     }
-    Ok(value)
+    Ok(())
 }
 
 fn read_file_search(tool: &Fields<'_>) -> Result<ToolWish, ClientError> {
     tool.texts("vector_store_ids")?;
     tool.whole("max_num_results", 1..=50)?;
+    tool.value("filters");
+    if let Some(ranking) = tool.object("ranking_options")? {
+        ranking.number("score_threshold", 0.0..=1.0)?;
+    }
     Ok(ToolWish::FileSearch { settings: settings_of(tool) })
 }
 
+fn read_web_search(tool: &Fields<'_>) -> Result<ToolWish, ClientError> {
+    tool.word("search_context_size", &["low", "medium", "high"])?;
+    tool.flag("external_web_access")?;
+    if let Some(filters) = tool.object("filters")? {
+        filters.texts("allowed_domains")?;
+        filters.texts("blocked_domains")?;
+    }
+    if let Some(location) = tool.object("user_location")? {
+        location.pass_over(&["type"]);
+        location.text("country")?;
+    }
+    Ok(ToolWish::WebSearch { settings: settings_of(tool), param: tool.path().to_owned() })
+}
+
+/// What the client says about a search, as the search reads it.
 fn settings_of(tool: &Fields<'_>) -> Value {
-    let mut settings = tool.all().clone();
+    let mut settings = tool.as_written().clone();
     settings.shift_remove("type");
     Value::Object(settings)
 }
@@ -252,7 +328,6 @@ fn read_server(tool: &Fields<'_>) -> Result<McpWish, ClientError> {
     Ok(McpWish {
         label: label.to_owned(),
         url: read_address(tool)?,
-        description: tool.owned_text("server_description")?,
         allowed: read_allowed(tool)?,
         ask_before: read_ask_before(tool)?,
         has_headers: has_headers(tool)?,

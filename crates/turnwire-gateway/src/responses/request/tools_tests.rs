@@ -2,10 +2,11 @@ use serde_json::{Value, json};
 use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
 
 use super::*;
+use crate::responses::request::fields::placed;
 
 fn read(tools: Value) -> Result<Vec<ToolWish>, ClientError> {
     let Value::Array(tools) = tools else { panic!("not a list") };
-    read_tools(&tools)
+    Ok(read_tools(&placed(&tools, "tools").collect::<Vec<_>>())?.tools)
 }
 
 fn refused(tool: Value) -> (String, &'static str) {
@@ -26,7 +27,8 @@ fn functions_are_for_the_client() {
           "strict": true },
         { "type": "function", "name": "f", "parameters": null, "description": null },
     ]));
-    let add = ToolSpec { kind: ToolKind::Client, parameters, ..ToolSpec::new("add-2_B", "Adds.") };
+    let (kind, strict) = (ToolKind::Client, Some(true));
+    let add = ToolSpec { kind, strict, parameters, ..ToolSpec::new("add-2_B", "Adds.") };
     let expected = [ToolWish::Function(add), ToolWish::Function(function("f"))];
     assert_eq!(wishes.unwrap(), expected);
     assert_eq!(function("f").parameters, json!({ "type": "object", "properties": {} }));
@@ -131,7 +133,8 @@ fn searches_keep_their_settings() {
     for kind in kinds {
         let wishes = read(json!([{ "type": kind, "search_context_size": "low" }])).unwrap();
         let settings = json!({ "search_context_size": "low" });
-        assert_eq!(wishes, [ToolWish::WebSearch { settings }]);
+        let param = "tools[0]".to_owned();
+        assert_eq!(wishes, [ToolWish::WebSearch { settings, param }]);
     }
     let tool = json!({ "type": "file_search", "vector_store_ids": ["vs_1"], "max_num_results": 5 });
     let settings = json!({ "vector_store_ids": ["vs_1"], "max_num_results": 5 });
@@ -152,8 +155,6 @@ fn other_types_are_refused_by_name() {
         "image_generation",
         "local_shell",
         "shell",
-        "custom",
-        "tool_search",
         "apply_patch",
         "programmatic_tool_calling",
         "web_searching",
@@ -165,9 +166,63 @@ fn other_types_are_refused_by_name() {
             (Some("tools[0].type"), "unsupported_tool")
         );
     }
-    let custom =
-        json!({ "type": "namespace", "name": "n", "tools": [{ "type": "custom", "name": "x" }] });
-    assert_eq!(refused(custom), ("tools[0].tools[0].type".into(), "unsupported_tool"));
+    let shell =
+        json!({ "type": "namespace", "name": "n", "tools": [{ "type": "shell", "name": "x" }] });
+    assert_eq!(refused(shell), ("tools[0].tools[0].type".into(), "unsupported_tool"));
+}
+
+#[test]
+fn custom_tools_are_read() {
+    let custom = |format: Option<InputFormat>| {
+        let mut spec = ToolSpec::new("c", "d");
+        (spec.kind, spec.format) = (ToolKind::Custom, format);
+        [ToolWish::Function(spec)]
+    };
+    let tool = |format: Value| json!([{ "type": "custom", "name": "c", "description": "d", "format": format }]);
+    assert_eq!(read(tool(Value::Null)).unwrap(), custom(None));
+    assert_eq!(read(tool(json!({ "type": "text" }))).unwrap(), custom(Some(InputFormat::Text)));
+    let grammar = |syntax: &str, definition: &str| json!({ "type": "grammar", "syntax": syntax, "definition": definition });
+    let expected = InputFormat::Grammar { syntax: "regex".into(), definition: "a+".into() };
+    assert_eq!(read(tool(grammar("regex", "a+"))).unwrap(), custom(Some(expected)));
+    for (format, param, code) in [
+        (json!({}), "tools[0].format.type", "missing_required_parameter"),
+        (json!({ "type": "json" }), "tools[0].format.type", "invalid_value"),
+        (grammar("ebnf", "a"), "tools[0].format.syntax", "invalid_value"),
+        (grammar("lark", ""), "tools[0].format.definition", "invalid_value"),
+        (
+            grammar("lark", &"x".repeat(MAX_SCHEMA + 1)),
+            "tools[0].format.definition",
+            "schema_too_large",
+        ),
+    ] {
+        let error = read(tool(format)).unwrap_err();
+        assert_eq!((error.param.as_deref(), error.code), (Some(param), code));
+    }
+}
+
+/// C30: what is said about a tool and means nothing here is told.
+#[test]
+fn c30_what_is_said_about_tools_and_not_heeded_is_told() {
+    let tools = json!([
+        { "type": "function", "name": "f", "strict": true, "defer_loading": true },
+        { "type": "web_search", "user_location": { "type": "approximate", "city": "Rome" } },
+        { "type": "tool_search", "execution": "client", "parameters": { "type": "object" } },
+        { "type": "mcp", "server_label": "notes", "server_description": "Notes." },
+        { "type": "namespace", "name": "n", "tools": [
+            { "type": "custom", "name": "c", "async": true },
+        ] },
+    ]);
+    let tools: Vec<_> = placed(tools.as_array().unwrap(), "tools").collect();
+    assert_eq!(
+        read_tools(&tools).unwrap().ignored,
+        [
+            "tools[0].defer_loading",
+            "tools[1].user_location.city",
+            "tools[2]",
+            "tools[3].server_description",
+            "tools[4].tools[0].async",
+        ]
+    );
 }
 
 #[test]
@@ -179,15 +234,15 @@ fn namespaces_are_laid_out() {
         { "type": "namespace", "name": "two", "tools": [g] },
         f,
     ]));
-    let from = |space: &str, own: &str, name: &str| {
-        let settings = json!({ "namespace": space, "name": own });
-        ToolWish::Function(ToolSpec { settings, ..function(name) })
+    let from = |space: &str, description: &str, name: &str| {
+        let (server, namespace_description) = (Some(space.to_owned()), description.to_owned());
+        ToolWish::Function(ToolSpec { server, namespace_description, ..function(name) })
     };
     let expected = [
         ToolWish::Function(function("f")),
-        from("one", "f", "one__f"),
-        from("one", "g", "g"),
-        from("two", "g", "two__g"),
+        from("one", "d", "one__f"),
+        from("one", "d", "g"),
+        from("two", "", "two__g"),
     ];
     assert_eq!(wishes.unwrap(), expected);
     let nameless = json!({ "type": "namespace", "tools": [] });
@@ -210,7 +265,6 @@ fn servers_are_read() {
     let bare = McpWish {
         label: "notes".into(),
         url: None,
-        description: None,
         allowed: None,
         ask_before: None,
         has_headers: false,
@@ -223,7 +277,6 @@ fn servers_are_read() {
     });
     let expected = McpWish {
         url: Some("https://h:1/mcp?k=1".into()),
-        description: Some("Notes.".into()),
         allowed: Some(vec!["a".into()]),
         ask_before: Some(AskBefore::Nothing),
         has_headers: true,

@@ -1,0 +1,70 @@
+//! What the chosen model cannot be told.
+
+use turnwire_contract::{
+    Capabilities, Content, CustomTools, InputFormat, Item, Parameter, RunRequest, ToolKind,
+    ToolSpec,
+};
+
+use super::error::ClientError;
+
+/// Where the input format of a custom tool is written.
+const FORMATS: &str = "tools[].format";
+
+/// Refuses custom tools that the model cannot be offered in any way.
+pub fn check_custom_tools(
+    capabilities: &Capabilities,
+    run: &RunRequest,
+) -> Result<(), ClientError> {
+    let custom = run.tools.iter().find(|tool| tool.kind == ToolKind::Custom);
+    match (custom, capabilities.custom_tools) {
+        (Some(tool), CustomTools::Refused) => {
+            let message = format!(
+                "The model `{}` cannot be offered custom tools, such as `{}`; make it a function.",
+                run.model, tool.name
+            );
+            Err(ClientError::new("unsupported_tool", "tools", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The fields of a request that its model cannot be told, by their names.
+pub fn not_taken(capabilities: &Capabilities, run: &RunRequest) -> Vec<String> {
+    let asked = run.generation.asked().chain(asked_elsewhere(run));
+    let mut names: Vec<&str> =
+        asked.filter(|asked| !capabilities.takes(*asked)).map(Parameter::name).collect();
+    let has_grammar = run.tools.iter().any(|tool| has_grammar(tool));
+    if has_grammar && capabilities.custom_tools != CustomTools::Native {
+        names.push(FORMATS);
+    }
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// What is asked of the model in the input and with the tools.
+fn asked_elsewhere(run: &RunRequest) -> impl Iterator<Item = Parameter> {
+    let has_detail = run.input.iter().any(asks_for_detail);
+    let is_strict = |tool: &ToolSpec| tool.strict == Some(true);
+    let is_described = |tool: &ToolSpec| !tool.namespace_description.is_empty();
+    [
+        (has_detail, Parameter::ImageDetail),
+        (run.tools.iter().any(|tool| is_strict(tool)), Parameter::StrictFunctions),
+        (run.tools.iter().any(|tool| is_described(tool)), Parameter::Namespaces),
+    ]
+    .into_iter()
+    .filter_map(|(is_asked, parameter)| is_asked.then_some(parameter))
+}
+
+fn asks_for_detail(item: &Item) -> bool {
+    let Item::Message { content, .. } = item else { return false };
+    content
+        .iter()
+        .any(|part| matches!(part, Content::Image { detail: Some(detail), .. } if detail != "auto"))
+}
+
+fn has_grammar(tool: &ToolSpec) -> bool {
+    matches!(tool.format, Some(InputFormat::Grammar { .. }))
+}
+
+#[cfg(test)]
+#[path = "ignored_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! Custom tools for providers that know only functions.
+//!
+//! The input of a custom tool is plain text, and a function takes a JSON object. So the tool is
+//! offered as a function with one text, `{"input": "…"}`, and what the model writes is unpacked
+//! while it comes: the engine sees the input of a custom tool, piece by piece. A grammar is told
+//! to the model in the description and not enforced.
+//!
+//! [`CustomToolsAsFunctions`] is put around any other model, and the engine cannot tell.
+
+mod input_reader;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use serde_json::{Map, Value, json};
+use turnwire_contract::{
+    Capabilities, CustomTools, InputFormat, Item, Model, ModelError, ModelPart, ModelStream,
+    Prompt, ToolKind, ToolSpec,
+};
+
+use self::input_reader::InputReader;
+
+/// The one argument of the function that stands for a custom tool.
+const INPUT: &str = "input";
+
+/// A model that is offered custom tools as functions.
+#[derive(Clone)]
+pub struct CustomToolsAsFunctions {
+    model: Arc<dyn Model>,
+    custom_tools: CustomTools,
+}
+
+impl CustomToolsAsFunctions {
+    /// Offers custom tools to `model` as functions.
+    pub fn new(model: Arc<dyn Model>) -> Self {
+        Self { model, custom_tools: CustomTools::AsFunctions }
+    }
+
+    /// Says that custom tools are refused. Calls of them that are in a conversation already are
+    /// still worded as calls of functions.
+    pub fn refusing(model: Arc<dyn Model>) -> Self {
+        Self { model, custom_tools: CustomTools::Refused }
+    }
+}
+
+#[async_trait]
+impl Model for CustomToolsAsFunctions {
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
+        let (prompt, custom) = with_functions(prompt);
+        let parts = self.model.stream(prompt).await?;
+        if custom.is_empty() {
+            return Ok(parts);
+        }
+        let mut unpacker = Unpacker { custom, calls: HashMap::new() };
+        Ok(Box::pin(parts.flat_map(move |part| stream::iter(unpacker.take(part)))))
+    }
+
+    fn upstream_model(&self, name: &str) -> String {
+        self.model.upstream_model(name)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { custom_tools: self.custom_tools, ..self.model.capabilities() }
+    }
+}
+
+impl fmt::Debug for CustomToolsAsFunctions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomToolsAsFunctions")
+            .field("custom_tools", &self.custom_tools)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The prompt without custom tools, and the names of those that became functions.
+fn with_functions(mut prompt: Prompt) -> (Prompt, HashSet<String>) {
+    let mut custom = HashSet::new();
+    for tool in &mut prompt.tools {
+        if tool.kind == ToolKind::Custom {
+            custom.insert(tool.name.clone());
+            *tool = Arc::new(as_function(tool));
+        }
+    }
+    for item in &mut prompt.items {
+        if let Some(call) = as_function_call(item) {
+            *item = Arc::new(call);
+        }
+    }
+    (prompt, custom)
+}
+
+fn as_function(tool: &ToolSpec) -> ToolSpec {
+    let description = match &tool.format {
+        None | Some(InputFormat::Text) => tool.description.clone(),
+        Some(InputFormat::Grammar { syntax, definition }) => format!(
+            "{}\n\nThe input must fit this grammar, written in {syntax}:\n\n{definition}",
+            tool.description
+        ),
+    };
+    ToolSpec {
+        description: description.trim_start().to_owned(),
+        kind: ToolKind::Client,
+        format: None,
+        parameters: json!({
+            "type": "object",
+            "properties": { INPUT: { "type": "string", "description": "The whole input." } },
+            "required": [INPUT],
+            "additionalProperties": false,
+        }),
+        ..tool.clone()
+    }
+}
+
+fn as_function_call(item: &Item) -> Option<Item> {
+    let Item::Call { call_id, name, arguments, kind: ToolKind::Custom, server } = item else {
+        return None;
+    };
+    Some(Item::Call {
+        call_id: call_id.clone(),
+        name: name.clone(),
+        arguments: Value::Object(wrapped(arguments)).to_string(),
+        kind: ToolKind::Client,
+        server: server.clone(),
+    })
+}
+
+/// The input of a custom tool as the arguments of a function.
+pub(crate) fn wrapped(input: &str) -> Map<String, Value> {
+    Map::from_iter([(INPUT.to_owned(), input.into())])
+}
+
+type Part = Result<ModelPart, ModelError>;
+
+/// Unpacks the input of custom tools from the arguments of functions.
+struct Unpacker {
+    /// The names of the functions that are custom tools.
+    custom: HashSet<String>,
+    /// The calls of them, by their key.
+    calls: HashMap<u32, InputReader>,
+}
+
+impl Unpacker {
+    fn take(&mut self, part: Part) -> Vec<Part> {
+        match part {
+            Ok(ModelPart::CallStarted { key, id, name }) => {
+                if self.custom.contains(&name) {
+                    self.calls.insert(key, InputReader::default());
+                }
+                vec![Ok(ModelPart::CallStarted { key, id, name })]
+            }
+            Ok(ModelPart::CallArguments { key, text }) => match self.calls.get_mut(&key) {
+                Some(reader) => arguments(key, reader.push(&text)).into_iter().collect(),
+                None => vec![Ok(ModelPart::CallArguments { key, text })],
+            },
+            Ok(ModelPart::Finished(finish)) => {
+                let mut open: Vec<_> = self.calls.drain().collect();
+                open.sort_by_key(|(key, _)| *key);
+                let rest =
+                    open.into_iter().filter_map(|(key, reader)| arguments(key, reader.rest()));
+                rest.chain([Ok(ModelPart::Finished(finish))]).collect()
+            }
+            other => vec![other],
+        }
+    }
+}
+
+fn arguments(key: u32, text: String) -> Option<Part> {
+    (!text.is_empty()).then_some(Ok(ModelPart::CallArguments { key, text }))
+}
+
+#[cfg(test)]
+#[path = "custom_tools_tests.rs"]
+mod tests;
