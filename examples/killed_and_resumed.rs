@@ -27,8 +27,10 @@ use turnwire_tools::FunctionTool;
 /// The same agent in both processes. In the worker, the tool never comes to an end.
 async fn agent(file: &str, is_worker: bool) -> Result<Agent, Box<dyn Error>> {
     let multiply = move |numbers: Map<String, Value>| async move {
-        println!("multiplying {} and {}", numbers["a"], numbers["b"]);
-        if is_worker { std::future::pending().await } else { 20 }
+        let number = |name: &str| numbers.get(name).and_then(Value::as_i64).unwrap_or_default();
+        let (a, b) = (number("a"), number("b"));
+        println!("multiplying {a} and {b}");
+        if is_worker { std::future::pending().await } else { a * b }
     };
     let multiply = FunctionTool::new("multiply", "Multiplies.", multiply);
     // Only a tool that does no harm is called again; of others nobody knows what they have done.
@@ -51,7 +53,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut worker = Command::new(env::current_exe()?).arg(&file).stdout(Stdio::piped()).spawn()?;
     let said = BufReader::new(worker.stdout.take().ok_or("no output")?).lines().take(2);
     let said: Vec<String> = said.collect::<Result<_, _>>()?;
-    said.iter().for_each(|line| println!("worker: {line}"));
+    for line in &said {
+        println!("worker: {line}");
+    }
     worker.kill()?;
     println!("the worker is killed");
 

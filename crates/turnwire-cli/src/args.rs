@@ -133,7 +133,7 @@ pub(crate) struct ServeArguments {
     /// provider knows
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// A web page that may call the server, such as http://localhost:5173, beside its own; may be
+    /// A web page that may call the server, such as `http://localhost:5173`, beside its own; may be
     /// given several times
     #[arg(long, value_name = "ORIGIN", value_parser = page_origin)]
     pub(crate) origin: Vec<String>,

@@ -256,7 +256,7 @@ impl RunState {
 
     /// Whether the latest turn has calls that the client carries out.
     pub(crate) fn calls_client(&self) -> bool {
-        self.calls.iter().any(|call| call.tool.kind == ToolKind::Client)
+        self.calls.iter().any(|call| call.tool.kind.is_run_by_client())
     }
 
     /// Whether the run or its conversation has ever had a call of this id.
@@ -778,9 +778,7 @@ impl RunState {
                 self.change(call_id, |call| call.approval = approval);
             }
             Event::ApprovalResolved { call_id, .. } => {
-                if let Some(answer) = event.answer() {
-                    self.resolve(call_id, answer);
-                }
+                event.answer().into_iter().for_each(|answer| self.resolve(call_id, answer));
             }
             Event::InputRequested { .. } | Event::InputResolved { .. } => {
                 self.note_question(event);
@@ -974,10 +972,9 @@ impl Call {
 
     /// The call as the model is reminded of it.
     fn item(&self) -> Item {
-        let arguments = match self.tool.kind {
-            ToolKind::Custom => self.arguments.clone(),
-            _ => legal_arguments(&self.arguments),
-        };
+        let is_text = self.tool.kind == ToolKind::Custom;
+        let arguments =
+            if is_text { self.arguments.clone() } else { legal_arguments(&self.arguments) };
         let ToolRef { name, kind, server } = self.tool.clone();
         Item::Call { call_id: self.call_id.clone(), name, arguments, kind, server }
     }

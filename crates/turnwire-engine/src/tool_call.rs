@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle},
@@ -35,9 +35,11 @@ use crate::{
     depth::is_too_deep,
     discovery::ServerTool,
     failures,
+    lanes::Places,
     live_run::LiveRun,
     pinning,
     run_loop::Workplace,
+    run_state::Call,
     told_to_model::{beginning, outcome_unknown},
     toolbox::{not_found, read_arguments_for},
 };
@@ -64,42 +66,59 @@ pub(crate) async fn carry_out(
     workplace: &Workplace,
     call_id: CallId,
 ) -> Result<(), LogError> {
-    let Some(call) = run.state().call(&call_id).cloned() else { return Ok(()) };
-    tracing::Span::current().record("tool", &call.tool.name);
-    let name = &call.tool.name;
-
-    let refused =
-        |outcome| Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms: 0 };
-    if let Some(reason) = call.denied() {
-        run.record(refused(ToolOutcome::Denied { reason: reason.to_owned() })).await?;
-        return Ok(());
+    // A tool may be at work for hours; what its beginning needed is not kept that long.
+    let Some(ready) = Box::pin(begin(run, workplace, &call_id)).await? else { return Ok(()) };
+    let Ready { tool, request, token, places, attempt, too_late } = ready;
+    let began = Instant::now();
+    let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
+    let outcome = work.until_it_is_over(attempt).await;
+    if let Some(start) = too_late {
+        Box::pin(run.record(*start)).await?;
     }
-    let spec = run.state().offered().find(|spec| spec.name == *name).cloned();
-    let found = spec.and_then(|spec| Some((find_tool(run, workplace, &spec)?, spec)));
-    let Some((tool, spec)) = found else {
-        let message = not_found(name, run.state().offered());
-        run.record(refused(ToolOutcome::NotFound { message })).await?;
-        return Ok(());
-    };
-    let read = match spec.server {
-        None => workplace.tools.read_arguments(name, &call.arguments),
-        Some(_) => read_arguments_for(&spec, &call.arguments),
-    };
-    let arguments = match read {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            run.record(refused(ToolOutcome::InvalidArguments { message })).await?;
-            return Ok(());
+    run.end_call(&call_id);
+    drop(places);
+
+    let outcome = Box::pin(keep_aside(run, workplace, tool.as_ref(), outcome?)).await;
+    let duration_ms = millis(began.elapsed());
+    let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
+    Box::pin(run.record_end_of_call(&call_id, end)).await?;
+    Ok(())
+}
+
+/// A call whose start is durable, with all that its tool needs.
+struct Ready {
+    tool: Arc<dyn Tool>,
+    request: ToolRequest,
+    token: CancellationToken,
+    places: Places,
+    attempt: u32,
+    /// Its start, where that is recorded too late on purpose.
+    too_late: Option<Box<Event>>,
+}
+
+/// Brings a call to where its tool begins. There is nothing to return if it has ended before, or
+/// is left to the loop.
+async fn begin(
+    run: &LiveRun,
+    workplace: &Workplace,
+    call_id: &CallId,
+) -> Result<Option<Ready>, LogError> {
+    let Some(call) = run.state().call(call_id).cloned() else { return Ok(None) };
+    tracing::Span::current().record("tool", &call.tool.name);
+    let Prepared { tool, spec, arguments } = match prepare(run, workplace, &call) {
+        Ok(prepared) => prepared,
+        Err(outcome) => {
+            let (call_id, outcome) = (call_id.clone(), *outcome);
+            run.record(Event::ToolFinished { call_id, outcome, duration_ms: 0 }).await?;
+            return Ok(None);
         }
     };
-
     if let Some(answer) = call.answer() {
         let is_approved = answer.decision == Decision::Approved;
-        let keeping = keep_permission(run, workplace, &spec, is_approved, answer.remember);
-        Box::pin(keeping).await;
+        keep_permission(run, workplace, &spec, is_approved, answer.remember).await;
     }
     // From here on, whoever sees the call can stop it.
-    let token = run.begin_call(&call_id);
+    let token = run.begin_call(call_id);
     let places = tokio::select! {
         biased;
         // The loop looks at the stop next, and ends the call that never began.
@@ -107,11 +126,11 @@ pub(crate) async fn carry_out(
         () = run.left() => None,
         // It has its start and its end all the same.
         () = token.cancelled() => Some(Vec::new()),
-        places = Box::pin(workplace.lanes.places(&spec)) => Some(places),
+        places = workplace.lanes.places(&spec) => Some(places),
     };
     let Some(places) = places else {
-        run.end_call(&call_id);
-        return Ok(());
+        run.end_call(call_id);
+        return Ok(None);
     };
 
     let attempt = call.attempts + 1;
@@ -125,7 +144,6 @@ pub(crate) async fn carry_out(
             reason: failures::engine_stopped(),
         },
     };
-    drop(call);
     let too_late = is_seeded(Fault::StartAfterCall).then(|| Box::new(start.clone()));
     if too_late.is_none() {
         let place = run.record(start).await?;
@@ -133,29 +151,44 @@ pub(crate) async fn carry_out(
         // The start is durable, but that was a moment ago.
         run.surely_ours().await;
     }
-
-    let began = Instant::now();
     let request = ToolRequest {
         tenant: run.state().request().tenant.clone(),
         arguments,
         idempotency_key: format!("{}:{call_id}", run.id()),
         settings: spec.settings.clone(),
     };
-    // A tool may be at work for hours; its description is not needed meanwhile.
-    drop(spec);
-    let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
-    let outcome = work.until_it_is_over(attempt).await;
-    if let Some(start) = too_late {
-        run.record(*start).await?;
-    }
-    run.end_call(&call_id);
-    drop(places);
+    Ok(Some(Ready { tool, request, token, places, attempt, too_late }))
+}
 
-    let outcome = Box::pin(keep_aside(run, workplace, tool.as_ref(), outcome?)).await;
-    let duration_ms = millis(began.elapsed());
-    let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
-    Box::pin(run.record_end_of_call(&call_id, end)).await?;
-    Ok(())
+/// The tool of a call, its description, and its arguments.
+struct Prepared {
+    tool: Arc<dyn Tool>,
+    spec: Arc<ToolSpec>,
+    arguments: Map<String, Value>,
+}
+
+/// Finds what a call needs, or says how it ends without.
+fn prepare(
+    run: &LiveRun,
+    workplace: &Workplace,
+    call: &Call,
+) -> Result<Prepared, Box<ToolOutcome>> {
+    if let Some(reason) = call.denied() {
+        return Err(Box::new(ToolOutcome::Denied { reason: reason.to_owned() }));
+    }
+    let name = &call.tool.name;
+    let spec = run.state().offered().find(|spec| spec.name == *name).cloned();
+    let found = spec.and_then(|spec| Some((find_tool(run, workplace, &spec)?, spec)));
+    let Some((tool, spec)) = found else {
+        let message = not_found(name, run.state().offered());
+        return Err(Box::new(ToolOutcome::NotFound { message }));
+    };
+    let read = match spec.server {
+        None => workplace.tools.read_arguments(name, &call.arguments),
+        Some(_) => read_arguments_for(&spec, &call.arguments),
+    };
+    let arguments = read.map_err(|message| ToolOutcome::InvalidArguments { message })?;
+    Ok(Prepared { tool, spec, arguments })
 }
 
 /// Keeps what a person has allowed for longer than this call, before the tool begins: a worker
@@ -275,7 +308,7 @@ impl Work<'_> {
             tokio::select! {
                 biased;
                 () = self.token.cancelled() => {
-                    let _ = timeout(STOP_GRACE, &mut task.0).await;
+                    let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
                     return Ok(Attempt::Over(ToolOutcome::Cancelled));
                 }
                 Some(said) = notes.recv() => {
@@ -319,12 +352,13 @@ impl Work<'_> {
                     let elapsed_ms = millis(self.began.elapsed());
                     if Instant::now() >= until.min(later(heard_at, silence)) {
                         self.token.cancel();
-                        let _ = timeout(STOP_GRACE, &mut task.0).await;
+                        let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
                         return Ok(Attempt::Over(ToolOutcome::TimedOut { after_ms: elapsed_ms }));
                     }
                     heartbeat_at = later(heartbeat_at, heartbeat);
                     let call_id = self.call_id.clone();
-                    self.run.record(Event::ToolStayedSilent { call_id, elapsed_ms }).await?;
+                    let silent = Event::ToolStayedSilent { call_id, elapsed_ms };
+                    Box::pin(self.run.record(silent)).await?;
                 }
             }
         }

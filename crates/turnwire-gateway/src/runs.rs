@@ -224,7 +224,7 @@ enum RunRow {
     /// An event of the run.
     Event(Box<NativeRecord>),
     /// With `snapshot=true`, the first line.
-    Snapshot(SnapshotRow),
+    Snapshot(Box<SnapshotRow>),
 }
 
 /// The run as it is now.

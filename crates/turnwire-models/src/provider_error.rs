@@ -131,7 +131,7 @@ impl Complaint {
     /// What it means, if that can be told. The names tell most, then the text where the status
     /// leaves it open, then the status.
     fn meaning(&self, status: Option<u16>) -> Option<Meaning> {
-        let named = self.names.iter().filter_map(|name| name.parse().ok()).next();
+        let named = self.names.iter().find_map(|name| name.parse().ok());
         let status = status.or(named);
         let of_names = || self.names.iter().find_map(|name| meaning_in(NAMES, name));
         let of_text = || {

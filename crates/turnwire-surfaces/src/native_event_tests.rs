@@ -298,5 +298,5 @@ fn the_schema_has_every_event_with_all_of_its_fields() {
     }
     let documented: BTreeSet<String> = schema.into_iter().map(|(name, _)| name).collect();
     assert_eq!(seen, documented);
-    assert_eq!(documented.len(), 33);
+    assert_eq!(documented.len(), 34);
 }

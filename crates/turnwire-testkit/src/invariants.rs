@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use turnwire_contract::{
     Approvals, CallId, Completeness, Event, InputId, Item, ItemId, Prompt, Recorded, RunOutcome,
-    RunRequest, Seq, ToolKind, ToolOutcome,
+    RunRequest, Seq, ToolOutcome,
 };
 
 /// What is wrong with a whole journal; nothing, if all is well.
@@ -171,7 +171,7 @@ impl JournalReader {
     }
 
     fn read_request(&mut self, request: &RunRequest) {
-        let client = request.tools.iter().filter(|tool| tool.kind == ToolKind::Client);
+        let client = request.tools.iter().filter(|tool| tool.kind.is_run_by_client());
         self.has_client_tools = client.map(|tool| tool.name.clone()).collect();
         self.hands_approvals_back = request.approvals == Approvals::HandBack;
         self.first_calls = request.first_calls.iter().map(|call| call.call_id.clone()).collect();

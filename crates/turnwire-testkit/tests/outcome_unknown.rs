@@ -90,7 +90,7 @@ impl Ran {
         assert_eq!(self.outcome, RunOutcome::Completed);
         let snapshot = RunSnapshot::of(self.journal.iter().map(AsRef::as_ref));
         let snapshot = serde_json::to_value(snapshot).unwrap();
-        assert_eq!(snapshot["calls"][0]["state"], "unknown", "{snapshot:#}");
+        assert_eq!(snapshot.pointer("/calls/0/state").unwrap(), "unknown", "{snapshot:#}");
         let code = "\"code\":\"outcome_unknown\"";
         let failure = "\"failure\":\"outcome_unknown\"";
         let shown = [

@@ -49,7 +49,7 @@ const CODE_WIDTH: usize = 21;
 pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
     let found = read(arguments, environment);
-    match found.and_then(|report| tell(arguments, &report, paint)) {
+    match found.map(|report| tell(arguments, &report, paint)) {
         Ok(exit) => exit,
         Err(problem) => {
             let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
@@ -280,11 +280,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Says what was found, on standard output.
-fn tell(arguments: &CheckArguments, report: &Report, paint: Paint) -> Result<Exit, Problem> {
+fn tell(arguments: &CheckArguments, report: &Report, paint: Paint) -> Exit {
     let text = if arguments.json { wire_json_pretty(report) } else { worded(report, paint) };
     // If nobody reads it, the exit code still tells.
     let _ = writeln!(io::stdout().lock(), "{text}");
-    Ok(if report.is_fine() { Exit::Done } else { Exit::Failed })
+    if report.is_fine() { Exit::Done } else { Exit::Failed }
 }
 
 fn worded(report: &Report, paint: Paint) -> String {

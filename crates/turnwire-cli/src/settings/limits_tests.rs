@@ -29,8 +29,9 @@ fn every_limit_is_read() {
     expected.model_silence = Duration::from_secs(10);
     expected.model_total = Duration::from_secs(11);
     expected.model_attempts = 12;
-    expected.output_to_model = 13;
-    expected.output_in_journal = 14;
+    expected.max_skipped_parts = 13;
+    expected.output_to_model = 14;
+    expected.output_in_journal = 15;
     assert_eq!(read, expected);
 }
 

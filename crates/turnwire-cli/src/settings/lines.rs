@@ -19,7 +19,7 @@ fn place_in(table: &DeTable<'_>, path: &str) -> Option<usize> {
     let fits = table.iter().filter_map(|(key, value)| {
         let rest = path.strip_prefix(key.get_ref().as_ref())?;
         let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
-        is_whole.then(|| (key, value, rest))
+        is_whole.then_some((key, value, rest))
     });
     let (key, value, rest) = fits.min_by_key(|(_, _, rest)| rest.len())?;
     Some(place_below(value, rest).unwrap_or_else(|| key.span().start))

@@ -45,7 +45,7 @@ fn a_setting_has_its_line_and_a_missing_one_that_of_its_table() {
     }
     for path in ["", "serve", "servers", "models.gpt", "OPENAI_BASE_URL", "mcp.json"] {
         let line = line_of(TEXT, path);
-        assert!(line.is_none() || path.starts_with("m"), "{path}: {line:?}");
+        assert!(line.is_none() || path.starts_with('m'), "{path}: {line:?}");
     }
 }
 

@@ -187,9 +187,9 @@ fn fallback_to(
         }
         Some(_) => Ok(OtherNames::AnsweredBy(name.to_owned())),
         None => {
-            let names: Vec<&str> = models.keys().map(String::as_str).collect();
+            let known: Vec<&str> = models.keys().map(String::as_str).collect();
             let problem = format!("server.fallback_model: there is no model `{name}`");
-            Err(Problem::usage(problem).hint(did_you_mean(name, &names)))
+            Err(Problem::usage(problem).hint(did_you_mean(name, &known)))
         }
     }
 }
@@ -325,16 +325,16 @@ fn word_of<T: Copy>(
 fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Vec<Parameter> {
     let mut parameters = Vec::new();
     for word in words {
-        match Parameter::ALL.iter().find(|parameter| parameter.name() == word) {
-            Some(parameter) => parameters.push(*parameter),
-            None => {
-                let names: Vec<&str> =
-                    Parameter::ALL.iter().map(|parameter| parameter.name()).collect();
-                let advice = did_you_mean(word, &names);
-                mistakes.push(format!(
-                    "{path}.unsupported_parameters: there is no parameter `{word}`; {advice}"
-                ));
-            }
+        let known = Parameter::ALL.iter().find(|parameter| parameter.name() == word);
+        if let Some(parameter) = known {
+            parameters.push(*parameter);
+        } else {
+            let names: Vec<&str> =
+                Parameter::ALL.iter().map(|parameter| parameter.name()).collect();
+            let advice = did_you_mean(word, &names);
+            mistakes.push(format!(
+                "{path}.unsupported_parameters: there is no parameter `{word}`; {advice}"
+            ));
         }
     }
     parameters

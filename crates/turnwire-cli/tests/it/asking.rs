@@ -27,7 +27,8 @@ fn told(bytes: &[u8]) -> String {
 /// A7: a person at the terminal is asked, and the call waits for the answer.
 #[test]
 fn a7_yes_lets_the_call_happen() {
-    let mut terminal = Terminal::start(&careful(), &MULTIPLY);
+    let world = careful();
+    let mut terminal = Terminal::start(&world, &MULTIPLY);
     terminal.output.wait_until("the question", |bytes| {
         let screen = screen(bytes);
         screen.contains("? multiply wants to run\n  arguments: {\"a\":5,\"b\":4}\n")
@@ -46,7 +47,7 @@ fn a7_yes_lets_the_call_happen() {
 fn a7_no_denies_with_its_reason() {
     let server = Server::new();
     let file = "[approvals]\nonce = \"always\"\npure = \"always\"\n[functions.pay]\n\
-                description = \"Pays.\"\nurl = \"http://127.0.0.1:1/\"\n";
+                description = \"Pays.\"\nmethod = \"POST\"\nurl = \"http://127.0.0.1:1/\"\n";
     let world = World::new().with("OPENAI_BASE_URL", &server.url());
     let world = world.with_file("turnwire.toml", file);
     let mut terminal = Terminal::start(&world, &["run", "Pay."]);
@@ -74,7 +75,7 @@ fn a7_no_denies_with_its_reason() {
 fn a7_always_holds_for_the_run() {
     let server = Server::new();
     let file = "[approvals]\nonce = \"always\"\n[functions.pay]\ndescription = \"Pays.\"\n\
-                url = \"http://127.0.0.1:1/\"\n";
+                method = \"POST\"\nurl = \"http://127.0.0.1:1/\"\n";
     let world = World::new().with("OPENAI_BASE_URL", &server.url());
     let world = world.with_file("turnwire.toml", file);
     let mut terminal = Terminal::start(&world, &["run", "Pay."]);
@@ -113,7 +114,8 @@ fn a7_arguments_can_be_edited() {
     assert!(told(&bytes).contains("✓ multiply 6 × 4  24  …s\n"), "{}", told(&bytes));
     assert_eq!(code, 0);
 
-    let mut terminal = Terminal::start(&careful(), &MULTIPLY);
+    let world = careful();
+    let mut terminal = Terminal::start(&world, &MULTIPLY);
     terminal.answer(CHOICES, "e\r");
     terminal.answer("as JSON on one line:", "{\"a\": 7\r");
     terminal.output.wait_until("not JSON", |bytes| screen(bytes).contains("that is not JSON"));
@@ -130,17 +132,19 @@ fn a7_arguments_can_be_edited() {
 /// A7: Ctrl-C at the question stops the run like anywhere else, and the end of the keyboard is a no.
 #[test]
 fn a7_a_question_can_be_left() {
-    let mut terminal = Terminal::start(&careful(), &MULTIPLY);
+    let world = careful();
+    let mut terminal = Terminal::start(&world, &MULTIPLY);
     terminal.answer(CHOICES, "\x03");
     let (bytes, code) = terminal.finish();
     assert_eq!(code, 130, "{}", told(&bytes));
     assert!(!told(&bytes).contains('✓'), "{}", told(&bytes));
 
-    let mut terminal = Terminal::start(&careful(), &MULTIPLY);
+    let world = careful();
+    let mut terminal = Terminal::start(&world, &MULTIPLY);
     terminal.answer(CHOICES, "\x04");
     let (bytes, code) = terminal.finish();
     assert_eq!(code, 0);
-    assert!(told(&bytes).contains("multiply 5 × 4  denied"), "{}", told(&bytes));
+    assert!(told(&bytes).contains("multiply a=5 b=4  denied"), "{}", told(&bytes));
 }
 
 /// A7: scripts are not asked: where only the events are wanted, the answer is no.
@@ -158,7 +162,8 @@ fn a7_with_json_nobody_is_asked() {
 #[test]
 fn a7_the_person_answers_while_stdin_is_a_pipe() {
     let line = format!("echo 'multiply 5 and 4' | {TURNWIRE} run --model scripted");
-    let mut terminal = Terminal::start_program(&careful(), "/bin/sh", &["-c", &line]);
+    let world = careful();
+    let mut terminal = Terminal::start_program(&world, "/bin/sh", &["-c", &line]);
     terminal.answer(CHOICES, "y\r");
     let (bytes, code) = terminal.finish();
     assert!(told(&bytes).contains("✓ multiply 5 × 4  20  …s\n"), "{}", told(&bytes));

@@ -168,6 +168,7 @@ fn ask_for_summary(run: &mut RunRequest) {
 
 /// How much a request would make the model read.
 #[derive(Debug, Serialize, ToSchema)]
+#[expect(clippy::struct_field_names, reason = "the names of the wire")]
 pub(super) struct InputTokens {
     object: &'static str,
     /// An estimate: a quarter of the bytes.

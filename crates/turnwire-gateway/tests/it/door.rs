@@ -257,11 +257,11 @@ async fn a13_limits_of_a_body() {
     assert_eq!(post("{".to_owned()).await, (400, "invalid_json".to_owned()));
     world.close().await;
     let world = Plan::new([]).start().await;
-    for (n_keys, expected) in [(10_000, None), (10_001, Some("json_too_many_keys"))] {
+    for (n_keys, expected) in [(10_000, "unknown_parameter"), (10_001, "json_too_many_keys")] {
         // One of the keys is `x` itself.
         let keys: Value = (1..n_keys).map(|n| (format!("k{n}"), Value::Null)).collect();
         let (_, answer) = world.post("/v1/conversations", json!({ "x": keys })).await;
-        assert_eq!(answer["error"]["code"].as_str(), expected, "{n_keys} keys");
+        assert_eq!(answer["error"]["code"], expected, "{n_keys} keys");
     }
     world.close().await;
 }

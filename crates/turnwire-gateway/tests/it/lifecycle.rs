@@ -156,8 +156,10 @@ struct Watched {
     tool: Arc<dyn Tool>,
     wire: Arc<Mutex<Wire>>,
     /// For each call, the lifecycle events that had arrived when it began, and when it was done.
-    log: Arc<Mutex<Vec<(Vec<String>, Vec<String>)>>>,
+    log: Arc<Mutex<Vec<BeganAndDone>>>,
 }
+
+type BeganAndDone = (Vec<String>, Vec<String>);
 
 impl Watched {
     fn arrived(&self, call_id: &str) -> Vec<String> {

@@ -34,7 +34,7 @@ impl Answer {
     }
 
     fn stream(frames: &[String]) -> Self {
-        let body = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
+        let body = frames.iter().flat_map(|frame| ["data: ", frame, "\n\n"]).collect();
         Self { status: 200, kind: "text/event-stream", body }
     }
 }
@@ -89,7 +89,7 @@ fn adapter(kind: &str, address: &str) -> Arc<dyn Model> {
 /// A gateway in front of a provider that answers everything like this.
 async fn world(kind: &str, answer: Answer, tasks: &TaskTracker) -> World {
     let address = provider(answer, tasks).await;
-    let plan = Plan::new([]).model(adapter(kind, &address));
+    let plan = Plan::new([]).only_model(adapter(kind, &address));
     plan.options(|options| options.limits.model_attempts = 1).start().await
 }
 
@@ -246,7 +246,7 @@ async fn s2_22_an_unreadable_chunk_is_told_and_the_stream_goes_on() {
 async fn s2_22_by_setting_an_unreadable_chunk_ends_the_turn() {
     let tasks = TaskTracker::new();
     let address = provider(garbled(), &tasks).await;
-    let plan = Plan::new([]).model(adapter("chat_completions", &address));
+    let plan = Plan::new([]).only_model(adapter("chat_completions", &address));
     let world = plan.options(|options| options.limits.max_skipped_parts = 0).start().await;
     let events = world.stream(json!({ "input": "?" })).await;
     let last = events.last().unwrap();
@@ -306,7 +306,7 @@ async fn s2_22_a_call_with_a_gap_is_not_carried_out() {
     tasks.spawn(async move { axum::serve(listener, router).await });
     let pay =
         turnwire_testkit::Prop::new("pay", turnwire_testkit::Behaviour::Returns("paid".into()));
-    let plan = Plan::new([]).model(adapter("chat_completions", &address)).tool(pay.clone());
+    let plan = Plan::new([]).only_model(adapter("chat_completions", &address)).tool(pay.clone());
     let world = plan.start().await;
     let (status, answer) = world.post("/chat", json!({ "message": "Pay." })).await;
     assert_eq!((status.as_u16(), &answer["response"]), (200, &json!("Paid.")));
@@ -322,7 +322,7 @@ async fn a_provider_that_is_not_there_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let plan = Plan::new([]).model(adapter("openai_responses", &address));
+    let plan = Plan::new([]).only_model(adapter("openai_responses", &address));
     let world = plan.options(|options| options.limits.model_attempts = 1).start().await;
     let asking = world.post("/v1/responses", json!({ "input": "?" }));
     let (status, body) = tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap();

@@ -31,6 +31,8 @@ pub(crate) struct World {
     server: JoinHandle<()>,
 }
 
+type WrapTool = dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool>;
+
 /// What a server is made of.
 pub(crate) struct Plan {
     model: Scripted,
@@ -39,7 +41,7 @@ pub(crate) struct Plan {
     servers: PropServers,
     other_servers: Option<Arc<dyn ToolServers>>,
     other_model: Option<Arc<dyn Model>>,
-    wrap_tool: Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool>>,
+    wrap_tool: Box<WrapTool>,
     store: Option<Arc<dyn RunStore>>,
     log: Option<Arc<dyn EventLog>>,
     workers: Option<Arc<dyn Workers>>,

@@ -320,16 +320,12 @@ enum Tool<'a> {
 impl<'a> Tool<'a> {
     fn of(tool: &'a ToolSpec) -> Self {
         let ToolSpec { name, description, parameters, strict, format, kind, .. } = tool;
-        match kind {
-            ToolKind::Custom => {
-                let format = format.as_ref().map(CustomFormat::of);
-                Self::Custom { custom: Custom { name, description, format } }
-            }
-            _ => {
-                let function = Function { name, description, parameters, strict: *strict };
-                Self::Function { function }
-            }
+        if *kind == ToolKind::Custom {
+            let format = format.as_ref().map(CustomFormat::of);
+            return Self::Custom { custom: Custom { name, description, format } };
         }
+        let function = Function { name, description, parameters, strict: *strict };
+        Self::Function { function }
     }
 }
 

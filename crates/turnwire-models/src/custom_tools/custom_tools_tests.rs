@@ -80,7 +80,7 @@ fn what_it_does_with_custom_tools_is_told() {
 #[tokio::test]
 async fn the_input_is_unpacked_while_it_comes() {
     assert_eq!(
-        unpacked(&[r#"{"input":"#, r#""*** Be"#, r#"gin\n"#, r#"end"}"#]).await,
+        unpacked(&[r#"{"input":"#, r#""*** Be"#, r"gin\n", r#"end"}"#]).await,
         "*** Be|gin\n|end"
     );
     assert_eq!(unpacked(&["{ \"inp", "ut\" : \"", "a", "b\"", " }"]).await, "a|b");

@@ -192,9 +192,10 @@ impl<'a> InputItem<'a> {
             }
             Item::CallResult { call_id, output, images, failed: _, .. } => {
                 let output = CallOutput::of(output, images);
-                match custom.contains(call_id) {
-                    true => Self::CustomToolCallOutput { call_id: call_id.as_str(), output },
-                    false => Self::FunctionCallOutput { call_id: call_id.as_str(), output },
+                if custom.contains(call_id) {
+                    Self::CustomToolCallOutput { call_id: call_id.as_str(), output }
+                } else {
+                    Self::FunctionCallOutput { call_id: call_id.as_str(), output }
                 }
             }
         })

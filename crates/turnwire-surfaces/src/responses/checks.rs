@@ -311,7 +311,7 @@ fn check_open_responses(frame: &Value) {
         Some(object) => has_core_items_only(object),
         None => {
             ResponseEvent::TYPES_STRICT.contains(&frame["type"].as_str().unwrap())
-                && !is_about_hosted_tools(frame)
+                && !is_beyond_open_responses(frame)
         }
     };
     if is_known {
@@ -319,9 +319,10 @@ fn check_open_responses(frame: &Value) {
     }
 }
 
-fn is_about_hosted_tools(frame: &Value) -> bool {
+/// Whether a frame is about tools that Open Responses does not know.
+fn is_beyond_open_responses(frame: &Value) -> bool {
     let kind = frame["type"].as_str().unwrap();
-    ["mcp_", "web_search", "file_search"].iter().any(|hosted| kind.contains(hosted))
+    ["mcp_", "web_search", "file_search", "custom_tool"].iter().any(|tool| kind.contains(tool))
 }
 
 /// Whether Open Responses has words for all of the items and tools in `object`.

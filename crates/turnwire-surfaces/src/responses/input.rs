@@ -124,17 +124,16 @@ pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
             }
             Item::CallResult { call_id, output, images, failed, custom: is_custom } => {
                 let call = waiting.remove(call_id).and_then(|place| items.get_mut(place));
-                match call {
-                    Some(call) => add_result(call, id, output, images.len(), *failed),
-                    None => {
-                        let output = function_output(id, call_id, output, images);
-                        items.push(if *is_custom || custom.contains(call_id) {
-                            InputItem::CustomToolCallOutput(output)
-                        } else {
-                            InputItem::FunctionCallOutput(output)
-                        });
-                    }
+                if let Some(call) = call {
+                    add_result(call, id, output, images.len(), *failed);
+                    continue;
                 }
+                let output = function_output(id, call_id, output, images);
+                items.push(if *is_custom || custom.contains(call_id) {
+                    InputItem::CustomToolCallOutput(output)
+                } else {
+                    InputItem::FunctionCallOutput(output)
+                });
             }
         }
     }

@@ -273,7 +273,7 @@ impl Stage {
                         text,
                         logprobs,
                     })
-                })
+                });
             }
             OutputContent::Refusal(Refusal { refusal }) => self.send(|sequence_number| {
                 ResponseEvent::RefusalDone(RefusalDone {

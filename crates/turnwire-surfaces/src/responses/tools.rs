@@ -450,9 +450,10 @@ impl Stage {
             }
             let name = call.name.clone();
             let done = ArgumentsDone { sequence_number, item_id, output_index, name, arguments };
-            match call.kind {
-                ToolKind::Mcp => ResponseEvent::McpArgumentsDone(done),
-                _ => ResponseEvent::FunctionArgumentsDone(done),
+            if call.kind == ToolKind::Mcp {
+                ResponseEvent::McpArgumentsDone(done)
+            } else {
+                ResponseEvent::FunctionArgumentsDone(done)
             }
         });
     }

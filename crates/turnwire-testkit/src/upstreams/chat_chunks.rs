@@ -173,10 +173,9 @@ impl Chunks {
 
     /// A call of which nothing but the name is known.
     fn new_call(&self, key: u32, id: Option<String>, name: &str) -> Map<String, Value> {
-        let (kind, written) = match self.custom.contains(name) {
-            true => ("custom", "input"),
-            false => ("function", "arguments"),
-        };
+        let is_custom = self.custom.contains(name);
+        let (kind, written) =
+            if is_custom { ("custom", "input") } else { ("function", "arguments") };
         let tool = json!({ "name": name, written: "" });
         Map::from_iter([
             ("id".to_owned(), json!(self.call_id(key, id))),

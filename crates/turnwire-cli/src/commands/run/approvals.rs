@@ -1,7 +1,7 @@
 //! Asks the person at the terminal about calls that must be allowed: one question after the other,
 //! in the order in which they come up. Where there is no person, every answer is no.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value;
 use turnwire::{ApprovalAnswer, CallId, Decision, Event, Recorded};
@@ -34,6 +34,8 @@ pub(super) struct Approver {
     paint: Paint,
     has_editor: bool,
     calls: CallBook,
+    /// The tools whose every call the person has allowed.
+    always: HashSet<String>,
     /// The question that is open, and then those that wait.
     questions: VecDeque<Question>,
     /// Whether arguments are being typed, and not an answer.
@@ -57,8 +59,17 @@ pub(super) struct Answer {
 impl Approver {
     /// Asks at `keyboard`, if there is one.
     pub(super) fn new(keyboard: Option<Keyboard>, has_editor: bool, paint: Paint) -> Self {
-        let (calls, questions) = (CallBook::new(), VecDeque::new());
-        Self { keyboard, paint, has_editor, calls, questions, is_editing: false, n_stale: 0 }
+        let (calls, always, questions) = (CallBook::new(), HashSet::new(), VecDeque::new());
+        Self {
+            keyboard,
+            paint,
+            has_editor,
+            calls,
+            always,
+            questions,
+            is_editing: false,
+            n_stale: 0,
+        }
     }
 
     /// Takes note of an event of the run. Says what is answered at once, if nobody can be asked.
@@ -74,6 +85,10 @@ impl Approver {
                 if self.keyboard.is_none() {
                     let denied = Decision::Denied { reason: NOBODY_TO_ASK.to_owned() };
                     return Some(Answer { call_id, answer: denied.into() });
+                }
+                if changed.is_none() && self.always.contains(&self.title(&call_id)) {
+                    // The run answers it by itself.
+                    return None;
                 }
                 self.questions.push_back(Question { call_id, changed: changed.clone() });
                 if self.questions.len() == 1 {
@@ -109,21 +124,22 @@ impl Approver {
         let Some(typed) = typed else {
             // The end of the keyboard, or an editor that failed: nothing was allowed.
             let denied = Decision::Denied { reason: String::new() };
-            return self.answer(call_id, denied.into());
+            return answered(call_id, denied.into());
         };
         if std::mem::take(&mut self.is_editing) {
             return self.read_arguments(call_id, typed.trim(), news);
         }
         let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
         match word.to_lowercase().as_str() {
-            "y" | "yes" => self.answer(call_id, Decision::Approved.into()),
+            "y" | "yes" => answered(call_id, Decision::Approved.into()),
             "a" | "always" => {
+                self.always.insert(self.title(&call_id));
                 let answer = ApprovalAnswer { remember: true, ..Decision::Approved.into() };
-                self.answer(call_id, answer)
+                answered(call_id, answer)
             }
             "n" | "no" => {
                 let reason = rest.trim().to_owned();
-                self.answer(call_id, Decision::Denied { reason }.into())
+                answered(call_id, Decision::Denied { reason }.into())
             }
             "e" | "edit" => {
                 self.edit(&call_id, news);
@@ -134,10 +150,6 @@ impl Approver {
                 None
             }
         }
-    }
-
-    fn answer(&self, call_id: CallId, answer: ApprovalAnswer) -> Option<Answer> {
-        Some(Answer { call_id, answer: answer.by(BY) })
     }
 
     /// Asks the open question once more, because of what was wrong with its answer.
@@ -194,7 +206,7 @@ impl Approver {
         match serde_json::from_str::<Value>(typed) {
             Ok(Value::Object(arguments)) => {
                 let arguments = Some(Value::Object(arguments).to_string());
-                self.answer(call_id, ApprovalAnswer { arguments, ..Decision::Approved.into() })
+                answered(call_id, ApprovalAnswer { arguments, ..Decision::Approved.into() })
             }
             Ok(_) => {
                 self.ask_again("  the arguments must be a JSON object", news);
@@ -223,6 +235,11 @@ impl Approver {
         let arguments = self.calls.get(call_id).and_then(Call::raw_arguments);
         arguments.filter(|text| !text.trim().is_empty()).unwrap_or("{}").to_owned()
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "beside the ways that lead to no answer")]
+fn answered(call_id: CallId, answer: ApprovalAnswer) -> Option<Answer> {
+    Some(Answer { call_id, answer: answer.by(BY) })
 }
 
 /// A text that somebody else wrote, as far as it fits and without what a terminal would obey.

@@ -24,9 +24,8 @@ pub(super) fn question(argument: Option<&str>) -> Result<String, Problem> {
             .hint("for example: turnwire run \"Why is the sky blue?\"")
     };
     let question = match argument {
-        Some("-") => piped()?,
         None if io::stdin().is_terminal() => return Err(empty()),
-        None => piped()?,
+        None | Some("-") => piped()?,
         Some(question) if question.trim().is_empty() => return Err(empty()),
         Some(question) if is_pipe_or_file() => before(&piped()?, question),
         Some(question) => question.to_owned(),

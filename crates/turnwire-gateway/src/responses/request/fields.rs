@@ -50,7 +50,9 @@ impl<'a> Fields<'a> {
     /// Takes note of fields that are of no use here and that a client need not hear of: names and
     /// states of what is over.
     pub(super) fn pass_over(&self, names: &[&str]) {
-        names.iter().for_each(|name| self.unread.read(&self.path, name));
+        for name in names {
+            self.unread.read(&self.path, name);
+        }
     }
 
     /// Tells the client that the field `name` is not heeded.

@@ -466,10 +466,10 @@ fn read_schema(format: &Fields<'_>) -> Result<AnswerFormat, ClientError> {
 fn read_reasoning(fields: &Fields<'_>) -> Result<ReasoningOptions, ClientError> {
     const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
     const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
+    const CONTEXTS: [&str; 3] = ["auto", "current_turn", "all_turns"];
     let Some(reasoning) = fields.object("reasoning")? else {
         return Ok(ReasoningOptions::default());
     };
-    const CONTEXTS: [&str; 3] = ["auto", "current_turn", "all_turns"];
     let effort = reasoning.word("effort", &EFFORTS)?.map(str::to_owned);
     let summary = reasoning.word("summary", &SUMMARIES)?;
     // The older name of the same thing.

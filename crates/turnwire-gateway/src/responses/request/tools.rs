@@ -32,6 +32,7 @@ const TOOL_SEARCH: &str = "tool_search";
 
 /// A tool that the client wishes for.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a few, and only while a request is read")]
 pub enum ToolWish {
     /// A function or a custom tool that the client runs.
     Function(ToolSpec),
