@@ -4,7 +4,6 @@
 //!
 //! Prints: /worker: run_\S+/
 //! Prints: worker: multiplying 5 and 4
-//! Prints: the worker is killed
 //! Prints: multiplying 5 and 4
 //! Prints: 5 times 4 is 20.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -27,14 +26,12 @@ use turnwire_tools::FunctionTool;
 /// The same agent in both processes. In the worker, the tool never comes to an end.
 async fn agent(file: &str, is_worker: bool) -> Result<Agent, Box<dyn Error>> {
     let multiply = move |numbers: Map<String, Value>| async move {
-        let number = |name: &str| numbers.get(name).and_then(Value::as_i64).unwrap_or_default();
-        let (a, b) = (number("a"), number("b"));
+        let [a, b] = ["a", "b"].map(|name| numbers.get(name).and_then(Value::as_i64).unwrap_or(0));
         println!("multiplying {a} and {b}");
         if is_worker { std::future::pending().await } else { a * b }
     };
-    let multiply = FunctionTool::new("multiply", "Multiplies.", multiply);
     // Only a tool that does no harm is called again; of others nobody knows what they have done.
-    let multiply = multiply.effect(Effect::Pure);
+    let multiply = FunctionTool::new("multiply", "Multiplies.", multiply).effect(Effect::Pure);
     let store = Store::open(StoreOptions::at(format!("sqlite://{file}"))).await?;
     let agent = Agent::builder().model(Scripted::demo()).tool(multiply).store(store).build()?;
     agent.keep_working().await?;
@@ -53,12 +50,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut worker = Command::new(env::current_exe()?).arg(&file).stdout(Stdio::piped()).spawn()?;
     let said = BufReader::new(worker.stdout.take().ok_or("no output")?).lines().take(2);
     let said: Vec<String> = said.collect::<Result<_, _>>()?;
-    for line in &said {
-        println!("worker: {line}");
-    }
+    println!("worker: {}", said.join("\nworker: "));
     worker.kill()?;
     println!("the worker is killed");
-
     let run_id = said.iter().find(|line| line.starts_with("run_")).ok_or("no run")?;
     let run = agent(&file, false).await?.attach(&RunId::new(run_id.as_str())).await?;
     println!("{}", run.reply().await?.text);

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Try everything that the settings name: what works, what does not, what to do
     Doctor(DoctorArguments),
+    /// Copy the store into a file, also while a server works with it
+    Backup(BackupArguments),
     /// The text of a PDF; for `serve`, which starts it with limits
     #[command(hide = true)]
     ReadPdf,
@@ -172,6 +174,27 @@ pub(crate) struct DoctorArguments {
     /// Print one line of JSON: {"ok":…,"checks":[{"subject":…,"status":"ok|warning|broken",…}]}
     #[arg(long)]
     pub(crate) json: bool,
+    /// Whether to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorWish,
+}
+
+/// What follows the options in `turnwire backup --help`.
+const BACKUP_HELP: &str = "\
+The copy is a store like any other: TURNWIRE_STORE_URL=sqlite://FILE turnwire serve
+
+For PostgreSQL: pg_dump --format=custom --file=turnwire.dump DATABASE_URL
+
+Exit codes: 0 done, 1 the copy could not be made, 2 wrong usage or settings.";
+
+#[derive(Debug, Args)]
+#[command(after_help = BACKUP_HELP)]
+pub(crate) struct BackupArguments {
+    /// The file to make; it must not be there yet
+    pub(crate) file: PathBuf,
+    /// The settings file [default: turnwire.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Whether to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorWish,

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(&arguments, &environment),
         Command::Serve(arguments) => commands::serve::serve(&arguments, &environment),
         Command::Doctor(arguments) => commands::doctor::doctor(&arguments, &environment),
+        Command::Backup(arguments) => commands::backup::backup(&arguments, &environment),
         Command::ReadPdf => commands::read_pdf::read_pdf(),
         Command::Mcp(command) => commands::mcp::mcp(&command, &environment),
         Command::Check(arguments) => commands::check::check(&arguments, &environment),

@@ -103,11 +103,14 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         OtherNames::PassedOn(to) => (Some(provided(to.clone())?), None),
         OtherNames::AnsweredBy(name) => (None, Some(name.clone())),
     };
+    let taken = &settings.server_limits;
     let runs = Runs::new(EngineParts {
         models: models.collect::<Result<_, Problem>>()?,
         any_model,
         tools,
         servers,
+        library: Some(library.clone()),
+        max_prompt_files: taken.prompt_file_bytes,
         policy: policy(&settings.approvals, store.as_ref()),
         ..kept_in(store.as_ref())
     });
@@ -116,6 +119,12 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         fallback_model,
         instructions: settings.instructions.clone(),
         limits: settings.limits.clone(),
+        background_time: taken.background_time,
+        body_limit: taken.body_bytes,
+        upload_limit: taken.file_bytes,
+        requests: taken.requests.clone(),
+        admission: taken.admission.clone(),
+        heartbeat: taken.heartbeat,
         door: settings.door.clone(),
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         ..AppOptions::default()

@@ -1,11 +1,11 @@
 //! What a conversation is made of, as the model is shown it.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallId, ItemId, ToolKind};
+use crate::{CallId, FileId, ItemId, ToolKind};
 
 /// An item with the name it goes by in its conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,7 +128,8 @@ pub enum Content {
         /// The words.
         text: String,
     },
-    /// A picture, by address; `data:` addresses carry it along.
+    /// A picture, by address; `data:` addresses carry it along, and a [`LibraryAddress`] names one
+    /// that is kept.
     Image {
         /// Where it is.
         url: String,
@@ -136,7 +137,8 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
-    /// A file, by address; `data:` addresses carry it along.
+    /// A file, by address; `data:` addresses carry it along, and a [`LibraryAddress`] names one
+    /// that is kept.
     File {
         /// What it is called.
         name: String,
@@ -170,6 +172,32 @@ pub struct Logprob {
     /// What else might have stood there, likeliest first. These have no alternatives of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub top: Vec<Logprob>,
+}
+
+/// The address of a file in the library, in place of what is in it. A conversation only names the
+/// files it is about; they are read when the model is asked, however often that is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryAddress {
+    /// Which file.
+    pub file_id: FileId,
+    /// Its media type, such as `image/png`.
+    pub media_type: String,
+}
+
+impl LibraryAddress {
+    const SCHEME: &'static str = "turnwire-file:";
+
+    /// Reads an address, if it is one of a file in the library.
+    pub fn of(url: &str) -> Option<Self> {
+        let (file_id, media_type) = url.strip_prefix(Self::SCHEME)?.split_once(';')?;
+        Some(Self { file_id: FileId::from(file_id), media_type: media_type.to_owned() })
+    }
+}
+
+impl fmt::Display for LibraryAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{};{}", Self::SCHEME, self.file_id, self.media_type)
+    }
 }
 
 /// Where a statement comes from.

@@ -25,20 +25,21 @@ pub use ids::{
     BatchId, BlobId, CallId, CollectionId, ConversationId, FileId, InputId, ItemId, RunId, Seq,
     TenantId,
 };
-pub use item::{Annotation, Completeness, Content, Entry, Item, Logprob, Role};
+pub use item::{Annotation, Completeness, Content, Entry, Item, LibraryAddress, Logprob, Role};
 pub use outcome::{
     ApprovalAnswer, Decision, DiscoveryOutcome, Failure, IncompleteReason, OUTCOME_UNKNOWN, Reply,
     RunOutcome, ToolOutcome,
 };
 pub use ports::{
     Abandoned, Allowed, Alone, Attachment, BatchRecord, BlobError, BlobStore, CallLink, Chunking,
-    CollectionNotes, CollectionRecord, CollectionUsage, Comparison, ConversationRecord, Created,
-    Ending, EventLog, EventStream, FileCounts, FileRecord, Filter, FilterMistake, Finish, Found,
-    IndexQueue, IndexTask, IndexWork, Indexed, Indexing, Lease, LeftWish, Library, LibraryError,
-    LogError, MOST_CLAIMS, Model, ModelError, ModelPart, ModelStream, NewPassage, NewRun,
-    NoToolServers, NoVectors, Passage, Pinned, Pins, Prompt, Query, Question, RANKED, Reader,
-    RequestKey, RunRecord, RunStatus, RunStore, ServerRef, StoreError, Tool, ToolContext,
-    ToolError, ToolNote, ToolRequest, ToolServers, Unreadable, Vectors, Wish, Workers, fused,
+    CollectionNotes, CollectionRecord, CollectionUsage, Comparison, ContentStream,
+    ConversationRecord, Created, Ending, EventLog, EventStream, FileCounts, FileRecord, FileUpload,
+    Filter, FilterMistake, Finish, Found, IndexQueue, IndexTask, IndexWork, Indexed, Indexing,
+    JournalHead, Lease, LeftWish, Library, LibraryError, LogError, MOST_CLAIMS, Model, ModelError,
+    ModelPart, ModelStream, NewPassage, NewRun, NoToolServers, NoVectors, Passage, Pinned, Pins,
+    Prompt, Query, Question, RANKED, Reader, RequestKey, RunRecord, RunStatus, RunStore, ServerRef,
+    StoreError, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Unreadable,
+    Vectors, Wish, Workers, fused,
 };
 pub use run::{Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, Usage};
 pub use time::Timestamp;

@@ -28,11 +28,13 @@ pub enum RunOutcome {
 }
 
 /// Which limit a run ran into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
     /// The model's answer was cut by its length.
     MaxOutputTokens,
+    /// The model's answer, or all of them together, had as many bytes as allowed.
+    MaxOutputBytes,
     /// The model was asked as often as allowed.
     MaxTurns,
     /// As many tools were called as allowed.

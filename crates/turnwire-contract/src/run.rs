@@ -274,6 +274,12 @@ pub struct Limits {
     pub output_to_model: usize,
     /// How many bytes of a result the journal keeps; the whole goes beside it.
     pub output_in_journal: usize,
+    /// How many bytes one answer of the model may have; what comes after is not waited for.
+    pub max_turn_output: usize,
+    /// How many bytes all of its answers may have together.
+    pub max_run_output: usize,
+    /// How many bytes the arguments of a call may have; one with more is not carried out.
+    pub max_arguments: usize,
     /// For how many turns of a conversation the model is shown results whole; older ones are
     /// shown shortened. All of them if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -299,6 +305,9 @@ impl Default for Limits {
             max_skipped_parts: 16,
             output_to_model: 64 * 1024,
             output_in_journal: 1024 * 1024,
+            max_turn_output: 4 * 1024 * 1024,
+            max_run_output: 16 * 1024 * 1024,
+            max_arguments: 256 * 1024,
             whole_results_for: None,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::BlobId;
+use crate::{BlobId, LibraryAddress};
 
 /// Everything the model, the engine and the surfaces need to know about a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -234,13 +234,16 @@ pub struct KeptAside {
 pub struct Image {
     /// Its media type, such as `image/png`.
     pub media_type: String,
-    /// Its bytes in base64.
+    /// Its bytes in base64; or, of one that is kept, its [`LibraryAddress`].
     pub base64: String,
 }
 
 impl Image {
-    /// The picture as an address that carries it along.
+    /// The picture by address: one that carries it along, or one in the library.
     pub fn data_url(&self) -> String {
+        if LibraryAddress::of(&self.base64).is_some() {
+            return self.base64.clone();
+        }
         format!("data:{};base64,{}", self.media_type, self.base64)
     }
 }

@@ -88,8 +88,8 @@ impl Runs {
                     done => return done.map_err(away),
                 }
             }
-            let is_open = match runs.recorded(&tenant, &run_id).await {
-                Ok(journal) => is_open(&journal, &call_id),
+            let is_open = match runs.story_of(&tenant, &run_id, &call_id).await {
+                Ok(story) => is_open(&story.events, &call_id),
                 Err(LogError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
                 Err(_) => false,
             };
@@ -163,8 +163,9 @@ impl Runs {
                 Err(error) => return Err(error.into()),
             }
         }
-        let journal = match self.recorded(tenant, run_id).await {
-            Ok(journal) => journal,
+        let CallStory { events: journal, head } = match self.story_of(tenant, run_id, call_id).await
+        {
+            Ok(story) => story,
             Err(LogError::NotFound(_)) => return Ok(Answered::NotAsked),
             Err(error) => return Err(error.into()),
         };
@@ -174,12 +175,11 @@ impl Runs {
         if let Some(state) = state_of(run_id, &journal) {
             check_arguments(&state, call_id, &answer)?;
         }
-        let head = journal.last().map_or(Seq::START, |last| last.seq);
         let wish = Wish::Answer { call_id: call_id.clone(), answer: answer.clone() };
         if !self.leave_or_fail(tenant, run_id, wish).await? {
             // It has ended since: perhaps because somebody has given the same answer.
-            let journal = self.recorded(tenant, run_id).await?;
-            let settled = settled_by(&journal, call_id, &answer, repeat);
+            let story = self.story_of(tenant, run_id, call_id).await?;
+            let settled = settled_by(&story.events, call_id, &answer, repeat);
             return Ok(settled.unwrap_or(Answered::TooLate));
         }
         let mut events = self.follow(tenant, run_id, head).await?;
@@ -223,8 +223,9 @@ impl Runs {
         reply: Reply,
         by: Option<String>,
     ) -> Result<Answered, AnswerError> {
-        let journal = match self.recorded(tenant, run_id).await {
-            Ok(journal) => journal,
+        let CallStory { events: journal, head } = match self.story_of(tenant, run_id, call_id).await
+        {
+            Ok(story) => story,
             Err(LogError::NotFound(_)) => return Ok(Answered::NotAsked),
             Err(error) => return Err(error.into()),
         };
@@ -232,7 +233,6 @@ impl Runs {
             return Ok(Answered::NotAsked);
         };
         let (input_id, schema) = asked;
-        let head = journal.last().map_or(Seq::START, |last| last.seq);
         let given = journal.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
         if let Some(given) = given {
             return Ok(if given == reply { Answered::Taken } else { Answered::TooLate });
@@ -251,8 +251,9 @@ impl Runs {
         let (call_id, ours) = (call_id.clone(), reply.clone());
         let wish = Wish::Input { call_id: call_id.clone(), input_id: input_id.clone(), reply, by };
         if !self.leave_or_fail(tenant, run_id, wish).await? {
-            let journal = self.recorded(tenant, run_id).await?;
-            let given = journal.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
+            let story = self.story_of(tenant, run_id, &call_id).await?;
+            let given =
+                story.events.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
             let is_ours = given.is_some_and(|given| given == ours);
             return Ok(if is_ours { Answered::Taken } else { Answered::TooLate });
         }
@@ -266,6 +267,24 @@ impl Runs {
             }
         }
         Ok(Answered::TooLate)
+    }
+
+    /// What the journal says about a call so far.
+    async fn story_of(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        call_id: &CallId,
+    ) -> Result<CallStory, LogError> {
+        let mut story = CallStory { events: Vec::new(), head: Seq::START };
+        let mut stored = self.stored(tenant, run_id).await?;
+        while let Some(recorded) = stored.try_next().await? {
+            story.head = recorded.seq;
+            if matters_to(call_id, &recorded.event) {
+                story.events.push(recorded);
+            }
+        }
+        Ok(story)
     }
 
     async fn leave_or_fail(
@@ -296,6 +315,31 @@ impl Runs {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The events of a run that have to do with one of its calls, and how far all of them have come.
+struct CallStory {
+    events: Vec<Arc<Recorded>>,
+    head: Seq,
+}
+
+/// Whether somebody who answers about a call has to know of an event: it tells what the call is,
+/// what its tool takes, and what became of the questions about it. What models and tools have
+/// said meanwhile may be long, and says nothing about that.
+fn matters_to(about: &CallId, event: &Event) -> bool {
+    let is_about_tools = matches!(
+        event,
+        Event::RunQueued { .. } | Event::ToolsDiscovered { .. } | Event::TurnStarted { .. }
+    );
+    let is_said_meanwhile = matches!(
+        event,
+        Event::ArgumentsAdded { .. }
+            | Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStayedSilent { .. }
+    );
+    is_about_tools || event.call_id() == Some(about) && !is_said_meanwhile
 }
 
 /// What the same answer once more counts for.

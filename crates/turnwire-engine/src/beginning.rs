@@ -45,7 +45,7 @@ impl Runs {
             return self.handle_of(tenant, before).await;
         }
         let error = match self.open(new, &created, start.watcher).await {
-            Ok((run, events)) => return Ok(self.work_on(run, model, events)),
+            Ok((run, events)) => return Ok(self.work_on(run, model, events, start.held)),
             Err(error) => error,
         };
         if parts.workers.outlive_us() {

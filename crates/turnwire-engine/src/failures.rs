@@ -3,10 +3,10 @@
 //! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log, and
 //! what a provider wrote is nowhere else: it may quote a key, a prompt or an address (A12).
 
-use turnwire_contract::{Failure, ModelError, OUTCOME_UNKNOWN, RunOutcome};
+use turnwire_contract::{Failure, FileId, ModelError, OUTCOME_UNKNOWN, RunOutcome};
 
 /// Every code the engine gives.
-pub const CODES: [&str; 23] = [
+pub const CODES: [&str; 26] = [
     "model_unavailable",
     "model_rate_limited",
     "model_misconfigured",
@@ -30,6 +30,9 @@ pub const CODES: [&str; 23] = [
     "engine_failed",
     "max_recoveries",
     "takeover_failed",
+    "file_gone",
+    "files_too_large",
+    "files_unavailable",
 ];
 
 /// What a model's error is called in public.
@@ -71,6 +74,23 @@ pub(crate) fn of_model(error: &ModelError) -> Failure {
 pub(crate) fn model_unreadable() -> Failure {
     let message = "a part of the model's answer could not be read and was left out";
     Failure::new("model_unreadable", message)
+}
+
+/// A file that the run was given has been deleted before the model was asked.
+pub(crate) fn file_gone(file_id: &FileId) -> Failure {
+    Failure::new("file_gone", format!("the file `{file_id}` has been deleted meanwhile"))
+}
+
+/// The files of the conversation do not fit into one question.
+pub(crate) fn files_too_large(max_bytes: usize) -> Failure {
+    let limit = max_bytes / 1024 / 1024;
+    let message = format!("the files of this conversation have more than {limit} MiB together");
+    Failure::new("files_too_large", message)
+}
+
+/// The files of the conversation could not be read.
+pub(crate) fn files_unavailable() -> Failure {
+    Failure::new("files_unavailable", "the files of this conversation cannot be read right now")
 }
 
 pub(crate) fn model_silent() -> Failure {

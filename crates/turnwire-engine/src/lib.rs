@@ -8,9 +8,10 @@
 //!   leaves ours to others; `standing` says how the engine is.
 //! * `run_loop` is the whole run on one page; it carries out and decides nothing.
 //! * [`run_state`] is what the events mean and what comes next: a pure fold; `citations` is what
-//!   an answer cites.
+//!   an answer cites, `output` how much the model may say.
 //! * [`live_run`] is the one door to the journal.
-//! * `discovery`, `model_turn` and `tool_call` carry out the three steps that take time.
+//! * `discovery`, `model_turn` and `tool_call` carry out the three steps that take time;
+//!   `prompt_files` reads the files that a question to the model names.
 //! * [`policy`] says what people are asked about; [`definition`] and `pinning` notice tools that
 //!   change; `lanes` bounds how many calls go on at the same time.
 //! * [`toolbox`], `told_to_model`, `compaction`, `deadline`, `retry` and [`failures`] are what those
@@ -36,8 +37,10 @@ mod lanes;
 pub mod live_run;
 pub mod memory;
 mod model_turn;
+mod output;
 mod pinning;
 pub mod policy;
+mod prompt_files;
 mod retry;
 mod run_loop;
 pub mod run_state;

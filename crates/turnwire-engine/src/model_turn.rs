@@ -3,7 +3,12 @@
 //! A model that cannot be reached, or breaks off before its first word, is asked again. After
 //! the first word it is not: somebody may have read it.
 
-use std::{collections::HashMap, future::Future, mem, sync::atomic::Ordering};
+use std::{
+    collections::HashMap,
+    future::Future,
+    mem,
+    sync::{Arc, atomic::Ordering},
+};
 
 use futures::{FutureExt, StreamExt, future::join};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -17,9 +22,12 @@ use crate::{
     deadline::later,
     failures,
     live_run::LiveRun,
+    output,
+    prompt_files::FileProblem,
     retry,
     run_loop::{Carried, Workplace},
     run_state::item_prefix,
+    told_to_model::beginning,
 };
 
 /// How many parts are written in one go when the model is faster than the journal.
@@ -84,6 +92,8 @@ enum Heard {
 enum Why {
     Error(ModelError),
     TimedOut,
+    /// It was not asked: a file cannot be shown to it.
+    File(FileProblem),
 }
 
 impl Why {
@@ -95,6 +105,7 @@ impl Why {
             }
             Self::Error(error) => warn!(%error, attempt, "The model did not answer."),
             Self::TimedOut => warn!(attempt, "The model did not answer in time."),
+            Self::File(problem) => warn!(?problem, attempt, "A file cannot be shown to the model."),
         }
     }
 
@@ -102,6 +113,9 @@ impl Why {
         match self {
             Self::Error(error) => failures::of_model(error),
             Self::TimedOut => failures::model_silent(),
+            Self::File(FileProblem::Gone(file_id)) => failures::file_gone(file_id),
+            Self::File(FileProblem::TooMuch(max_bytes)) => failures::files_too_large(*max_bytes),
+            Self::File(FileProblem::Away(_)) => failures::files_unavailable(),
         }
     }
 
@@ -109,13 +123,14 @@ impl Why {
         match self {
             Self::Error(error) => retry::may_work_next_time(error),
             Self::TimedOut => true,
+            Self::File(problem) => matches!(problem, FileProblem::Away(_)),
         }
     }
 
     fn asked_wait(&self) -> Option<std::time::Duration> {
         match self {
             Self::Error(error) => retry::asked_wait(error),
-            Self::TimedOut => None,
+            Self::TimedOut | Self::File(_) => None,
         }
     }
 }
@@ -129,11 +144,23 @@ struct Listener<'a> {
     /// Whether anything came that a person may have seen.
     has_spoken: bool,
     speaking: Speaking,
-    calls: HashMap<u32, CallId>,
+    calls: HashMap<u32, OpenCall>,
     usage: Usage,
     /// How many parts could not be read.
     n_skipped: u32,
     to_record: Vec<Event>,
+    /// How many more bytes the answer may have.
+    room: usize,
+    /// Whether it has had more.
+    is_too_long: bool,
+}
+
+/// A call whose arguments are being written.
+struct OpenCall {
+    call_id: CallId,
+    n_bytes: usize,
+    /// Whether the model has written more than is kept.
+    is_cut: bool,
 }
 
 /// Which kind of block is open. There is never more than one beside the calls.
@@ -146,8 +173,9 @@ enum Speaking {
 
 impl<'a> Listener<'a> {
     fn new(run: &'a LiveRun, workplace: &'a Workplace, turn: u32) -> Self {
+        let state = run.state();
         Self {
-            deadline: later(Instant::now(), run.state().limits().model_total),
+            deadline: later(Instant::now(), state.limits().model_total),
             run,
             workplace,
             turn,
@@ -157,21 +185,40 @@ impl<'a> Listener<'a> {
             usage: Usage::default(),
             n_skipped: 0,
             to_record: Vec::new(),
+            room: state.room_for_turn(),
+            is_too_long: false,
         }
     }
 
-    async fn ask(&self) -> Waited<Result<ModelStream, ModelError>> {
-        let prompt = self.run.state().prompt();
-        self.wait_for(self.workplace.model.stream(prompt)).await
+    async fn ask(&self) -> Waited<Result<ModelStream, Why>> {
+        let (request, mut prompt) = {
+            let state = self.run.state();
+            (Arc::clone(state.request()), state.prompt())
+        };
+        // Waiting for room for files is not the model's silence.
+        let filled = tokio::select! {
+            biased;
+            () = self.run.stopped() => return Waited::Stopped,
+            () = self.run.left() => return Waited::Stopped,
+            filled = self.workplace.files.fill(&request, &mut prompt) => filled,
+        };
+        let room = match filled {
+            Ok(room) => room,
+            Err(problem) => return Waited::Got(Err(Why::File(problem))),
+        };
+        let asked = self.wait_for(self.workplace.model.stream(prompt)).await;
+        drop(room);
+        match asked {
+            Waited::Got(answer) => Waited::Got(answer.map_err(Why::Error)),
+            Waited::TooLong => Waited::TooLong,
+            Waited::Stopped => Waited::Stopped,
+        }
     }
 
-    async fn listen(
-        &mut self,
-        asked: Waited<Result<ModelStream, ModelError>>,
-    ) -> Result<Heard, LogError> {
+    async fn listen(&mut self, asked: Waited<Result<ModelStream, Why>>) -> Result<Heard, LogError> {
         let mut parts = match asked {
             Waited::Got(Ok(parts)) => parts,
-            Waited::Got(Err(error)) => return Ok(Heard::Silence(Why::Error(error))),
+            Waited::Got(Err(why)) => return Ok(Heard::Silence(why)),
             Waited::TooLong => return Ok(Heard::Silence(Why::TimedOut)),
             Waited::Stopped => return Ok(Heard::Stop),
         };
@@ -197,7 +244,13 @@ impl<'a> Listener<'a> {
                             return self.broke_off(ModelError::Broken { message }).await;
                         }
                     }
-                    Some(Ok(part)) => self.take(part).await?,
+                    Some(Ok(part)) => {
+                        self.take(part).await?;
+                        if self.is_too_long {
+                            // Nobody waits for the rest.
+                            return self.finish(Finish::Length).await;
+                        }
+                    }
                     Some(Err(error)) => return self.broke_off(error).await,
                     None => {
                         let message = "the stream ended without a finish".to_owned();
@@ -230,41 +283,45 @@ impl<'a> Listener<'a> {
 
     async fn take(&mut self, part: ModelPart) -> Result<(), LogError> {
         match part {
-            ModelPart::Text(text) if !text.is_empty() => {
-                let item_id = self.message().await?;
-                self.add(Event::TextAdded { item_id, text });
+            ModelPart::Text(text) => {
+                if let Some(text) = self.fitting(text) {
+                    let item_id = self.message().await?;
+                    self.add(Event::TextAdded { item_id, text });
+                }
             }
             ModelPart::Logprobs(logprobs) if !logprobs.is_empty() => {
                 let item_id = self.message().await?;
-                self.add(Event::LogprobsAdded { item_id, logprobs });
+                let event = Event::LogprobsAdded { item_id, logprobs };
+                self.take_room(&event);
+                self.add(event);
             }
-            ModelPart::Refusal(text) if !text.is_empty() => {
-                let item_id = self.message().await?;
-                self.add(Event::RefusalAdded { item_id, text });
+            ModelPart::Refusal(text) => {
+                if let Some(text) = self.fitting(text) {
+                    let item_id = self.message().await?;
+                    self.add(Event::RefusalAdded { item_id, text });
+                }
             }
-            ModelPart::Reasoning(text) if !text.is_empty() => {
-                let item_id = self.reasoning().await?;
-                self.add(Event::ReasoningAdded { item_id, text });
+            ModelPart::Reasoning(text) => {
+                if let Some(text) = self.fitting(text) {
+                    let item_id = self.reasoning().await?;
+                    self.add(Event::ReasoningAdded { item_id, text });
+                }
             }
             ModelPart::ReasoningSeal(seal) => self.seal(seal).await?,
             ModelPart::Annotation(annotation) => {
                 let item_id = self.message().await?;
-                self.add(Event::AnnotationAdded { item_id, annotation });
+                let event = Event::AnnotationAdded { item_id, annotation };
+                self.take_room(&event);
+                self.add(event);
             }
             ModelPart::CallStarted { key, id, name } => self.announce(key, id, name).await?,
-            ModelPart::CallArguments { key, text } if !text.is_empty() => {
-                if let Some(call_id) = self.calls.get(&key).cloned() {
-                    self.add(Event::ArgumentsAdded { call_id, text });
+            ModelPart::CallArguments { key, text } => {
+                if let Some(text) = self.fitting(text) {
+                    self.add_arguments(key, text);
                 }
             }
             ModelPart::Usage(usage) => self.usage = usage,
-            ModelPart::Text(_)
-            | ModelPart::Logprobs(_)
-            | ModelPart::Refusal(_)
-            | ModelPart::Reasoning(_)
-            | ModelPart::CallArguments { .. }
-            | ModelPart::Unreadable { .. }
-            | ModelPart::Finished(_) => {}
+            ModelPart::Logprobs(_) | ModelPart::Unreadable { .. } | ModelPart::Finished(_) => {}
         }
         Ok(())
     }
@@ -276,6 +333,37 @@ impl<'a> Listener<'a> {
         self.workplace.skipped_parts.fetch_add(1, Ordering::Relaxed);
         let reason = failures::model_unreadable();
         self.to_record.push(Event::PartSkipped { turn: self.turn, bytes, reason });
+    }
+
+    /// As much of `text` as there is room for; nothing if there is none. What the model sends
+    /// counts, also where it is not kept.
+    fn fitting(&mut self, mut text: String) -> Option<String> {
+        let fits = beginning(&text, self.room).len();
+        self.is_too_long |= fits < text.len();
+        self.room -= fits;
+        text.truncate(fits);
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn add_arguments(&mut self, key: u32, mut text: String) {
+        let max_arguments = self.run.state().limits().max_arguments;
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        let fits = beginning(&text, max_arguments - call.n_bytes).len();
+        call.is_cut |= fits < text.len();
+        if call.is_cut && fits == 0 {
+            return;
+        }
+        text.truncate(fits);
+        call.n_bytes += fits;
+        let call_id = call.call_id.clone();
+        self.add(Event::ArgumentsAdded { call_id, text });
+    }
+
+    /// Takes room for what is kept whole or not at all.
+    fn take_room(&mut self, event: &Event) {
+        let weight = output::weight_of(event);
+        self.is_too_long |= weight > self.room;
+        self.room = self.room.saturating_sub(weight);
     }
 
     fn add(&mut self, event: Event) {
@@ -318,8 +406,11 @@ impl<'a> Listener<'a> {
         self.record_taken().await?;
         self.speaking = Speaking::Nothing;
         let mut closing = self.run.state().close_text(Completeness::Complete);
-        if let Some(Event::ReasoningFinished { seal, .. }) = closing.first_mut() {
-            *seal = with_seal;
+        if let Some(event @ Event::ReasoningFinished { .. }) = closing.first_mut() {
+            if let Event::ReasoningFinished { seal, .. } = event {
+                *seal = with_seal;
+            }
+            self.take_room(event);
         }
         self.to_record.extend(closing);
         Ok(())
@@ -333,7 +424,9 @@ impl<'a> Listener<'a> {
         self.close_text(None).await?;
         let item_id = ItemId::new(self.run.new_id("rs"));
         let (text, completeness) = (String::new(), Completeness::Complete);
-        self.add(Event::ReasoningFinished { item_id, text, seal: Some(seal), completeness });
+        let event = Event::ReasoningFinished { item_id, text, seal: Some(seal), completeness };
+        self.take_room(&event);
+        self.add(event);
         Ok(())
     }
 
@@ -348,8 +441,11 @@ impl<'a> Listener<'a> {
         let spec = self.run.state().spec(&name).map(turnwire_contract::ToolSpec::reference);
         let tool = spec.unwrap_or(ToolRef { name, kind: ToolKind::Function, server: None });
         let item_id = ItemId::new(self.run.new_id(item_prefix(tool.kind)));
-        self.calls.insert(key, call_id.clone());
-        self.add(Event::CallAnnounced { call_id, item_id, tool });
+        let open = OpenCall { call_id: call_id.clone(), n_bytes: 0, is_cut: false };
+        self.calls.insert(key, open);
+        let event = Event::CallAnnounced { call_id, item_id, tool };
+        self.take_room(&event);
+        self.add(event);
         Ok(())
     }
 
@@ -357,7 +453,8 @@ impl<'a> Listener<'a> {
     fn free_call_id(&self, id: Option<String>) -> CallId {
         let theirs = id.filter(|id| !id.is_empty()).map(CallId::new);
         let is_free = |id: &CallId| {
-            !self.run.state().knows_call(id) && !self.calls.values().any(|known| known == id)
+            !self.run.state().knows_call(id)
+                && !self.calls.values().any(|known| known.call_id == *id)
         };
         theirs.filter(is_free).unwrap_or_else(|| CallId::new(self.run.new_id("call")))
     }
@@ -375,6 +472,13 @@ impl<'a> Listener<'a> {
         };
         let mut events = self.run.state().close_text(completeness);
         events.extend(self.run.state().close_arguments(completeness));
+        for event in &mut events {
+            if let Event::ArgumentsFinished { call_id, completeness, .. } = event
+                && self.calls.values().any(|call| call.is_cut && call.call_id == *call_id)
+            {
+                *completeness = Completeness::Cut;
+            }
+        }
         events.push(Event::TurnFinished { turn: self.turn, finish, usage: self.usage });
         if has_gap {
             events.extend(self.calls_not_carried_out());

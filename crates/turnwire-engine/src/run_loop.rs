@@ -27,6 +27,7 @@ use crate::{
     live_run::{LiveRun, Stop},
     model_turn::ask_model,
     policy::ApprovalPolicy,
+    prompt_files::PromptFiles,
     run_state::Step,
     tool_call::carry_out,
     toolbox::Toolbox,
@@ -35,6 +36,8 @@ use crate::{
 /// What a run works with.
 pub(crate) struct Workplace {
     pub(crate) model: Arc<dyn Model>,
+    /// The files that conversations name.
+    pub(crate) files: Arc<PromptFiles>,
     pub(crate) tools: Toolbox,
     pub(crate) servers: Arc<dyn ToolServers>,
     pub(crate) store: Arc<dyn RunStore>,

@@ -26,7 +26,8 @@ use crate::{
     citations::{Sources, citations},
     compaction::compacted,
     failures,
-    told_to_model::{outcome_unknown, told_of_doubt, told_of_edit, told_to_model},
+    output::{Output, is_reached},
+    told_to_model::{beginning, outcome_unknown, told_of_doubt, told_of_edit, told_to_model},
 };
 
 /// What the model is told of a call that nobody could be asked about.
@@ -34,6 +35,8 @@ const NOBODY_TO_ASK: &str = "nobody can be asked on this connection";
 /// What it is told if that is because the tool is not what it was.
 const CHANGED: &str = "the tool's definition has changed since it was last trusted, and nobody can \
                        be asked about it on this connection";
+/// How much it is shown of arguments that were too long.
+const SHOWN_OF_CUT: usize = 1024;
 /// What it is told of a call that nobody has answered about.
 const NOT_IN_TIME: &str = "nobody answered in time";
 
@@ -92,6 +95,8 @@ pub struct RunState {
     /// The tools that a person has allowed for the rest of the conversation, in this run.
     remembered: Vec<String>,
     n_dispatched: u32,
+    /// How much the model has said.
+    output: Output,
     /// What tools have found that an answer may cite.
     sources: Sources,
     /// What the last round of tools came to, and how many rounds in a row came to the same.
@@ -191,6 +196,7 @@ impl RunState {
             questions: Vec::new(),
             remembered: Vec::new(),
             n_dispatched: 0,
+            output: Output::default(),
             sources: Sources::default(),
             last_round: None,
             n_same_rounds: 0,
@@ -231,6 +237,11 @@ impl RunState {
     /// How the run ended, if it has.
     pub fn outcome(&self) -> Option<&RunOutcome> {
         self.outcome.as_ref()
+    }
+
+    /// How many bytes the next turn of the model may have.
+    pub fn room_for_turn(&self) -> usize {
+        self.output.room_for_turn(self.limits())
     }
 
     /// What this run adds to its conversation.
@@ -338,6 +349,7 @@ impl RunState {
         }
         let Some(finish) = self.last_finish else { return self.ask_again() };
         let stopped_by = match finish {
+            Finish::Length if self.was_too_long() => Some(IncompleteReason::MaxOutputBytes),
             Finish::Length => Some(IncompleteReason::MaxOutputTokens),
             Finish::ContentFilter => Some(IncompleteReason::ContentFilter),
             Finish::Answered | Finish::CalledTools | Finish::Interrupted => None,
@@ -365,6 +377,15 @@ impl RunState {
         self.ask_again()
     }
 
+    /// Whether it was us who cut the latest turn. What is left out of a call does not count as
+    /// said, so such a call counts by itself.
+    fn was_too_long(&self) -> bool {
+        let is_full = |call: &Call| {
+            call.was_cut() && is_reached(call.arguments.len(), self.limits().max_arguments)
+        };
+        self.output.is_full(self.limits()) || self.calls.iter().any(is_full)
+    }
+
     fn ask_again(&self) -> Step {
         if self.turn >= self.limits().max_turns && !self.turn_is_open {
             let reason = IncompleteReason::MaxTurns;
@@ -381,6 +402,8 @@ impl RunState {
         }
         let to_ask: Vec<CallId> = open
             .iter()
+            // Nobody is asked about half a call.
+            .filter(|call| !call.was_cut())
             .filter(|call| call.approval == Approval::Needed || self.is_asked_about_late(call))
             .map(|call| call.call_id.clone())
             .collect();
@@ -484,6 +507,11 @@ impl Call {
     /// Whether the client carries it out after the run: it must be whole for that.
     fn is_for_client(&self) -> bool {
         self.tool.kind.is_run_by_client() && self.completeness == Some(Completeness::Complete)
+    }
+
+    /// Whether the model has written more than was kept: it is never carried out.
+    pub fn was_cut(&self) -> bool {
+        self.completeness == Some(Completeness::Cut)
     }
 
     fn was_skipped(&self) -> bool {
@@ -699,6 +727,7 @@ fn why_skipped(outcome: &RunOutcome) -> &'static str {
 impl RunState {
     /// Takes note of one event.
     pub fn apply(&mut self, event: &Event) {
+        self.output.note(event);
         match event {
             Event::Unknown(_) => self.is_unreadable |= event.is_unreadable(),
             Event::RunQueued { .. }
@@ -727,14 +756,7 @@ impl RunState {
                 self.note_progress();
                 self.close_turn(*finish, *usage);
             }
-            Event::MessageStarted { item_id } => {
-                self.message = Some(OpenMessage {
-                    item_id: item_id.clone(),
-                    text: String::new(),
-                    refusal: String::new(),
-                    has_sources: false,
-                });
-            }
+            Event::MessageStarted { item_id } => self.open_message(item_id),
             Event::AnnotationAdded { .. } => {
                 self.message.iter_mut().for_each(|message| message.has_sources = true);
             }
@@ -823,6 +845,15 @@ impl RunState {
         self.said.clear();
     }
 
+    fn open_message(&mut self, item_id: &ItemId) {
+        self.message = Some(OpenMessage {
+            item_id: item_id.clone(),
+            text: String::new(),
+            refusal: String::new(),
+            has_sources: false,
+        });
+    }
+
     /// Nothing of a withdrawn turn enters the history.
     fn withdraw_turn(&mut self) {
         self.turn = self.turn.saturating_sub(1);
@@ -841,10 +872,17 @@ impl RunState {
             return;
         }
         let is_new = |call: &&Call| !self.is_in_history(&call.call_id);
-        let whole = self.calls.iter().filter(|call| call.is_whole()).filter(is_new);
-        let called: Vec<Entry> = whole.map(|call| entry(&call.item_id, call.item())).collect();
+        let told = self.calls.iter().filter(|call| self.is_told(call)).filter(is_new);
+        let called: Vec<Entry> = told.map(|call| entry(&call.item_id, call.item())).collect();
         self.added.extend(called);
         self.settle_round();
+    }
+
+    /// Whether the call enters the history. One that was too long does, so that the model is told;
+    /// one that was cut with the whole answer does not.
+    fn is_told(&self, call: &Call) -> bool {
+        let has_finished = matches!(self.last_finish, Some(Finish::Answered | Finish::CalledTools));
+        call.is_whole() || call.was_cut() && has_finished
     }
 
     /// Whether the call came with the history; then this run adds only what came of it.
@@ -927,7 +965,7 @@ impl RunState {
         let results: Vec<Entry> = self
             .calls
             .iter()
-            .filter(|call| call.is_whole())
+            .filter(|call| self.is_told(call))
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
             .map(|(call, outcome)| {
                 let mut result = told_to_model(&call.call_id, outcome, limit);
@@ -972,9 +1010,10 @@ impl Call {
 
     /// The call as the model is reminded of it.
     fn item(&self) -> Item {
+        let written =
+            if self.was_cut() { beginning(&self.arguments, SHOWN_OF_CUT) } else { &self.arguments };
         let is_text = self.tool.kind == ToolKind::Custom;
-        let arguments =
-            if is_text { self.arguments.clone() } else { legal_arguments(&self.arguments) };
+        let arguments = if is_text { written.to_owned() } else { legal_arguments(written) };
         let ToolRef { name, kind, server } = self.tool.clone();
         Item::Call { call_id: self.call_id.clone(), name, arguments, kind, server }
     }

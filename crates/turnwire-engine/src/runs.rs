@@ -4,6 +4,7 @@
 //! event stream loses a view, not the run.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, HashMap},
     fmt,
     future::{Future, pending},
@@ -22,8 +23,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
     Alone, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventLog,
-    EventStream, LogError, Model, NoToolServers, Recorded, RequestKey, RunId, RunOutcome,
-    RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolServers, Workers,
+    EventStream, IncompleteReason, Library, LogError, Model, NoToolServers, Recorded, RequestKey,
+    RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp,
+    ToolServers, Workers,
 };
 
 use crate::{
@@ -34,6 +36,7 @@ use crate::{
     live_run::{LiveRun, Stop},
     memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore},
     policy::ApprovalPolicy,
+    prompt_files::PromptFiles,
     run_loop::{Driven, Workplace, drive},
     run_state::RunState,
     sync::lock,
@@ -46,6 +49,9 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked for.
 const JOURNAL_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How many bytes of files all questions may carry at the same time, unless told otherwise.
+const MAX_PROMPT_FILES: usize = 64 * 1024 * 1024;
 
 /// What an engine is made of. [`EngineParts::default`] is all in memory, with no model and no
 /// tools.
@@ -65,6 +71,10 @@ pub struct EngineParts {
     pub tools: Toolbox,
     /// The servers that bring tools of their own.
     pub servers: Arc<dyn ToolServers>,
+    /// Where the files are that conversations name; without it there are none.
+    pub library: Option<Arc<dyn Library>>,
+    /// How many bytes of files all questions to models may carry at the same time, in base64.
+    pub max_prompt_files: usize,
     /// The workers that share the stores with this engine.
     pub workers: Arc<dyn Workers>,
     /// Time and ids.
@@ -85,6 +95,8 @@ impl Default for EngineParts {
             any_model: None,
             tools: Toolbox::default(),
             servers: Arc::new(NoToolServers),
+            library: None,
+            max_prompt_files: MAX_PROMPT_FILES,
             workers: Arc::new(Alone),
             ambient: Arc::new(Ambient::system()),
             heartbeat: HEARTBEAT,
@@ -119,12 +131,17 @@ pub(crate) struct Engine {
     lanes: Lanes,
     /// How many unreadable parts of answers were left out.
     pub(crate) skipped_parts: Arc<AtomicU64>,
+    /// How many runs have ended at a limit, by the limit.
+    pub(crate) incomplete: Mutex<HashMap<IncompleteReason, u64>>,
+    files: Arc<PromptFiles>,
 }
 
 impl Runs {
     /// An engine made of `parts`.
     pub fn new(parts: EngineParts) -> Self {
+        let files = PromptFiles::new(parts.library.clone(), parts.max_prompt_files);
         Self(Arc::new(Engine {
+            files: Arc::new(files),
             parts,
             live: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -133,6 +150,7 @@ impl Runs {
             care: Care::default(),
             lanes: Lanes::default(),
             skipped_parts: Arc::default(),
+            incomplete: Mutex::default(),
         }))
     }
 
@@ -183,7 +201,7 @@ impl Runs {
         request: RunRequest,
         watcher: Option<watch::Receiver<Seq>>,
     ) -> Result<RunHandle, StartError> {
-        self.start_as(request, Start { watcher, key: None }).await
+        self.start_as(request, Start { watcher, ..Start::default() }).await
     }
 
     /// Starts a run in a manner of its own; returns once it is recorded. A request whose key
@@ -254,10 +272,12 @@ impl Runs {
         run: Arc<LiveRun>,
         model: Arc<dyn Model>,
         events: EventStream,
+        held: Option<Arc<dyn Any + Send + Sync>>,
     ) -> RunHandle {
         let parts = &self.0.parts;
         let workplace = Workplace {
             model,
+            files: Arc::clone(&self.0.files),
             tools: parts.tools.clone(),
             servers: Arc::clone(&parts.servers),
             store: Arc::clone(&parts.store),
@@ -290,7 +310,7 @@ impl Runs {
             }
             run.note_put_away();
             let _ = done.send(runs.after(&run, driven).await);
-            drop(in_hand);
+            drop((in_hand, held));
         });
         handle
     }
@@ -301,6 +321,7 @@ impl Runs {
         let (run_id, outlive_us) = (run.id(), self.0.parts.workers.outlive_us());
         match driven {
             Ok(Driven::Ended(outcome)) => {
+                self.note_limit(&outcome);
                 info!(%run_id, ?outcome, "Run finished.");
                 return Some(outcome);
             }
@@ -384,7 +405,22 @@ impl Runs {
         self.0.parts.log.read(tenant, run_id, after).await
     }
 
-    /// Every event of a run so far.
+    /// Every event of a run so far, as it is read: a long journal is never in memory as a whole.
+    pub async fn stored(&self, tenant: &TenantId, run_id: &RunId) -> Result<EventStream, LogError> {
+        self.stored_after(tenant, run_id, Seq::START).await
+    }
+
+    /// The same, from the event after `after` on.
+    pub async fn stored_after(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        self.0.parts.log.stored(tenant, run_id, after).await
+    }
+
+    /// The same, all of it at once: for journals that are known to be short.
     pub async fn recorded(
         &self,
         tenant: &TenantId,
@@ -486,6 +522,8 @@ pub struct Start {
     pub watcher: Option<watch::Receiver<Seq>>,
     /// What makes the request one of a kind.
     pub key: Option<RequestKey>,
+    /// Kept for as long as this process works on the run: its place among so many.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A run that was started here. Dropping it changes nothing.
@@ -562,12 +600,17 @@ impl RunHandle {
         lost
     }
 
-    /// Waits for the end, and returns the whole journal.
-    pub async fn journal(&self) -> Result<Vec<Arc<Recorded>>, LogError> {
+    /// Waits for the end, and returns every event.
+    pub async fn events_when_over(&self) -> Result<EventStream, LogError> {
         if failures::is_journal_lost(&self.outcome().await) {
             return Err(LogError::Unavailable(failures::journal_lost().message));
         }
-        self.events().await?.try_collect().await
+        self.events().await
+    }
+
+    /// Waits for the end, and returns the whole journal.
+    pub async fn journal(&self) -> Result<Vec<Arc<Recorded>>, LogError> {
+        self.events_when_over().await?.try_collect().await
     }
 }
 

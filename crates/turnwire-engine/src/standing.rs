@@ -3,7 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use turnwire_contract::{LogError, RequestKey, RunId, Seq, StoreError, TenantId};
+use turnwire_contract::{
+    IncompleteReason, JournalHead, LogError, RequestKey, RunId, RunOutcome, Seq, StoreError,
+    TenantId,
+};
 
 use crate::{
     runs::{RunHandle, Runs, StartError},
@@ -39,6 +42,17 @@ impl Runs {
         self.0.skipped_parts.load(Ordering::Relaxed)
     }
 
+    /// How many runs have ended at a limit here, by the limit.
+    pub fn n_incomplete(&self) -> Vec<(IncompleteReason, u64)> {
+        lock(&self.0.incomplete).iter().map(|(reason, n_runs)| (*reason, *n_runs)).collect()
+    }
+
+    pub(crate) fn note_limit(&self, outcome: &RunOutcome) {
+        if let RunOutcome::Incomplete { reason } = outcome {
+            *lock(&self.0.incomplete).entry(*reason).or_default() += 1;
+        }
+    }
+
     /// Whether the journal of a run has an event at `place` by now.
     pub async fn has_come_to(
         &self,
@@ -46,9 +60,12 @@ impl Runs {
         run_id: &RunId,
         place: Seq,
     ) -> Result<bool, LogError> {
-        let before = Seq(place.0.saturating_sub(1));
-        let stored = self.0.parts.log.read_stored(tenant, run_id, before).await?;
-        Ok(place == Seq::START || !stored.is_empty())
+        Ok(place <= self.head(tenant, run_id).await?.last)
+    }
+
+    /// How far the journal of a run has come.
+    pub async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+        self.0.parts.log.head(tenant, run_id).await
     }
 
     /// The run that the same request has made before, here or elsewhere.

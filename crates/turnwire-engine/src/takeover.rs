@@ -2,6 +2,7 @@
 
 use std::{slice, sync::Arc, time::Duration};
 
+use futures::{TryStreamExt, stream};
 use tokio::time::sleep;
 use tracing::{info, warn};
 use turnwire_contract::{
@@ -128,7 +129,7 @@ impl Runs {
         run.record_all(owed).await?;
         self.heed(&run).await?;
         let events = parts.log.read(run.tenant(), run.id(), Seq::START).await?;
-        Ok(self.work_on(run, model, events))
+        Ok(self.work_on(run, model, events, None))
     }
 
     /// How a run ends that is not gone on with. It is left to others if this worker could not go
@@ -165,11 +166,11 @@ impl Runs {
         let history = self.history_of(&record.request).await?;
         let mut state = RunState::new(run_id, Arc::clone(&record.request), history);
         let (mut head, mut work) = (Seq::START, RecordedWork::default());
-        let journal = match parts.log.read_stored(tenant, run_id, Seq::START).await {
-            Err(LogError::NotFound(_)) => Vec::new(),
+        let mut journal = match parts.log.stored(tenant, run_id, Seq::START).await {
+            Err(LogError::NotFound(_)) => Box::pin(stream::empty()),
             read => read?,
         };
-        for recorded in journal {
+        while let Some(recorded) = journal.try_next().await? {
             state.apply(&recorded.event);
             work.note(&recorded, &state);
             head = recorded.seq;

@@ -9,7 +9,10 @@ use std::{
     any::Any,
     fmt::Write,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,6 +50,12 @@ use crate::{
 /// How many notes of a tool may wait for the journal; a tool that has more to say waits too.
 const MAX_WAITING_NOTES: usize = 64;
 
+/// What a note costs beside its text.
+const NOTE_WEIGHT: usize = 64;
+
+/// What is shown when a tool tells more while it works than is kept.
+const NO_MORE_NOTES: &str = "\n[what the tool says from here on is not shown while it works]\n";
+
 /// How many bytes all pictures of a result may have together, in base64.
 const MOST_PICTURE_BYTES: usize = 8 * 1024 * 1024;
 
@@ -70,7 +79,17 @@ pub(crate) async fn carry_out(
     let Some(ready) = Box::pin(begin(run, workplace, &call_id)).await? else { return Ok(()) };
     let Ready { tool, request, token, places, attempt, too_late } = ready;
     let began = Instant::now();
-    let work = Work { run, workplace, tool: &tool, call_id: &call_id, request, token, began };
+    let work = Work {
+        room_for_notes: AtomicUsize::new(run.state().limits().output_in_journal),
+        is_told_of_room: AtomicBool::new(false),
+        run,
+        workplace,
+        tool: &tool,
+        call_id: &call_id,
+        request,
+        token,
+        began,
+    };
     let outcome = work.until_it_is_over(attempt).await;
     if let Some(start) = too_late {
         Box::pin(run.record(*start)).await?;
@@ -176,6 +195,11 @@ fn prepare(
     if let Some(reason) = call.denied() {
         return Err(Box::new(ToolOutcome::Denied { reason: reason.to_owned() }));
     }
+    if call.was_cut() {
+        let max_bytes = run.state().limits().max_arguments;
+        let message = format!("they have more than {max_bytes} bytes, which is the limit");
+        return Err(Box::new(ToolOutcome::InvalidArguments { message }));
+    }
     let name = &call.tool.name;
     let spec = run.state().offered().find(|spec| spec.name == *name).cloned();
     let found = spec.and_then(|spec| Some((find_tool(run, workplace, &spec)?, spec)));
@@ -231,6 +255,10 @@ fn find_tool(run: &LiveRun, workplace: &Workplace, spec: &ToolSpec) -> Option<Ar
 
 /// A tool at work on a call.
 struct Work<'a> {
+    /// How many more bytes the journal takes of what the tool tells while it works.
+    room_for_notes: AtomicUsize,
+    /// Whether it was said that it takes no more.
+    is_told_of_room: AtomicBool,
     run: &'a LiveRun,
     workplace: &'a Workplace,
     tool: &'a Arc<dyn Tool>,
@@ -397,21 +425,42 @@ impl Work<'_> {
         first: ToolNote,
         notes: &mut mpsc::Receiver<Said>,
     ) -> Result<Option<Said>, LogError> {
-        let mut events = vec![noted(self.call_id, first)];
-        let mut other = None;
-        while events.len() < MAX_WAITING_NOTES
+        let mut events: Vec<Event> = self.within_room(first).into_iter().collect();
+        let (mut other, mut n_notes) = (None, 1);
+        while n_notes < MAX_WAITING_NOTES
             && let Ok(said) = notes.try_recv()
         {
+            n_notes += 1;
             match said {
-                Said::Note(note) => events.push(noted(self.call_id, *note)),
+                Said::Note(note) => events.extend(self.within_room(*note)),
                 Said::Asked(..) | Said::WasAnswered => {
                     other = Some(said);
                     break;
                 }
             }
         }
-        self.run.record_all(events).await?;
+        if !events.is_empty() {
+            self.run.record_all(events).await?;
+        }
         Ok(other)
+    }
+
+    /// The event of a note, if the journal has room for it. One that has not is a sign of life all
+    /// the same. What the tool returns in the end is not a note.
+    fn within_room(&self, note: ToolNote) -> Option<Event> {
+        let n_bytes = match &note {
+            ToolNote::Output(text) | ToolNote::Phase(text) => text.len(),
+            ToolNote::Progress { message, .. } => message.as_ref().map_or(0, String::len),
+            // Without its name, nobody could go on with it.
+            ToolNote::TaskStarted(_) => return Some(noted(self.call_id, note)),
+        };
+        let take = |room: usize| room.checked_sub(NOTE_WEIGHT + n_bytes);
+        let taken = self.room_for_notes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_ok() {
+            return Some(noted(self.call_id, note));
+        }
+        let is_first = !self.is_told_of_room.swap(true, Ordering::Relaxed);
+        is_first.then(|| noted(self.call_id, ToolNote::Output(NO_MORE_NOTES.to_owned())))
     }
 
     /// Passes on a question of the tool, or answers it at once if nobody can be asked.

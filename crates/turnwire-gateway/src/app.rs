@@ -7,8 +7,10 @@ use turnwire_contract::{Library, Limits, RunRequest, ServerUse, ToolKind, ToolSp
 use turnwire_engine::Runs;
 
 use crate::{
+    admission::{Admission, AdmissionLimits},
     door::{Caller, Door, DoorOptions},
     health::Readiness,
+    limits::RequestLimits,
     metrics::Metrics,
     sse::HEARTBEAT,
 };
@@ -33,8 +35,12 @@ pub struct AppOptions {
     pub body_limit: usize,
     /// How many bytes an uploaded file may have.
     pub upload_limit: usize,
+    /// How much else a request may bring.
+    pub requests: RequestLimits,
     /// Who may come in.
     pub door: DoorOptions,
+    /// How much is admitted at once.
+    pub admission: AdmissionLimits,
     /// By what name this server is known among those that share its store.
     pub worker: Option<String>,
     /// The longest silence on a stream.
@@ -52,7 +58,9 @@ impl Default for AppOptions {
             background_time: Duration::from_hours(24),
             body_limit: 4 * 1024 * 1024,
             upload_limit: 64 * 1024 * 1024,
+            requests: RequestLimits::default(),
             door: DoorOptions::default(),
+            admission: AdmissionLimits::default(),
             worker: None,
             heartbeat: HEARTBEAT,
         }
@@ -68,6 +76,7 @@ struct Parts {
     library: Arc<dyn Library>,
     options: AppOptions,
     door: Door,
+    admission: Admission,
     metrics: Metrics,
     readiness: Readiness,
     tasks: TaskTracker,
@@ -85,11 +94,13 @@ impl App {
     pub fn new(runs: Runs, library: Arc<dyn Library>, options: AppOptions) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let door = Door::new(&options.door);
+        let admission = Admission::new(options.admission.clone());
         let parts = Parts {
             runs,
             library,
             options,
             door,
+            admission,
             metrics: Metrics::default(),
             readiness: Readiness::default(),
             tasks,
@@ -116,6 +127,11 @@ impl App {
     /// Who may come in.
     pub fn door(&self) -> &Door {
         &self.0.door
+    }
+
+    /// What is admitted just now.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.0.admission
     }
 
     /// What is counted.

@@ -1,7 +1,7 @@
 //! Bodies of JSON: read within the limits, and written so that nobody takes them for several
 //! lines.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use axum::{
     body::Body,
@@ -12,6 +12,7 @@ use axum::{
 use futures::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio::time::timeout;
 use tower_http::timeout::TimeoutError;
 use turnwire_surfaces::wire_json;
 
@@ -26,8 +27,8 @@ impl FromRequest<App> for JsonBody {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
-        let bytes = read(request.into_body(), app.options().body_limit).await?;
-        Ok(Self(parse(&bytes)?))
+        let bytes = read(request.into_body(), app).await?;
+        Ok(Self(parse(&bytes, app)?))
     }
 }
 
@@ -70,12 +71,30 @@ fn unknown_field(path: &str, message: &str) -> Option<ClientError> {
 }
 
 /// What the bytes of a body say.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Refusal> {
-    json::read(bytes).map_err(|error| Refusal::bad_request(error.code, error.message))
+pub(crate) fn parse(bytes: &[u8], app: &App) -> Result<Value, Refusal> {
+    let limits = &app.options().requests.json;
+    json::read(bytes, limits).map_err(|error| Refusal::bad_request(error.code, error.message))
 }
 
-/// The bytes of a body.
-pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+/// The bytes of a body, if they come in time.
+pub(crate) async fn read(body: Body, app: &App) -> Result<Vec<u8>, Refusal> {
+    let (limit, time) = (app.options().body_limit, app.options().requests.body_time);
+    in_time(time, "limits.body_timeout_sec", read_up_to(body, limit)).await
+}
+
+/// What comes of `reading`, unless it takes longer than `time`, which `limit` sets.
+pub(crate) async fn in_time<T>(
+    time: Duration,
+    limit: &'static str,
+    reading: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    timeout(time, reading).await.unwrap_or_else(|_| {
+        let message = "The body took too long; send it faster, or less of it.";
+        Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message).limited_by(limit))
+    })
+}
+
+async fn read_up_to(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut pieces = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await {
@@ -96,7 +115,8 @@ fn broken(error: &axum::Error) -> Refusal {
     let mut causes = std::iter::successors(Some(first), |&error| error.source());
     if causes.any(<dyn Error>::is::<TimeoutError>) {
         let message = "The body paused for too long; send it again.";
-        return Refusal::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
+        let refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
+        return refusal.limited_by("limits.body_idle_timeout_sec");
     }
     Refusal::bad_request("body_broken", "The body broke off; send it again.")
 }

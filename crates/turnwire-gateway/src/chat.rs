@@ -5,7 +5,7 @@
 //! A run does not depend on who reads it: a client that hangs up finds its answer in the
 //! conversation, and one that comes back with `Last-Event-ID` reads on where it was.
 
-use std::sync::Arc;
+use std::pin::pin;
 
 use axum::{
     extract::State,
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use turnwire_contract::{
-    Approvals, ConversationId, Event, EventStream, Item, Recorded, RunId, RunRequest, Seq,
+    Approvals, ConversationId, Event, EventStream, Item, RunId, RunRequest, Seq,
 };
 use turnwire_engine::Start;
 use turnwire_surfaces::{
@@ -37,7 +37,7 @@ use crate::{
     refusal::{ErrorBody, Refusal},
     responses::request::{ClientError, refuse_unknown},
     sse::{SseFrame, event_stream},
-    streaming::{check_place, follow_while_it_runs, told_frames},
+    streaming::{check_place, follow_while_it_runs, frames, told_frames},
 };
 
 /// The longest id of a session.
@@ -176,27 +176,25 @@ async fn chat(
     } else {
         let mut run = message.into_run(&app, &caller).await?;
         run.approvals = Approvals::Decline;
-        app.start(run, Start { watcher: None, key }).await?
+        app.start(&caller, run, Start { key, ..Start::default() }).await?
     };
-    let journal = handle.journal().await?;
-    let answer = Answer::of(journal.iter().map(AsRef::as_ref));
+    let (mut answer, mut session) = (Answer::default(), None);
+    let mut events = handle.events_when_over().await?;
+    while let Some(recorded) = events.try_next().await? {
+        // Also where an earlier request has made the run.
+        if let Event::RunQueued { request } = &recorded.event {
+            session.clone_from(&request.conversation_id);
+        }
+        answer.note(&recorded);
+    }
     if let Some(failure) = answer.failure_before_acting() {
         let failed = FailedRun::new(failure).with_key(has_key).run(handle.id());
         return Ok(failed.into_response());
     }
-    let answer = ChatAnswer::of(&answer, session_of(&journal));
+    let session = session.unwrap_or_else(|| ConversationId::new(""));
+    let answer = ChatAnswer::of(&answer, session);
     let answer = answer.map(|answer| Json(answer).into_response());
     answer.map_err(|why| Refusal::new(StatusCode::BAD_GATEWAY, "no_answer", why))
-}
-
-/// The conversation that a run is in: also of one that an earlier request has made.
-fn session_of(journal: &[Arc<Recorded>]) -> ConversationId {
-    let request = journal.iter().find_map(|recorded| match &recorded.event {
-        Event::RunQueued { request } => Some(request),
-        _ => None,
-    });
-    let session = request.and_then(|request| request.conversation_id.clone());
-    session.unwrap_or_else(|| ConversationId::new(""))
 }
 
 #[utoipa::path(
@@ -236,7 +234,8 @@ async fn chat_stream(
             run.approvals = Approvals::Decline;
         }
         run.inputs = options.inputs;
-        app.start(run, Start { watcher: Some(watcher), key }).await?
+        let start = Start { watcher: Some(watcher), key, ..Start::default() };
+        app.start(&caller, run, start).await?
     };
     let (run_id, events) = (handle.id().clone(), handle.events().await?);
     Ok(stream_of(&app, run_id, events, Cursor::START, options, Some(seen)))
@@ -263,11 +262,12 @@ struct ResumeWish {
     get,
     path = "/chat/stream",
     tag = "chat",
-    params(ResumeWish),
+    params(ResumeWish, ("Last-Event-ID" = Option<String>, Header)),
     responses(
         (status = 200, description = "The rest of a stream", content(
             (ChatStreamFrame = "text/event-stream"),
         )),
+        (status = 204, description = "With `Last-Event-ID`: the run is over, and nothing follows"),
         (status = 404, description = "There is no such run", body = ErrorBody),
     )
 )]
@@ -277,13 +277,39 @@ async fn resume(
     Asked(wish): Asked<ResumeWish>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, Refusal> {
-    let place = match place_in(&headers)? {
-        Some(place) => place,
-        None => read_place(wish.after.as_deref().unwrap_or_default(), "after")?,
-    };
     let options =
         ChatStreamOptions { tokens: wish.tokens, approvals: wish.approvals, inputs: wish.inputs };
+    let Some(place) = place_in(&headers)? else {
+        let place = read_place(wish.after.as_deref().unwrap_or_default(), "after")?;
+        return read_on(&app, &caller, place, options).await;
+    };
+    if is_at_the_end(&app, &caller, &place, options).await? {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     read_on(&app, &caller, place, options).await
+}
+
+/// Whether the run is over and no frame follows this one. An `EventSource` comes back for ever
+/// unless it is told so.
+async fn is_at_the_end(
+    app: &App,
+    caller: &Caller,
+    (run_id, after): &(RunId, Cursor),
+    options: ChatStreamOptions,
+) -> Result<bool, Refusal> {
+    let (runs, tenant) = (app.runs(), caller.tenant());
+    let head = runs.head(tenant, run_id).await?;
+    if !head.is_over || after.seq != head.last {
+        return Ok(false);
+    }
+    let events = runs.stored(tenant, run_id).await?;
+    let mut frames = pin!(frames(WithPlaces::new(ChatStream::new(options)), events));
+    while let Some((_, placed)) = frames.try_next().await? {
+        if placed.cursor.is_after(*after) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Where a client was: in which run, and after which frame.

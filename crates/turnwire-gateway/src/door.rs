@@ -20,11 +20,17 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use sha2::{Digest, Sha256};
 use tracing::warn;
 use turnwire_contract::TenantId;
 
-use crate::{app::App, refusal::Refusal};
+use crate::{
+    admission::{KeyDigest, Permit},
+    app::App,
+    connection::Held,
+    connection_table::MAX_CONNECTIONS,
+    refusal::Refusal,
+    seat::Seat,
+};
 
 /// How a browser, which cannot set headers on a WebSocket, sends its key.
 const KEY_PROTOCOL: &str = "turnwire-key.";
@@ -64,7 +70,7 @@ pub struct Door(Arc<Rules>);
 #[derive(Debug)]
 struct Rules {
     /// Whose key it is, by the hash of the key: keys themselves are not kept.
-    keys: BTreeMap<[u8; 32], TenantId>,
+    keys: BTreeMap<KeyDigest, TenantId>,
     hosts: Vec<String>,
     origins: Vec<String>,
     /// Pages that were turned away, and that the log has named.
@@ -74,7 +80,8 @@ struct Rules {
 impl Door {
     /// A door with these rules.
     pub fn new(options: &DoorOptions) -> Self {
-        let keys = options.api_keys.iter().map(|key| (hash(key), TenantId::default())).collect();
+        let keys =
+            options.api_keys.iter().map(|key| (KeyDigest::of(key), TenantId::default())).collect();
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
         let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
         Self(Arc::new(Rules { keys, hosts, origins, logged_origins: Mutex::default() }))
@@ -86,19 +93,21 @@ impl Door {
         address.ip().is_loopback() || !self.0.keys.is_empty()
     }
 
-    /// Whose request this is.
-    fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, Refusal> {
+    /// Whose request this is, and the key that says so, if there are keys.
+    fn identify(&self, headers: &HeaderMap) -> Result<(TenantId, Option<KeyDigest>), Refusal> {
         if self.0.keys.is_empty() {
-            return Ok(TenantId::default());
+            return Ok((TenantId::default(), None));
         }
         let key = key_in(headers).ok_or_else(|| {
             let message = "No API key was given. Send it as `Authorization: Bearer KEY`.";
             Refusal::new(StatusCode::UNAUTHORIZED, "missing_api_key", message)
         })?;
-        self.0.keys.get(&hash(key)).cloned().ok_or_else(|| {
+        let key = KeyDigest::of(key);
+        let tenant = self.0.keys.get(&key).cloned().ok_or_else(|| {
             let message = "The API key is not valid. Check it against the server's settings.";
             Refusal::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
-        })
+        })?;
+        Ok((tenant, Some(key)))
     }
 
     /// Refuses requests that a foreign web page makes, or that reach us under a name that is
@@ -243,9 +252,12 @@ fn preflight(request: &Request) -> Response {
 }
 
 /// Who makes a request. Only the door makes one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Caller {
     tenant: TenantId,
+    key: Option<KeyDigest>,
+    /// Their place among those that the key may have open at once.
+    _permit: Arc<Permit>,
 }
 
 impl Caller {
@@ -253,14 +265,37 @@ impl Caller {
     pub fn tenant(&self) -> &TenantId {
         &self.tenant
     }
+
+    /// What stands for the key they came with.
+    pub(crate) fn key(&self) -> Option<KeyDigest> {
+        self.key
+    }
 }
 
 impl FromRequestParts<App> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
-        app.door().tenant(&parts.headers).map(|tenant| Self { tenant })
+        let (tenant, key) = app.door().identify(&parts.headers)?;
+        // The connection counts among those of clients from here on.
+        let has_room = parts.extensions.get::<Seat>().is_none_or(Seat::note_known);
+        if !has_room && !PROBES.contains(&parts.uri.path()) {
+            return Err(server_full());
+        }
+        let permit = app.admission().admit_connection(key)?;
+        let permit = Arc::new(permit);
+        // A stream goes on when its handler is done.
+        if let Some(held) = parts.extensions.get::<Held>() {
+            held.hold(Arc::clone(&permit));
+        }
+        Ok(Self { tenant, key, _permit: permit })
     }
+}
+
+fn server_full() -> Refusal {
+    let message = "The server has as many connections as it can hold; try again later.";
+    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message);
+    refusal.limited_by(MAX_CONNECTIONS)
 }
 
 fn key_in(headers: &HeaderMap) -> Option<&str> {
@@ -298,8 +333,4 @@ fn has_user(authority: &Authority) -> bool {
 fn same_place(origin: &str, host: &Authority) -> bool {
     let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     place.is_some_and(|place| place == host.as_str().to_lowercase())
-}
-
-fn hash(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
 }

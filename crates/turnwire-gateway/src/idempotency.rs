@@ -48,9 +48,9 @@ impl FromRequest<App> for KeyedBody {
     async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
         let (parts, sent) = request.into_parts();
         let given = given(&parts.headers)?;
-        let bytes = body::read(sent, app.options().body_limit).await?;
+        let bytes = body::read(sent, app).await?;
         let key = given.map(|key| request_key(key, &parts.method, parts.uri.path(), &bytes));
-        Ok(Self { body: body::parse(&bytes)?, key })
+        Ok(Self { body: body::parse(&bytes, app)?, key })
     }
 }
 

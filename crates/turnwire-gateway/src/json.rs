@@ -8,25 +8,37 @@ use std::slice;
 
 use serde_json::Value;
 
-/// How deep objects and lists may be nested.
-pub const MAX_DEPTH: usize = 64;
+/// What a body may be like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonLimits {
+    /// How deep objects and lists may be nested.
+    pub depth: usize,
+    /// How many keys all objects may have together.
+    pub keys: usize,
+    /// How many values all objects and lists may have together: two bytes on the wire are thirty
+    /// in memory.
+    pub values: usize,
+}
 
-/// How many keys all objects of a body may have together.
-pub const MAX_KEYS: usize = 10_000;
+impl Default for JsonLimits {
+    fn default() -> Self {
+        Self { depth: 64, keys: 10_000, values: 100_000 }
+    }
+}
 
 /// Why a body was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NotRead {
-    /// `invalid_json`, `json_too_deep` or `json_too_many_keys`.
+    /// `invalid_json`, `json_too_deep`, `json_too_many_keys` or `json_too_many_values`.
     pub code: &'static str,
     /// One sentence for people.
     pub message: String,
 }
 
 /// Reads `body`, if it is JSON within the limits.
-pub fn read(body: &[u8]) -> Result<Value, NotRead> {
-    measure(body)?;
+pub fn read(body: &[u8], limits: &JsonLimits) -> Result<Value, NotRead> {
+    measure(body, limits)?;
     serde_json::from_slice(body).map_err(|error| {
         let message = if body.trim_ascii().is_empty() {
             "The body is empty; JSON was expected.".to_owned()
@@ -39,8 +51,9 @@ pub fn read(body: &[u8]) -> Result<Value, NotRead> {
 
 /// Goes once over the bytes. What is not JSON is measured wrongly, which does no harm: it is
 /// refused all the same.
-fn measure(body: &[u8]) -> Result<(), NotRead> {
-    let (mut depth, mut n_keys) = (0_usize, 0_usize);
+fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), NotRead> {
+    let JsonLimits { depth: max_depth, keys: max_keys, values: max_values } = *limits;
+    let (mut depth, mut n_keys, mut n_values) = (0_usize, 0_usize, 1_usize);
     let mut bytes = body.iter();
     while let Some(byte) = bytes.next() {
         match byte {
@@ -49,15 +62,21 @@ fn measure(body: &[u8]) -> Result<(), NotRead> {
             b'}' | b']' => depth = depth.saturating_sub(1),
             // Outside of strings a colon follows each key, and nothing else.
             b':' => n_keys += 1,
+            // And a comma stands before each value but the first of its kind.
+            b',' => n_values += 1,
             _ => {}
         }
-        if depth > MAX_DEPTH {
-            let message = format!("The body is nested too deeply; at most {MAX_DEPTH} levels.");
+        if depth > max_depth {
+            let message = format!("The body is nested too deeply; at most {max_depth} levels.");
             return Err(NotRead { code: "json_too_deep", message });
         }
-        if n_keys > MAX_KEYS {
-            let message = format!("The body has too many keys; at most {MAX_KEYS}.");
+        if n_keys > max_keys {
+            let message = format!("The body has too many keys; at most {max_keys}.");
             return Err(NotRead { code: "json_too_many_keys", message });
+        }
+        if n_values > max_values {
+            let message = format!("The body has too many values; at most {max_values}.");
+            return Err(NotRead { code: "json_too_many_values", message });
         }
     }
     Ok(())

@@ -1,7 +1,15 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{MAX_DEPTH, MAX_KEYS, read};
+use super::{JsonLimits, NotRead};
+
+const MAX_DEPTH: usize = 64;
+const MAX_KEYS: usize = 10_000;
+const MAX_VALUES: usize = 100_000;
+
+fn read(body: &[u8]) -> Result<Value, NotRead> {
+    super::read(body, &JsonLimits::default())
+}
 
 fn code_of(body: &[u8]) -> Option<&'static str> {
     read(body).err().map(|problem| problem.code)
@@ -43,6 +51,18 @@ fn keys_have_a_limit() {
     assert_eq!(problem.message, "The body has too many keys; at most 10000.");
     let spread = format!("[{},{}]", with_keys(MAX_KEYS / 2), with_keys(MAX_KEYS / 2 + 1));
     assert_eq!(code_of(spread.as_bytes()), Some("json_too_many_keys"));
+}
+
+/// A13, C29: a list of small numbers is not a way to a lot of memory.
+#[test]
+fn values_have_a_limit() {
+    let list = |n: usize| format!("[{}]", vec!["0"; n].join(","));
+    assert_eq!(code_of(list(MAX_VALUES).as_bytes()), None);
+    let problem = read(list(MAX_VALUES + 1).as_bytes()).unwrap_err();
+    assert_eq!(problem.code, "json_too_many_values");
+    assert_eq!(problem.message, "The body has too many values; at most 100000.");
+    let text = format!("[\"{}\"]", ",".repeat(2 * MAX_VALUES));
+    assert_eq!(code_of(text.as_bytes()), None, "commas in strings do not count");
 }
 
 #[test]

@@ -19,9 +19,10 @@ use prometheus_client::{
 };
 use tracing::error;
 use turnwire_engine::Runs;
+use turnwire_surfaces::wire_json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, door::Caller, refusal::Refusal};
+use crate::{app::App, door::Caller, limits::COUNTED, refusal::Refusal};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -38,6 +39,19 @@ pub(crate) struct Metrics {
     found_by_key: Counter,
     refused_while_closing: Counter,
     model_parts_skipped: Counter,
+    limits_reached: Family<Limit, Counter>,
+    runs_incomplete: Family<Reason, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Limit {
+    /// The setting, such as `limits.max_body_bytes`.
+    limit: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -92,6 +106,7 @@ impl Default for Metrics {
         let model_parts_skipped = Counter::default();
         let help = "Parts of models' answers that could not be read and were left out";
         registry.register("model_parts_skipped", help, model_parts_skipped.clone());
+        let (limits_reached, runs_incomplete) = limits(&mut registry);
         Self {
             registry,
             ws_messages,
@@ -103,8 +118,25 @@ impl Default for Metrics {
             found_by_key,
             refused_while_closing,
             model_parts_skipped,
+            limits_reached,
+            runs_incomplete,
         }
     }
+}
+
+/// What counts those who come to a limit. Every limit is there from the beginning, so that nobody
+/// has to guess its name.
+fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Counter>) {
+    let limits_reached = Family::<Limit, Counter>::default();
+    for limit in COUNTED {
+        drop(limits_reached.get_or_create(&Limit { limit }));
+    }
+    let help = "Times that somebody was refused or ended by a limit, by its setting";
+    registry.register("limits_reached", help, limits_reached.clone());
+    let runs_incomplete = Family::<Reason, Counter>::default();
+    let help = "Runs that ended at a limit, by the reason in `incomplete_details`";
+    registry.register("runs_incomplete", help, runs_incomplete.clone());
+    (limits_reached, runs_incomplete)
 }
 
 /// From 64 bytes to 1 MiB.
@@ -135,11 +167,21 @@ impl Metrics {
         self.refused_while_closing.inc();
     }
 
+    /// Counts that somebody was refused or ended by the limit that this setting sets.
+    pub(crate) fn limit_reached(&self, limit: &'static str) {
+        self.limits_reached.get_or_create(&Limit { limit }).inc();
+    }
+
     /// Takes over what the engine has counted.
     fn look_at(&self, runs: &Runs) {
         self.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
         self.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
         self.model_parts_skipped.inner().store(runs.n_skipped_parts(), Ordering::Relaxed);
+        for (reason, n_runs) in runs.n_incomplete() {
+            let reason = wire_json(&reason).trim_matches('"').to_owned();
+            let counter = self.runs_incomplete.get_or_create(&Reason { reason });
+            counter.inner().store(n_runs, Ordering::Relaxed);
+        }
     }
 
     /// Counts a message of the chat socket.

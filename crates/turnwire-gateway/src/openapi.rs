@@ -103,11 +103,16 @@ fn describe_refusals(path: &str, operation: &mut Operation) {
         (401, needs_key(path), "There is no key, or it is not valid"),
         (403, true, "The request comes from a web page, or under a name, that is not let in"),
         (404, names_something, "Something that the request names is not there"),
-        (408, has_body, "The body paused for too long"),
+        (408, has_body, "The body paused, or took, for too long"),
         (413, has_body, "The body is too big"),
         (422, has_key, "The key was used for another request"),
+        (429, needs_key(path), "Too much at once for this key or this server: try again later"),
         (500, true, "The server has failed; its log says why"),
-        (503, needs_key(path), "The server closes, or its store is away: try again later"),
+        (
+            503,
+            needs_key(path),
+            "The server closes or is full, or its store is away: try again later",
+        ),
     ];
     let responses = &mut operation.responses.responses;
     for (status, _, description) in refusals.into_iter().filter(|(_, can_come, _)| *can_come) {
@@ -126,7 +131,7 @@ fn of(parameter: &RefOr<Parameter>) -> Option<&Parameter> {
 fn refusal(status: u16, description: &str) -> RefOr<Response> {
     let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
     let answer = ResponseBuilder::new().description(description).content("application/json", body);
-    if status != 503 {
+    if ![429, 503].contains(&status) {
         return answer.build().into();
     }
     let seconds = ObjectBuilder::new().schema_type(SchemaType::new(Type::Integer));

@@ -13,7 +13,11 @@ use turnwire_contract::{BlobError, LibraryError, LogError, StoreError};
 use turnwire_engine::{ForgetError, StartError};
 use utoipa::ToSchema;
 
-use crate::{body::Json, responses::request::ClientError};
+use crate::{
+    body::Json,
+    limits::{Reached, limit_of},
+    responses::request::ClientError,
+};
 
 /// How long a client should wait before it tries again what a store could not do.
 const RETRY_AFTER_SECONDS: &str = "2";
@@ -29,6 +33,8 @@ pub struct Refusal {
     pub message: String,
     /// The field it is about, such as `input[2].role`.
     pub param: Option<String>,
+    /// The setting of the limit that was reached, if its code does not say it.
+    pub limit: Option<&'static str>,
 }
 
 /// The body of a refusal.
@@ -55,7 +61,7 @@ pub struct ErrorDetails {
 impl Refusal {
     /// A refusal with its stable code.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), param: None }
+        Self { status, code, message: message.into(), param: None, limit: None }
     }
 
     /// The client sent something that makes no sense.
@@ -73,6 +79,17 @@ impl Refusal {
     pub fn about(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
+    }
+
+    /// The setting of the limit that was reached.
+    pub(crate) fn limited_by(mut self, limit: &'static str) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The setting of the limit that was reached, if that is why.
+    pub(crate) fn limit(&self) -> Option<&'static str> {
+        self.limit.or_else(|| limit_of(self.code))
     }
 
     /// The body that goes over the wire.
@@ -102,9 +119,14 @@ pub(crate) fn error_kind(status: StatusCode) -> &'static str {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
+        if let Some(limit) = self.limit() {
+            response.extensions_mut().insert(Reached(limit));
+        }
         // What the status makes a client look for.
         let header = match self.status {
-            StatusCode::SERVICE_UNAVAILABLE => Some((header::RETRY_AFTER, RETRY_AFTER_SECONDS)),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                Some((header::RETRY_AFTER, RETRY_AFTER_SECONDS))
+            }
             StatusCode::UPGRADE_REQUIRED => Some((header::UPGRADE, "websocket")),
             _ => None,
         };
@@ -190,7 +212,7 @@ impl From<BlobError> for Refusal {
 impl From<ClientError> for Refusal {
     fn from(ClientError { message, param, code, status }: ClientError) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-        Self { status, code, message, param }
+        Self { status, code, message, param, limit: None }
     }
 }
 

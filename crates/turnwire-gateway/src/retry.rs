@@ -5,9 +5,9 @@
 
 use axum::http::StatusCode;
 use turnwire_contract::{CallId, FirstCall, RunId, RunRequest, RunStatus, ToolRef};
-use turnwire_surfaces::{CallState, RunSnapshot};
+use turnwire_surfaces::CallState;
 
-use crate::{app::App, door::Caller, refusal::Refusal};
+use crate::{app::App, door::Caller, refusal::Refusal, runs::snapshot_of};
 
 /// The run that tries the call `call_id` of the run `run_id` again.
 pub(crate) async fn retry_of(
@@ -18,13 +18,10 @@ pub(crate) async fn retry_of(
 ) -> Result<RunRequest, Refusal> {
     let conflict = |message: &str| Refusal::new(StatusCode::CONFLICT, "not_retryable", message);
     let record = app.runs().find(caller.tenant(), run_id).await?;
-    let journal = app.runs().recorded(caller.tenant(), run_id).await?;
-    let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
-    let call = snapshot.as_ref().and_then(|snapshot| snapshot.call(call_id));
+    let snapshot = snapshot_of(app, caller, run_id.as_str()).await?;
+    let call = snapshot.call(call_id);
     let call = call.ok_or_else(|| Refusal::not_found("Call", call_id.as_str()))?;
-    if record.status == RunStatus::Active
-        && snapshot.as_ref().is_none_or(|run| run.outcome.is_none())
-    {
+    if record.status == RunStatus::Active && snapshot.outcome.is_none() {
         return Err(conflict(
             "The run is still going on; the model has been told and may try again itself.",
         ));

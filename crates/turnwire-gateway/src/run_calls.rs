@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response as HttpResponse},
 };
+use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{
@@ -79,7 +80,7 @@ async fn retry_call(
         handle
     } else {
         let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
-        app.start(run, Start { watcher: None, key }).await?
+        app.start(&caller, run, Start { key, ..Start::default() }).await?
     };
     Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
 }
@@ -256,13 +257,20 @@ async fn result(
     headers: HeaderMap,
 ) -> Result<HttpResponse, Refusal> {
     let run_id = find(&app, &caller, &id).await?;
-    let journal =
-        app.runs().recorded(caller.tenant(), &run_id).await.map_err(|error| match error {
-            LogError::NotFound(_) => Refusal::not_found("Run", &id),
-            other => other.into(),
-        })?;
-    let output = journal.iter().find_map(|recorded| output_of(recorded, &call_id));
-    let output = output.ok_or_else(|| Refusal::not_found("Result of call", &call_id))?;
+    let missing = |error| match error {
+        LogError::NotFound(_) => Refusal::not_found("Run", &id),
+        other => other.into(),
+    };
+    let mut events = app.runs().stored(caller.tenant(), &run_id).await.map_err(missing)?;
+    let output = loop {
+        let Some(recorded) = events.try_next().await.map_err(missing)? else {
+            return Err(Refusal::not_found("Result of call", &call_id));
+        };
+        if let Some(output) = output_of(&recorded, &call_id) {
+            break output;
+        }
+    };
+    drop(events);
     let text = match output.rest {
         Some(rest) => app.runs().blobs().get(caller.tenant(), &rest.blob).await?,
         None => output.text,

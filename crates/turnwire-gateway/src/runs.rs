@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use axum::{
     extract::State,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response as HttpResponse},
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError};
-use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot, wire_json};
+use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot, SnapshotFold, wire_json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -33,6 +33,8 @@ use crate::{
 /// How many runs a list looks at.
 const MOST_LISTED: usize = 1_000;
 const NDJSON: &str = "application/x-ndjson";
+/// The header in which browsers say which event they saw last.
+const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -113,14 +115,22 @@ async fn snapshot(
     Ok(Json(snapshot_of(&app, &caller, &id).await?))
 }
 
-async fn snapshot_of(app: &App, caller: &Caller, id: &str) -> Result<RunSnapshot, Refusal> {
-    let not_found = || Refusal::not_found("Run", id);
-    let journal = app.runs().recorded(caller.tenant(), &RunId::new(id)).await;
-    let journal = journal.map_err(|error| match error {
-        LogError::NotFound(_) => not_found(),
+/// The run as it stands.
+pub(crate) async fn snapshot_of(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+) -> Result<RunSnapshot, Refusal> {
+    let missing = |error| match error {
+        LogError::NotFound(_) => Refusal::not_found("Run", id),
         other => other.into(),
-    })?;
-    let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref)).ok_or_else(not_found)?;
+    };
+    let mut events = app.runs().stored(caller.tenant(), &RunId::new(id)).await.map_err(missing)?;
+    let mut fold = SnapshotFold::default();
+    while let Some(recorded) = events.try_next().await.map_err(missing)? {
+        fold.note(&recorded);
+    }
+    let snapshot = fold.snapshot().ok_or_else(|| Refusal::not_found("Run", id))?;
     if snapshot.outcome.is_some() {
         return Ok(snapshot);
     }
@@ -157,10 +167,13 @@ enum Format {
     path = "/v1/runs/{run_id}/events",
     tag = "runs",
     params(("run_id" = String, Path), EventsWish, ("Last-Event-ID" = Option<String>, Header)),
-    responses((status = 200, description = "Every event, up to the one that ends the run", content(
-        (RunFrame = "text/event-stream"),
-        (RunRow = "application/x-ndjson"),
-    )))
+    responses(
+        (status = 200, description = "Every event, up to the one that ends the run", content(
+            (RunFrame = "text/event-stream"),
+            (RunRow = "application/x-ndjson"),
+        )),
+        (status = 204, description = "With `Last-Event-ID`: the run is over, and nothing follows"),
+    )
 )]
 async fn events(
     State(app): State<App>,
@@ -171,6 +184,11 @@ async fn events(
 ) -> Result<HttpResponse, Refusal> {
     let run_id = RunId::new(id.as_str());
     let mut after = after(&headers, &wish)?;
+    let comes_back = headers.contains_key(LAST_EVENT_ID) && !wish.snapshot;
+    if comes_back && is_at_the_end(&app, &caller, &run_id, after).await? {
+        // An `EventSource` comes back for ever unless it is told so.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let mut first = None;
     if wish.snapshot {
         let snapshot = snapshot_of(&app, &caller, &id).await?;
@@ -265,23 +283,36 @@ async fn rest_of(
         other => other.into(),
     })?;
     let is_over = record.status != RunStatus::Active;
-    let stored = app.runs().recorded(tenant, run_id).await.map_err(not_found)?;
-    let head = stored.last().map_or(Seq::START, |last| last.seq);
-    if after > head {
+    let head = app.runs().head(tenant, run_id).await.map_err(not_found)?;
+    if after > head.last {
         return Err(no_such_place(after.0, "after"));
     }
-    let has_end = stored.last().is_some_and(|last| last.event.ends_the_run());
-    if is_over || has_end || !follow {
-        let rest = stored.into_iter().filter(move |recorded| recorded.seq > after);
-        return Ok(Box::pin(stream::iter(rest.map(Ok))));
-    }
-    follow_while_it_runs(app.runs(), tenant, run_id, after).await.map_err(not_found)
+    let rest = if is_over || head.is_over || !follow {
+        app.runs().stored_after(tenant, run_id, after).await
+    } else {
+        follow_while_it_runs(app.runs(), tenant, run_id, after).await
+    };
+    rest.map_err(not_found)
+}
+
+/// Whether the run is over and nothing was recorded after this event.
+async fn is_at_the_end(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+    after: Seq,
+) -> Result<bool, Refusal> {
+    let head = app.runs().head(caller.tenant(), run_id).await.map_err(|error| match error {
+        LogError::NotFound(_) => Refusal::not_found("Run", run_id.as_str()),
+        other => other.into(),
+    })?;
+    Ok(head.is_over && head.last == after)
 }
 
 fn after(headers: &HeaderMap, wish: &EventsWish) -> Result<Seq, Refusal> {
-    let header = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+    let header = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
     let (text, param) = match (header, wish.after.as_deref()) {
-        (Some(header), _) => (header, "Last-Event-ID"),
+        (Some(header), _) => (header, LAST_EVENT_ID),
         (None, Some(after)) => (after, "after"),
         (None, None) => return Ok(Seq::START),
     };

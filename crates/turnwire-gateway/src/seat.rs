@@ -4,7 +4,7 @@
 //! else. Whoever serves it takes the [`Seat`] along: so it counts as the connection it still
 //! is, and the server waits for it when it closes.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     extract::{
@@ -14,24 +14,26 @@ use axum::{
     http::request::Parts,
     response::Response,
 };
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::app::App;
-
-/// The biggest message of a client, and the biggest piece of one.
-pub(crate) const MAX_MESSAGE: usize = 1024 * 1024;
+use crate::{app::App, connection_table::Place, server::HttpLimits};
 
 /// The place of a connection. Free again when the last clone is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
-    _permit: Option<Arc<OwnedSemaphorePermit>>,
-    /// How long a socket may be used.
-    pub(crate) socket_time: Duration,
+    /// Nothing, without a server around the router.
+    place: Option<Arc<Place>>,
+    /// How much of everything its server takes.
+    pub(crate) limits: Arc<HttpLimits>,
 }
 
 impl Seat {
-    pub(crate) fn new(permit: Option<OwnedSemaphorePermit>, socket_time: Duration) -> Self {
-        Self { _permit: permit.map(Arc::new), socket_time }
+    pub(crate) fn new(place: Option<Arc<Place>>, limits: Arc<HttpLimits>) -> Self {
+        Self { place, limits }
+    }
+
+    /// Notes that a request over the connection was let in. Says whether there is room for it.
+    pub(crate) fn note_known(&self) -> bool {
+        self.place.as_ref().is_none_or(|place| place.note_known())
     }
 
     /// Upgrades the connection, and keeps its place for as long as `serve` goes on. The server
@@ -47,7 +49,8 @@ impl Seat {
     {
         // Taken before the connection is handed over, so that there is no moment without one.
         let token = app.tasks().token();
-        let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
+        let max_bytes = self.limits.socket_message_bytes;
+        let upgrade = upgrade.max_message_size(max_bytes).max_frame_size(max_bytes);
         upgrade.on_upgrade(async move |socket| {
             serve(socket).await;
             drop((self, token));
@@ -59,9 +62,7 @@ impl FromRequestParts<App> for Seat {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
-        // Without a server around the router, nobody counts.
-        let limits = crate::server::HttpLimits::default();
         let seat = parts.extensions.get::<Self>().cloned();
-        Ok(seat.unwrap_or_else(|| Self::new(None, limits.socket_time)))
+        Ok(seat.unwrap_or_else(|| Self::new(None, Arc::default())))
     }
 }

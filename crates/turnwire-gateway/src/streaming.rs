@@ -164,11 +164,8 @@ impl Follower {
                 return Some(next);
             }
             if is_over(&self.runs, &self.tenant, &self.run_id).await {
-                let stored = self.runs.recorded(&self.tenant, &self.run_id).await;
-                let seen = self.seen;
-                let rest = stored.unwrap_or_default().into_iter();
-                let rest = rest.filter(move |recorded| recorded.seq > seen);
-                self.events = Box::pin(stream::iter(rest.map(Ok)));
+                let rest = self.runs.stored_after(&self.tenant, &self.run_id, self.seen).await;
+                self.events = rest.unwrap_or_else(|_| Box::pin(stream::empty()));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! which turn it belongs to. The socket outlives every turn, and a turn outlives its socket:
 //! whoever comes back finds the answer in the conversation, or reads on where it was.
 
-use std::{collections::VecDeque, pin::Pin, time::Duration};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     extract::{
@@ -29,7 +29,7 @@ use turnwire_contract::{
     Approvals, CallId, ConversationId, EventStream, Item, LogError, RunId, RunRequest, Seq,
     StoreError,
 };
-use turnwire_engine::{AnswerError, Answered, Start, StartError};
+use turnwire_engine::{AnswerError, Answered, Start};
 use turnwire_surfaces::{Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -43,19 +43,15 @@ use crate::{
     retry::retry_of,
     run_calls::{approval, taken},
     seat::Seat,
+    server::{HttpLimits, WRITE_TIMEOUT},
+    sockets::{self, Pace},
     streaming::{follow_while_it_runs, frames},
 };
 
 /// Where answers that come over the socket come from.
 const BY: &str = "/ws/chat";
-/// How many messages a client may send in one second.
-const MOST_PER_SECOND: u32 = 50;
-/// How many messages may wait for their turn.
-const MOST_WAITING: usize = 16;
 /// How often the client is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
-/// How long a client may take to read a message before it is given up.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a turn may be silent when the server closes, before its socket ends without it.
 const LAST_TURN: Duration = Duration::from_secs(7);
 /// How long a server may take to say which tools it has, before the others are told without.
@@ -96,24 +92,26 @@ async fn connect(
         Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
     })?;
     let tools = wish.tools.is_some_and(|wish| matches!(wish.as_str(), "1" | "true"));
-    let upgrade = upgrade.protocols(["turnwire"]);
+    let (upgrade, limits) = (upgrade.protocols(["turnwire"]), Arc::clone(&seat.limits));
     Ok(seat.upgrade(&app.clone(), upgrade, async move |socket| {
         let options = WsOptions { tools, ..WsOptions::default() };
         let mut chat = Chat {
             app,
             caller,
             socket,
+            pace: Pace::new(limits.socket_messages_per_second),
+            limits,
             options,
             turn: None,
             waiting: VecDeque::new(),
             last_run: None,
             told: Cursor::START,
             asking: FuturesUnordered::new(),
-            heard: Heard::default(),
         };
-        match chat.go_on().await {
-            Ok(()) | Err(Gone) => debug!("A chat socket was closed."),
+        if let Ok(()) = chat.go_on().await {
+            sockets::finish(&mut chat.socket).await;
         }
+        debug!("A chat socket was closed.");
     }))
 }
 
@@ -125,6 +123,8 @@ struct Chat {
     app: App,
     caller: Caller,
     socket: WebSocket,
+    limits: Arc<HttpLimits>,
+    pace: Pace,
     options: WsOptions,
     turn: Option<Turn>,
     waiting: VecDeque<RunRequest>,
@@ -134,23 +134,10 @@ struct Chat {
     told: Cursor,
     /// Which tools there are, being found out.
     asking: FuturesUnordered<BoxFuture<'static, WsMessage>>,
-    heard: Heard,
 }
 
 /// A turn that is being told.
 type Turn = Pin<Box<dyn Stream<Item = Result<Placed<WsMessage>, LogError>> + Send>>;
-
-/// How much was heard in the current second.
-struct Heard {
-    since: Instant,
-    n_messages: u32,
-}
-
-impl Default for Heard {
-    fn default() -> Self {
-        Self { since: Instant::now(), n_messages: 0 }
-    }
-}
 
 impl Chat {
     async fn go_on(&mut self) -> Result<(), Gone> {
@@ -174,18 +161,20 @@ impl Chat {
                     let why = self.where_to_read_on().unwrap_or_else(|| "the server closes".into());
                     return self.close(close_code::RESTART, why).await;
                 }
+                Next::Heard(Some(Ok(_))) if self.pace.is_exceeded() => {
+                    self.app.metrics().limit_reached(sockets::MAX_PER_SECOND);
+                    return self.send(Message::Close(Some(sockets::too_fast()))).await;
+                }
                 Next::Heard(Some(Ok(Message::Text(text)))) => {
                     self.app.metrics().ws_message(Direction::Received, text.len());
-                    if self.heard.is_too_much() {
-                        return self.close(close_code::POLICY, "too many messages".into()).await;
-                    }
                     self.hear(&text).await?;
                 }
                 Next::Heard(Some(Ok(Message::Binary(_)))) => {
                     self.refuse(ErrorCode::InvalidFormat, "messages are JSON texts").await?;
                 }
                 Next::Heard(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
-                Next::Heard(Some(Ok(Message::Close(_)) | Err(_)) | None) => return Ok(()),
+                Next::Heard(Some(Ok(Message::Close(_))) | None) => return Ok(()),
+                Next::Heard(Some(Err(error))) => return self.refuse_unreadable(error).await,
                 Next::Tell(Some(Ok(message))) => {
                     let text = self.options.wire_text(&message);
                     self.send(Message::Text(text.into())).await?;
@@ -285,8 +274,10 @@ impl Chat {
         if self.turn.is_none() {
             return self.begin(run).await;
         }
-        if self.waiting.len() >= MOST_WAITING {
-            let why = format!("{MOST_WAITING} messages wait already; wait for an answer first");
+        let max_waiting = self.limits.socket_queue;
+        if self.waiting.len() >= max_waiting {
+            self.app.metrics().limit_reached(sockets::MAX_QUEUE);
+            let why = format!("{max_waiting} messages wait already; wait for an answer first");
             return self.refuse(ErrorCode::InvalidFormat, &why).await;
         }
         self.waiting.push_back(run);
@@ -313,15 +304,17 @@ impl Chat {
             run.approvals = Approvals::Decline;
         }
         run.inputs = self.options.inputs;
-        let handle = match self.app.start(run, Start::default()).await {
+        let handle = match self.app.start(&self.caller, run, Start::default()).await {
             Ok(handle) => handle,
-            Err(StartError::Store(error @ StoreError::Busy { .. })) => {
-                return self.refuse(ErrorCode::InternalError, &error.to_string()).await;
+            // What the client can do something about is said as it is.
+            Err(refusal) => {
+                self.app.count(&refusal);
+                let code = match refusal.code {
+                    "model_not_found" => ErrorCode::LlmError,
+                    _ => ErrorCode::InternalError,
+                };
+                return self.refuse(code, &refusal.message).await;
             }
-            Err(error @ StartError::UnknownModel(_)) => {
-                return self.refuse(ErrorCode::LlmError, &error.to_string()).await;
-            }
-            Err(error) => return self.broken(&error).await,
         };
         match handle.events().await {
             Ok(events) => self.watch(handle.id().clone(), events, Cursor::START),
@@ -428,10 +421,22 @@ impl Chat {
         if let Message::Text(text) = &message {
             self.app.metrics().ws_message(Direction::Sent, text.len());
         }
-        match timeout(PATIENCE, self.socket.send(message)).await {
+        match timeout(self.limits.write_time, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Gone),
+            Ok(Err(_)) => Err(Gone),
+            Err(_) => {
+                self.app.metrics().limit_reached(WRITE_TIMEOUT);
+                Err(Gone)
+            }
         }
+    }
+
+    /// Ends the socket of a client whose frame cannot be read: nothing that follows it can be.
+    async fn refuse_unreadable(&mut self, error: axum::Error) -> Result<(), Gone> {
+        let Some(frame) = sockets::unreadable(error, self.app.metrics()) else { return Err(Gone) };
+        self.send(Message::Close(Some(frame))).await?;
+        sockets::finish_unread().await;
+        Err(Gone)
     }
 
     /// Where to go on with the turn that is being told, written as on `/chat/stream`.
@@ -487,15 +492,4 @@ async fn all_tools(app: App, caller: Caller) -> WsMessage {
     let of_servers = of_servers.await;
     let of_servers = of_servers.iter().flatten().map(|tool| tool.spec());
     WsMessage::tools(request.tools.iter().map(AsRef::as_ref).chain(of_servers))
-}
-
-impl Heard {
-    /// Counts a message, and says whether it was one too many.
-    fn is_too_much(&mut self) -> bool {
-        if self.since.elapsed() > Duration::from_secs(1) {
-            *self = Self::default();
-        }
-        self.n_messages += 1;
-        self.n_messages > MOST_PER_SECOND
-    }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use turnwire_contract::{Ending, EventLog, EventStream, LogError, Recorded, RunId, Seq, TenantId};
+use turnwire_contract::{
+    Ending, EventLog, EventStream, JournalHead, LogError, Recorded, RunId, Seq, TenantId,
+};
 
 use crate::{
     database::{DatabaseError, Value},
@@ -11,6 +13,7 @@ use crate::{
     pages::{self, Head},
     reader::Reader,
     store::Store,
+    tails::Seat,
 };
 
 #[async_trait]
@@ -37,35 +40,30 @@ impl EventLog for Store {
         run_id: &RunId,
         after: Seq,
     ) -> Result<EventStream, LogError> {
-        let not_found = || LogError::NotFound(run_id.clone());
-        let seat = if let Some(seat) = self.0.tails.seat(tenant, run_id) {
-            seat
-        } else {
-            let head = pages::head(&*self.0.database, run_id).await;
-            let head = head.map_err(|error| of_run(error, run_id))?;
-            let head = head.filter(|head| head.tenant == *tenant).ok_or_else(not_found)?;
-            self.0.tails.seat_at(run_id, head)
+        let seat = match self.0.tails.seat(tenant, run_id) {
+            Some(seat) => seat,
+            None => self.0.tails.seat_at(run_id, self.head_of(tenant, run_id).await?),
         };
-        let (database, outage) = (Arc::clone(&self.0.database), Arc::clone(&self.0.outage));
-        Ok(Reader::new(seat, database, outage, after).into_stream())
+        Ok(self.reader(seat, after).into_stream())
     }
 
-    async fn read_stored(
+    /// As the database has it: the event that somebody saw on another node is there, whether it
+    /// has been heard of here or not.
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+        let Head { last, is_over, .. } = self.head_of(tenant, run_id).await?;
+        Ok(JournalHead { last, is_over })
+    }
+
+    async fn stored(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        let database = &*self.0.database;
-        let page = pages::page(database, tenant, run_id, after, i64::MAX).await;
-        let events = page.map_err(|error| of_run(error, run_id))?.events;
-        if events.is_empty() {
-            let head = pages::head(database, run_id).await.map_err(unavailable)?;
-            if head.is_none_or(|head| head.tenant != *tenant) {
-                return Err(LogError::NotFound(run_id.clone()));
-            }
-        }
-        Ok(events)
+    ) -> Result<EventStream, LogError> {
+        let head = self.head_of(tenant, run_id).await?;
+        let last = head.last;
+        let seat = self.0.tails.seat_at(run_id, head);
+        Ok(self.reader(seat, after).until(last).into_stream())
     }
 
     async fn probe(&self) -> Result<(), LogError> {
@@ -86,6 +84,18 @@ impl EventLog for Store {
 }
 
 impl Store {
+    fn reader(&self, seat: Seat, after: Seq) -> Reader {
+        let (database, outage) = (Arc::clone(&self.0.database), Arc::clone(&self.0.outage));
+        Reader::new(seat, database, outage, after)
+    }
+
+    async fn head_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Head, LogError> {
+        let head = pages::head(&*self.0.database, run_id).await;
+        let head = head.map_err(|error| of_run(error, run_id))?;
+        let theirs = head.filter(|head| head.tenant == *tenant);
+        theirs.ok_or_else(|| LogError::NotFound(run_id.clone()))
+    }
+
     async fn append_with(
         &self,
         tenant: &TenantId,

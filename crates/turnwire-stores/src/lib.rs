@@ -5,6 +5,7 @@
 //! roster of workers at once, because what must happen together has to be in one database. A
 //! [`StoreLibrary`] keeps files and their index in the same database.
 
+mod backup;
 mod blob_store;
 mod conversations;
 mod creation;
@@ -25,6 +26,7 @@ mod reader;
 mod retention;
 mod rows;
 mod run_store;
+mod shared_pages;
 mod store;
 mod sync;
 mod tails;
@@ -32,6 +34,7 @@ mod trust;
 mod workers;
 mod writer;
 
+pub use backup::{BackupError, backup};
 pub use library::{MAX_FILE_BYTES, StoreLibrary};
 pub use probe::reach_fanout;
 pub use store::{OpenError, Store, StoreOptions};

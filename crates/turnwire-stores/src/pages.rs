@@ -12,6 +12,15 @@ use crate::{
 /// How many rows of a run are looked up at once, together with those of many others.
 pub(crate) const PAGE: i64 = 64;
 
+/// How many rows a reader takes from the database at most.
+const PAGE_ROWS: i64 = 256;
+
+/// How much they may weigh: a reader that does not read holds no more than this and one row.
+pub(crate) const PAGE_WEIGHT: i64 = 256 * 1024;
+
+/// What an event weighs in memory beside its text.
+const EVENT_WEIGHT: i64 = 256;
+
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -41,26 +50,34 @@ pub(crate) async fn head(
     Ok(Some(Head { tenant: row.text(0)?.into(), last, is_over: row.text(2)? == "over" }))
 }
 
-/// The events after `after`, up to `most` rows of them.
+/// The events after `after`: as many rows as weigh `max_weight` together, and one at least.
 pub(crate) async fn page(
     database: &dyn Database,
     tenant: &TenantId,
     run_id: &RunId,
     after: Seq,
-    most: i64,
+    max_weight: i64,
 ) -> Result<Page, DatabaseError> {
-    // A reader may begin in the middle of a row.
-    let sql = "select first_seq, last_seq, kind, call_id, body from run_events \
-               where run_id = $1 and tenant = $2 and first_seq >= coalesce( \
-                   (select max(first_seq) from run_events where run_id = $1 and first_seq <= $3), \
-                   1) \
-               order by first_seq limit $4";
+    // A reader may begin in the middle of a row. Bodies are weighed before they are fetched.
+    let sql = "select e.first_seq, e.last_seq, e.kind, e.call_id, e.body \
+               from (select first_seq, sum(weight) over (order by first_seq) - weight as before \
+                     from (select first_seq, \
+                               octet_length(body) + (last_seq - first_seq + 1) * $4 as weight \
+                           from run_events \
+                           where run_id = $1 and tenant = $2 and first_seq >= coalesce( \
+                               (select max(first_seq) from run_events \
+                                where run_id = $1 and first_seq <= $3), 1) \
+                           order by first_seq limit $5) as ahead) as weighed \
+               join run_events e on e.run_id = $1 and e.first_seq = weighed.first_seq \
+               where weighed.before < $6 order by e.first_seq";
     let next = place(after)?.saturating_add(1);
     let values = [
         Value::Text(run_id.as_str()),
         Value::Text(tenant.as_str()),
         Value::Integer(next),
-        Value::Integer(most),
+        Value::Integer(EVENT_WEIGHT),
+        Value::Integer(PAGE_ROWS),
+        Value::Integer(max_weight),
     ];
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {

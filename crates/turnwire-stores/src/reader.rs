@@ -4,7 +4,7 @@
 //! A reader that does not read holds its place and nothing else. One whose database is away
 //! waits: a stream does not break because a server is restarted.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use futures::stream;
 use turnwire_contract::{
@@ -15,18 +15,10 @@ use turnwire_contract::{
 use crate::{
     database::{Database, DatabaseError},
     outage::{Outage, Patience},
-    pages,
+    pages::{PAGE_WEIGHT, page},
+    shared_pages::Events,
     tails::{Found, Seat},
 };
-
-/// How many rows a reader takes from the database at first. It may want to see only the end.
-const FIRST_PAGE: i64 = 256;
-
-/// How many rows at most.
-const LARGEST_PAGE: i64 = 1024;
-
-/// Events of this weight, or more, are enough for a page.
-const HEAVY_PAGE: usize = 512 * 1024;
 
 /// A reader.
 pub(crate) struct Reader {
@@ -34,8 +26,11 @@ pub(crate) struct Reader {
     database: Arc<dyn Database>,
     outage: Arc<Outage>,
     after: Seq,
-    ready: VecDeque<Arc<Recorded>>,
-    page: i64,
+    /// Where it ends, if that is before the end of the run.
+    until: Option<Seq>,
+    ready: Events,
+    /// How much it takes from the database at once.
+    page_weight: i64,
 }
 
 impl Reader {
@@ -48,7 +43,14 @@ impl Reader {
     ) -> Self {
         let is_off = is_seeded(Fault::CursorOffByOne) && after > Seq::START;
         let after = if is_off { after.next() } else { after };
-        Self { seat, database, outage, after, ready: VecDeque::new(), page: FIRST_PAGE }
+        let (ready, page_weight) = (Events::default(), PAGE_WEIGHT);
+        Self { seat, database, outage, after, until: None, ready, page_weight }
+    }
+
+    /// The same reader, which ends after `last`. What is there up to then is in the database,
+    /// whether this process has heard of it or not.
+    pub(crate) fn until(self, last: Seq) -> Self {
+        Self { until: Some(last), ..self }
     }
 
     /// The events as they become visible.
@@ -62,8 +64,11 @@ impl Reader {
     }
 
     async fn next(&mut self) -> Option<Result<Arc<Recorded>, LogError>> {
+        if self.until.is_some_and(|last| self.after >= last) {
+            return None;
+        }
         loop {
-            if let Some(recorded) = self.ready.pop_front() {
+            if let Some(recorded) = self.ready.next() {
                 let is_lax = is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NewsAsTruth);
                 if recorded.seq != self.after.next() && !is_lax {
                     return Some(Err(self.broken("places are missing")));
@@ -75,11 +80,11 @@ impl Reader {
             // Made before the look, so that what comes in between is not missed.
             let bell = tail.bell();
             match tail.after(self.after) {
-                Found::Events(events) => self.ready.extend(events),
-                Found::Nothing => bell.await,
+                Found::Events(events) => self.ready = Events::new(events),
+                Found::Nothing if self.until.is_none() => bell.await,
                 Found::Over => return None,
                 Found::Forgotten => return Some(Err(self.not_found())),
-                Found::Further => {
+                Found::Further | Found::Nothing => {
                     if let Err(error) = self.turn_page().await {
                         return Some(Err(error));
                     }
@@ -88,27 +93,30 @@ impl Reader {
         }
     }
 
-    /// Reads on in the database, for as long as it takes.
+    /// Reads on in the database, for as long as it takes. Whoever is at the same place of the run
+    /// reads the same page. A reader that only wants what is there now waits for no database: whoever
+    /// asked decides whether to ask again.
     async fn turn_page(&mut self) -> Result<(), LogError> {
         let mut patience = Patience::default();
         let tail = Arc::clone(self.seat.tail());
         loop {
             let (tenant, run_id) = (tail.tenant(), tail.run_id());
-            let page = pages::page(&*self.database, tenant, run_id, self.after, self.page).await;
-            match page {
-                Ok(page) if page.events.is_empty() => return Err(self.not_found()),
+            let fetch = page(&*self.database, tenant, run_id, self.after, self.page_weight);
+            match tail.pages().page(self.after, fetch).await {
+                Ok(page) if page.is_empty() => return Err(self.not_found()),
                 Ok(page) => {
                     self.outage.note_back();
-                    let is_heavy = page.bytes > HEAVY_PAGE;
-                    self.page = if is_heavy { FIRST_PAGE } else { LARGEST_PAGE };
-                    self.ready.extend(page.events);
+                    self.ready = page;
                     return Ok(());
                 }
                 Err(error) if error.is_transient() => {
                     if matches!(error, DatabaseError::TooSlow(_)) {
-                        self.page = (self.page / 4).max(1);
+                        self.page_weight = (self.page_weight / 4).max(1);
                     }
                     self.outage.note_away(&error.to_string());
+                    if self.until.is_some() {
+                        return Err(LogError::Unavailable(error.to_string()));
+                    }
                     tokio::time::sleep(patience.next_pause()).await;
                 }
                 Err(error) => return Err(self.broken(&error.to_string())),

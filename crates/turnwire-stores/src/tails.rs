@@ -19,6 +19,7 @@ use turnwire_contract::{
 
 use crate::{
     pages::{Head, Known, Page},
+    shared_pages::SharedPages,
     sync::lock,
 };
 
@@ -56,6 +57,8 @@ pub(crate) struct Tail {
     tenant: TenantId,
     kept: Mutex<Kept>,
     bell: Notify,
+    /// What its readers have fetched from the database.
+    pages: SharedPages,
 }
 
 #[derive(Debug)]
@@ -273,8 +276,8 @@ impl Tail {
             recent: VecDeque::new(),
             bytes: 0,
         };
-        let (kept, bell) = (Mutex::new(kept), Notify::new());
-        Arc::new(Self { run_id: run_id.clone(), tenant: head.tenant, kept, bell })
+        let (kept, bell, pages) = (Mutex::new(kept), Notify::new(), SharedPages::default());
+        Arc::new(Self { run_id: run_id.clone(), tenant: head.tenant, kept, bell, pages })
     }
 
     /// Which run.
@@ -291,6 +294,11 @@ impl Tail {
     pub(crate) fn head(&self) -> Head {
         let kept = self.kept();
         Head { tenant: self.tenant.clone(), last: kept.head, is_over: kept.is_over }
+    }
+
+    /// What its readers have fetched from the database.
+    pub(crate) fn pages(&self) -> &SharedPages {
+        &self.pages
     }
 
     /// What follows on `after`.

@@ -95,3 +95,22 @@ fn c18_a_worker_is_settled_after_a_lease_of_beats() {
     assert!(!standing.is_settled(at(7_899), lease));
     assert!(standing.is_settled(at(7_900), lease));
 }
+
+/// C27: a node whose writer is stuck for good says nothing any more, so that its runs go to others;
+/// after an outage, which everybody had, the writer gets its time first.
+#[test]
+fn c27_a_node_that_cannot_write_does_not_beat() {
+    let (lease, start) = (Duration::from_secs(2), tokio::time::Instant::now());
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let long = MAX_STUCK + Duration::from_secs(1);
+    let standing = Standing::default();
+    assert!(standing.may_beat(at(0), long), "it has only just begun");
+    for second in 0..=10 {
+        standing.beaten(at(second), lease);
+    }
+    assert!(standing.may_beat(at(10), MAX_STUCK), "not for long enough");
+    standing.beaten(at(11), lease);
+    assert!(!standing.may_beat(at(11), long));
+    assert!(!standing.may_beat(at(60), long), "however long it lasts");
+    assert!(standing.may_beat(at(61), Duration::ZERO), "it writes again");
+}

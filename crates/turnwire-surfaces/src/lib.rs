@@ -66,7 +66,7 @@ pub use clean::{Cleaner, clean};
 pub use cursor::{Cursor, Placed, WithPlaces};
 pub use message::{Message, MessageState, Stage, ToolBlock};
 pub use messages::{MessageFrame, Messages, ToolBlockUpdate};
-pub use native::RunSnapshot;
+pub use native::{RunSnapshot, SnapshotFold};
 pub use native_event::{NativeEvent, NativeRecord};
 pub use partial_json::{Entry, PartialJson};
 pub use responses::{Profile, Response, ResponseEvent, Responses};

@@ -342,6 +342,37 @@ pub struct ServerSnapshot {
     pub failure: Option<Failure>,
 }
 
+/// A snapshot that is put together event by event, so that nobody needs all of them at once.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotFold {
+    snapshot: Option<RunSnapshot>,
+    /// When the last event was.
+    last: Option<Timestamp>,
+}
+
+impl SnapshotFold {
+    /// Takes note of one event. Every event has to come by here, in order.
+    pub fn note(&mut self, recorded: &Recorded) {
+        match &mut self.snapshot {
+            None => self.snapshot = Some(RunSnapshot::begin(recorded)),
+            Some(snapshot) => {
+                if matches!(recorded.event, Event::RunTakenOver { .. }) {
+                    snapshot.part_with_worker(self.last.unwrap_or(recorded.at));
+                }
+                snapshot.note(recorded);
+            }
+        }
+        self.last = Some(recorded.at);
+    }
+
+    /// The run as it stands; nothing if there was no event.
+    pub fn snapshot(self) -> Option<RunSnapshot> {
+        let mut snapshot = self.snapshot?;
+        snapshot.text = snapshot.answer();
+        Some(snapshot)
+    }
+}
+
 impl RunSnapshot {
     /// The same run, stalled if no worker has what it needs.
     pub fn stalled_by(mut self, lack: Option<String>) -> Self {
@@ -354,19 +385,9 @@ impl RunSnapshot {
 
     /// The run that `events` add up to; nothing if there are none.
     pub fn of<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Option<Self> {
-        let mut events = events.into_iter();
-        let first = events.next()?;
-        let mut snapshot = Self::begin(first);
-        let mut last = first.at;
-        for recorded in events {
-            if matches!(recorded.event, Event::RunTakenOver { .. }) {
-                snapshot.part_with_worker(last);
-            }
-            snapshot.note(recorded);
-            last = recorded.at;
-        }
-        snapshot.text = snapshot.answer();
-        Some(snapshot)
+        let mut fold = SnapshotFold::default();
+        events.into_iter().for_each(|recorded| fold.note(recorded));
+        fold.snapshot()
     }
 
     fn begin(first: &Recorded) -> Self {

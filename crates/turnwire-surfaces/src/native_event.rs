@@ -613,6 +613,8 @@ pub enum RunOutcomeShape {
 pub enum IncompleteReasonShape {
     /// The model's answer was cut by its length.
     MaxOutputTokens,
+    /// The model's answer, or all of them together, had as many bytes as allowed.
+    MaxOutputBytes,
     /// The model was asked as often as allowed.
     MaxTurns,
     /// As many tools were called as allowed.

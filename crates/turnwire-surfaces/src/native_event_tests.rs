@@ -43,6 +43,7 @@ fn run_outcomes() -> Vec<RunOutcome> {
     use IncompleteReason as Reason;
     let reasons = [
         Reason::MaxOutputTokens,
+        Reason::MaxOutputBytes,
         Reason::MaxTurns,
         Reason::MaxToolCalls,
         Reason::TimeLimit,

@@ -105,6 +105,7 @@ pub fn run_ending(outcome: &RunOutcome) -> String {
             use turnwire_contract::IncompleteReason as Reason;
             let limit = match reason {
                 Reason::MaxOutputTokens => "the answer was cut at its greatest length",
+                Reason::MaxOutputBytes => "the model said as much as allowed",
                 Reason::MaxTurns => "the model was asked as often as allowed",
                 Reason::MaxToolCalls => "as many tools were called as allowed",
                 Reason::TimeLimit => "the time was up",

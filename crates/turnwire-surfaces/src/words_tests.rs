@@ -150,6 +150,7 @@ fn every_run_ending_has_its_words() {
             IncompleteReason::MaxOutputTokens,
             "incomplete: the answer was cut at its greatest length",
         ),
+        (IncompleteReason::MaxOutputBytes, "incomplete: the model said as much as allowed"),
         (IncompleteReason::MaxTurns, "incomplete: the model was asked as often as allowed"),
         (IncompleteReason::MaxToolCalls, "incomplete: as many tools were called as allowed"),
         (IncompleteReason::TimeLimit, "incomplete: the time was up"),

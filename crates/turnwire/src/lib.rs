@@ -42,11 +42,11 @@ pub use async_trait::async_trait;
 pub use turnwire_contract::{
     ApprovalAnswer, BlobError, BlobStore, CallId, Completeness, Content, ConversationId,
     ConversationRecord, Decision, Effect, Entry, Event, EventLog, EventStream, Failure, Finish,
-    Generation, Image, IncompleteReason, Item, ItemId, Limits, LogError, Model, ModelError,
-    ModelPart, ModelStream, Prompt, Question, Recorded, Role, RunId, RunOutcome, RunRecord,
-    RunRequest, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Tool, ToolContext,
-    ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
-    Usage, Workers,
+    Generation, Image, IncompleteReason, Item, ItemId, JournalHead, Limits, LogError, Model,
+    ModelError, ModelPart, ModelStream, Prompt, Question, Recorded, Role, RunId, RunOutcome,
+    RunRecord, RunRequest, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Tool,
+    ToolContext, ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest, ToolServers,
+    ToolSpec, Usage, Workers,
 };
 pub use turnwire_engine::{Runs, StartError, ToolboxError};
 pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUpdate};

@@ -23,6 +23,11 @@ const isReadable = (golden) => !has(golden, "function_call_output");
 // Calls of functions are the client's to it, and there is no client here that has them.
 const isWithoutClient = (golden) => !has(golden, "function_call");
 
+// Version 7 has a schema for calls of custom tools, and no word in it for one that was cut, which
+// is official too.
+const isCutCustomCall = (item) => item.type === "custom_tool_call" && item.status === "incomplete";
+const isStreamReadable = (sdk, { response }) => sdk.name !== "ai 7" || !response.output.some(isCutCustomCall);
+
 function model(sdk, fetch) {
   return sdk.createOpenAI({ baseURL: "http://localhost/v1", apiKey: "test", fetch }).responses("default");
 }
@@ -59,6 +64,7 @@ for (const sdk of SDKS) {
         for await (const part of stream) if (part.type === "error") errors.push(part.error);
       });
       if (thrown) errors.push(thrown);
+      if (!isStreamReadable(sdk, golden)) return assert(errors.length, "it reads these by now: take out the exception");
       errors.forEach(isNoMismatch);
       equal(errors.length > 0, isFailed, `errors: ${errors.map((error) => error.message)}`);
       if (isFailed) assert(`${errors[0].message}`.includes(response.error.message), errors[0]);
@@ -74,7 +80,7 @@ for (const sdk of SDKS) {
 
     if (!isWithoutClient(golden) || isFailed) continue;
 
-    test(`${sdk.name}: streamText of ${name}, ${profile}`, async () => {
+    if (isStreamReadable(sdk, golden)) test(`${sdk.name}: streamText of ${name}, ${profile}`, async () => {
       const errors = [];
       const result = sdk.streamText({
         model: model(sdk, streaming(golden)), prompt: "?", maxRetries: 0, onError: ({ error }) => errors.push(error),

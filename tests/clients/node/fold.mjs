@@ -7,6 +7,12 @@ import { assert, equal } from "./harness.mjs";
 const TERMINAL = new Set(["response.completed", "response.incomplete", "response.failed"]);
 const LIFECYCLE = /^response\.(mcp_call|mcp_list_tools|web_search_call|file_search_call)\./;
 
+/** Tokens and how likely they are, also those beside them. */
+function likely(logprobs) {
+  const tops = (token) => (token.top_logprobs ?? []).map((top) => [top.token, top.logprob]);
+  return logprobs.map((token) => [token.token, token.logprob, tops(token)]);
+}
+
 export class Fold {
   first = undefined;
   last = undefined;
@@ -79,13 +85,24 @@ export class Fold {
         item.content.push(structuredClone(event.part));
         break;
       case "response.content_part.done":
+        if (event.part.logprobs) {
+          // The deltas tell them without the bytes.
+          equal(likely(part().logprobs), likely(event.part.logprobs), "logprobs");
+          part().logprobs = structuredClone(event.part.logprobs);
+        }
         equal(part(), event.part, "part");
         break;
       case "response.output_text.delta":
+        part().text += event.delta;
+        part().logprobs.push(...structuredClone(event.logprobs));
+        break;
       case "response.reasoning_text.delta":
         part().text += event.delta;
         break;
       case "response.output_text.done":
+        equal(part().text, event.text, "text");
+        equal(likely(part().logprobs), likely(event.logprobs), "logprobs");
+        break;
       case "response.reasoning_text.done":
         equal(part().text, event.text, "text");
         break;

@@ -12,6 +12,12 @@ TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 LIFECYCLE = ("response.mcp_call.", "response.mcp_list_tools.", "response.web_search_call.", "response.file_search_call.")
 
 
+def likely(logprobs):
+    """Tokens and how likely they are, also those beside them."""
+    tops = lambda token: [(top["token"], top["logprob"]) for top in token.get("top_logprobs") or []]
+    return [(token["token"], token["logprob"], tops(token)) for token in logprobs]
+
+
 class Fold:
     def __init__(self):
         self.first = self.last = None
@@ -74,13 +80,22 @@ class Fold:
         content.append(copy.deepcopy(event["part"]))
 
     def on_content_part_done(self, event):
-        assert self.part(event) == event["part"], f"{self.part(event)} is not {event['part']}"
+        mine, part = self.part(event), event["part"]
+        if "logprobs" in part:
+            # The deltas tell them without the bytes.
+            assert likely(mine["logprobs"]) == likely(part["logprobs"]), f"{mine} is not {part}"
+            mine["logprobs"] = copy.deepcopy(part["logprobs"])
+        assert mine == part, f"{mine} is not {part}"
 
     def on_output_text_delta(self, event):
-        self.part(event)["text"] += event["delta"]
+        part = self.part(event)
+        part["text"] += event["delta"]
+        part["logprobs"] += copy.deepcopy(event["logprobs"])
 
     def on_output_text_done(self, event):
-        assert self.part(event)["text"] == event["text"]
+        part = self.part(event)
+        assert part["text"] == event["text"]
+        assert likely(part["logprobs"]) == likely(event["logprobs"])
 
     def on_output_text_annotation_added(self, event):
         annotations = self.part(event)["annotations"]

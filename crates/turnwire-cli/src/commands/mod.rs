@@ -1,5 +1,6 @@
 //! What can be done, one file per command.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod mcp;

@@ -12,7 +12,6 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::{Table, Value};
-use turnwire::Limits;
 use turnwire_tools::EgressOptions;
 
 use super::{
@@ -20,7 +19,7 @@ use super::{
     egress::egress,
     embeddings::EmbeddingsSection,
     functions::{NamedFunction, named_functions},
-    limits::limits,
+    limits::{LimitsSection, limits},
     lines::line_of,
     mcp_files::{McpSection, mcp},
     models::{NamedModel, named_models},
@@ -89,7 +88,7 @@ pub(super) struct Sections {
     pub(super) web_search: Option<WebSearchSection>,
     pub(super) egress: EgressOptions,
     pub(super) embeddings: Option<EmbeddingsSection>,
-    pub(super) limits: Limits,
+    pub(super) limits: LimitsSection,
     pub(super) approvals: ApprovalSettings,
     pub(super) store: StoreSection,
 }

@@ -8,14 +8,27 @@ fn the_keys_of_the_section_are_known() {
     check_keys::<RawLimits>("limits");
 }
 
-#[test]
-fn every_limit_is_read() {
-    let mut mistakes = Vec::new();
-    let mut expected = limits(Table::new(), &mut mistakes);
-    assert_eq!(expected, Limits::default());
+/// The settings of the section, each with another number.
+fn numbered() -> Table {
     let numbers = (1_i64..).map(toml::Value::from);
-    let keys = RawLimits::KEYS.iter().map(|key| (*key).to_owned());
-    let read = limits(keys.zip(numbers).collect(), &mut mistakes);
+    RawLimits::KEYS.iter().map(|key| (*key).to_owned()).zip(numbers).collect()
+}
+
+/// The number that [`numbered`] gives a setting.
+fn number(key: &str) -> usize {
+    1 + RawLimits::KEYS.iter().position(|known| *known == key).expect(key)
+}
+
+fn time(key: &str) -> Duration {
+    Duration::from_secs(number(key) as u64)
+}
+
+#[test]
+fn every_limit_of_a_run_is_read() {
+    let mut mistakes = Vec::new();
+    assert_eq!(limits(Table::new(), &mut mistakes), LimitsSection::default());
+    let read = limits(numbered(), &mut mistakes).runs;
+    let mut expected = Limits::default();
     assert_eq!(mistakes, [""; 0]);
     expected.max_turns = 1;
     expected.max_tool_calls = 2;
@@ -32,7 +45,77 @@ fn every_limit_is_read() {
     expected.max_skipped_parts = 13;
     expected.output_to_model = 14;
     expected.output_in_journal = 15;
+    expected.max_turn_output = 16;
+    expected.max_run_output = 17;
+    expected.max_arguments = 18;
     assert_eq!(read, expected);
+}
+
+/// A13: `serve` takes the limits of the file and not its own.
+#[test]
+fn a13_every_limit_of_a_server_is_read() {
+    let mut mistakes = Vec::new();
+    let read = limits(numbered(), &mut mistakes).server;
+    assert_eq!(mistakes, [""; 0]);
+    let expected = ServerLimits {
+        http: HttpLimits {
+            header_bytes: number("max_header_bytes"),
+            headers: number("max_headers"),
+            header_time: time("header_timeout_sec"),
+            body_pause: time("body_idle_timeout_sec"),
+            connections: number("max_connections"),
+            unknown_per_address: number("max_unknown_connections_per_address"),
+            idle_time: time("idle_timeout_sec"),
+            connection_time: time("connection_timeout_sec"),
+            streams: u32::try_from(number("max_requests_per_connection")).unwrap(),
+            write_time: time("write_timeout_sec"),
+            socket_time: time("socket_timeout_sec"),
+            socket_message_bytes: number("max_socket_message_bytes"),
+            socket_messages_per_second: u32::try_from(number("max_socket_messages_per_sec"))
+                .unwrap(),
+            socket_queue: number("max_socket_queue"),
+        },
+        requests: RequestLimits {
+            body_time: time("body_timeout_sec"),
+            upload_time: time("upload_timeout_sec"),
+            json: turnwire_gateway::JsonLimits {
+                depth: number("max_json_depth"),
+                keys: number("max_json_keys"),
+                values: number("max_json_values"),
+            },
+            items: number("max_input_items"),
+            tools: number("max_tools"),
+            schema_bytes: number("max_schema_bytes"),
+            argument_bytes: number("max_arguments_bytes"),
+            file_bytes: number("max_input_file_bytes"),
+        },
+        admission: AdmissionLimits {
+            runs: number("max_runs"),
+            runs_per_tenant: number("max_runs_per_tenant"),
+            runs_per_key: number("max_runs_per_key"),
+            connections_per_key: number("max_connections_per_key"),
+        },
+        background_time: time("background_sec"),
+        body_bytes: number("max_body_bytes"),
+        file_bytes: number("max_file_bytes"),
+        prompt_file_bytes: number("max_prompt_file_bytes"),
+        heartbeat: time("keep_alive_sec"),
+    };
+    assert_eq!(read, expected);
+}
+
+/// A13: every limit that is counted is a setting, and `docs/limits.md` says of every setting what
+/// happens at it.
+#[test]
+fn a13_every_limit_is_explained() {
+    let explained = include_str!("../../../../docs/limits.md");
+    for key in RawLimits::KEYS {
+        assert!(explained.contains(&format!("| `{key}` |")), "docs/limits.md has no `{key}`");
+    }
+    for limit in turnwire_gateway::limits::COUNTED {
+        let key = limit.strip_prefix("limits.").expect(limit);
+        assert!(RawLimits::KEYS.contains(&key), "`{key}` is counted and is no setting");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the person wants: defaults, then `turnwire.toml`, then the environment, then the flags.
 //!
 //! Two steps: the file is read as it is written and checked, section by section (`file`),
-//! then put together with the rest for the command that asks (`run`, `serve`). Nothing past
+//! then put together with the rest for the command that asks (`run`, `serve`, `backup`). Nothing past
 //! this folder sees the raw form. A wrong setting stops the start, and all of them are told at
 //! once.
 //!
@@ -70,6 +70,7 @@
 //! url_env = "DATABASE_URL"               # better, if there is a password in it
 //! lease_ms = 2000                        # how long a dead node's runs wait
 //! retention_days = 7                     # how long finished runs are kept; 0: for ever
+//! conversation_retention_days = 30       # how long unused conversations are kept; 0: for ever
 //!
 //! [fanout]
 //! url = "redis://localhost:6379/"        # only useful with several nodes
@@ -80,6 +81,7 @@
 //! ```
 
 mod approvals;
+mod backup;
 mod egress;
 mod embeddings;
 mod file;
@@ -101,6 +103,7 @@ mod words;
 
 pub(crate) use self::{
     approvals::ApprovalSettings,
+    backup::BackupSettings,
     mcp_files::McpSettings,
     models::{
         DEFAULT_MODEL, Demo, Kind, ModelSettings, OtherNames, Provider, ServedModels, ToolCalling,

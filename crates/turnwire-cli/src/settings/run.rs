@@ -77,7 +77,7 @@ impl RunSettings {
             functions,
             web_search,
             egress: sections.egress,
-            limits: narrowed(sections.limits, arguments),
+            limits: narrowed(sections.limits.runs, arguments),
             ask_before: sections.approvals.ask_before,
         })
     }

@@ -14,6 +14,7 @@ use super::{
     approvals::ApprovalSettings,
     file::{Sections, SettingsFile, all_of, located},
     functions::functions,
+    limits::ServerLimits,
     mcp_files::servers,
     models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
     server::{DEFAULT_LISTEN, listen_of},
@@ -39,6 +40,10 @@ pub(crate) struct ServeSettings {
     /// Whose vectors files are found by, beside their words.
     pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
+    /// How much the server takes.
+    pub(crate) server_limits: ServerLimits,
+    /// Where probes are answered, beside `listen`.
+    pub(crate) health_listen: Option<SocketAddr>,
     /// What people are asked about.
     pub(crate) approvals: ApprovalSettings,
     /// Where runs are kept; in memory if not set.
@@ -105,7 +110,12 @@ impl ServeSettings {
             web_search,
             egress: sections.egress,
             embeddings,
-            limits: Limits { approval_expiry: sections.approvals.expire_after, ..sections.limits },
+            server_limits: sections.limits.server,
+            health_listen: server.health_listen,
+            limits: Limits {
+                approval_expiry: sections.approvals.expire_after,
+                ..sections.limits.runs
+            },
             approvals: sections.approvals,
             store,
             warnings,

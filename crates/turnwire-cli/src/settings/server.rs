@@ -23,6 +23,7 @@ const LISTEN: &str = "TURNWIRE_LISTEN";
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawServer {
     listen: Option<String>,
+    health_listen: Option<String>,
     api_keys_env: Option<String>,
     /// Not read as what it should be: a complaint would quote the key.
     api_keys: Option<Value>,
@@ -35,6 +36,7 @@ pub(super) struct RawServer {
 impl RawTable for RawServer {
     const KEYS: &'static [&'static str] = &[
         "listen",
+        "health_listen",
         "api_keys_env",
         "api_keys",
         "hosts",
@@ -48,6 +50,8 @@ impl RawTable for RawServer {
 #[derive(Default)]
 pub(super) struct ServerSection {
     pub(super) listen: Option<SocketAddr>,
+    /// Where probes are answered, too.
+    pub(super) health_listen: Option<SocketAddr>,
     pub(super) api_keys_env: Option<String>,
     pub(super) api_keys: Vec<String>,
     pub(super) hosts: Vec<String>,
@@ -61,9 +65,12 @@ impl ServerSection {
     pub(super) fn read(table: Table, mistakes: &mut Vec<String>) -> Self {
         let raw: RawServer = read_table("server.", table, mistakes);
         let mut tell = |key: &str, why: String| mistakes.push(format!("server.{key}: {why}"));
-        let listen = raw.listen.and_then(|text| {
-            listen_address(&text).map_err(|why| tell("listen", format!("`{text}`: {why}"))).ok()
-        });
+        let mut address = |key: &str, text: Option<String>| {
+            let text = text?;
+            listen_address(&text).map_err(|why| tell(key, format!("`{text}`: {why}"))).ok()
+        };
+        let listen = address("listen", raw.listen);
+        let health_listen = address("health_listen", raw.health_listen);
         for host in raw.hosts.iter().filter(|host| !is_host(host)) {
             tell("hosts", format!("`{host}` is not a name; it should look like chat.example.com"));
         }
@@ -80,6 +87,7 @@ impl ServerSection {
         };
         Self {
             listen,
+            health_listen,
             api_keys_env: raw.api_keys_env,
             api_keys,
             hosts: raw.hosts,

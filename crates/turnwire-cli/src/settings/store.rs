@@ -15,7 +15,7 @@ use crate::environment::Environment;
 /// Where runs are kept when nothing else is said: a file beside the settings.
 const DEFAULT_STORE: &str = "sqlite://turnwire.db";
 /// Keeps nothing past the process.
-const MEMORY: &str = "memory:";
+pub(super) const MEMORY: &str = "memory:";
 const STORE_URL: &str = "TURNWIRE_STORE_URL";
 const FANOUT_URL: &str = "TURNWIRE_FANOUT_URL";
 /// A shorter lease would be lost by every hiccup, a longer one makes a dead worker's runs wait.
@@ -30,12 +30,19 @@ pub(super) struct RawStore {
     url_env: Option<String>,
     lease_ms: Option<u64>,
     retention_days: Option<u32>,
+    conversation_retention_days: Option<u32>,
     connections: Option<u32>,
 }
 
 impl RawTable for RawStore {
-    const KEYS: &'static [&'static str] =
-        &["url", "url_env", "lease_ms", "retention_days", "connections"];
+    const KEYS: &'static [&'static str] = &[
+        "url",
+        "url_env",
+        "lease_ms",
+        "retention_days",
+        "conversation_retention_days",
+        "connections",
+    ];
 }
 
 /// The section as it is written.
@@ -124,6 +131,9 @@ impl StoreSection {
         }
         if let Some(days) = self.store.retention_days {
             options.retention = (days > 0).then(|| DAY * days);
+        }
+        if let Some(days) = self.store.conversation_retention_days {
+            options.conversation_retention = (days > 0).then(|| DAY * days);
         }
         if let Some(most) = self.store.connections {
             options.connections = most;

@@ -52,6 +52,7 @@ fn everything_can_be_said() {
         url = "postgres://db/turnwire"
         lease_ms = 500
         retention_days = 30
+        conversation_retention_days = 60
         connections = 4
         [fanout]
         url = "redis://cache:6379/"
@@ -62,12 +63,15 @@ fn everything_can_be_said() {
         fanout: Some("redis://cache:6379/".to_owned()),
         lease: Duration::from_millis(500),
         retention: Some(DAY * 30),
+        conversation_retention: Some(DAY * 60),
         connections: 4,
         ..StoreOptions::at("postgres://db/turnwire")
     };
     assert_eq!(options, Some(expected));
     let (options, _) = read("[store]\nretention_days = 0", &[], false);
     assert_eq!(options.unwrap().retention, None, "0 keeps them for ever");
+    let (options, _) = read("[store]\nconversation_retention_days = 0", &[], false);
+    assert_eq!(options.unwrap().conversation_retention, None, "0 keeps them for ever");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 )]
 
 mod asking;
+mod backup;
 mod check;
 mod doctor;
 mod exit_codes;

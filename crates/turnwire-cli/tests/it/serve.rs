@@ -458,3 +458,25 @@ async fn a_run_outlives_its_process() {
     gateway.signal("TERM");
     assert_eq!(gateway.finish().code, Some(0));
 }
+
+/// A13: `serve` keeps the limits of the file, and answers probes at an address of their own.
+#[tokio::test]
+async fn a13_limits_and_the_address_for_probes_come_from_the_file() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let settings =
+        format!("[server]\nhealth_listen = \"{free}\"\n[limits]\nmax_body_bytes = 200\n");
+    let world = quick().with_file("turnwire.toml", &settings);
+    let gateway = Gateway::start(&world, &DEMO);
+    let said = |n: usize| json!({ "message": "x".repeat(n - 14) });
+    assert_eq!(said(200).to_string().len(), 200);
+    let answer = gateway.post("/chat", &said(200)).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let answer = gateway.post("/chat", &said(201)).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let metrics = gateway.get("/metrics").send().await.unwrap().text().await.unwrap();
+    let counted = "turnwire_limits_reached_total{limit=\"limits.max_body_bytes\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+    let probe = |path: &str| gateway.client.get(format!("http://{free}{path}")).send();
+    assert_eq!(probe("/readyz").await.unwrap().status(), StatusCode::OK);
+    assert_eq!(probe("/chat").await.unwrap().status(), StatusCode::NOT_FOUND);
+}

@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
-use futures::Stream;
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::{Entry, Recorded, RunId, RunOutcome, Seq, TenantId};
 
@@ -53,13 +53,32 @@ pub trait EventLog: Send + Sync {
         after: Seq,
     ) -> Result<EventStream, LogError>;
 
-    /// Everything after `after` that is stored now, without waiting for more.
+    /// How far the run has come.
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError>;
+
+    /// Everything after `after` that is stored now, without waiting for more. A long journal is
+    /// never in memory as a whole.
+    async fn stored(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        after: Seq,
+    ) -> Result<EventStream, LogError> {
+        let last = self.head(tenant, run_id).await?.last;
+        // Places have no gaps, so their number is known.
+        let n_stored = usize::try_from(last.0.saturating_sub(after.0)).unwrap_or(usize::MAX);
+        Ok(Box::pin(self.read(tenant, run_id, after).await?.take(n_stored)))
+    }
+
+    /// The same, all of it at once: for journals that are known to be short.
     async fn read_stored(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError>;
+    ) -> Result<Vec<Arc<Recorded>>, LogError> {
+        self.stored(tenant, run_id, after).await?.try_collect().await
+    }
 
     /// Returns once something was written, if this log can be written to.
     async fn probe(&self) -> Result<(), LogError> {
@@ -68,6 +87,15 @@ pub trait EventLog: Send + Sync {
 
     /// Forgets a run and all of its events. Forgetting what is not there is fine.
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError>;
+}
+
+/// How far a journal has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalHead {
+    /// The place of its last event.
+    pub last: Seq,
+    /// Whether that is the event that ends the run.
+    pub is_over: bool,
 }
 
 /// What a run leaves behind when it is over.

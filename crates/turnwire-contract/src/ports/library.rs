@@ -1,8 +1,9 @@
 //! Where files are kept that people have handed in, and the collections they are searched in.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures::Stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -13,8 +14,10 @@ use crate::{BatchId, CollectionId, FileId, TenantId, Timestamp};
 ///
 /// Promises an implementation makes:
 ///
-/// * when [`add_file`](Self::add_file) returns `Ok`, [`content`](Self::content) returns the very
-///   same bytes until the file is removed or expires;
+/// * when [`add_file`](Self::add_file) or [`FileUpload::finish`] returns `Ok`,
+///   [`content`](Self::content) returns the very same bytes until the file is removed or expires;
+/// * nobody sees a file whose upload is not finished, and what was written of one that is given up
+///   is removed;
 /// * [`attach`](Self::attach) attaches all of the files or none, and each of them is in the
 ///   [queue](super::IndexQueue) when it returns; a file can be found in a collection from the
 ///   moment it is [`Indexing::Completed`] until it is detached or removed, or the collection is
@@ -24,13 +27,24 @@ use crate::{BatchId, CollectionId, FileId, TenantId, Timestamp};
 /// * what belongs to one tenant does not exist for another, and neither does an expired file.
 #[async_trait]
 pub trait Library: Send + Sync {
-    /// Keeps a file; refused if there is one of that id.
+    /// Begins to take in a file, piece by piece; refused if there is one of that id.
+    async fn upload(
+        &self,
+        tenant: &TenantId,
+        file_id: &FileId,
+    ) -> Result<Box<dyn FileUpload>, LibraryError>;
+
+    /// Keeps a file whose content is at hand; refused if there is one of that id.
     async fn add_file(
         &self,
         tenant: &TenantId,
         file: FileRecord,
         content: Arc<[u8]>,
-    ) -> Result<(), LibraryError>;
+    ) -> Result<(), LibraryError> {
+        let mut upload = self.upload(tenant, &file.id).await?;
+        upload.write(&content).await?;
+        upload.finish(file).await
+    }
 
     /// One file, without its content.
     async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError>;
@@ -41,6 +55,13 @@ pub trait Library: Send + Sync {
     /// What is in a file.
     async fn content(&self, tenant: &TenantId, file_id: &FileId)
     -> Result<Arc<[u8]>, LibraryError>;
+
+    /// The same, piece by piece. A file that is removed meanwhile ends with an error.
+    async fn content_stream(
+        &self,
+        tenant: &TenantId,
+        file_id: &FileId,
+    ) -> Result<ContentStream, LibraryError>;
 
     /// Forgets a file, also in all collections it is attached to.
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError>;
@@ -160,6 +181,19 @@ pub trait Library: Send + Sync {
         collections: &[CollectionId],
         query: &Query,
     ) -> Result<Found, LibraryError>;
+}
+
+/// What is in a file, piece by piece.
+pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, LibraryError>> + Send>>;
+
+/// A file on its way in. Dropped before it is finished, it was never there.
+#[async_trait]
+pub trait FileUpload: Send {
+    /// Takes the next piece of its content.
+    async fn write(&mut self, piece: &[u8]) -> Result<(), LibraryError>;
+
+    /// Keeps the file, as `file` describes it. Its size is what was written, whatever `file` says.
+    async fn finish(self: Box<Self>, file: FileRecord) -> Result<(), LibraryError>;
 }
 
 /// A file as it is kept, without its content.
@@ -452,8 +486,8 @@ impl LibraryError {
     }
 
     /// A file is bigger than is kept.
-    pub fn too_big(name: &str, most: usize) -> Self {
-        let limit = most / 1024 / 1024;
-        Self::Refused(format!("`{name}` is bigger than {limit} MiB, which is the limit"))
+    pub fn too_big(max_bytes: usize) -> Self {
+        let limit = max_bytes / 1024 / 1024;
+        Self::Refused(format!("the file is bigger than {limit} MiB, which is the limit"))
     }
 }

@@ -18,14 +18,15 @@ mod tool_servers;
 mod workers;
 
 pub use blob_store::{BlobError, BlobStore};
-pub use event_log::{Ending, EventLog, EventStream, LogError};
+pub use event_log::{Ending, EventLog, EventStream, JournalHead, LogError};
 pub use filter::{Comparison, Filter, FilterMistake};
 pub use indexing::{
     IndexQueue, IndexTask, IndexWork, Indexed, MOST_CLAIMS, NewPassage, NoVectors, Reader, Vectors,
 };
 pub use library::{
     Attachment, BatchRecord, Chunking, CollectionNotes, CollectionRecord, CollectionUsage,
-    FileCounts, FileRecord, Found, Indexing, Library, LibraryError, Passage, Query, Unreadable,
+    ContentStream, FileCounts, FileRecord, FileUpload, Found, Indexing, Library, LibraryError,
+    Passage, Query, Unreadable,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
 pub use pins::{Pinned, Pins};

@@ -14,8 +14,8 @@ use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
     Allowed, ConversationId, ConversationRecord, Created, Entry, Event, EventLog, EventStream,
-    Item, ItemId, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunRequest,
-    RunStore, Seq, StoreError, TenantId, Timestamp, Usage,
+    Item, ItemId, JournalHead, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome,
+    RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, Usage,
 };
 use turnwire_engine::{
     Ambient, EngineParts, LiveRun, MemoryEventLog, MemoryRunStore, RunState, Runs, StartError,
@@ -63,13 +63,8 @@ impl EventLog for SlowLog {
         self.inner.read(tenant, run_id, after).await
     }
 
-    async fn read_stored(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.inner.read_stored(tenant, run_id, after).await
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+        self.inner.head(tenant, run_id).await
     }
 
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {

@@ -8,6 +8,7 @@
 
 mod approvals;
 mod approvals_in_depth;
+mod big_results;
 mod cancelling;
 mod citations;
 mod continuing;
@@ -16,6 +17,7 @@ mod journal;
 mod limits;
 mod memory;
 mod model_turns;
+mod output;
 mod pinning;
 mod servers;
 mod takeover;

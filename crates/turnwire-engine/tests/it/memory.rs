@@ -105,3 +105,43 @@ async fn ids_and_times_of_a_simulation() {
     assert_eq!(ambient.new_id("call"), "call_1");
     assert_eq!(ambient.new_id("run"), "run_2");
 }
+
+/// C29: what is finished is bounded by its weight too, and the latest is there in any case.
+#[tokio::test]
+async fn c29_finished_runs_are_bounded_by_bytes() {
+    let (tenant, at) = (TenantId::default(), Timestamp::from_micros(0));
+    let log = MemoryEventLog::keeping(100).within_bytes(10_000);
+    let is_there = async |run: &str| log.head(&tenant, &RunId::from(run)).await.is_ok();
+    let append = async |run: &str, n_bytes: usize| {
+        let run_id = RunId::from(run);
+        let event = Event::TextAdded { item_id: "msg_1".into(), text: "x".repeat(n_bytes) };
+        let said = Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(1), at, event });
+        log.append(&tenant, vec![said]).await.unwrap();
+        let end = Recorded { seq: Seq(2), ..Recorded::clone(&finished(run)) };
+        log.append(&tenant, vec![Arc::new(end)]).await.unwrap();
+    };
+    append("run_a", 4_000).await;
+    append("run_b", 4_000).await;
+    assert!(is_there("run_a").await && is_there("run_b").await);
+    append("run_c", 4_000).await;
+    assert!(!is_there("run_a").await && is_there("run_b").await && is_there("run_c").await);
+    append("run_d", 40_000).await;
+    assert!(!is_there("run_c").await && is_there("run_d").await);
+
+    let store = MemoryRunStore::keeping(100).within_bytes(10_000);
+    for run in ["run_a", "run_b", "run_c"] {
+        let request = Arc::new(RunRequest::new("m", vec![Item::user("x".repeat(4_000))]));
+        store.create(NewRun::new(RunId::from(run), at, request)).await.unwrap();
+        store.finish(&RunId::from(run), RunOutcome::Completed, Vec::new()).await.unwrap();
+    }
+    assert!(store.find(&tenant, &RunId::from("run_a")).await.is_err());
+    assert!(store.find(&tenant, &RunId::from("run_c")).await.is_ok());
+
+    let blobs = MemoryBlobStore::keeping(100).within_bytes(10_000);
+    for blob in ["blob_a", "blob_b", "blob_c"] {
+        let text = "x".repeat(4_000);
+        blobs.put(&tenant, &RunId::from("run_a"), &blob.into(), text).await.unwrap();
+    }
+    assert!(blobs.get(&tenant, &"blob_a".into()).await.is_err());
+    assert!(blobs.get(&tenant, &"blob_c".into()).await.is_ok());
+}

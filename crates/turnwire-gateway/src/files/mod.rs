@@ -6,8 +6,8 @@
 pub(crate) mod upload;
 
 use axum::{
-    body::{Body, Bytes},
-    extract::State,
+    body::Body,
+    extract::{Request, State},
     http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -16,7 +16,7 @@ use turnwire_contract::{FileId, FileRecord, LibraryError, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::upload::{Upload, UploadBody};
+use self::upload::UploadBody;
 use crate::{
     app::App,
     body::Json,
@@ -103,22 +103,9 @@ struct FileWish {
 async fn create(
     State(app): State<App>,
     caller: Caller,
-    upload: Upload,
+    request: Request,
 ) -> Result<Json<FileObject>, Refusal> {
-    let Upload { name, purpose, content, expires_after_seconds } = upload;
-    let created_at = app.runs().now();
-    let record = FileRecord {
-        id: FileId::new(app.runs().new_id("file")),
-        name,
-        bytes: u64::try_from(content.len()).unwrap_or(u64::MAX),
-        purpose,
-        created_at,
-        expires_at: expires_after_seconds.map(|seconds| {
-            Timestamp::from_micros(created_at.as_micros() + i64::from(seconds) * 1_000_000)
-        }),
-    };
-    app.library().add_file(caller.tenant(), record.clone(), content.into()).await?;
-    Ok(Json(record.into()))
+    Ok(Json(upload::receive(&app, &caller, request).await?.into()))
 }
 
 #[utoipa::path(
@@ -194,9 +181,11 @@ async fn content(
     caller: Caller,
     PathParams(id): PathParams<String>,
 ) -> Result<Response, Refusal> {
-    let content = app.library().content(caller.tenant(), &FileId::from(id.as_str())).await;
+    let record = find(&app, &caller, &id).await?;
+    let content = app.library().content_stream(caller.tenant(), &record.id).await;
     let content = content.map_err(|error| missing("File", &id, error))?;
-    Ok((only_to_keep(), Body::from(Bytes::from_owner(content))).into_response())
+    let length = [(header::CONTENT_LENGTH, HeaderValue::from(record.bytes))];
+    Ok((only_to_keep(), length, Body::from_stream(content)).into_response())
 }
 
 /// A browser is to keep the bytes, never to show them: somebody else's page would run in our

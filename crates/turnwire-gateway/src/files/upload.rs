@@ -1,7 +1,8 @@
 //! A file on its way in.
 //!
 //! Official clients send a form of several parts. It is read part by part and never further
-//! than the limit, whatever its headers claim.
+//! than the limit, whatever its headers claim. The file goes to the library as it comes: it is
+//! never in memory as a whole.
 
 use std::ops::RangeInclusive;
 
@@ -12,9 +13,12 @@ use axum::{
     },
     http::{HeaderMap, StatusCode, header},
 };
+use turnwire_contract::{FileId, FileRecord, FileUpload, Timestamp};
 use utoipa::ToSchema;
 
-use crate::{app::App, refusal::Refusal, responses::request::ClientError};
+use crate::{
+    app::App, body::in_time, door::Caller, refusal::Refusal, responses::request::ClientError,
+};
 
 /// How many bytes a form may have beside the file: the other fields, and the lines in between.
 pub(crate) const FORM_BYTES: usize = 64 * 1024;
@@ -30,17 +34,6 @@ const LIFETIME_SECONDS: RangeInclusive<u32> = 3_600..=2_592_000;
 
 /// What a file is called that has no name.
 const NO_NAME: &str = "upload";
-
-/// A file that has been handed in.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Upload {
-    /// Its name, without the folders of whoever sent it.
-    pub(super) name: String,
-    pub(super) purpose: String,
-    pub(super) content: Vec<u8>,
-    /// After how many seconds it goes by itself.
-    pub(super) expires_after_seconds: Option<u32>,
-}
 
 /// What a client sends to hand in a file.
 #[derive(Debug, ToSchema)]
@@ -59,24 +52,47 @@ pub(super) struct UploadBody {
     expires_after_anchor: Option<String>,
 }
 
-impl FromRequest<App> for Upload {
-    type Rejection = Refusal;
-
-    async fn from_request(mut request: Request, app: &App) -> Result<Self, Refusal> {
-        let limit = app.options().upload_limit;
-        let most = limit.saturating_add(FORM_BYTES);
-        if announced(request.headers()).is_some_and(|announced| announced > most) {
-            return Err(too_large(limit));
-        }
-        DefaultBodyLimit::max(most).apply(&mut request);
-        let form = Multipart::from_request(request, app).await;
-        let form = form.map_err(|error| {
-            tracing::debug!(%error, "A form was not read.");
-            let message = "The body must be `multipart/form-data` with a `file` and a `purpose`.";
-            Refusal::bad_request("invalid_form", message)
-        })?;
-        read(form, limit).await
+/// Takes in the file that a request brings.
+pub(super) async fn receive(
+    app: &App,
+    caller: &Caller,
+    mut request: Request,
+) -> Result<FileRecord, Refusal> {
+    let limit = app.options().upload_limit;
+    let most = limit.saturating_add(FORM_BYTES);
+    if announced(request.headers()).is_some_and(|announced| announced > most) {
+        return Err(too_large(limit));
     }
+    DefaultBodyLimit::max(most).apply(&mut request);
+    let form = Multipart::from_request(request, app).await;
+    let form = form.map_err(|error| {
+        tracing::debug!(%error, "A form was not read.");
+        let message = "The body must be `multipart/form-data` with a `file` and a `purpose`.";
+        Refusal::bad_request("invalid_form", message)
+    })?;
+    let file_id = FileId::new(app.runs().new_id("file"));
+    let (time, limit) = (app.options().requests.upload_time, "limits.upload_timeout_sec");
+    let reading = read(app, caller, &file_id, form);
+    let Form { file, purpose, lifetime } = in_time(time, limit, reading).await?;
+    let (name, upload, n_bytes) = file.ok_or_else(|| ClientError::missing("file"))?;
+    let purpose = purpose.ok_or_else(|| ClientError::missing("purpose"))?;
+    let created_at = app.runs().now();
+    let expires_at = lifetime.map(|seconds| {
+        Timestamp::from_micros(created_at.as_micros() + i64::from(seconds) * 1_000_000)
+    });
+    let record = FileRecord { id: file_id, name, bytes: n_bytes, purpose, created_at, expires_at };
+    upload.finish(record.clone()).await?;
+    Ok(record)
+}
+
+/// What has come of a form so far.
+#[derive(Default)]
+struct Form {
+    /// The file: its name, without the folders of whoever sent it, where it goes, and its size.
+    file: Option<(String, Box<dyn FileUpload>, u64)>,
+    purpose: Option<String>,
+    /// After how many seconds it goes by itself.
+    lifetime: Option<u32>,
 }
 
 /// How many bytes the body has, if its sender says so.
@@ -84,29 +100,36 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn read(mut form: Multipart, limit: usize) -> Result<Upload, Refusal> {
-    let (mut file, mut purpose, mut lifetime) = (None, None, None);
+async fn read(
+    app: &App,
+    caller: &Caller,
+    file_id: &FileId,
+    mut form: Multipart,
+) -> Result<Form, Refusal> {
+    let limit = app.options().upload_limit;
+    let mut read = Form::default();
     while let Some(field) = form.next_field().await.map_err(|error| not_read(error, limit))? {
         match field.name() {
             Some("file") => {
-                let name = clean(field.file_name().unwrap_or_default());
-                let content = bytes_of(field, limit, limit).await?;
-                let content = content.ok_or_else(|| too_large(limit))?;
-                if file.replace((name, content)).is_some() {
+                if read.file.is_some() {
                     return Err(ClientError::invalid("file", "Only one `file` at a time.").into());
                 }
+                let name = clean(field.file_name().unwrap_or_default());
+                let mut upload = app.library().upload(caller.tenant(), file_id).await?;
+                let n_bytes = copy(field, &mut *upload, limit).await?;
+                read.file = Some((name, upload, n_bytes));
             }
             Some("purpose") => {
                 let bytes = bytes_of(field, FIELD_BYTES, limit).await?;
-                purpose = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-                if purpose.as_ref().is_none_or(String::is_empty) {
+                read.purpose = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+                if read.purpose.as_ref().is_none_or(String::is_empty) {
                     let message =
                         format!("`purpose` must be a word of at most {FIELD_BYTES} bytes.");
                     return Err(ClientError::invalid("purpose", message).into());
                 }
             }
             Some("expires_after[seconds]") => {
-                lifetime = Some(lifetime_of(bytes_of(field, FIELD_BYTES, limit).await?)?);
+                read.lifetime = Some(lifetime_of(bytes_of(field, FIELD_BYTES, limit).await?)?);
             }
             Some("expires_after[anchor]") => {
                 let anchor = bytes_of(field, FIELD_BYTES, limit).await?;
@@ -122,9 +145,24 @@ async fn read(mut form: Multipart, limit: usize) -> Result<Upload, Refusal> {
             }
         }
     }
-    let (name, content) = file.ok_or_else(|| ClientError::missing("file"))?;
-    let purpose = purpose.ok_or_else(|| ClientError::missing("purpose"))?;
-    Ok(Upload { name, purpose, content, expires_after_seconds: lifetime })
+    Ok(read)
+}
+
+/// Hands the bytes of a field on as they come. Says how many there were.
+async fn copy(
+    mut field: Field<'_>,
+    upload: &mut dyn FileUpload,
+    limit: usize,
+) -> Result<u64, Refusal> {
+    let mut n_bytes = 0;
+    while let Some(chunk) = field.chunk().await.map_err(|error| not_read(error, limit))? {
+        n_bytes += chunk.len();
+        if n_bytes > limit {
+            return Err(too_large(limit));
+        }
+        upload.write(&chunk).await?;
+    }
+    Ok(n_bytes as u64)
 }
 
 fn lifetime_of(written: Option<Vec<u8>>) -> Result<u32, ClientError> {

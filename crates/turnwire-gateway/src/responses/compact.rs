@@ -5,11 +5,12 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response as HttpResponse},
 };
+use futures::TryStreamExt;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Content, Generation, Item, RunId, RunOutcome, RunRequest, ToolChoice};
-use turnwire_engine::Start;
+use turnwire_engine::{RunHandle, Start};
 use turnwire_surfaces::{
     Answer,
     responses::{
@@ -95,7 +96,7 @@ pub(super) async fn compact(
     JsonBody(body): JsonBody,
 ) -> Result<HttpResponse, Refusal> {
     let turnwire = not_heeded(&body, &SUMMED_UP);
-    let request = request::read(body)?;
+    let request = request::read(body, &app.options().requests)?;
     if request.model.is_none() {
         let message = "`model` is missing.";
         return Err(Refusal::bad_request("missing_required_parameter", message).about("model"));
@@ -109,7 +110,7 @@ pub(super) async fn compact(
     ask_for_summary(&mut run);
     let hung_up = CancellationToken::new();
     let _here = hung_up.clone().drop_guard();
-    let summary = app.tasks().spawn(sum_up(app.clone(), run, hung_up));
+    let summary = app.tasks().spawn(sum_up(app.clone(), caller.clone(), run, hung_up));
     let (run_id, outcome, answer) = outcome_of(summary).await?;
     if let RunOutcome::Failed { failure } = &outcome {
         return Ok(FailedRun::new(failure).into_response());
@@ -135,11 +136,12 @@ pub(super) async fn compact(
 /// not even made.
 async fn sum_up(
     app: App,
+    caller: Caller,
     run: RunRequest,
     hung_up: CancellationToken,
 ) -> Result<(RunId, RunOutcome, Answer), Refusal> {
     let tenant = run.tenant.clone();
-    let handle = app.start(run, Start::default()).await?;
+    let handle = app.start(&caller, run, Start::default()).await?;
     let outcome = tokio::select! {
         biased;
         outcome = handle.outcome() => outcome,
@@ -148,10 +150,17 @@ async fn sum_up(
             handle.outcome().await
         }
     };
-    let journal = handle.journal().await;
+    let answer = answer_of(&handle).await;
     forget(app.runs(), &tenant, handle.id()).await;
-    let answer = Answer::of(journal?.iter().map(AsRef::as_ref));
-    Ok((handle.id().clone(), outcome, answer))
+    Ok((handle.id().clone(), outcome, answer?))
+}
+
+async fn answer_of(handle: &RunHandle) -> Result<Answer, Refusal> {
+    let (mut answer, mut events) = (Answer::default(), handle.events_when_over().await?);
+    while let Some(recorded) = events.try_next().await? {
+        answer.note(&recorded);
+    }
+    Ok(answer)
 }
 
 /// The summary is a run like any other, without tools and in no conversation: it must not add
@@ -194,7 +203,7 @@ pub(super) async fn input_tokens(
     JsonBody(body): JsonBody,
 ) -> Result<Json<InputTokens>, Refusal> {
     let turnwire = not_heeded(&body, &COUNTED);
-    let request = request::read(body)?;
+    let request = request::read(body, &app.options().requests)?;
     let before = look_back(&app, &caller, &request).await?;
     let entries = before.entries.clone();
     let run = prepare(&app, &caller, request, before).await?;

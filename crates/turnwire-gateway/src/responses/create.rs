@@ -96,7 +96,7 @@ pub(super) async fn create(
     KeyedBody { body, key }: KeyedBody,
 ) -> Result<HttpResponse, Refusal> {
     let profile = profile(&headers, &wish)?;
-    let request = request::read(body)?;
+    let request = request::read(body, &app.options().requests)?;
     let (streams, stores) = (request.stream == Some(true), request.stores());
     let in_background = request.background == Some(true);
     // Whoever has a key can come back for the answer, and asks for it to be given up if not.
@@ -104,7 +104,7 @@ pub(super) async fn create(
     let comes_back = has_key && request.on_disconnect.is_none();
     let goes_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
     let (seen, watcher) = watch::channel(Seq::START);
-    let start = Start { watcher: streams.then_some(watcher), key };
+    let start = Start { watcher: streams.then_some(watcher), key, ..Start::default() };
     let manner = Manner { start, stores, goes_with_client };
     let (handle, guard) = made_once(&app, &caller, request, manner).await?;
     let events = handle.events().await?;
@@ -156,7 +156,7 @@ async fn made_once(
         prepare(app, caller, request, before).await
     };
     match prepared.await {
-        Ok(run) => begin(app, tenant, run, manner).await,
+        Ok(run) => begin(app, caller, run, manner).await,
         // What was looked up may have been changed in the meantime by the very same request.
         Err(refusal) => match app.made_before(tenant, key.as_ref()).await? {
             Some(handle) => Ok((handle, None)),
@@ -170,15 +170,16 @@ async fn made_once(
 /// dropped when nobody waits for it, and the guard with it.
 async fn begin(
     app: &App,
-    tenant: &TenantId,
+    caller: &Caller,
     run: RunRequest,
     manner: Manner,
 ) -> Result<(RunHandle, Option<CancelWhenDropped>), Refusal> {
-    let (app, tenant) = (app.clone(), tenant.clone());
+    let (app, caller) = (app.clone(), caller.clone());
+    let tenant = caller.tenant().clone();
     let tasks = app.tasks().clone();
     let begun = tasks.spawn(async move {
         let has_key = manner.start.key.is_some();
-        let handle = app.start(run, manner.start).await?;
+        let handle = app.start(&caller, run, manner.start).await?;
         if handle.was_there() {
             // Whoever made it sees to the rest.
             return Ok((handle, None));

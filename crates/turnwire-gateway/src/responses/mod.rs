@@ -2,11 +2,12 @@
 //!
 //! `request` reads what a client sends, `prepare` looks up what it names, and a run begins.
 //! What comes back is always the projection of its journal: as a stream (`create`), as the one
-//! object that the stream adds up to, or piece by piece over a `socket`. `stored` has what can
-//! be done with a response later, `compact` makes a conversation shorter.
+//! object that the stream adds up to, or piece by piece over a `socket` (through its `outbox`).
+//! `stored` has what can be done with a response later, `compact` makes a conversation shorter.
 
 mod compact;
 mod create;
+mod outbox;
 mod prepare;
 pub mod request;
 mod socket;

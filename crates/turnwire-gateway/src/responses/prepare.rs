@@ -6,11 +6,10 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use turnwire_contract::{
-    AskBefore, CallId, CollectionId, ConversationId, Entry, FileId, Item, ItemId, RunId,
-    RunRequest, ServerUse, StoreError, ToolChoice, ToolKind, ToolSpec,
+    AskBefore, CallId, CollectionId, ConversationId, Entry, FileId, Item, ItemId, LibraryAddress,
+    RunId, RunRequest, ServerUse, StoreError, ToolChoice, ToolKind, ToolSpec,
 };
 use turnwire_engine::StartError;
 use turnwire_surfaces::responses::{echo, ids};
@@ -26,8 +25,8 @@ use crate::{app::App, conversations, door::Caller, refusal::Refusal};
 
 /// How many items and files the input may name.
 const MOST_REFERENCES: usize = 1_000;
-/// How many bytes they may have together, each mention counted.
-const MOST_LOOKED_UP: usize = 64 * 1024 * 1024;
+/// The biggest text file that may stand in the output of a tool: it becomes a part of it.
+const MAX_TEXT_IN_OUTPUT: usize = 1024 * 1024;
 
 /// What came before a request.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +91,7 @@ pub(super) async fn prepare(
     let call_of = |id: &str| asked.get(id).cloned();
     let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
 
-    let wishes = read_tools(&request)?;
+    let wishes = read_tools(app, &request)?;
     let (tool_choice, wanted) =
         request::read_choice(request.tool_choice.as_ref(), wishes.tools, &[])?;
     let bare = request::bare_functions(&request.tools.0);
@@ -142,11 +141,12 @@ fn model_for(app: &App, asked: Option<&str>) -> Result<String, Refusal> {
 }
 
 /// The tools in the field for them, and those that come with the input.
-fn read_tools(request: &CreateResponse) -> Result<Wishes, ClientError> {
+fn read_tools(app: &App, request: &CreateResponse) -> Result<Wishes, ClientError> {
     let listed = request.tools.0.iter().enumerate();
     let listed = listed.map(|(n, tool)| (format!("tools[{n}]"), tool));
     let additional = request::additional_tools(request.input.as_ref())?;
-    request::read_tools(&listed.chain(additional).collect::<Vec<PlacedTool<'_>>>())
+    let tools: Vec<PlacedTool<'_>> = listed.chain(additional).collect();
+    request::read_tools(&tools, &app.options().requests)
 }
 
 /// Notes what of the request is not heeded, by us and by the model, for the response to tell.
@@ -190,9 +190,11 @@ pub(crate) async fn look_up(
     if references.items.len() + references.files.len() > MOST_REFERENCES {
         return Err(too_much(&format!("may name at most {MOST_REFERENCES} items and files")));
     }
-    let mut looked_up = LookedUp::default();
+    let limits = app.options().requests.clone();
+    let mut looked_up = LookedUp { limits, ..LookedUp::default() };
     // Each mention is a copy in the input, so each one counts.
-    let mut room = MOST_LOOKED_UP;
+    let max_bytes = app.options().requests.file_bytes;
+    let mut room = Room { max_bytes, left: max_bytes };
     let mentions = |names: &mut Vec<String>| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         names.drain(..).for_each(|name| *counts.entry(name).or_default() += 1);
@@ -207,7 +209,7 @@ pub(crate) async fn look_up(
         for (id, n_mentions) in mentions {
             let items = items_named(&id, &known);
             if !items.is_empty() {
-                take_room(&mut room, items.iter().map(weight).sum::<usize>(), n_mentions)?;
+                room.take(items.iter().map(weight).sum::<usize>(), n_mentions)?;
                 looked_up.items.insert(id, items);
             }
         }
@@ -217,20 +219,44 @@ pub(crate) async fn look_up(
         // What is not there is told when the input is read, with its place in it.
         let Ok(file) = app.library().file(caller.tenant(), &file_id).await else { continue };
         let size = usize::try_from(file.bytes).unwrap_or(usize::MAX);
-        take_room(&mut room, size.saturating_mul(4) / 3, n_mentions)?;
-        let Ok(content) = app.library().content(caller.tenant(), &file_id).await else { continue };
+        room.take(size.saturating_mul(4) / 3, n_mentions)?;
         let media_type = media_type_of(&file.name);
-        let url = format!("data:{media_type};base64,{}", STANDARD.encode(&content));
-        looked_up.files.insert(id, FoundFile { name: file.name, url });
+        let is_read_now = references.files_in_outputs.contains(&id)
+            && is_text(media_type)
+            && size <= MAX_TEXT_IN_OUTPUT;
+        let text = if is_read_now { text_of(app, caller, &file_id).await } else { None };
+        let url = LibraryAddress { file_id, media_type: media_type.to_owned() }.to_string();
+        looked_up.files.insert(id, FoundFile { name: file.name, url, text });
     }
     Ok(looked_up)
 }
 
-/// Takes as much of the room as `n_copies` of something of this size need.
-fn take_room(room: &mut usize, size: usize, n_copies: usize) -> Result<(), Refusal> {
-    let left = room.checked_sub(size.saturating_mul(n_copies));
-    *room = left.ok_or_else(|| too_much("names more than 64 MiB of files and items"))?;
-    Ok(())
+/// What a file says, if it is there and a text.
+async fn text_of(app: &App, caller: &Caller, file_id: &FileId) -> Option<String> {
+    let content = app.library().content(caller.tenant(), file_id).await.ok()?;
+    String::from_utf8(content.to_vec()).ok()
+}
+
+fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/") || media_type == "application/json"
+}
+
+/// How much of what is only named there is room for.
+struct Room {
+    max_bytes: usize,
+    left: usize,
+}
+
+impl Room {
+    /// Takes as much of it as `n_copies` of something of this size need.
+    fn take(&mut self, size: usize, n_copies: usize) -> Result<(), Refusal> {
+        let left = self.left.checked_sub(size.saturating_mul(n_copies));
+        let max_bytes = self.max_bytes;
+        self.left = left.ok_or_else(|| {
+            too_much(&format!("names more than {max_bytes} bytes of files and items"))
+        })?;
+        Ok(())
+    }
 }
 
 fn too_much(what: &str) -> Refusal {
@@ -239,7 +265,7 @@ fn too_much(what: &str) -> Refusal {
 }
 
 /// How many bytes an item has, more or less.
-fn weight(item: &Item) -> usize {
+pub(super) fn weight(item: &Item) -> usize {
     serde_json::to_string(item).map_or(0, |text| text.len())
 }
 

@@ -25,10 +25,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response as HttpResponse,
 };
-use futures::{
-    SinkExt, StreamExt,
-    stream::{SplitSink, SplitStream},
-};
+use futures::{StreamExt, stream::SplitStream};
 use serde_json::{Map, Value, json};
 use tokio::{
     sync::mpsc,
@@ -46,7 +43,8 @@ use turnwire_surfaces::{
 
 use super::{
     create::{ProfileWish, forget, is_terminal, profile},
-    prepare::{Before, look_back, prepare, previous_not_found},
+    outbox::{Outbox, Outgoing, Writer, outbox},
+    prepare::{Before, look_back, prepare, previous_not_found, weight},
     request::{self, CreateResponse},
     stored::{self, not_by_get},
 };
@@ -57,23 +55,17 @@ use crate::{
     query::Asked,
     refusal::Refusal,
     seat::Seat,
+    server::HttpLimits,
+    sockets::{self, Pace},
     streaming::{CancelWhenDropped, frames},
 };
 
-/// How many responses may be made at once.
-const MOST_ACTIVE: usize = 16;
 /// How many lanes a client may name.
 const MOST_LANES: usize = 32;
-/// How many turns may wait in one lane.
-const MOST_WAITING: usize = 16;
 /// How many responses the connection remembers.
 const MOST_REMEMBERED: usize = 64;
-/// How many frames may wait for the client; after that its runs are read more slowly.
-const MOST_UNSENT: usize = 256;
-/// How long a client may take to read a frame before it is given up.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// How often the client is asked whether it is there.
-const PING: Duration = Duration::from_secs(20);
+/// How many bytes they may have together. The latest is remembered whatever it weighs.
+const MAX_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
 /// How long running responses get to end when the server closes.
 const LAST_TURNS: Duration = Duration::from_secs(7);
 /// How many bytes the reason in a close frame can have.
@@ -100,10 +92,11 @@ pub(super) async fn connect(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<HttpResponse, Refusal> {
     let Ok(upgrade) = upgrade else { return Err(not_by_get().await) };
-    let (profile, longest) = (profile(&headers, &wish)?, seat.socket_time);
+    let (profile, limits) = (profile(&headers, &wish)?, Arc::clone(&seat.limits));
     let upgrade = upgrade.protocols(["realtime", "turnwire"]);
     Ok(seat.upgrade(&app.clone(), upgrade, move |socket| {
-        let (out, unsent) = mpsc::channel(MOST_UNSENT);
+        let gone = CancellationToken::new();
+        let (out, writer) = outbox(app.clone(), limits.write_time, gone.clone());
         let connection = Connection {
             app,
             caller,
@@ -112,9 +105,10 @@ pub(super) async fn connect(
             memory: Mutex::default(),
             n_active: AtomicUsize::new(0),
             places: Mutex::default(),
-            gone: CancellationToken::new(),
+            gone,
+            limits,
         };
-        serve(Arc::new(connection), unsent, socket, longest)
+        serve(Arc::new(connection), writer, socket)
     }))
 }
 
@@ -123,20 +117,14 @@ struct Connection {
     app: App,
     caller: Caller,
     profile: Profile,
-    out: mpsc::Sender<Outgoing>,
+    out: Outbox,
     memory: Mutex<Memory>,
     n_active: AtomicUsize,
     /// How far each response under way has been told.
     places: Mutex<BTreeMap<String, Option<u64>>>,
     /// Falls when the client is gone.
     gone: CancellationToken,
-}
-
-/// What goes to the client, in this order.
-enum Outgoing {
-    Text(String),
-    /// Nothing follows.
-    Close(CloseFrame),
+    limits: Arc<HttpLimits>,
 }
 
 /// One turn that a client asks for.
@@ -151,36 +139,42 @@ type Lanes = HashMap<Option<String>, mpsc::Sender<Create>>;
 enum Ending {
     /// The client is gone.
     Gone,
+    /// It has said so.
+    HungUp,
+    /// It sends too fast.
+    TooFast,
+    /// It sends something that cannot be read, nor can what follows.
+    Unreadable(CloseFrame),
     /// It was open for as long as it may be.
     TooLong,
     /// The server closes.
     Closing,
 }
 
-async fn serve(
-    connection: Arc<Connection>,
-    unsent: mpsc::Receiver<Outgoing>,
-    socket: WebSocket,
-    longest: Duration,
-) {
+async fn serve(connection: Arc<Connection>, writer: Writer, socket: WebSocket) {
     let _open = connection.app.metrics().stream("socket");
     let (sink, mut source) = socket.split();
     let gone = connection.gone.clone();
     let (writing, turns) = (TaskTracker::new(), TaskTracker::new());
-    let writer = writing.spawn(write_all(sink, unsent, gone.clone()));
+    let writer = writing.spawn(writer.write_all(sink));
     let mut lanes = Lanes::new();
-    let ending = connection.listen(&mut source, &mut lanes, &turns, longest).await;
+    let ending = connection.listen(&mut source, &mut lanes, &turns).await;
     // No lane takes another turn.
     drop(lanes);
     turns.close();
+    let hung_up = matches!(ending, Ending::HungUp);
+    let is_readable = !matches!(ending, Ending::Unreadable(_));
     let close = match ending {
-        Ending::Gone => None,
+        Ending::Gone | Ending::HungUp => None,
+        Ending::TooFast => Some((None, sockets::too_fast())),
+        Ending::Unreadable(frame) => Some((None, frame)),
         Ending::TooLong => {
-            let minutes = longest.as_secs() / 60;
+            let minutes = connection.limits.socket_time.as_secs() / 60;
             let message =
                 format!("This connection has been open for {minutes} minutes; open another.");
             let refusal = Refusal::bad_request("websocket_connection_limit_reached", message);
-            Some((Some(refusal), close_code::NORMAL, "open for too long".to_owned()))
+            let reason = Utf8Bytes::from_static("open for too long");
+            Some((Some(refusal), CloseFrame { code: close_code::NORMAL, reason }))
         }
         Ending::Closing => {
             // Runs end with the server, and their last events are told; or they go on without
@@ -189,26 +183,31 @@ async fn serve(
                 _ = timeout(LAST_TURNS, turns.wait()) => {}
                 () = until_gone(&mut source) => gone.cancel(),
             }
-            Some((None, close_code::RESTART, connection.where_to_read_on()))
+            let reason = Utf8Bytes::from(connection.where_to_read_on());
+            Some((None, CloseFrame { code: close_code::RESTART, reason }))
         }
     };
-    if let Some((refusal, code, reason)) = close {
+    if let Some((refusal, frame)) = close {
         // It comes after everything that waits to be sent, and the writer ends with it.
-        let frame = CloseFrame { code, reason: Utf8Bytes::from(reason) };
         let last_words = async {
             if let Some(refusal) = refusal {
                 connection.refuse(None, &refusal).await;
             }
-            connection.put(Outgoing::Close(frame)).await;
-            tokio::select! {
-                _ = writer => {}
-                () = until_gone(&mut source) => {}
-            }
+            connection.out.put(Outgoing::Close(frame)).await;
+            let _ = writer.await;
         };
         let _ = timeout(LAST_WORDS, last_words).await;
+        if is_readable {
+            sockets::finish(&mut source).await;
+        } else {
+            sockets::finish_unread().await;
+        }
     }
     // Whatever is running ends by its own rules; nobody listens here any more.
     gone.cancel();
+    if hung_up {
+        sockets::finish(&mut source).await;
+    }
     turns.wait().await;
     writing.close();
     writing.wait().await;
@@ -224,40 +223,6 @@ async fn until_gone(source: &mut SplitStream<WebSocket>) {
     }
 }
 
-/// Writes what there is to write, until the last of it is written or the client is gone.
-async fn write_all(
-    mut sink: SplitSink<WebSocket, Message>,
-    mut unsent: mpsc::Receiver<Outgoing>,
-    gone: CancellationToken,
-) {
-    let mut ping_at = Instant::now() + PING;
-    loop {
-        let message = tokio::select! {
-            biased;
-            () = gone.cancelled() => break,
-            next = unsent.recv() => match next {
-                Some(Outgoing::Text(text)) => Message::Text(Utf8Bytes::from(text)),
-                Some(Outgoing::Close(frame)) => Message::Close(Some(frame)),
-                None => break,
-            },
-            () = sleep_until(ping_at) => {
-                ping_at = Instant::now() + PING;
-                Message::Ping(bytes::Bytes::new())
-            }
-        };
-        let is_last = matches!(message, Message::Close(_));
-        let sent = tokio::select! {
-            biased;
-            () = gone.cancelled() => break,
-            sent = timeout(PATIENCE, sink.send(message)) => matches!(sent, Ok(Ok(()))),
-        };
-        if is_last || !sent {
-            break;
-        }
-    }
-    gone.cancel();
-}
-
 impl Connection {
     /// Takes what the client says, until there is a reason to take no more.
     async fn listen(
@@ -265,9 +230,10 @@ impl Connection {
         source: &mut SplitStream<WebSocket>,
         lanes: &mut Lanes,
         tasks: &TaskTracker,
-        longest: Duration,
     ) -> Ending {
-        let until = Instant::now() + longest;
+        let until = Instant::now() + self.limits.socket_time;
+        let (metrics, mut pace) =
+            (self.app.metrics(), Pace::new(self.limits.socket_messages_per_second));
         loop {
             let message = tokio::select! {
                 biased;
@@ -277,6 +243,10 @@ impl Connection {
                 message = source.next() => message,
             };
             let text = match message {
+                Some(Ok(_)) if pace.is_exceeded() => {
+                    metrics.limit_reached(sockets::MAX_PER_SECOND);
+                    return Ending::TooFast;
+                }
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                 Some(Ok(Message::Binary(_))) => {
@@ -284,7 +254,12 @@ impl Connection {
                     self.refuse(None, &refusal).await;
                     continue;
                 }
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return Ending::Gone,
+                Some(Ok(Message::Close(_))) => return Ending::HungUp,
+                Some(Err(error)) => {
+                    let frame = sockets::unreadable(error, metrics);
+                    return frame.map_or(Ending::Gone, Ending::Unreadable);
+                }
+                None => return Ending::Gone,
             };
             if let Err((lane, refusal)) = self.take(&text, lanes, tasks) {
                 self.refuse(lane.as_deref(), &refusal).await;
@@ -300,7 +275,7 @@ impl Connection {
         tasks: &TaskTracker,
     ) -> Result<(), (Option<String>, Refusal)> {
         let bad = |code, message: &str| Refusal::bad_request(code, message);
-        let body = json::read(text.as_bytes())
+        let body = json::read(text.as_bytes(), &self.app.options().requests.json)
             .map_err(|error| (None, Refusal::bad_request(error.code, error.message)))?;
         let Value::Object(mut body) = body else {
             return Err((None, bad("invalid_type", "A message must be a JSON object.")));
@@ -317,8 +292,9 @@ impl Connection {
                 return Err((lane, bad("invalid_value", message).about("type")));
             }
         }
-        if self.n_active.load(Ordering::SeqCst) >= MOST_ACTIVE {
-            let message = format!("At most {MOST_ACTIVE} responses at once on one connection.");
+        let most = self.limits.socket_queue;
+        if self.n_active.load(Ordering::SeqCst) >= most {
+            let message = format!("At most {most} responses at once on one connection.");
             return Err((lane, bad("websocket_stream_limit_reached", &message)));
         }
         let is_new = lane.is_some() && !lanes.contains_key(&lane);
@@ -327,7 +303,7 @@ impl Connection {
             return Err((lane, bad("websocket_stream_limit_reached", &message)));
         }
         let sender = lanes.entry(lane.clone()).or_insert_with(|| {
-            let (sender, mut turns) = mpsc::channel::<Create>(MOST_WAITING);
+            let (sender, mut turns) = mpsc::channel::<Create>(most);
             let (connection, lane) = (Arc::clone(self), lane.clone());
             tasks.spawn(async move {
                 while let Some(turn) = turns.recv().await {
@@ -343,7 +319,7 @@ impl Connection {
         self.n_active.fetch_add(1, Ordering::SeqCst);
         sender.try_send(Create { body }).map_err(|_| {
             self.n_active.fetch_sub(1, Ordering::SeqCst);
-            let message = format!("At most {MOST_WAITING} responses may wait in one lane.");
+            let message = format!("At most {most} responses may wait in one lane.");
             (lane, bad("websocket_stream_limit_reached", &message))
         })
     }
@@ -363,7 +339,7 @@ impl Connection {
 
     async fn respond(&self, lane: Option<&str>, turn: Create) -> Result<(), Refusal> {
         let Self { app, caller, .. } = self;
-        let request = request::read(Value::Object(turn.body))?;
+        let request = request::read(Value::Object(turn.body), &app.options().requests)?;
         let before = self.look_back(&request).await?;
         let (stores, generates) = (request.stores(), request.generate != Some(false));
         let goes_with_client = request.cancels_on_disconnect();
@@ -372,7 +348,7 @@ impl Connection {
         if !generates {
             return self.get_ready(lane, run, known).await;
         }
-        let handle = app.start(run, Start::default()).await?;
+        let handle = app.start(caller, run, Start::default()).await?;
         let (runs, tenant) = (app.runs().clone(), caller.tenant().clone());
         let id = ids::response_id(handle.id());
         let mut guard = goes_with_client
@@ -481,6 +457,7 @@ impl Connection {
     }
 
     async fn refuse(&self, lane: Option<&str>, refusal: &Refusal) {
+        self.app.count(refusal);
         let envelope = json!({ "type": "error", "status": refusal.status.as_u16(), "error": refusal.body().error });
         let text = match lane {
             None => wire_json(&envelope),
@@ -490,16 +467,7 @@ impl Connection {
     }
 
     async fn write(&self, text: String) -> bool {
-        self.put(Outgoing::Text(text)).await
-    }
-
-    /// Says whether anybody is there to get it.
-    async fn put(&self, what: Outgoing) -> bool {
-        tokio::select! {
-            biased;
-            () = self.gone.cancelled() => false,
-            sent = self.out.send(what) => sent.is_ok(),
-        }
+        self.out.put(Outgoing::Text(text)).await
     }
 
     /// What a client is told when its connection ends before its responses do: each of those
@@ -569,15 +537,22 @@ struct Remembered {
     id: String,
     lane: Option<String>,
     entries: Vec<Entry>,
+    n_bytes: usize,
 }
 
 impl Memory {
     fn keep(&mut self, id: String, lane: Option<&str>, entries: Vec<Entry>) {
         let lane = lane.map(str::to_owned);
-        self.responses.push_back(Remembered { id, lane, entries });
-        if self.responses.len() > MOST_REMEMBERED {
+        let n_bytes = entries.iter().map(|entry| weight(&entry.item)).sum();
+        self.responses.push_back(Remembered { id, lane, entries, n_bytes });
+        while self.responses.len() > 1 && self.is_too_much() {
             self.responses.pop_front();
         }
+    }
+
+    fn is_too_much(&self) -> bool {
+        let n_bytes: usize = self.responses.iter().map(|remembered| remembered.n_bytes).sum();
+        self.responses.len() > MOST_REMEMBERED || n_bytes > MAX_REMEMBERED_BYTES
     }
 
     fn entries(&self, id: &str) -> Option<Vec<Entry>> {

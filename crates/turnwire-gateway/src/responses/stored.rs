@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response as HttpResponse},
 };
+use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -96,10 +97,14 @@ async fn check_frame(
     after: u64,
 ) -> Result<(), Refusal> {
     let mut projection = Responses::new(profile);
-    let journal = app.runs().recorded(caller.tenant(), run_id).await?;
-    let mut frames = journal.iter().flat_map(|recorded| projection.project(recorded));
-    let has_come = frames.any(|frame| frame.sequence_number() >= after);
-    if has_come { Ok(()) } else { Err(no_such_place(after, "starting_after")) }
+    let mut events = app.runs().stored(caller.tenant(), run_id).await?;
+    while let Some(recorded) = events.try_next().await? {
+        let frames = projection.project(&recorded);
+        if frames.last().is_some_and(|frame| frame.sequence_number() >= after) {
+            return Ok(());
+        }
+    }
+    Err(no_such_place(after, "starting_after"))
 }
 
 /// The run behind a response that is stored.
@@ -120,11 +125,8 @@ pub(super) async fn as_it_is(
     caller: &Caller,
     run_id: &RunId,
 ) -> Result<Response, Refusal> {
-    let mut projection = Responses::new(Profile::Strict);
-    for recorded in app.runs().recorded(caller.tenant(), run_id).await? {
-        projection.project(&recorded);
-    }
-    Ok(projection.response())
+    let events = app.runs().stored(caller.tenant(), run_id).await?;
+    Ok(to_its_end(events).await?.0)
 }
 
 #[utoipa::path(

@@ -11,8 +11,8 @@ use futures::{StreamExt, future::ready};
 use tokio::sync::watch;
 use turnwire_contract::{
     Abandoned, Allowed, ConversationId, ConversationRecord, Created, Entry, EventLog, EventStream,
-    ItemId, Lease, LeftWish, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome, RunRecord,
-    RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    ItemId, JournalHead, Lease, LeftWish, LogError, NewRun, Recorded, RequestKey, RunId,
+    RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
 };
 use turnwire_engine::{MemoryEventLog, MemoryRunStore};
 
@@ -288,13 +288,16 @@ impl EventLog for BreakingLog {
         let events = events.enumerate().take_while(move |(n, _)| ready(*n <= readable));
         Ok(Box::pin(events.map(move |(n, read)| if n < readable { read } else { Err(broken()) })))
     }
-    async fn read_stored(
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+        self.inner.head(tenant, run_id).await
+    }
+    async fn stored(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.inner.read_stored(tenant, run_id, after).await
+    ) -> Result<EventStream, LogError> {
+        self.inner.stored(tenant, run_id, after).await
     }
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
         self.inner.forget(tenant, run_id).await

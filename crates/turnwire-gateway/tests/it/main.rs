@@ -8,6 +8,7 @@
 )]
 
 mod approvals;
+mod bounds;
 mod chat;
 mod closing;
 mod custom_tools;
@@ -16,6 +17,7 @@ mod door;
 mod draining;
 mod failed_runs;
 mod faults;
+mod file_inputs;
 mod files;
 mod health;
 mod idempotency;
@@ -28,6 +30,7 @@ mod request_fields;
 mod responses;
 mod responses_socket;
 mod stored;
+mod stuck;
 mod text;
 mod upstream;
 mod world;

@@ -1,6 +1,7 @@
 //! Files, collections and their index, in the same database as runs.
 //!
-//! * [`files`] keeps what people hand in, [`collections`] what it is searched in;
+//! * [`files`] keeps what people hand in, [`uploads`] is its way in and out, and [`collections`]
+//!   are what it is searched in;
 //! * [`attachments`] are files in collections, and their batches;
 //! * [`queue`] is how they get into the index, and how what is gone leaves it again;
 //! * [`search`] finds passages by their words and their [`vectors`], with [`pgvector`] where that
@@ -18,6 +19,7 @@ mod files;
 mod pgvector;
 mod queue;
 mod search;
+mod uploads;
 mod vectors;
 
 use std::{
@@ -31,13 +33,14 @@ use serde_json::{Map, Value as Json};
 use tokio::sync::{Notify, OnceCell};
 use turnwire_contract::{
     Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
-    CollectionUsage, FileId, FileRecord, Found, IndexQueue, IndexWork, Indexed, Library,
-    LibraryError, Query, Reader, TenantId, Timestamp,
+    CollectionUsage, ContentStream, FileId, FileRecord, FileUpload, Found, IndexQueue, IndexWork,
+    Indexed, Library, LibraryError, Query, Reader, TenantId, Timestamp,
 };
 
 use crate::{Store, database::Database};
 
 pub(crate) use self::dialect::{LibraryDialect, POSTGRES, SQLITE};
+use self::uploads::Upload;
 
 /// The biggest file that is kept.
 pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
@@ -48,7 +51,7 @@ pub struct StoreLibrary(Arc<Inner>);
 
 struct Inner {
     /// Keeps the database open, and what goes on in its background.
-    _store: Store,
+    store: Store,
     database: Arc<dyn Database>,
     reader: Arc<dyn Reader>,
     /// There is something to read, or to remove.
@@ -61,7 +64,7 @@ impl Store {
     /// The library in this database, which understands texts as `reader` does.
     pub fn library(&self, reader: Arc<dyn Reader>) -> StoreLibrary {
         StoreLibrary(Arc::new(Inner {
-            _store: self.clone(),
+            store: self.clone(),
             database: Arc::clone(&self.0.database),
             reader,
             changed: Notify::new(),
@@ -92,13 +95,13 @@ fn signed(count: usize) -> i64 {
 
 #[async_trait]
 impl Library for StoreLibrary {
-    async fn add_file(
+    async fn upload(
         &self,
         tenant: &TenantId,
-        file: FileRecord,
-        content: Arc<[u8]>,
-    ) -> Result<(), LibraryError> {
-        self.0.add_file(tenant, &file, &content).await
+        file_id: &FileId,
+    ) -> Result<Box<dyn FileUpload>, LibraryError> {
+        let library = Arc::clone(&self.0);
+        Ok(Box::new(Upload::begin(library, tenant.clone(), file_id.clone()).await?))
     }
 
     async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError> {
@@ -115,6 +118,14 @@ impl Library for StoreLibrary {
         file_id: &FileId,
     ) -> Result<Arc<[u8]>, LibraryError> {
         self.0.content(tenant, file_id).await
+    }
+
+    async fn content_stream(
+        &self,
+        tenant: &TenantId,
+        file_id: &FileId,
+    ) -> Result<ContentStream, LibraryError> {
+        self.0.content_stream(tenant, file_id).await
     }
 
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError> {

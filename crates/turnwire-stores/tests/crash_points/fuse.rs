@@ -14,9 +14,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use turnwire_contract::{
     Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Ending,
-    Entry, EventLog, EventStream, ItemId, LogError, Model, ModelError, ModelStream, NewRun, Prompt,
-    Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId,
-    Timestamp, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
+    Entry, EventLog, EventStream, ItemId, JournalHead, LogError, Model, ModelError, ModelStream,
+    NewRun, Prompt, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError,
+    TenantId, Timestamp, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_stores::Store;
 
@@ -127,13 +127,17 @@ impl EventLog for Fused<Store> {
         self.inner.read(tenant, run_id, after).await
     }
 
-    async fn read_stored(
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+        self.inner.head(tenant, run_id).await
+    }
+
+    async fn stored(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.inner.read_stored(tenant, run_id, after).await
+    ) -> Result<EventStream, LogError> {
+        self.inner.stored(tenant, run_id, after).await
     }
 
     async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {

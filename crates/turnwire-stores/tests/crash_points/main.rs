@@ -198,7 +198,7 @@ impl Process {
             fingerprint: shape.name.to_owned(),
         };
         loop {
-            let start = Start { watcher: None, key: Some(key.clone()) };
+            let start = Start { key: Some(key.clone()), ..Start::default() };
             match self.runs.start_as(request.clone(), start).await {
                 Ok(handle) => return handle.id().clone(),
                 // The run of the first process is there, and has no journal yet.

@@ -139,6 +139,39 @@ async fn c25_old_runs_leave_nothing() {
     }
 }
 
+/// C25: conversations that nobody has used for as long as they are kept go, with what was said in
+/// them; those with a run at work, and those that were used since, stay.
+#[tokio::test]
+async fn c25_unused_conversations_go() {
+    for place in Place::both() {
+        let store = place.store().await;
+        let done = RunOutcome::Completed;
+        for name in ["unused", "used", "busy"] {
+            let run_id = format!("run_{name}");
+            store.create(run_in(&run_id, &format!("conv_{name}"))).await.unwrap();
+            if name != "busy" {
+                let said = entries(&[name]);
+                store.finish(&run_id.as_str().into(), done.clone(), said).await.unwrap();
+            }
+        }
+        let long_ago = if place.is_postgres() { "'-infinity'" } else { "0" };
+        place.ask(&format!("update conversations set used_at = {long_ago}")).await;
+        let forever = place.store_with(|options| options.conversation_retention = None).await;
+        forever.forget_old_runs().await.unwrap();
+        assert_eq!(place.count("conversations").await, 3, "they are kept for ever");
+
+        store.create(run_in("run_again", "conv_used")).await.unwrap();
+        store.finish(&"run_again".into(), done, entries(&["again"])).await.unwrap();
+        store.forget_old_runs().await.unwrap();
+        let found = async |id: &str| store.conversation(&tenant(), &id.into()).await.is_ok();
+        assert!(
+            !found("conv_unused").await && found("conv_used").await && found("conv_busy").await
+        );
+        let history = store.history(&tenant(), &"conv_used".into()).await.unwrap();
+        assert_eq!(history, entries(&["used", "again"]));
+    }
+}
+
 /// C25: a run that others continue is gone for everybody, and its last words go with the last of
 /// those that continue it.
 #[tokio::test]

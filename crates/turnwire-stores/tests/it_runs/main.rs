@@ -3,6 +3,7 @@
 mod broken_runs;
 mod forgetting;
 mod promises;
+mod prompt_files;
 mod races;
 mod support;
 mod takeovers;

@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use tokio::time::timeout;
 use turnwire_contract::{
-    Abandoned, Event, EventLog, EventStream, Item, Lease, LeftWish, LogError, Recorded, RunId,
-    RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    Abandoned, Event, EventLog, EventStream, Item, JournalHead, Lease, LeftWish, LogError,
+    Recorded, RunId, RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
@@ -219,13 +219,16 @@ impl EventLog for CutOff {
         }
         self.store.read(tenant, id, after).await
     }
-    async fn read_stored(
+    async fn head(&self, tenant: &TenantId, id: &RunId) -> Result<JournalHead, LogError> {
+        self.store.head(tenant, id).await
+    }
+    async fn stored(
         &self,
         tenant: &TenantId,
         id: &RunId,
         after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.store.read_stored(tenant, id, after).await
+    ) -> Result<EventStream, LogError> {
+        self.store.stored(tenant, id, after).await
     }
     async fn forget(&self, tenant: &TenantId, id: &RunId) -> Result<(), LogError> {
         EventLog::forget(&self.store, tenant, id).await

@@ -10,7 +10,9 @@ use std::{
 };
 
 use serde::Serialize;
-use turnwire_contract::{CallId, Content, Entry, Image, Item, ItemId, Role, ToolKind, ToolRef};
+use turnwire_contract::{
+    CallId, Content, Entry, Image, Item, ItemId, LibraryAddress, Role, ToolKind, ToolRef,
+};
 use utoipa::ToSchema;
 
 use super::{
@@ -161,16 +163,16 @@ fn wire_part(role: Role, part: &Content) -> InputContent {
         }
         Content::Text { text } => InputContent::InputText { text: text.clone() },
         Content::Refusal { text } => InputContent::Refusal(Refusal { refusal: text.clone() }),
-        Content::Image { url, detail } => InputContent::InputImage {
-            image_url: url.clone(),
-            detail: detail.clone().unwrap_or_else(|| "auto".to_owned()),
-        },
+        Content::Image { url, detail } => InputContent::image(url.clone(), detail.clone()),
         Content::File { name, url } => {
+            let file_id = LibraryAddress::of(url).map(|kept| kept.file_id.to_string());
             let is_carried_along = url.starts_with("data:");
+            let is_elsewhere = !is_carried_along && file_id.is_none();
             InputContent::InputFile {
                 filename: name.clone(),
-                file_url: (!is_carried_along).then(|| url.clone()),
+                file_url: is_elsewhere.then(|| url.clone()),
                 file_data: is_carried_along.then(|| url.clone()),
+                file_id,
             }
         }
     }

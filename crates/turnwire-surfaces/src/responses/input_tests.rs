@@ -32,6 +32,8 @@ fn messages_of_all_who_speak_with_all_they_say() {
         Content::image("https://a.example/a.png"),
         file("https://a.example/a.pdf"),
         file("data:application/pdf;base64,AA"),
+        Content::Image { url: "turnwire-file:file_1;image/png".to_owned(), detail: None },
+        file("turnwire-file:file_2;application/pdf"),
     ];
     let said = vec![Content::text("No."), Content::Refusal { text: "I cannot.".to_owned() }];
     let system = Item::Message { role: Role::System, content: vec![Content::text("Be brief.")] };
@@ -51,6 +53,8 @@ fn messages_of_all_who_speak_with_all_they_say() {
                 { "type": "input_image", "image_url": "https://a.example/a.png", "detail": "auto" },
                 { "type": "input_file", "filename": "a.pdf", "file_url": "https://a.example/a.pdf" },
                 { "type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA" },
+                { "type": "input_image", "file_id": "file_1", "detail": "auto" },
+                { "type": "input_file", "filename": "a.pdf", "file_id": "file_2" },
             ]),
         ),
         message(

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, Completeness, ItemId, Logprob};
+use turnwire_contract::{CallId, Completeness, ItemId, LibraryAddress, Logprob};
 use utoipa::ToSchema;
 
 /// One item of the output.
@@ -261,7 +261,11 @@ pub enum InputContent {
     /// A picture.
     InputImage {
         /// Where it is; a `data:` address carries it along.
-        image_url: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        image_url: Option<String>,
+        /// Which file it is, if it was uploaded.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_id: Option<String>,
         /// How closely it is looked at: `auto`, `low`, `high` or `original`.
         detail: String,
     },
@@ -275,11 +279,24 @@ pub enum InputContent {
         /// The file itself, as a `data:` address.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_data: Option<String>,
+        /// Which file it is, if it was uploaded.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_id: Option<String>,
     },
     /// Words of the model.
     OutputText(OutputText),
     /// A refusal of the model.
     Refusal(Refusal),
+}
+
+impl InputContent {
+    /// A picture at this address, or one in the library.
+    pub(super) fn image(url: String, detail: Option<String>) -> Self {
+        let file_id = LibraryAddress::of(&url).map(|kept| kept.file_id.to_string());
+        let image_url = file_id.is_none().then_some(url);
+        let detail = detail.unwrap_or_else(|| "auto".to_owned());
+        Self::InputImage { image_url, file_id, detail }
+    }
 }
 
 /// The model thought something.

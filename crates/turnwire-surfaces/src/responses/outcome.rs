@@ -109,13 +109,8 @@ fn fitting(images: &[Image], mut room: usize) -> &[Image] {
 
 /// Text, and pictures if there are any.
 pub(super) fn with_pictures(text: String, images: &[Image]) -> FunctionOutput {
-    let mut pictures: Vec<InputContent> = images
-        .iter()
-        .map(|image| InputContent::InputImage {
-            image_url: image.data_url(),
-            detail: "auto".to_owned(),
-        })
-        .collect();
+    let mut pictures: Vec<InputContent> =
+        images.iter().map(|image| InputContent::image(image.data_url(), None)).collect();
     if pictures.is_empty() {
         return FunctionOutput::Text(text);
     }

@@ -321,6 +321,7 @@ fn family(code: &str) -> &'static str {
 pub(super) fn reason(reason: IncompleteReason) -> &'static str {
     match reason {
         IncompleteReason::MaxOutputTokens => "max_output_tokens",
+        IncompleteReason::MaxOutputBytes => "max_output_bytes",
         IncompleteReason::MaxTurns => "max_turns",
         IncompleteReason::MaxToolCalls => "max_tool_calls",
         IncompleteReason::TimeLimit => "time_limit",

@@ -205,6 +205,7 @@ fn codes_and_reasons_in_official_words() {
     }
     let reasons = [
         (IncompleteReason::MaxOutputTokens, "max_output_tokens"),
+        (IncompleteReason::MaxOutputBytes, "max_output_bytes"),
         (IncompleteReason::MaxTurns, "max_turns"),
         (IncompleteReason::MaxToolCalls, "max_tool_calls"),
         (IncompleteReason::TimeLimit, "time_limit"),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use turnwire_contract::{
-    Ending, Event, EventLog, LogError, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, Usage,
+    Ending, Event, EventLog, JournalHead, LogError, Recorded, RunId, RunOutcome, Seq, TenantId,
+    Timestamp, Usage,
 };
 
 /// Runs the whole suite on `log`, which may have other runs in it.
@@ -17,6 +18,7 @@ pub async fn check(log: &dyn EventLog) {
     a_reader_can_begin_anywhere(log).await;
     an_unknown_run_is_not_found(log).await;
     what_is_stored_can_be_read_without_waiting(log).await;
+    the_head_says_how_far_a_run_has_come(log).await;
     a_forgotten_run_is_gone(log).await;
     tenants_do_not_see_each_other(log).await;
     the_end_is_kept_with_what_the_run_leaves(log).await;
@@ -134,6 +136,19 @@ async fn what_is_stored_can_be_read_without_waiting(log: &dyn EventLog) {
     assert_eq!(places(Seq::START).await, [1, 2]);
     assert_eq!(places(Seq(1)).await, [2]);
     assert!(places(Seq(2)).await.is_empty());
+    assert!(places(Seq(9)).await.is_empty());
+}
+
+async fn the_head_says_how_far_a_run_has_come(log: &dyn EventLog) {
+    let id = RunId::from("run_head");
+    let head = async || log.head(&tenant(), &id).await;
+    assert!(matches!(head().await, Err(LogError::NotFound(_))), "there is no such run yet");
+    log.append(&tenant(), vec![turn("run_head", 1), turn("run_head", 2)]).await.expect("it is new");
+    assert_eq!(head().await.expect("it is there"), JournalHead { last: Seq(2), is_over: false });
+    log.append(&tenant(), vec![end("run_head", 3)]).await.expect("in order");
+    assert_eq!(head().await.expect("it is there"), JournalHead { last: Seq(3), is_over: true });
+    let theirs = log.head(&TenantId::from("other"), &id).await;
+    assert!(matches!(theirs, Err(LogError::NotFound(_))), "A1: {theirs:?}");
 }
 
 async fn a_forgotten_run_is_gone(log: &dyn EventLog) {

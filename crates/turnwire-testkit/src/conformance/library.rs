@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
     Attachment, BatchId, BatchRecord, Chunking, CollectionId, CollectionNotes, CollectionRecord,
@@ -26,6 +27,8 @@ const LEASE: Duration = Duration::from_mins(1);
 /// read. It finds texts by their words alone: its reader is [`Plainly::by_words`].
 pub async fn check(library: &dyn Shelves) {
     what_was_handed_in_is_there(library).await;
+    a_file_comes_in_pieces(library).await;
+    an_upload_that_is_given_up_leaves_nothing(library).await;
     the_newest_come_first(library).await;
     a_removed_file_is_gone(library).await;
     a_collection_is_kept(library).await;
@@ -217,9 +220,57 @@ async fn what_was_handed_in_is_there(library: &dyn Shelves) {
     library.add_file(&tenant, file("file-kept", 1), Arc::clone(&content)).await.expect("it is new");
     let id = FileId::from("file-kept");
     assert!(library.content(&tenant, &id).await.expect("it is there") == content, "it has changed");
-    assert_eq!(library.file(&tenant, &id).await, Ok(file("file-kept", 1)));
+    let kept = FileRecord { bytes: content.len() as u64, ..file("file-kept", 1) };
+    assert_eq!(library.file(&tenant, &id).await, Ok(kept));
     let again = library.add_file(&tenant, file("file-kept", 2), content).await;
     assert!(matches!(again, Err(LibraryError::Exists(_))), "{again:?}");
+}
+
+/// C29: a file comes and goes in pieces of any size, and is seen when all of it is there.
+async fn a_file_comes_in_pieces(library: &dyn Shelves) {
+    let content: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
+    let (id, tenant) = (FileId::from("file_pieces"), tenant("pieces"));
+    let mut upload = library.upload(&tenant, &id).await.expect("it is new");
+    let mut sizes = [1, 700_000, 0, 1_048_576, 13].into_iter().cycle();
+    let mut rest = content.as_slice();
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(sizes.next().unwrap_or(1).min(rest.len()));
+        upload.write(piece).await.expect("there is room");
+        rest = more;
+    }
+    assert!(library.file(&tenant, &id).await.is_err(), "it is not all there yet");
+    upload.finish(file("file_pieces", 1)).await.expect("all of it is there");
+    let kept = library.file(&tenant, &id).await.expect("it is there");
+    assert_eq!(kept.bytes, content.len() as u64, "its size is what was written");
+    assert_eq!(&*library.content(&tenant, &id).await.expect("it is there"), content.as_slice());
+    let pieces = library.content_stream(&tenant, &id).await.expect("it is there");
+    let pieces: Vec<Vec<u8>> = pieces.try_collect().await.expect("it stays there");
+    assert!(pieces.len() > 1 && pieces.concat() == content, "{} pieces", pieces.len());
+    let again = library.upload(&tenant, &id).await.err();
+    assert!(matches!(again, Some(LibraryError::Exists(_))), "{again:?}");
+    library.remove_file(&tenant, &id).await.expect("it is there");
+}
+
+/// C25, C29: what was written of a file that never came leaves nothing, and its name is free.
+async fn an_upload_that_is_given_up_leaves_nothing(library: &dyn Shelves) {
+    let (id, tenant) = (FileId::from("file_given_up"), tenant("given_up"));
+    let mut upload = library.upload(&tenant, &id).await.expect("it is new");
+    upload.write(&vec![b'x'; 1_500_000]).await.expect("there is room");
+    drop(upload);
+    let mut n_tries = 0;
+    let upload = loop {
+        match library.upload(&tenant, &id).await {
+            Ok(upload) => break upload,
+            Err(LibraryError::Exists(_)) if n_tries < 500 => {
+                n_tries += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("its name is not free: {error}"),
+        }
+    };
+    upload.finish(file("file_given_up", 1)).await.expect("it is new");
+    assert_eq!(library.content(&tenant, &id).await.expect("it is there").len(), 0);
+    library.remove_file(&tenant, &id).await.expect("it is there");
 }
 
 async fn the_newest_come_first(library: &dyn Shelves) {

@@ -208,6 +208,6 @@ async fn a_file_may_be_so_big_and_no_bigger() {
     library.add_file(&tenant, record("file-1", "big.txt"), limit).await.unwrap();
     let more: Arc<[u8]> = vec![b'x'; MAX_FILE_BYTES + 1].into();
     let refused = library.add_file(&tenant, record("file-2", "bigger.txt"), more).await;
-    let expected = "`bigger.txt` is bigger than 64 MiB, which is the limit";
+    let expected = "the file is bigger than 64 MiB, which is the limit";
     assert_eq!(refused, Err(LibraryError::Refused(expected.to_owned())));
 }

@@ -13,16 +13,16 @@ use tokio::sync::Notify;
 use tracing::warn;
 use turnwire_contract::{
     Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
-    CollectionUsage, FileCounts, FileId, FileRecord, Found, IndexQueue, IndexTask, IndexWork,
-    Indexed, Indexing, Library, LibraryError, MOST_CLAIMS, NewPassage, Passage, Query, RANKED,
-    Reader, TenantId, Timestamp, Unreadable, Vectors, fused,
+    CollectionUsage, ContentStream, FileCounts, FileId, FileRecord, FileUpload, Found, IndexQueue,
+    IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError, MOST_CLAIMS, NewPassage,
+    Passage, Query, RANKED, Reader, TenantId, Timestamp, Unreadable, Vectors, fused,
 };
 
-use super::TextReader;
+use super::{
+    TextReader,
+    uploads::{Upload, already_there, in_pieces},
+};
 use crate::sync::{lock, read, write};
-
-/// The biggest file that is kept.
-pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 
 /// How many words a passage has, more or less; only how much a long one is held against it
 /// depends on this.
@@ -43,14 +43,14 @@ pub struct MemoryLibrary {
 
 /// What one tenant has.
 #[derive(Default)]
-struct Shelf {
-    files: Mutex<HashMap<FileId, File>>,
+pub(super) struct Shelf {
+    pub(super) files: Mutex<HashMap<FileId, File>>,
     collections: Mutex<HashMap<CollectionId, Arc<Collection>>>,
 }
 
-struct File {
-    record: FileRecord,
-    content: Arc<[u8]>,
+pub(super) struct File {
+    pub(super) record: FileRecord,
+    pub(super) content: Arc<[u8]>,
 }
 
 struct Collection {
@@ -461,22 +461,16 @@ async fn aside<T: Send + 'static>(
 
 #[async_trait]
 impl Library for MemoryLibrary {
-    async fn add_file(
+    async fn upload(
         &self,
         tenant: &TenantId,
-        file: FileRecord,
-        content: Arc<[u8]>,
-    ) -> Result<(), LibraryError> {
-        if content.len() > MAX_FILE_BYTES {
-            return Err(LibraryError::too_big(&file.name, MAX_FILE_BYTES));
+        file_id: &FileId,
+    ) -> Result<Box<dyn FileUpload>, LibraryError> {
+        let theirs = self.shelf(tenant);
+        if lock(&theirs.files).contains_key(file_id) {
+            return Err(already_there(file_id));
         }
-        match lock(&self.shelf(tenant).files).entry(file.id.clone()) {
-            Entry::Occupied(_) => Err(LibraryError::Exists(format!("file `{}`", file.id))),
-            Entry::Vacant(free) => {
-                free.insert(File { record: file, content });
-                Ok(())
-            }
-        }
+        Ok(Box::new(Upload::to(theirs)))
     }
 
     async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError> {
@@ -498,6 +492,14 @@ impl Library for MemoryLibrary {
         file_id: &FileId,
     ) -> Result<Arc<[u8]>, LibraryError> {
         self.shelf(tenant).with_file(file_id, |file| Arc::clone(&file.content))
+    }
+
+    async fn content_stream(
+        &self,
+        tenant: &TenantId,
+        file_id: &FileId,
+    ) -> Result<ContentStream, LibraryError> {
+        Ok(in_pieces(self.content(tenant, file_id).await?))
     }
 
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError> {

@@ -13,6 +13,7 @@ mod pdf;
 mod reader;
 mod settings;
 mod text;
+mod uploads;
 mod words;
 
 use std::{collections::HashMap, fmt, sync::Arc};
@@ -29,9 +30,10 @@ use self::settings::Settings;
 pub use self::{
     embeddings::{Embeddings, EmbeddingsError, EmbeddingsOptions},
     indexer::Indexer,
-    memory::{MAX_FILE_BYTES, MemoryLibrary},
+    memory::MemoryLibrary,
     pdf::PdfProgram,
     reader::TextReader,
+    uploads::MAX_FILE_BYTES,
 };
 
 /// How many questions one call may ask.

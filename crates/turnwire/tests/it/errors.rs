@@ -110,13 +110,12 @@ async fn a_lost_journal_is_an_error_and_not_a_wait() {
         ) -> Result<turnwire::EventStream, LogError> {
             self.0.read(tenant, run_id, after).await
         }
-        async fn read_stored(
+        async fn head(
             &self,
             tenant: &turnwire_contract::TenantId,
             run_id: &turnwire::RunId,
-            after: turnwire::Seq,
-        ) -> Result<Vec<std::sync::Arc<turnwire::Recorded>>, LogError> {
-            self.0.read_stored(tenant, run_id, after).await
+        ) -> Result<turnwire::JournalHead, LogError> {
+            self.0.head(tenant, run_id).await
         }
         async fn forget(
             &self,

@@ -341,6 +341,11 @@ fn after_limit(reason: IncompleteReason, settings: &RunSettings) -> String {
             format!("the limit is {seconds}s; raise it with --timeout SECONDS")
         }
         IncompleteReason::MaxOutputTokens => "ask for a shorter answer".to_owned(),
+        IncompleteReason::MaxOutputBytes => {
+            "ask for a shorter answer, or raise max_turn_output_bytes and max_run_output_bytes in \
+             [limits]"
+                .to_owned()
+        }
         IncompleteReason::MaxToolCalls => {
             format!("the limit is {} calls; ask for less at once", limits.max_tool_calls)
         }

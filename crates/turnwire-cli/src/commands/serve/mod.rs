@@ -12,7 +12,7 @@ use std::{
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::info;
-use turnwire_gateway::{HttpLimits, Server, ServerError};
+use turnwire_gateway::{Server, ServerError};
 
 use crate::{
     args::ServeArguments,
@@ -89,8 +89,12 @@ async fn until_closed(
         |error: io::Error| Problem::failure(format!("signals cannot be listened for: {error}"));
     let mut signals = Signals::listen().map_err(unheard)?;
     let mut hangups = Hangups::listen().map_err(unheard)?;
-    let server = Server::bind(settings.listen, app.clone(), HttpLimits::default()).await;
-    let server = server.map_err(not_listening)?;
+    let http = settings.server_limits.http.clone();
+    let server = Server::bind(settings.listen, app.clone(), http).await;
+    let mut server = server.map_err(not_listening)?;
+    if let Some(address) = settings.health_listen {
+        server = server.with_health(address).await.map_err(not_listening)?;
+    }
     let address = server.address().map_err(|error| {
         Problem::failure(format!("the address that was taken is not known: {error}"))
     })?;

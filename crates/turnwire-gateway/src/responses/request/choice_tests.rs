@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use turnwire_contract::ToolChoice;
 
 use super::*;
-use crate::responses::request::read_tools;
+use crate::{limits::RequestLimits, responses::request::read_tools};
 
 fn wishes() -> Vec<ToolWish> {
     let tools = json!([
@@ -15,7 +15,7 @@ fn wishes() -> Vec<ToolWish> {
     ]);
     let tools: Vec<_> =
         crate::responses::request::fields::placed(tools.as_array().unwrap(), "tools").collect();
-    read_tools(&tools).unwrap().tools
+    read_tools(&tools, &RequestLimits::default()).unwrap().tools
 }
 
 fn read(choice: Value) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {

@@ -2,10 +2,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::echo;
+use crate::limits::RequestLimits;
 use crate::responses::request::{CreateResponse, ToolsAsWritten, read};
 
 fn of(body: Value) -> Value {
-    Value::Object(echo(&read(body).unwrap(), "small"))
+    Value::Object(echo(&read(body, &RequestLimits::default()).unwrap(), "small"))
 }
 
 fn of_tool(tool: Value) -> Value {

@@ -11,6 +11,7 @@ use super::{
     error::{ClientError, join, shown},
     unread::Unread,
 };
+use crate::limits::RequestLimits;
 
 /// An object in a request, and where it stands.
 #[derive(Debug)]
@@ -63,6 +64,11 @@ impl<'a> Fields<'a> {
     /// Refuses the fields that nobody has asked for, but for those `reported`.
     pub(super) fn refuse_others(&self, reported: &[&str]) -> Result<(), ClientError> {
         self.unread.refuse(&self.path, reported)
+    }
+
+    /// How much the request may bring.
+    pub(super) fn limits(&self) -> &'a RequestLimits {
+        self.unread.limits()
     }
 
     /// Where this object stands.

@@ -19,12 +19,7 @@ use super::{
     tools::PlacedTool,
     unread::Unread,
 };
-
-/// How many items one request may bring.
-pub(super) const MAX_ITEMS: usize = 1_000;
-
-/// How many bytes the arguments of one call may have.
-pub(super) const MAX_ARGUMENTS: usize = 256 * 1024;
+use crate::limits::RequestLimits;
 
 /// An item that brings tools.
 pub const ADDITIONAL_TOOLS: &str = "additional_tools";
@@ -62,6 +57,8 @@ pub struct LookedUp {
     pub items: HashMap<String, Vec<Item>>,
     /// Files by id.
     pub files: HashMap<String, FoundFile>,
+    /// How much the input may have.
+    pub limits: RequestLimits,
 }
 
 /// A file that was looked up.
@@ -69,8 +66,10 @@ pub struct LookedUp {
 pub struct FoundFile {
     /// What it is called.
     pub name: String,
-    /// Its content as a base64 data URL.
+    /// Its address in the library.
     pub url: String,
+    /// What it says, where that is needed at once: in the output of a tool.
+    pub text: Option<String>,
 }
 
 /// What has to be looked up before the input can be read.
@@ -80,6 +79,8 @@ pub struct References {
     pub items: Vec<String>,
     /// Ids of files.
     pub files: Vec<String>,
+    /// Those of them that stand in the output of a tool.
+    pub files_in_outputs: HashSet<String>,
 }
 
 /// What `input` only names. Of a malformed input it names what it can; reading it tells.
@@ -91,9 +92,16 @@ pub fn references(input: &InputBody) -> References {
         if kind_of(item) == Some("item_reference") {
             references.items.extend(id.map(str::to_owned));
         }
-        let parts = ["content", "output"].iter().filter_map(|name| item.get(name)?.as_array());
-        let files = parts.flatten().filter_map(|part| part.get("file_id")?.as_str());
-        references.files.extend(files.map(str::to_owned));
+        for name in ["content", "output"] {
+            let parts = item.get(name).and_then(Value::as_array).into_iter().flatten();
+            let files = parts.filter_map(|part| part.get("file_id")?.as_str());
+            for file in files.map(str::to_owned) {
+                if name == "output" {
+                    references.files_in_outputs.insert(file.clone());
+                }
+                references.files.push(file);
+            }
+        }
     }
     references
 }
@@ -108,11 +116,12 @@ pub fn read_input(input: &InputBody, looked_up: &LookedUp) -> Result<Input, Clie
 
 /// Reads a list of items that stands in the field `path`.
 pub fn read_items(list: &[Value], path: &str, looked_up: &LookedUp) -> Result<Input, ClientError> {
-    if list.len() > MAX_ITEMS {
-        let message = format!("`{path}` may have at most {MAX_ITEMS} items, not {}.", list.len());
+    let most = looked_up.limits.items;
+    if list.len() > most {
+        let message = format!("`{path}` may have at most {most} items, not {}.", list.len());
         return Err(ClientError::new("too_many_items", path, message));
     }
-    let unread = Unread::default();
+    let unread = Unread::within(&looked_up.limits);
     let mut reader = Reader::new(list, looked_up);
     for (n, (path, value)) in placed(list, path).enumerate() {
         reader.read(n, &Fields::of(value, &path, &unread)?)?;
@@ -253,7 +262,7 @@ impl<'a> Reader<'a> {
 
     fn read_custom_call(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
         let input = item.needed_text("input")?;
-        check_length(input, &item.path_of("input"))?;
+        check_length(input, item, "input")?;
         let call = Item::Call {
             call_id: CallId::new(item.needed_name("call_id")?),
             name: item.needed_name("name")?.to_owned(),
@@ -359,7 +368,7 @@ impl<'a> Reader<'a> {
 /// once got wrong must not be refused for ever.
 pub(super) fn read_arguments(item: &Fields<'_>) -> Result<String, ClientError> {
     let raw = item.needed_text("arguments")?.trim();
-    check_length(raw, &item.path_of("arguments"))?;
+    check_length(raw, item, "arguments")?;
     let is_object = || serde_json::from_str::<Value>(raw).is_ok_and(|value| value.is_object());
     Ok(match raw {
         "" => "{}".to_owned(),
@@ -368,10 +377,11 @@ pub(super) fn read_arguments(item: &Fields<'_>) -> Result<String, ClientError> {
     })
 }
 
-fn check_length(arguments: &str, path: &str) -> Result<(), ClientError> {
-    let n_bytes = arguments.len();
-    if n_bytes > MAX_ARGUMENTS {
-        let message = format!("`{path}` may have at most {MAX_ARGUMENTS} bytes, not {n_bytes}.");
+fn check_length(arguments: &str, item: &Fields<'_>, name: &str) -> Result<(), ClientError> {
+    let (n_bytes, most) = (arguments.len(), item.limits().argument_bytes);
+    if n_bytes > most {
+        let path = item.path_of(name);
+        let message = format!("`{path}` may have at most {most} bytes, not {n_bytes}.");
         return Err(ClientError::new("arguments_too_large", path, message));
     }
     Ok(())

@@ -7,10 +7,15 @@ use crate::responses::request::wrap_summary;
 const PNG: &str = "data:image/png;base64,AAAA";
 
 fn looked_up() -> LookedUp {
-    let file = FoundFile { name: "notes.txt".into(), url: "data:text/plain;base64,aGk=".into() };
+    let file = FoundFile {
+        name: "notes.txt".into(),
+        url: "turnwire-file:file_1;text/plain".into(),
+        text: Some("hi".into()),
+    };
     LookedUp {
         items: [("msg_1".to_owned(), vec![Item::user("earlier")])].into(),
         files: [("file_1".to_owned(), file)].into(),
+        limits: RequestLimits { items: 100, argument_bytes: 2_048, ..RequestLimits::default() },
     }
 }
 
@@ -112,7 +117,7 @@ fn messages_have_parts() {
     ]);
     let image = |url: &str| Content::image(url);
     let file = |name: &str, url: &str| Content::File { name: name.into(), url: url.into() };
-    let hi = "data:text/plain;base64,aGk=";
+    let hi = "turnwire-file:file_1;text/plain";
     let expected = [
         message(
             Role::User,
@@ -306,18 +311,18 @@ fn arguments_have_a_limit() {
         assert_eq!(arguments.len(), n);
         json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": arguments })
     };
-    assert_eq!(items(json!([of_length(MAX_ARGUMENTS)])).len(), 1);
+    assert_eq!(items(json!([of_length(2_048)])).len(), 1);
     let too_long = ("input[0].arguments".to_owned(), "arguments_too_large");
-    assert_eq!(refused(of_length(MAX_ARGUMENTS + 1)), too_long);
+    assert_eq!(refused(of_length(2_049)), too_long);
 }
 
 /// A13: items at the limit, and one more.
 #[test]
 fn items_have_a_limit() {
     let many = |n: usize| Value::from(vec![json!({ "role": "user", "content": "x" }); n]);
-    assert_eq!(items(many(MAX_ITEMS)).len(), 1_000);
-    let error = read(many(MAX_ITEMS + 1)).unwrap_err();
-    assert_eq!(error.message, "`input` may have at most 1000 items, not 1001.");
+    assert_eq!(items(many(100)).len(), 100);
+    let error = read(many(101)).unwrap_err();
+    assert_eq!(error.message, "`input` may have at most 100 items, not 101.");
     assert_eq!((error.param.as_deref(), error.code), (Some("input"), "too_many_items"));
 }
 
@@ -364,6 +369,7 @@ fn what_is_only_named_can_be_looked_up_before() {
     let expected = References {
         items: vec!["msg_1".into(), "msg_2".into()],
         files: vec!["file_1".into(), "file_2".into()],
+        files_in_outputs: ["file_2".into()].into(),
     };
     let Value::Array(list) = list else { panic!() };
     assert_eq!(references(&InputBody::Items(list)), expected);

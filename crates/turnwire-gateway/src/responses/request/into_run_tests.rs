@@ -1,11 +1,15 @@
-use serde_json::json;
+use serde_json::{Value, json};
 use turnwire_contract::{
     Approvals, Decision, FirstCall, Generation, Item, Limits, RunRequest, ServerUse, ToolChoice,
     ToolKind, ToolRef, ToolSpec,
 };
 
 use super::*;
-use crate::responses::request::read;
+use crate::{limits::RequestLimits, responses::request};
+
+fn read(body: Value) -> CreateResponse {
+    request::read(body, &RequestLimits::default()).unwrap()
+}
 
 #[test]
 fn everything_arrives() {
@@ -27,7 +31,7 @@ fn everything_arrives() {
         "prompt_cache_key": "k", "prompt_cache_retention": "24h", "safety_identifier": "s",
         "user": "u", "service_tier": "flex",
     });
-    let request = read(body).unwrap();
+    let request = read(body);
     let first_call = FirstCall {
         call_id: "mcpr_1".into(),
         tool: ToolRef { name: "add".into(), kind: ToolKind::Mcp, server: Some("notes".into()) },
@@ -99,7 +103,7 @@ fn everything_arrives() {
 
 #[test]
 fn what_is_not_said_is_left_open() {
-    let run = into_run(read(json!({ "input": "hi" })).unwrap(), Settled::default());
+    let run = into_run(read(json!({ "input": "hi" })), Settled::default());
     assert_eq!(run.generation, Generation::default());
     assert_eq!(run.limits, Limits::default());
     assert!(run.parallel_tool_calls);
@@ -109,7 +113,7 @@ fn what_is_not_said_is_left_open() {
 #[test]
 fn a14_a_request_cannot_widen_a_limit() {
     let limits = Limits { max_tool_calls: 5, ..Limits::default() };
-    let request = read(json!({ "input": "hi", "max_tool_calls": 100 })).unwrap();
+    let request = read(json!({ "input": "hi", "max_tool_calls": 100 }));
     let run = into_run(request, Settled { limits, ..Settled::default() });
     assert_eq!(run.limits.max_tool_calls, 5);
 }
@@ -117,6 +121,6 @@ fn a14_a_request_cannot_widen_a_limit() {
 #[test]
 fn any_object_will_do() {
     let body = json!({ "input": "hi", "text": { "format": { "type": "json_object" } } });
-    let run = into_run(read(body).unwrap(), Settled::default());
+    let run = into_run(read(body), Settled::default());
     assert_eq!((run.generation.json_object, run.generation.answer_schema), (true, None));
 }

@@ -58,6 +58,7 @@ use self::{
     fields::{Fields, known_word},
     unread::Unread,
 };
+use crate::limits::RequestLimits;
 
 /// What `include` may name.
 pub const INCLUDABLE: [&str; 8] = [
@@ -85,9 +86,6 @@ const REPORTED: [&str; 5] =
 
 /// How many texts may end an answer.
 const MAX_STOPS: usize = 4;
-
-/// The longest JSON Schema, in bytes.
-pub(super) const MAX_SCHEMA: usize = 64 * 1024;
 
 /// The body of `POST /v1/responses`, each field checked.
 #[derive(Debug, Clone, Default, PartialEq, ToSchema)]
@@ -301,7 +299,7 @@ pub enum OnDisconnect {
 }
 
 /// Takes the body of a request apart. Fields nobody knows are refused.
-pub fn read(body: Value) -> Result<CreateResponse, ClientError> {
+pub fn read(body: Value, limits: &RequestLimits) -> Result<CreateResponse, ClientError> {
     let Value::Object(mut body) = body else {
         let message = "The body must be a JSON object.".to_owned();
         return Err(ClientError { message, param: None, code: "invalid_type", status: 400 });
@@ -309,7 +307,7 @@ pub fn read(body: Value) -> Result<CreateResponse, ClientError> {
     // The two that can be big are moved, not copied.
     let input = take_input(&mut body)?;
     let tools = take_list(&mut body, "tools")?;
-    let unread = Unread::default();
+    let unread = Unread::within(limits);
     let fields = Fields::of_body(&body, &unread);
     fields.pass_over(&["input", "tools"]);
     let mut request = CreateResponse {

@@ -2,7 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
-use turnwire_contract::{Content, Image};
+use turnwire_contract::{Content, Image, LibraryAddress};
 
 use super::{
     error::{ClientError, shown},
@@ -45,7 +45,9 @@ pub(super) fn read_output(
                 }
                 images.push(carried_image(&url, &path)?);
             }
-            Content::File { name, url } => texts.push(words_of_file(&name, &url, &path)?),
+            Content::File { name, url } => {
+                texts.push(words_of_file(&name, &url, looked_up, &path)?);
+            }
         }
     }
     Ok((texts.join("\n"), images))
@@ -164,6 +166,11 @@ fn data_url_of(data: &str, name: &str) -> Option<String> {
 }
 
 fn carried_image(url: &str, path: &str) -> Result<Image, ClientError> {
+    if let Some(LibraryAddress { media_type, .. }) = LibraryAddress::of(url)
+        && media_type.starts_with("image/")
+    {
+        return Ok(Image { media_type, base64: url.to_owned() });
+    }
     let Some(Carried { media_type, base64 }) = carried(url) else {
         let message = "A picture in the output of a tool must come as a base64 data URL.";
         return Err(ClientError::invalid(format!("{path}.image_url"), message));
@@ -171,16 +178,25 @@ fn carried_image(url: &str, path: &str) -> Result<Image, ClientError> {
     Ok(Image { media_type: media_type.to_owned(), base64: base64.to_owned() })
 }
 
-fn words_of_file(name: &str, url: &str, path: &str) -> Result<String, ClientError> {
+fn words_of_file(
+    name: &str,
+    url: &str,
+    looked_up: &LookedUp,
+    path: &str,
+) -> Result<String, ClientError> {
     let is_text = |carried: &Carried<'_>| {
         carried.media_type.starts_with("text/") || carried.media_type == "application/json"
     };
-    let words = carried(url)
-        .filter(is_text)
-        .and_then(|carried| BASE64_STANDARD.decode(carried.base64).ok())
-        .and_then(|bytes| String::from_utf8(bytes).ok());
+    let words = match LibraryAddress::of(url) {
+        Some(kept) => looked_up.files.get(kept.file_id.as_str()).and_then(|file| file.text.clone()),
+        None => carried(url)
+            .filter(is_text)
+            .and_then(|carried| BASE64_STANDARD.decode(carried.base64).ok())
+            .and_then(|bytes| String::from_utf8(bytes).ok()),
+    };
     words.map(|words| format!("{name}:\n{words}")).ok_or_else(|| {
-        let message = "A file in the output of a tool must be a text, as a base64 data URL.";
+        let message = "A file in the output of a tool must be a text of at most 1 MiB: uploaded, \
+                       or as a base64 data URL.";
         ClientError::invalid(path, message)
     })
 }

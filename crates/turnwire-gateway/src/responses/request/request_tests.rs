@@ -3,6 +3,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+fn limits() -> RequestLimits {
+    RequestLimits::default()
+}
+
+fn read(body: Value) -> Result<CreateResponse, ClientError> {
+    super::read(body, &limits())
+}
+
 /// What a client gets told about `body`.
 fn refused(body: Value) -> (String, Option<String>, &'static str) {
     let error = read(body).unwrap_err();
@@ -186,7 +194,7 @@ fn c30_an_unknown_field_is_refused() {
 }
 
 fn tools_of(request: &CreateResponse) -> Result<Wishes, ClientError> {
-    read_tools(&fields::placed(&request.tools.0, "tools").collect::<Vec<_>>())
+    read_tools(&fields::placed(&request.tools.0, "tools").collect::<Vec<_>>(), &limits())
 }
 
 /// What the Codex command line sends.
@@ -447,7 +455,7 @@ fn an_answer_may_have_to_fit_a_schema() {
     assert_eq!(refused(no_schema), ("text.format.schema".into(), missing));
     let bad_name = json!({ "type": "json_schema", "name": "a b", "schema": schema });
     assert_eq!(refused(bad_name), ("text.format.name".into(), "invalid_value"));
-    let long = json!({ "description": "x".repeat(MAX_SCHEMA) });
+    let long = json!({ "description": "x".repeat(limits().schema_bytes) });
     let too_long = json!({ "type": "json_schema", "name": "a", "schema": long });
     assert_eq!(refused(too_long), ("text.format.schema".into(), "schema_too_large"));
 }
@@ -505,7 +513,8 @@ fn a12_secrets_are_not_printed() {
 
 #[test]
 fn an_unreadable_body_is_a_client_error() {
-    let error = ClientError::from(crate::json::read(b"{").unwrap_err());
+    let error =
+        ClientError::from(crate::json::read(b"{", &crate::JsonLimits::default()).unwrap_err());
     assert_eq!((error.param, error.code, error.status), (None, "invalid_json", 400));
 }
 

@@ -11,15 +11,12 @@ use serde_json::Value;
 use turnwire_contract::{AskBefore, InputFormat, ToolKind, ToolRef, ToolSpec};
 
 use super::{
-    MAX_SCHEMA,
     error::{ClientError, shown},
     fields::Fields,
     parts::is_web_address,
     unread::Unread,
 };
-
-/// How many tools one request may bring, those in namespaces counted one by one.
-pub(super) const MAX_TOOLS: usize = 128;
+use crate::limits::RequestLimits;
 
 /// What the model knows the built-in web search by.
 pub const WEB_SEARCH: &str = "web_search";
@@ -106,9 +103,9 @@ pub struct Wishes {
 }
 
 /// Reads the tools of a request.
-pub fn read_tools(tools: &[PlacedTool<'_>]) -> Result<Wishes, ClientError> {
-    let unread = Unread::default();
-    let mut reader = Reader::default();
+pub fn read_tools(tools: &[PlacedTool<'_>], limits: &RequestLimits) -> Result<Wishes, ClientError> {
+    let unread = Unread::within(limits);
+    let mut reader = Reader { max_tools: limits.tools, ..Reader::default() };
     let is_namespace = |tool: &Value| tool.get("type").and_then(Value::as_str) == Some("namespace");
     for (path, tool) in tools.iter().filter(|(_, tool)| !is_namespace(tool)) {
         if let Some(wish) = read_tool(&Fields::of(tool, path, &unread)?)? {
@@ -138,6 +135,7 @@ pub fn bare_functions(tools: &[Value]) -> HashSet<&str> {
 
 #[derive(Default)]
 struct Reader {
+    max_tools: usize,
     wishes: Vec<ToolWish>,
     names: HashSet<String>,
 }
@@ -149,8 +147,8 @@ impl Reader {
             let message = format!("There are two tools with the name `{name}`.");
             return Err(ClientError::new("duplicate_tool", path, message));
         }
-        if self.wishes.len() == MAX_TOOLS {
-            let message = format!("There may be at most {MAX_TOOLS} tools.");
+        if self.wishes.len() == self.max_tools {
+            let message = format!("There may be at most {} tools.", self.max_tools);
             return Err(ClientError::new("too_many_tools", "tools", message));
         }
         self.names.insert(name);
@@ -243,7 +241,7 @@ fn read_input_format(format: &Fields<'_>) -> Result<InputFormat, ClientError> {
     let syntax = format.word("syntax", &["lark", "regex"])?;
     let syntax = syntax.ok_or_else(|| ClientError::missing(format.path_of("syntax")))?;
     let definition = format.needed_name("definition")?;
-    check_length(definition.len(), &format.path_of("definition"))?;
+    check_length(definition.len(), format, &format.path_of("definition"))?;
     let (syntax, definition) = (syntax.to_owned(), definition.to_owned());
     Ok(InputFormat::Grammar { syntax, definition })
 }
@@ -269,13 +267,14 @@ fn is_name(name: &str) -> bool {
 /// A JSON Schema that is not too long.
 pub(super) fn checked_schema(schema: &Fields<'_>) -> Result<Value, ClientError> {
     let value = Value::Object(schema.all().clone());
-    check_length(value.to_string().len(), schema.path())?;
+    check_length(value.to_string().len(), schema, schema.path())?;
     Ok(value)
 }
 
-fn check_length(n_bytes: usize, path: &str) -> Result<(), ClientError> {
-    if n_bytes > MAX_SCHEMA {
-        let message = format!("`{path}` may have at most {MAX_SCHEMA} bytes, not {n_bytes}.");
+fn check_length(n_bytes: usize, fields: &Fields<'_>, path: &str) -> Result<(), ClientError> {
+    let most = fields.limits().schema_bytes;
+    if n_bytes > most {
+        let message = format!("`{path}` may have at most {most} bytes, not {n_bytes}.");
         return Err(ClientError::new("schema_too_large", path, message));
     }
     Ok(())

@@ -4,9 +4,14 @@ use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
 use super::*;
 use crate::responses::request::fields::placed;
 
+/// Limits that are not the usual ones.
+fn limits() -> RequestLimits {
+    RequestLimits { tools: 20, schema_bytes: 4_096, ..RequestLimits::default() }
+}
+
 fn read(tools: Value) -> Result<Vec<ToolWish>, ClientError> {
     let Value::Array(tools) = tools else { panic!("not a list") };
-    Ok(read_tools(&placed(&tools, "tools").collect::<Vec<_>>())?.tools)
+    Ok(read_tools(&placed(&tools, "tools").collect::<Vec<_>>(), &limits())?.tools)
 }
 
 fn refused(tool: Value) -> (String, &'static str) {
@@ -84,9 +89,9 @@ fn schemas_have_a_limit() {
         assert_eq!(schema.to_string().len(), n);
         json!({ "type": "function", "name": "f", "parameters": schema })
     };
-    assert!(read(json!([of_length(MAX_SCHEMA)])).is_ok());
+    assert!(read(json!([of_length(4_096)])).is_ok());
     let too_long = ("tools[0].parameters".to_owned(), "schema_too_large");
-    assert_eq!(refused(of_length(MAX_SCHEMA + 1)), too_long);
+    assert_eq!(refused(of_length(4_097)), too_long);
 }
 
 /// A13: tools at the limit, and one more, in a namespace or not.
@@ -95,11 +100,11 @@ fn tools_have_a_limit() {
     let many = |n: usize| -> Vec<Value> {
         (0..n).map(|n| json!({ "type": "function", "name": format!("f{n}") })).collect()
     };
-    assert_eq!(read(json!(many(MAX_TOOLS))).unwrap().len(), 128);
-    let space = json!([{ "type": "namespace", "name": "n", "tools": many(MAX_TOOLS + 1) }]);
-    for tools in [json!(many(MAX_TOOLS + 1)), space] {
+    assert_eq!(read(json!(many(20))).unwrap().len(), 20);
+    let space = json!([{ "type": "namespace", "name": "n", "tools": many(21) }]);
+    for tools in [json!(many(21)), space] {
         let error = read(tools).unwrap_err();
-        assert_eq!(error.message, "There may be at most 128 tools.");
+        assert_eq!(error.message, "There may be at most 20 tools.");
         assert_eq!((error.param.as_deref(), error.code), (Some("tools"), "too_many_tools"));
     }
 }
@@ -189,11 +194,7 @@ fn custom_tools_are_read() {
         (json!({ "type": "json" }), "tools[0].format.type", "invalid_value"),
         (grammar("ebnf", "a"), "tools[0].format.syntax", "invalid_value"),
         (grammar("lark", ""), "tools[0].format.definition", "invalid_value"),
-        (
-            grammar("lark", &"x".repeat(MAX_SCHEMA + 1)),
-            "tools[0].format.definition",
-            "schema_too_large",
-        ),
+        (grammar("lark", &"x".repeat(4_097)), "tools[0].format.definition", "schema_too_large"),
     ] {
         let error = read(tool(format)).unwrap_err();
         assert_eq!((error.param.as_deref(), error.code), (Some(param), code));
@@ -214,7 +215,7 @@ fn c30_what_is_said_about_tools_and_not_heeded_is_told() {
     ]);
     let tools: Vec<_> = placed(tools.as_array().unwrap(), "tools").collect();
     assert_eq!(
-        read_tools(&tools).unwrap().ignored,
+        read_tools(&tools, &limits()).unwrap().ignored,
         [
             "tools[0].defer_loading",
             "tools[1].user_location.city",

@@ -13,14 +13,16 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::error::{ClientError, join, shown};
+use crate::limits::RequestLimits;
 
 /// How many fields are reported. A request with more of them knows what is wrong.
 const MAX_REPORTED: usize = 64;
 
-/// The fields of a request that have not been read yet.
+/// The fields of a request that have not been read yet, and how much of it may be read.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     notes: RefCell<Notes>,
+    limits: RequestLimits,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +38,16 @@ struct Notes {
 }
 
 impl Unread {
+    /// Nothing yet, of a request within these limits.
+    pub(super) fn within(limits: &RequestLimits) -> Self {
+        Self { limits: limits.clone(), ..Self::default() }
+    }
+
+    /// How much the request may bring.
+    pub(super) fn limits(&self) -> &RequestLimits {
+        &self.limits
+    }
+
     /// Notes the fields of the object at `path`, once.
     pub(super) fn open(&self, path: &str, object: &Map<String, Value>) {
         let mut notes = self.notes.borrow_mut();

@@ -1,226 +1,34 @@
-//! Journal, runs and big results in memory: for embedded runs, development and tests.
-//!
-//! They keep the same promises as the databases do, except that nothing outlives the process.
-//! Finished runs and big results are forgotten after a while, oldest first, so that a program
-//! which embeds an agent does not grow with every run. Conversations are not: a program that
-//! has endlessly many brings a store of its own.
+//! Runs and conversations, in memory.
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex},
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Mutex,
 };
 
 use async_trait::async_trait;
-use futures::stream;
-use tokio::sync::Notify;
 use turnwire_contract::{
-    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Entry,
-    EventLog, EventStream, ItemId, LogError, NewRun, Pinned, Pins, Recorded, RequestKey, RunId,
-    RunOutcome, RunRecord, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Created, Entry, ItemId, NewRun, RequestKey, RunId,
+    RunOutcome, RunRecord, RunStatus, RunStore, StoreError, TenantId, Timestamp,
 };
 
+use super::{FINISHED_RUNS_KEPT, Finished, json_length};
 use crate::sync::lock;
-
-/// How many finished runs are kept unless told otherwise.
-const FINISHED_RUNS_KEPT: usize = 1_000;
 
 /// For how long a request's key stands for the run it made: a day.
 const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
-
-/// Runs are spread over this many locks, so that no two busy runs are likely to meet.
-const N_SHARDS: usize = 64;
-
-/// An event log in memory.
-#[derive(Debug)]
-pub struct MemoryEventLog {
-    shards: Vec<Mutex<HashMap<RunId, Arc<Journal>>>>,
-    finished: Mutex<VecDeque<RunId>>,
-    finished_kept: usize,
-}
-
-/// The events of one run, and a bell for those who wait for more.
-#[derive(Debug)]
-struct Journal {
-    tenant: TenantId,
-    events: Mutex<Vec<Arc<Recorded>>>,
-    grown: Notify,
-}
-
-impl Journal {
-    fn of(tenant: &TenantId) -> Arc<Self> {
-        let (events, grown) = (Mutex::default(), Notify::new());
-        Arc::new(Self { tenant: tenant.clone(), events, grown })
-    }
-}
-
-impl MemoryEventLog {
-    /// A log that keeps the last `finished_kept` finished runs, and all others.
-    pub fn keeping(finished_kept: usize) -> Self {
-        let shards = (0..N_SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, finished: Mutex::default(), finished_kept }
-    }
-
-    fn shard(&self, run_id: &RunId) -> Option<&Mutex<HashMap<RunId, Arc<Journal>>>> {
-        let mut hasher = DefaultHasher::new();
-        run_id.hash(&mut hasher);
-        let place = hasher.finish() % N_SHARDS as u64;
-        self.shards.get(usize::try_from(place).unwrap_or_default())
-    }
-
-    fn journal(&self, tenant: &TenantId, run_id: &RunId) -> Result<Arc<Journal>, LogError> {
-        let journal = self.shard(run_id).and_then(|shard| lock(shard).get(run_id).cloned());
-        let theirs = journal.filter(|journal| journal.tenant == *tenant);
-        theirs.ok_or_else(|| LogError::NotFound(run_id.clone()))
-    }
-
-    /// The journal of a run, made if `first` says that this is its first event.
-    fn journal_to_append(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        first: Seq,
-    ) -> Result<Arc<Journal>, LogError> {
-        if first == Seq(1)
-            && let Some(shard) = self.shard(run_id)
-        {
-            lock(shard).entry(run_id.clone()).or_insert_with(|| Journal::of(tenant));
-        }
-        self.journal(tenant, run_id)
-    }
-
-    /// Forgets the oldest finished run once there are too many.
-    fn note_finished(&self, run_id: &RunId) {
-        let oldest = {
-            let mut finished = lock(&self.finished);
-            finished.push_back(run_id.clone());
-            if finished.len() <= self.finished_kept { None } else { finished.pop_front() }
-        };
-        if let Some(oldest) = oldest
-            && let Some(shard) = self.shard(&oldest)
-        {
-            lock(shard).remove(&oldest);
-        }
-    }
-}
-
-impl Default for MemoryEventLog {
-    fn default() -> Self {
-        Self::keeping(FINISHED_RUNS_KEPT)
-    }
-}
-
-#[async_trait]
-impl EventLog for MemoryEventLog {
-    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
-        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
-        let run_id = first.run_id.clone();
-        let ends = last.event.ends_the_run();
-        let n_ends = batch.iter().filter(|recorded| recorded.event.ends_the_run()).count();
-        let journal = self.journal_to_append(tenant, &run_id, first.seq)?;
-        {
-            let mut events = lock(&journal.events);
-            let expected = Seq(events.len() as u64 + 1);
-            let over = events.last().is_some_and(|last| last.event.ends_the_run());
-            if over || first.seq != expected || n_ends > usize::from(ends) {
-                return Err(LogError::Conflict { run_id, place: first.seq });
-            }
-            events.extend(batch);
-        }
-        journal.grown.notify_waiters();
-        if ends {
-            self.note_finished(&run_id);
-        }
-        Ok(())
-    }
-
-    async fn read(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<EventStream, LogError> {
-        let journal = self.journal(tenant, run_id)?;
-        let reader = Reader { journal, after, ready: VecDeque::new() };
-        Ok(Box::pin(stream::unfold(Some(reader), |reader| async move {
-            let mut reader = reader?;
-            let recorded = reader.next().await;
-            let more = (!recorded.event.ends_the_run()).then_some(reader);
-            Some((Ok(recorded), more))
-        })))
-    }
-
-    async fn read_stored(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        after: Seq,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        let journal = self.journal(tenant, run_id)?;
-        let seen = usize::try_from(after.0).unwrap_or(usize::MAX);
-        Ok(lock(&journal.events).iter().skip(seen).cloned().collect())
-    }
-
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
-        if self.journal(tenant, run_id).is_err() {
-            return Ok(());
-        }
-        if let Some(shard) = self.shard(run_id) {
-            lock(shard).remove(run_id);
-        }
-        lock(&self.finished).retain(|finished| finished != run_id);
-        Ok(())
-    }
-}
-
-/// A reader is a place in a journal; while nobody reads, it costs nothing else.
-#[derive(Debug)]
-struct Reader {
-    journal: Arc<Journal>,
-    after: Seq,
-    ready: VecDeque<Arc<Recorded>>,
-}
-
-impl Reader {
-    async fn next(&mut self) -> Arc<Recorded> {
-        loop {
-            if let Some(recorded) = self.ready.pop_front() {
-                self.after = recorded.seq;
-                return recorded;
-            }
-            let journal = Arc::clone(&self.journal);
-            // Made before the look, so that what comes in between is not missed.
-            let grown = journal.grown.notified();
-            self.take_what_is_there();
-            if self.ready.is_empty() {
-                grown.await;
-            }
-        }
-    }
-
-    /// Bounded, so that a reader of a long journal does not hold a second copy of it.
-    fn take_what_is_there(&mut self) {
-        const AT_ONCE: usize = 256;
-        let events = lock(&self.journal.events);
-        let seen = usize::try_from(self.after.0).unwrap_or(usize::MAX);
-        self.ready.extend(events.iter().skip(seen).take(AT_ONCE).cloned());
-    }
-}
 
 /// Runs and conversations in memory.
 #[derive(Debug)]
 pub struct MemoryRunStore {
     kept: Mutex<Kept>,
-    finished_kept: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     runs: HashMap<RunId, Run>,
     n_runs: u64,
-    /// Those that are finished, the one finished last at the end.
-    finished: VecDeque<RunId>,
+    finished: Finished,
     conversations: HashMap<(TenantId, ConversationId), Conversation>,
     /// The runs that requests with a key have made, by tenant, endpoint and key.
     keys: HashMap<(TenantId, String, String), Made>,
@@ -320,7 +128,17 @@ impl MemoryRunStore {
     /// A store that remembers the last `finished_kept` finished runs, and all others.
     /// Conversations stay for as long as the store does.
     pub fn keeping(finished_kept: usize) -> Self {
-        Self { kept: Mutex::default(), finished_kept }
+        let finished = Finished::keeping(finished_kept);
+        let (runs, conversations, keys) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { kept: Mutex::new(Kept { runs, n_runs: 0, finished, conversations, keys }) }
+    }
+}
+
+impl MemoryRunStore {
+    /// The same store, in which finished runs have at most so many bytes together.
+    pub fn within_bytes(self, max_bytes: usize) -> Self {
+        lock(&self.kept).finished.max_bytes = max_bytes;
+        self
     }
 }
 
@@ -401,6 +219,8 @@ impl RunStore for MemoryRunStore {
             return Ok(());
         }
         record.status = RunStatus::Finished { outcome };
+        // What came before is shared with the runs it came from.
+        let n_bytes = json_length(&record.request) + json_length(&entries);
         context.extend(entries.iter().cloned());
         if let Some(conversation_id) = record.request.conversation_id.clone() {
             let key = (record.request.tenant.clone(), conversation_id);
@@ -409,11 +229,8 @@ impl RunStore for MemoryRunStore {
                 conversation.busy_with = None;
             }
         }
-        finished.push_back(run_id.clone());
-        if finished.len() > self.finished_kept
-            && let Some(oldest) = finished.pop_front()
-        {
-            runs.remove(&oldest);
+        for forgotten in finished.add(run_id.clone(), n_bytes) {
+            runs.remove(&forgotten);
         }
         Ok(())
     }
@@ -442,7 +259,7 @@ impl RunStore for MemoryRunStore {
         let mut kept = lock(&self.kept);
         kept.finished_run(tenant, run_id)?;
         kept.runs.remove(run_id);
-        kept.finished.retain(|finished| finished != run_id);
+        kept.finished.remove(run_id);
         Ok(())
     }
 
@@ -564,95 +381,6 @@ impl RunStore for MemoryRunStore {
         }
         let restored = Conversation { metadata, entries, ..Conversation::opened(created_at) };
         kept.conversations.insert((tenant.clone(), id), restored);
-        Ok(())
-    }
-}
-
-/// Trusted definitions of tools, in memory.
-#[derive(Debug, Default)]
-pub struct MemoryPins {
-    /// By tenant, server and tool.
-    trusted: Mutex<HashMap<(TenantId, String, String), String>>,
-}
-
-#[async_trait]
-impl Pins for MemoryPins {
-    async fn meet(
-        &self,
-        tenant: &TenantId,
-        server: &str,
-        tools: &[Pinned],
-    ) -> Result<Vec<Pinned>, StoreError> {
-        let mut trusted = lock(&self.trusted);
-        let met = tools.iter().map(|Pinned { tool, definition }| {
-            let key = (tenant.clone(), server.to_owned(), tool.clone());
-            let definition = trusted.entry(key).or_insert_with(|| definition.clone()).clone();
-            Pinned { tool: tool.clone(), definition }
-        });
-        Ok(met.collect())
-    }
-
-    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
-        let Pinned { tool, definition } = tool;
-        lock(&self.trusted).insert((tenant.clone(), server.to_owned(), tool), definition);
-        Ok(())
-    }
-}
-
-/// Big results in memory: the last few, 64 unless told otherwise.
-#[derive(Debug)]
-pub struct MemoryBlobStore {
-    blobs: Mutex<VecDeque<Blob>>,
-    most: usize,
-}
-
-#[derive(Debug)]
-struct Blob {
-    tenant: TenantId,
-    run_id: RunId,
-    id: BlobId,
-    text: String,
-}
-
-impl MemoryBlobStore {
-    /// A store for the last `most` big results.
-    pub fn keeping(most: usize) -> Self {
-        Self { blobs: Mutex::default(), most }
-    }
-}
-
-impl Default for MemoryBlobStore {
-    fn default() -> Self {
-        Self::keeping(64)
-    }
-}
-
-#[async_trait]
-impl BlobStore for MemoryBlobStore {
-    async fn put(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        id: &BlobId,
-        text: String,
-    ) -> Result<(), BlobError> {
-        let (tenant, run_id, id) = (tenant.clone(), run_id.clone(), id.clone());
-        let mut blobs = lock(&self.blobs);
-        blobs.push_back(Blob { tenant, run_id, id, text });
-        if blobs.len() > self.most {
-            blobs.pop_front();
-        }
-        Ok(())
-    }
-
-    async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError> {
-        let blobs = lock(&self.blobs);
-        let found = blobs.iter().find(|blob| blob.tenant == *tenant && blob.id == *id);
-        found.map(|blob| blob.text.clone()).ok_or_else(|| BlobError::NotFound(id.clone()))
-    }
-
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
-        lock(&self.blobs).retain(|blob| blob.tenant != *tenant || blob.run_id != *run_id);
         Ok(())
     }
 }

@@ -1,0 +1,52 @@
+//! `turnwire backup FILE`: a copy of the store, also while a server works with it.
+
+use std::io::{self, IsTerminal};
+
+use turnwire_stores::BackupError;
+
+use crate::{
+    args::BackupArguments,
+    environment::Environment,
+    exit::{Exit, Problem},
+    settings::BackupSettings,
+    terminal::{Paint, tell},
+};
+
+/// Runs the command.
+pub(crate) fn backup(arguments: &BackupArguments, environment: &Environment) -> Exit {
+    match copied(arguments, environment) {
+        Ok(()) => Exit::Done,
+        Err(problem) => {
+            let on_terminal = io::stderr().is_terminal();
+            problem.show(Paint::choose(arguments.color, environment, on_terminal));
+            problem.exit
+        }
+    }
+}
+
+fn copied(arguments: &BackupArguments, environment: &Environment) -> Result<(), Problem> {
+    let BackupSettings { url } = BackupSettings::read(arguments, environment)?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+    let made = runtime.block_on(turnwire_stores::backup(&url, &arguments.file));
+    made.map_err(|error| worded(&error))?;
+    tell(&format!("The store is in {}.", arguments.file.display()));
+    Ok(())
+}
+
+fn worded(error: &BackupError) -> Problem {
+    let message = error.to_string();
+    match error {
+        BackupError::NotSqlite => Problem::usage(message).hint(
+            "for PostgreSQL: pg_dump --format=custom --file=turnwire.dump DATABASE_URL, and \
+             pg_restore to bring it back; runs in memory are not kept",
+        ),
+        BackupError::NoStore(_) => {
+            Problem::usage(message).hint("TURNWIRE_STORE_URL or [store] names another")
+        }
+        BackupError::TargetExists(_) => {
+            Problem::usage(message).hint("name a file that is not there yet")
+        }
+        BackupError::Failed(_) => Problem::failure(format!("the store was not copied: {message}")),
+    }
+}

@@ -1,0 +1,39 @@
+//! Trusted definitions of tools, in memory.
+
+use std::{collections::HashMap, sync::Mutex};
+
+use async_trait::async_trait;
+use turnwire_contract::{Pinned, Pins, StoreError, TenantId};
+
+use crate::sync::lock;
+
+/// Trusted definitions of tools, in memory.
+#[derive(Debug, Default)]
+pub struct MemoryPins {
+    /// By tenant, server and tool.
+    trusted: Mutex<HashMap<(TenantId, String, String), String>>,
+}
+
+#[async_trait]
+impl Pins for MemoryPins {
+    async fn meet(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tools: &[Pinned],
+    ) -> Result<Vec<Pinned>, StoreError> {
+        let mut trusted = lock(&self.trusted);
+        let met = tools.iter().map(|Pinned { tool, definition }| {
+            let key = (tenant.clone(), server.to_owned(), tool.clone());
+            let definition = trusted.entry(key).or_insert_with(|| definition.clone()).clone();
+            Pinned { tool: tool.clone(), definition }
+        });
+        Ok(met.collect())
+    }
+
+    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
+        let Pinned { tool, definition } = tool;
+        lock(&self.trusted).insert((tenant.clone(), server.to_owned(), tool), definition);
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! Who is admitted, and who is told to come back.
+
+use super::*;
+
+fn limits() -> AdmissionLimits {
+    AdmissionLimits { runs: 5, runs_per_tenant: 4, runs_per_key: 2, connections_per_key: 3 }
+}
+
+fn setting<T>(admitted: Result<T, Refusal>) -> &'static str {
+    let refusal = admitted.err().expect("it is full");
+    assert_eq!(refusal.status, StatusCode::TOO_MANY_REQUESTS);
+    refusal.limit().expect("it is a limit")
+}
+
+/// A13: runs are counted for the process, the tenant and the key: at the limit one is admitted, and
+/// past it none, until one is over.
+#[test]
+fn a13_runs_at_once_are_bounded() {
+    let admission = Admission::new(limits());
+    let (one, other) = (TenantId::from("one"), TenantId::from("other"));
+    let [a, b, c] = ["a", "b", "c"].map(|key| Some(KeyDigest::of(key)));
+    let admit = |tenant, key| admission.admit_run(tenant, key, 0);
+    let of_a = [admit(&one, a).unwrap(), admit(&one, a).unwrap()];
+    assert_eq!(setting(admit(&one, a)), "limits.max_runs_per_key");
+    let of_b = [admit(&one, b).unwrap(), admit(&one, b).unwrap()];
+    assert_eq!(setting(admit(&one, c)), "limits.max_runs_per_tenant");
+    let of_other = admit(&other, c).unwrap();
+    assert_eq!(setting(admit(&other, c)), "limits.max_runs");
+    drop(of_a);
+    let again = admit(&one, a).unwrap();
+    drop((of_b, of_other, again));
+    assert!(lock(&admission.counts).is_empty(), "nothing is remembered of whoever is gone");
+}
+
+/// A13: runs of others that this process has taken over count as well.
+#[test]
+fn a13_runs_that_were_taken_over_count() {
+    let admission = Admission::new(limits());
+    assert!(admission.admit_run(&TenantId::default(), None, 4).is_ok());
+    assert_eq!(setting(admission.admit_run(&TenantId::default(), None, 5)), "limits.max_runs");
+}
+
+/// A13: a refused run leaves no trace: what it would have counted for is free.
+#[test]
+fn a13_who_is_refused_takes_nothing() {
+    let admission = Admission::new(AdmissionLimits { runs_per_key: 1, ..limits() });
+    let (tenant, key) = (TenantId::default(), Some(KeyDigest::of("a")));
+    let _first = admission.admit_run(&tenant, key, 0).unwrap();
+    for _ in 0..10 {
+        assert_eq!(setting(admission.admit_run(&tenant, key, 0)), "limits.max_runs_per_key");
+    }
+    let others: Vec<Permit> =
+        (0..3).map(|_| admission.admit_run(&tenant, None, 0).unwrap()).collect();
+    assert_eq!(others.len(), 3);
+}
+
+/// A13: connections are counted by key; without keys there is nobody to tell apart.
+#[test]
+fn a13_connections_of_a_key_are_bounded() {
+    let admission = Admission::new(limits());
+    let (a, b) = (Some(KeyDigest::of("a")), Some(KeyDigest::of("b")));
+    let open: Vec<Permit> = (0..3).map(|_| admission.admit_connection(a).unwrap()).collect();
+    assert_eq!(setting(admission.admit_connection(a)), "limits.max_connections_per_key");
+    assert!(admission.admit_connection(b).is_ok());
+    let nobody: Vec<Permit> = (0..9).map(|_| admission.admit_connection(None).unwrap()).collect();
+    drop((open, nobody));
+    assert!(admission.admit_connection(a).is_ok());
+}
+
+/// A12: a digest does not show the key, and is the same for the same key.
+#[test]
+fn a12_a_key_is_counted_by_its_digest() {
+    assert_eq!(KeyDigest::of("tw_secret"), KeyDigest::of("tw_secret"));
+    assert_ne!(KeyDigest::of("tw_secret"), KeyDigest::of("tw_secret2"));
+    let shown = format!("{:?}", KeyDigest::of("tw_secret"));
+    assert!(!shown.contains("secret") && shown.len() < 24, "{shown}");
+}
+
+/// A13: whoever begins a run the moment the last one is over finds its place, and who finds none
+/// is told so soon.
+#[tokio::test(start_paused = true)]
+async fn a13_the_place_of_a_run_that_ends_is_waited_for() {
+    let admission = Admission::new(AdmissionLimits { runs_per_key: 1, ..limits() });
+    let (tenant, key) = (TenantId::default(), Some(KeyDigest::of("a")));
+    let first = admission.admit_run(&tenant, key, 0).unwrap();
+    let refused = admission.admit_run_soon(&tenant, key, || 0).await;
+    assert_eq!(setting(refused), "limits.max_runs_per_key");
+    let ending = async {
+        tokio::time::sleep(ENDING_TIME / 2).await;
+        drop(first);
+    };
+    let (admitted, ()) = tokio::join!(admission.admit_run_soon(&tenant, key, || 0), ending);
+    assert!(admitted.is_ok());
+}

@@ -1,0 +1,122 @@
+//! How much a request may bring, and which setting says so.
+//!
+//! Every limit has a setting in `[limits]`, a stable code or outcome for whoever comes to it, and is
+//! counted under the name of its setting (`turnwire_limits_reached_total`). `docs/limits.md` lists
+//! them all.
+
+use std::time::Duration;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+
+use crate::{
+    app::App,
+    connection_table::{MAX_CONNECTIONS, MAX_UNKNOWN},
+    json::JsonLimits,
+    server::WRITE_TIMEOUT,
+    sockets::{MAX_MESSAGE, MAX_PER_SECOND, MAX_QUEUE},
+};
+
+/// How much a request may bring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// How long a JSON body may take to come.
+    pub body_time: Duration,
+    /// How long an upload may take.
+    pub upload_time: Duration,
+    /// What a JSON body may be like.
+    pub json: JsonLimits,
+    /// How many items the input may have.
+    pub items: usize,
+    /// How many tools it may bring.
+    pub tools: usize,
+    /// How many bytes a schema may have.
+    pub schema_bytes: usize,
+    /// How many bytes the arguments of a call in the input may have.
+    pub argument_bytes: usize,
+    /// How many bytes the files may have that the input names, in base64 and each mention counted.
+    pub file_bytes: usize,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self {
+            body_time: Duration::from_mins(2),
+            upload_time: Duration::from_mins(30),
+            json: JsonLimits::default(),
+            items: 1_000,
+            tools: 128,
+            schema_bytes: 64 * 1024,
+            argument_bytes: 256 * 1024,
+            file_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Every limit that is counted, by its setting.
+pub const COUNTED: [&str; 27] = [
+    "limits.max_body_bytes",
+    "limits.max_file_bytes",
+    "limits.max_json_depth",
+    "limits.max_json_keys",
+    "limits.max_json_values",
+    "limits.max_input_items",
+    "limits.max_tools",
+    "limits.max_schema_bytes",
+    "limits.max_arguments_bytes",
+    "limits.max_input_file_bytes",
+    "limits.body_timeout_sec",
+    "limits.body_idle_timeout_sec",
+    "limits.upload_timeout_sec",
+    "limits.max_runs",
+    "limits.max_runs_per_tenant",
+    "limits.max_runs_per_key",
+    "limits.max_connections_per_key",
+    MAX_CONNECTIONS,
+    MAX_UNKNOWN,
+    "limits.header_timeout_sec",
+    "limits.idle_timeout_sec",
+    "limits.connection_timeout_sec",
+    WRITE_TIMEOUT,
+    "limits.socket_timeout_sec",
+    MAX_MESSAGE,
+    MAX_PER_SECOND,
+    MAX_QUEUE,
+];
+
+/// The limit that a client came to who is refused with this code.
+pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
+    let limit = match code {
+        "body_too_large" => "limits.max_body_bytes",
+        "file_too_large" => "limits.max_file_bytes",
+        "json_too_deep" => "limits.max_json_depth",
+        "json_too_many_keys" => "limits.max_json_keys",
+        "json_too_many_values" => "limits.max_json_values",
+        "too_many_items" => "limits.max_input_items",
+        "too_many_tools" => "limits.max_tools",
+        "schema_too_large" => "limits.max_schema_bytes",
+        "arguments_too_large" => "limits.max_arguments_bytes",
+        "input_too_large" => "limits.max_input_file_bytes",
+        "too_many_connections" => "limits.max_connections_per_key",
+        "websocket_stream_limit_reached" => "limits.max_socket_queue",
+        "websocket_connection_limit_reached" => "limits.socket_timeout_sec",
+        _ => return None,
+    };
+    Some(limit)
+}
+
+/// What a refusal leaves on its response for [`count`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reached(pub(crate) &'static str);
+
+/// The layer that counts whoever came to a limit.
+pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if let Some(Reached(limit)) = response.extensions().get() {
+        app.metrics().limit_reached(limit);
+    }
+    response
+}

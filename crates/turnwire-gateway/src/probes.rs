@@ -1,0 +1,53 @@
+//! Probes at an address of their own.
+//!
+//! Whoever watches over a server asks there whether it is alive, and is answered however full the
+//! other address is, and while the server closes. Nothing else is answered there.
+
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::timeout,
+};
+use tracing::debug;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::{app::App, health, metrics, path::nothing_here, server::taken};
+
+/// How many probes are answered at once.
+const MAX_AT_ONCE: usize = 64;
+
+/// Answers probes for as long as it is waited for; without a listener there is nothing to do.
+pub(crate) async fn serve(listener: Option<TcpListener>, app: App, header_time: Duration) {
+    let Some(listener) = listener else { return std::future::pending().await };
+    let (router, _) =
+        OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).split_for_parts();
+    let router = router.fallback(async || nothing_here()).with_state(app);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= MAX_AT_ONCE {
+            connections.join_next().await;
+        }
+        let Some((stream, _)) = taken(listener.accept().await).await else { continue };
+        connections.spawn(answer(stream, router.clone(), header_time));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Answers one request. Nobody gets to stay.
+async fn answer(stream: TcpStream, router: axum::Router, header_time: Duration) {
+    let answering = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_time)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if !matches!(timeout(header_time * 2, answering).await, Ok(Ok(()))) {
+        debug!("A probe broke off.");
+    }
+}

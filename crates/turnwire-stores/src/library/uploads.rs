@@ -1,0 +1,179 @@
+//! Files on their way in, and out again, slice by slice.
+//!
+//! A file is never in memory as a whole: what comes is written as soon as there is enough of it for
+//! a slice, and what goes out is read when the one before has gone. Nobody sees a file before all
+//! of it is there; one that is given up is removed, and one whose process died goes by itself.
+
+use std::{mem, sync::Arc};
+
+use async_trait::async_trait;
+use futures::stream;
+use tokio::runtime::Handle;
+use turnwire_contract::{
+    ContentStream, FileId, FileRecord, FileUpload, LibraryError, TenantId, Timestamp,
+};
+
+use super::{Inner, MAX_FILE_BYTES, now, signed};
+use crate::{
+    database::{DatabaseError, Value},
+    failures::written,
+};
+
+/// How much of a file one statement carries.
+const SLICE: usize = 1024 * 1024;
+
+/// For how long a file may be on its way in.
+const PATIENCE_MICROS: i64 = 60 * 60 * 1_000_000;
+
+/// A file on its way in.
+pub(super) struct Upload {
+    library: Arc<Inner>,
+    tenant: TenantId,
+    file_id: FileId,
+    /// What is not enough for a slice yet.
+    rest: Vec<u8>,
+    n_slices: usize,
+    n_bytes: usize,
+    is_finished: bool,
+}
+
+impl Upload {
+    pub(super) async fn begin(
+        library: Arc<Inner>,
+        tenant: TenantId,
+        file_id: FileId,
+    ) -> Result<Self, LibraryError> {
+        let sql = "insert into files (tenant, id, name, bytes, purpose, created_at, expires_at)
+                   values ($1, $2, '\"\"', -1, '\"\"', $3, $4)";
+        let now = now().as_micros();
+        let values = [
+            Value::Text(tenant.as_str()),
+            Value::Text(file_id.as_str()),
+            Value::Integer(now),
+            Value::Integer(now + PATIENCE_MICROS),
+        ];
+        match library.database.query(sql, &values).await {
+            Ok(_) => {}
+            Err(DatabaseError::Taken(_)) => {
+                return Err(LibraryError::Exists(format!("file `{file_id}`")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let (rest, n_slices, n_bytes) = (Vec::new(), 0, 0);
+        Ok(Self { library, tenant, file_id, rest, n_slices, n_bytes, is_finished: false })
+    }
+
+    async fn write_slice(&mut self, slice: &[u8]) -> Result<(), LibraryError> {
+        let sql = "insert into file_slices (tenant, file_id, place, body) values ($1, $2, $3, $4)";
+        let values = [
+            Value::Text(self.tenant.as_str()),
+            Value::Text(self.file_id.as_str()),
+            Value::Integer(signed(self.n_slices)),
+            Value::Bytes(slice),
+        ];
+        self.library.database.query(sql, &values).await?;
+        self.n_slices += 1;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl FileUpload for Upload {
+    async fn write(&mut self, mut piece: &[u8]) -> Result<(), LibraryError> {
+        self.n_bytes += piece.len();
+        if self.n_bytes > MAX_FILE_BYTES {
+            return Err(LibraryError::too_big(MAX_FILE_BYTES));
+        }
+        while self.rest.len() + piece.len() >= SLICE {
+            let (fits, more) = piece.split_at(SLICE - self.rest.len());
+            let mut slice = mem::take(&mut self.rest);
+            slice.extend_from_slice(fits);
+            self.write_slice(&slice).await?;
+            piece = more;
+        }
+        self.rest.extend_from_slice(piece);
+        Ok(())
+    }
+
+    async fn finish(mut self: Box<Self>, file: FileRecord) -> Result<(), LibraryError> {
+        let rest = mem::take(&mut self.rest);
+        if !rest.is_empty() {
+            self.write_slice(&rest).await?;
+        }
+        let (name, purpose) = (written(&file.name)?, written(&file.purpose)?);
+        let sql = "update files set name = $3, bytes = $4, purpose = $5, created_at = $6,
+                       expires_at = $7
+                   where tenant = $1 and id = $2 and bytes < 0 returning id";
+        let values = [
+            Value::Text(self.tenant.as_str()),
+            Value::Text(self.file_id.as_str()),
+            Value::Text(&name),
+            Value::Integer(signed(self.n_bytes)),
+            Value::Text(&purpose),
+            Value::Integer(file.created_at.as_micros()),
+            Value::OptionalInteger(file.expires_at.map(Timestamp::as_micros)),
+        ];
+        if self.library.database.query(sql, &values).await?.is_empty() {
+            return Err(LibraryError::Refused("the file took too long to come".to_owned()));
+        }
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.is_finished || Handle::try_current().is_err() {
+            return;
+        }
+        let library = Arc::clone(&self.library);
+        let (tenant, file_id) = (self.tenant.clone(), self.file_id.clone());
+        self.library.store.0.tasks.spawn(async move {
+            if let Err(error) = library.remove_file(&tenant, &file_id).await {
+                tracing::debug!(%file_id, %error, "an upload that was given up stays for an hour");
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// What is in a file, slice by slice.
+    pub(super) async fn content_stream(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        file_id: &FileId,
+    ) -> Result<ContentStream, LibraryError> {
+        let record = self.file(tenant, file_id).await?;
+        let reading = Reading {
+            library: Arc::clone(self),
+            tenant: tenant.clone(),
+            file_id: file_id.clone(),
+            next: 0,
+            n_left: record.bytes,
+        };
+        Ok(Box::pin(stream::try_unfold(reading, Reading::next)))
+    }
+}
+
+/// A file on its way out.
+struct Reading {
+    library: Arc<Inner>,
+    tenant: TenantId,
+    file_id: FileId,
+    next: i64,
+    n_left: u64,
+}
+
+impl Reading {
+    async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, LibraryError> {
+        if self.n_left == 0 {
+            return Ok(None);
+        }
+        let slice = self.library.slice(&self.tenant, &self.file_id, self.next).await?;
+        // It was removed while it was read.
+        let slice = slice.ok_or_else(|| LibraryError::no_file(&self.file_id))?;
+        self.next += 1;
+        self.n_left = self.n_left.saturating_sub(slice.len() as u64);
+        Ok(Some((slice, self)))
+    }
+}
