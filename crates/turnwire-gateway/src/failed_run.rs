@@ -56,11 +56,12 @@ struct FailedRunError {
     /// The family: `rate_limit_error`, `invalid_request_error` or `server_error`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Always null: the request was understood.
+    /// The field it is about, if the request was refused; null if its run failed.
     param: Option<String>,
     /// The official code that fits best, such as `rate_limit_exceeded`.
     code: String,
-    /// The code of ours.
+    /// The code of ours; not there if the request was refused before there was a run.
+    #[schema(required = false)]
     turnwire: OwnCode,
 }
 

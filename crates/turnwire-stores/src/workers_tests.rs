@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use turnwire_contract::Workers;
 use turnwire_testkit::services::postgres_url;
 
-use super::{Standing, claim_sql};
+use super::{MAX_STUCK, Standing, claim_sql};
 use crate::{Store, StoreOptions, database::Value};
 
 /// A store with 100,000 active runs of three living workers, and ten of a dead one.

@@ -124,6 +124,15 @@ async fn every_refusal_is_described() {
     }
 }
 
+/// Where a run can fail, a request can be refused with the same status: one schema has both.
+#[tokio::test]
+async fn a_failed_run_and_a_refusal_have_one_schema() {
+    let document = document().await;
+    let schemas = &document["components"]["schemas"];
+    let required = &schemas["FailedRunError"]["required"];
+    assert_eq!(required, &schemas["ErrorDetails"]["required"]);
+}
+
 /// Every path of the design is there.
 #[tokio::test]
 async fn every_path_is_described() {
