@@ -20,7 +20,7 @@ use std::{
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnwire_engine::{EngineParts, MemoryEventLog, MemoryRunStore, Runs};
-use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
+use turnwire_gateway::{AdmissionLimits, App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Behaviour, Prop, PropServers};
 use turnwire_tools::MemoryLibrary;
@@ -53,9 +53,19 @@ async fn serve() {
         store: Arc::new(MemoryRunStore::keeping(0)),
         ..EngineParts::default()
     });
-    let app = App::new(runs, Arc::new(MemoryLibrary::default()), AppOptions::default());
+    // One address and nobody's key: what is bounded for strangers is not what is measured here.
+    let many = 20_000;
+    let admission = AdmissionLimits {
+        runs: many,
+        runs_per_tenant: many,
+        runs_per_key: many,
+        connections_per_key: many,
+    };
+    let options = AppOptions { admission, ..AppOptions::default() };
+    let app = App::new(runs, Arc::new(MemoryLibrary::default()), options);
     let address = "127.0.0.1:0".parse().expect("it is an address");
-    let limits = HttpLimits { connections: 20_000, ..HttpLimits::default() };
+    let limits =
+        HttpLimits { connections: many, unknown_per_address: many, ..HttpLimits::default() };
     let server = Server::bind(address, app, limits).await.expect("a port is free");
     println!("{}", server.address().expect("it listens"));
     server.run().await;
