@@ -5,8 +5,9 @@
 //! so the innocent of a batch do not wait for the guilty. One that takes too long gets more time,
 //! and one that does not work while the database takes other writes is rejected.
 
-use std::{slice, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, slice, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -89,7 +90,10 @@ impl IsolatedWriter {
     /// Writes until nobody can isolate anything any more.
     pub(crate) async fn run(mut self) {
         while let Some(next) = self.next().await {
-            self.write(next).await;
+            // Dropping the append answers it.
+            if AssertUnwindSafe(self.write(next)).catch_unwind().await.is_err() {
+                tracing::error!("the writer of isolated appends panicked and goes on");
+            }
         }
     }
 

@@ -211,6 +211,7 @@ impl Writer {
     /// the appends of the batch it happened in, and not those of everybody after them.
     pub(crate) async fn run(mut self) {
         while AssertUnwindSafe(self.write_all()).catch_unwind().await.is_err() {
+            *lock(&self.at_work_since) = None;
             tracing::error!("the writer panicked and goes on with the next batch");
         }
     }
@@ -465,3 +466,7 @@ impl Herald {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+use tokio_util::task::TaskTracker;
+use turnwire_contract::{Event, Timestamp};
+
+use super::*;
+
+/// Panics over the first batch, and keeps the others.
+struct PanicsOnce {
+    has_panicked: bool,
+}
+
+#[async_trait]
+impl Journal for PanicsOnce {
+    async fn write(&mut self, jobs: &[Job], _: Duration) -> Result<Vec<bool>, DatabaseError> {
+        assert!(std::mem::replace(&mut self.has_panicked, true), "on purpose");
+        Ok(vec![true; jobs.len()])
+    }
+
+    async fn probe(&mut self) -> Result<(), DatabaseError> {
+        Ok(())
+    }
+}
+
+fn first_event_of(run_id: &str) -> Vec<Arc<Recorded>> {
+    let (run_id, event) = (run_id.into(), Event::RunStarted);
+    vec![Arc::new(Recorded { run_id, seq: Seq(1), at: Timestamp::from_micros(1), event })]
+}
+
+/// C27: a writer that panics answers those whose batch it was, takes the next ones, and does not
+/// look as if it had been at work ever since.
+#[tokio::test(start_paused = true)]
+async fn c27_a_panic_costs_one_batch() {
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let (isolated, _jobs) = mpsc::unbounded_channel();
+    let herald = Herald { tails: Arc::default(), publisher: None };
+    let journal = Box::new(PanicsOnce { has_panicked: false });
+    let outage = Arc::new(Outage::of("database"));
+    let (handle, writer) = Writer::new(journal, isolated, herald, outage, stop.clone());
+    tasks.spawn(writer.run());
+    let tenant = TenantId::default();
+
+    let lost = handle.append(&tenant, first_event_of("run_1"), None).await;
+    assert!(matches!(lost, Err(LogError::Unavailable(_))), "{lost:?}");
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(handle.stuck_for(), Duration::ZERO);
+    handle.append(&tenant, first_event_of("run_2"), None).await.unwrap();
+    handle.probe().await.unwrap();
+
+    // One that is gone is not ready.
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    assert!(handle.probe().await.is_err());
+}
