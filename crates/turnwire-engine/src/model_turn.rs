@@ -292,8 +292,7 @@ impl<'a> Listener<'a> {
             ModelPart::Logprobs(logprobs) if !logprobs.is_empty() => {
                 let item_id = self.message().await?;
                 let event = Event::LogprobsAdded { item_id, logprobs };
-                self.take_room(&event);
-                self.add(event);
+                self.add_whole(event);
             }
             ModelPart::Refusal(text) => {
                 if let Some(text) = self.fitting(text) {
@@ -311,8 +310,7 @@ impl<'a> Listener<'a> {
             ModelPart::Annotation(annotation) => {
                 let item_id = self.message().await?;
                 let event = Event::AnnotationAdded { item_id, annotation };
-                self.take_room(&event);
-                self.add(event);
+                self.add_whole(event);
             }
             ModelPart::CallStarted { key, id, name } => self.announce(key, id, name).await?,
             ModelPart::CallArguments { key, text } => {
@@ -364,6 +362,11 @@ impl<'a> Listener<'a> {
         let weight = output::weight_of(event);
         self.is_too_long |= weight > self.room;
         self.room = self.room.saturating_sub(weight);
+    }
+
+    fn add_whole(&mut self, event: Event) {
+        self.take_room(&event);
+        self.add(event);
     }
 
     fn add(&mut self, event: Event) {
@@ -425,8 +428,7 @@ impl<'a> Listener<'a> {
         let item_id = ItemId::new(self.run.new_id("rs"));
         let (text, completeness) = (String::new(), Completeness::Complete);
         let event = Event::ReasoningFinished { item_id, text, seal: Some(seal), completeness };
-        self.take_room(&event);
-        self.add(event);
+        self.add_whole(event);
         Ok(())
     }
 
@@ -444,8 +446,7 @@ impl<'a> Listener<'a> {
         let open = OpenCall { call_id: call_id.clone(), n_bytes: 0, is_cut: false };
         self.calls.insert(key, open);
         let event = Event::CallAnnounced { call_id, item_id, tool };
-        self.take_room(&event);
-        self.add(event);
+        self.add_whole(event);
         Ok(())
     }
 

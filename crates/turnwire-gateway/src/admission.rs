@@ -8,7 +8,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ use tokio::{
 };
 use turnwire_contract::TenantId;
 
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, sync::lock};
 
 /// How long after its end was seen a run may keep its place.
 const ENDING_TIME: Duration = Duration::from_millis(250);
@@ -206,10 +206,6 @@ impl Drop for Permit {
         drop(counts);
         self.freed.notify_waiters();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

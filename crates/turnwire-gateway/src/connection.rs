@@ -10,7 +10,7 @@
 use std::{
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
-use crate::admission::Permit;
+use crate::{admission::Permit, sync::lock};
 
 /// The biggest piece of a body that is handed over at once. What is handed over stays in the
 /// buffers of the connection until the client reads it, and cannot be taken back.
@@ -265,10 +265,6 @@ impl HttpBody for WatchedBody {
     fn size_hint(&self) -> SizeHint {
         lock(&self.0).size_hint()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

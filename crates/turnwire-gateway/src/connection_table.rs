@@ -10,12 +10,14 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use tokio_util::sync::CancellationToken;
+
+use crate::sync::lock;
 
 /// How many connections there may be at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,16 +37,15 @@ pub(crate) struct ConnectionTable(Arc<Mutex<Table>>);
 #[derive(Debug)]
 struct Table {
     limits: ConnectionLimits,
-    /// By age, the oldest first.
-    open: BTreeMap<u64, Entry>,
+    /// Those over which no request was let in yet, by age, the oldest first.
+    unknown: BTreeMap<u64, Unknown>,
+    n_known: usize,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Unknown {
     address: IpAddr,
-    /// Whether a request over it was let in.
-    is_known: bool,
     close: CancellationToken,
 }
 
@@ -64,7 +65,7 @@ pub(crate) const MAX_UNKNOWN: &str = "limits.max_unknown_connections_per_address
 
 impl ConnectionTable {
     pub(crate) fn new(limits: ConnectionLimits) -> Self {
-        Self(Arc::new(Mutex::new(Table { limits, open: BTreeMap::new(), next: 0 })))
+        Self(Arc::new(Mutex::new(Table { limits, unknown: BTreeMap::new(), n_known: 0, next: 0 })))
     }
 
     /// Finds a place for a connection from this address, and says which limit another one had to
@@ -75,38 +76,37 @@ impl ConnectionTable {
         let ConnectionLimits { known, unknown_per_address, reserve } = table.limits;
         let mut limit = None;
         if table.n_unknown_of(address) >= unknown_per_address {
-            table.close_oldest(|entry| entry.address == address);
+            table.close_oldest(|unknown| unknown.address == address);
             limit = Some(MAX_UNKNOWN);
         }
-        if table.open.len() >= known + reserve {
+        if table.n_known + table.unknown.len() >= known + reserve {
             table.close_oldest(|_| true);
             limit = Some(MAX_CONNECTIONS);
         }
         let (number, close) = (table.next, CancellationToken::new());
         table.next += 1;
-        table.open.insert(number, Entry { address, is_known: false, close: close.clone() });
+        table.unknown.insert(number, Unknown { address, close: close.clone() });
         drop(table);
         let (table, is_known) = (self.clone(), AtomicBool::new(false));
         (Place { table, number, is_known, close }, limit)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
 impl Table {
     fn n_unknown_of(&self, address: IpAddr) -> usize {
-        let is_it = |entry: &&Entry| !entry.is_known && entry.address == address;
-        self.open.values().filter(is_it).count()
+        self.unknown.values().filter(|unknown| unknown.address == address).count()
     }
 
     /// Closes the oldest connection that has not shown who it is, among those.
-    fn close_oldest(&mut self, among: impl Fn(&Entry) -> bool) {
-        let oldest = self.open.iter().find(|(_, entry)| !entry.is_known && among(entry));
+    fn close_oldest(&mut self, among: impl Fn(&Unknown) -> bool) {
+        let oldest = self.unknown.iter().find(|(_, unknown)| among(unknown));
         let Some(number) = oldest.map(|(number, _)| *number) else { return };
-        if let Some(entry) = self.open.remove(&number) {
-            entry.close.cancel();
+        if let Some(unknown) = self.unknown.remove(&number) {
+            unknown.close.cancel();
         }
     }
 }
@@ -119,17 +119,15 @@ impl Place {
             return true;
         }
         let mut table = self.table.table();
-        let n_known = table.open.values().filter(|entry| entry.is_known).count();
-        let max_known = table.limits.known;
-        match table.open.get_mut(&self.number) {
-            Some(entry) if n_known < max_known => {
-                entry.is_known = true;
-                self.is_known.store(true, Ordering::Relaxed);
-                true
-            }
-            // It has just been closed for somebody else, or there is no room.
-            Some(_) | None => false,
+        let has_room = table.n_known < table.limits.known;
+        // Without an entry, it has just been closed for somebody else.
+        if !has_room || table.unknown.remove(&self.number).is_none() {
+            // Two requests over one connection may have come here at once.
+            return self.is_known();
         }
+        table.n_known += 1;
+        self.is_known.store(true, Ordering::Relaxed);
+        true
     }
 
     /// Whether a request over this connection was let in.
@@ -145,7 +143,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.table.table().open.remove(&self.number);
+        let mut table = self.table.table();
+        if self.is_known() {
+            table.n_known -= 1;
+        } else {
+            table.unknown.remove(&self.number);
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use axum::{
@@ -30,6 +30,7 @@ use crate::{
     connection_table::MAX_CONNECTIONS,
     refusal::Refusal,
     seat::Seat,
+    sync::lock,
 };
 
 /// How a browser, which cannot set headers on a WebSocket, sends its key.
@@ -146,7 +147,7 @@ impl Door {
     /// Tells the operator once about a page: a browser tells the page nothing about a WebSocket
     /// that was refused.
     fn log_origin(&self, origin: &str) {
-        let mut logged = self.0.logged_origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.0.logged_origins);
         if logged.len() < MAX_LOGGED_ORIGINS && logged.insert(origin.to_owned()) {
             warn!(origin, "a web page was refused; `origins` in the settings lets it in");
         }

@@ -53,6 +53,7 @@ mod sockets;
 pub mod sse;
 mod starting;
 pub mod streaming;
+mod sync;
 mod vector_stores;
 mod ws_chat;
 

@@ -24,6 +24,7 @@ pub mod json_schema_calls;
 mod lenient_json;
 pub mod limited;
 mod logprobs;
+mod openai_fields;
 pub mod openai_responses;
 pub mod probe;
 mod provider_error;

@@ -11,6 +11,8 @@ use std::{
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 use thiserror::Error;
 
+use crate::database::private_file;
+
 /// Copies the store at `url` into the new file `target`, which only its owner can read.
 pub async fn backup(url: &str, target: &Path) -> Result<(), BackupError> {
     let Some(source) = url.strip_prefix("sqlite://").map(Path::new) else {
@@ -29,11 +31,7 @@ pub async fn backup(url: &str, target: &Path) -> Result<(), BackupError> {
 
 /// Makes the file, empty: SQLite writes into it and leaves its rights alone.
 fn create_new(target: &Path) -> Result<(), BackupError> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(target) {
+    match private_file().write(true).create_new(true).open(target) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(BackupError::TargetExists(target.to_owned()))

@@ -2,10 +2,7 @@
 //!
 //! A lease belongs to a worker, not to a run: one small row is renewed for ten thousand runs.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -23,6 +20,7 @@ use crate::{
     forgetting::{self, Theirs, theirs},
     rows::append_end_unread,
     run_store::store_ending,
+    sync::lock,
 };
 
 /// How often, in beats, workers that are long gone are struck from the list.
@@ -391,10 +389,6 @@ fn left_wish(row: &Row) -> Option<LeftWish> {
 /// As the database counts time.
 pub(crate) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -221,14 +221,18 @@ async fn c5_a_tool_that_may_be_repeated_is_called_again() {
     }
 }
 
+async fn props_over_http(log: &Log) -> HttpServer {
+    let mut command = Command::new(PROPS);
+    command.args(["--http", "0"]).env(LOG_VARIABLE, &log.0);
+    HttpServer::start(command).await
+}
+
 /// C5: the same over HTTP: the server's process is killed while its tool is at work.
 #[tokio::test]
 async fn c5_a_killed_http_server_leaves_an_unknown_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::in_folder(folder.path());
-    let mut command = Command::new(PROPS);
-    command.args(["--http", "0"]).env(LOG_VARIABLE, &log.0);
-    let mut server = HttpServer::start(command).await;
+    let mut server = props_over_http(&log).await;
     let servers = one(server.options());
     let ran = run_with_server(servers, "hang", async {
         log.until("began").await;
@@ -244,9 +248,7 @@ async fn c5_a_killed_http_server_leaves_an_unknown_outcome() {
 async fn c5_a_call_that_never_went_out_has_failed() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::in_folder(folder.path());
-    let mut command = Command::new(PROPS);
-    command.args(["--http", "0"]).env(LOG_VARIABLE, &log.0);
-    let mut server = HttpServer::start(command).await;
+    let mut server = props_over_http(&log).await;
     let servers = one(server.options());
     mcp_world::tools(&servers).await.unwrap();
     server.child.kill().await.unwrap();

@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -58,6 +58,7 @@ use crate::{
     server::HttpLimits,
     sockets::{self, Pace},
     streaming::{CancelWhenDropped, frames},
+    sync::lock,
 };
 
 /// How many lanes a client may name.
@@ -487,12 +488,12 @@ impl Connection {
         if reason.is_empty() { "the server closes".to_owned() } else { reason }
     }
 
-    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Option<u64>>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
+        lock(&self.places)
     }
 
-    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        lock(&self.memory)
     }
 }
 

@@ -9,6 +9,8 @@ use turnwire_contract::{
     ToolSpec,
 };
 
+use crate::openai_fields::SharedFields;
+
 /// The parameters that `OpenAI` has in this API. A server that refuses some of them is for its
 /// operator to know.
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -49,10 +51,6 @@ pub(super) struct RequestBody<'a> {
     tool_choice: Option<Choice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
     // Deprecated at OpenAI in favour of `max_completion_tokens`, which hardly any compatible
     // server knows. For OpenAI itself there is the Responses adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,16 +73,8 @@ pub(super) struct RequestBody<'a> {
     stop: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_retention: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    safety_identifier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a str>,
+    #[serde(flatten)]
+    shared: SharedFields<'a>,
 }
 
 impl<'a> RequestBody<'a> {
@@ -101,8 +91,6 @@ impl<'a> RequestBody<'a> {
             tools: prompt.tools.iter().map(|tool| Tool::of(tool)).collect(),
             tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice, &prompt.tools)),
             parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
-            temperature: generation.temperature,
-            top_p: generation.top_p,
             max_tokens: generation.max_output_tokens,
             reasoning_effort: generation.reasoning_effort.as_deref(),
             response_format: ResponseFormat::of(generation),
@@ -114,11 +102,7 @@ impl<'a> RequestBody<'a> {
             presence_penalty: generation.presence_penalty,
             stop: &generation.stop,
             seed: generation.seed,
-            prompt_cache_key: generation.prompt_cache_key.as_deref(),
-            prompt_cache_retention: generation.prompt_cache_retention.as_deref(),
-            safety_identifier: generation.safety_identifier.as_deref(),
-            user: generation.user.as_deref(),
-            service_tier: generation.service_tier.as_deref(),
+            shared: SharedFields::of(generation),
         }
     }
 }

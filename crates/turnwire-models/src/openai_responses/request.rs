@@ -10,6 +10,7 @@ use turnwire_contract::{
 };
 
 use super::ENCRYPTED_SEAL;
+use crate::openai_fields::SharedFields;
 
 /// The parameters that this API has.
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -60,10 +61,6 @@ pub(super) struct RequestBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning<'a>>,
@@ -73,16 +70,8 @@ pub(super) struct RequestBody<'a> {
     truncation: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_logprobs: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_retention: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    safety_identifier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a str>,
+    #[serde(flatten)]
+    shared: SharedFields<'a>,
 }
 
 impl<'a> RequestBody<'a> {
@@ -108,18 +97,12 @@ impl<'a> RequestBody<'a> {
             tools: tools_of(&prompt.tools),
             tool_choice: has_tools.then(|| Choice::of(&prompt.tool_choice, &prompt.tools)),
             parallel_tool_calls: has_tools.then_some(prompt.parallel_tool_calls),
-            temperature: generation.temperature,
-            top_p: generation.top_p,
             max_output_tokens: generation.max_output_tokens,
             reasoning: Reasoning::of(generation, summary),
             text: TextOptions::of(generation),
             truncation: generation.truncation.as_deref(),
             top_logprobs: generation.top_logprobs,
-            prompt_cache_key: generation.prompt_cache_key.as_deref(),
-            prompt_cache_retention: generation.prompt_cache_retention.as_deref(),
-            safety_identifier: generation.safety_identifier.as_deref(),
-            user: generation.user.as_deref(),
-            service_tier: generation.service_tier.as_deref(),
+            shared: SharedFields::of(generation),
         }
     }
 }

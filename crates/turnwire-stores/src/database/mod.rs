@@ -14,9 +14,9 @@ mod postgres;
 mod sqlite;
 
 pub(crate) use postgres::{Line, PostgresDatabase, in_time};
-pub(crate) use sqlite::SqliteDatabase;
 #[cfg(test)]
 pub(crate) use sqlite::only_reads;
+pub(crate) use sqlite::{SqliteDatabase, private_file};
 
 /// A database that can be asked.
 #[async_trait]

@@ -82,15 +82,19 @@ impl SqliteDatabase {
 /// Makes the file if it is not there, so that only its owner can read it. SQLite gives the files
 /// beside it the same rights.
 pub(crate) fn create_private(path: &Path) -> io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
+    match private_file().append(true).create(true).open(path) {
         // What is wrong with a file that is there, SQLite says better.
         Err(_) if path.exists() => Ok(()),
         opened => opened.map(drop),
     }
+}
+
+/// Files that are made with these options are for their owner alone.
+pub(crate) fn private_file() -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 #[async_trait]

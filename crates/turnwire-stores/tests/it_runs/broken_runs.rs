@@ -182,14 +182,7 @@ async fn a_run_waits_for_a_worker_that_can_carry_it_out() {
     for place in Place::both() {
         let [first, second, third]: [Store; 3] =
             place.stores_with(3, LEASE).await.try_into().unwrap();
-        first.beat().await.unwrap();
-        let mut tools = Toolbox::default();
-        tools.add(Arc::new(Prop::new("look", Behaviour::Returns("seen".to_owned())))).unwrap();
-        let left = engine(&first, &[("m", slow())], tools.clone());
-        let mut request = RunRequest::new("m", vec![Item::user("?")]);
-        request.tools = tools.specs();
-        let run_id = left.start(request).await.unwrap().id().clone();
-        until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+        let (run_id, tools) = left_in_the_middle(&first).await;
 
         let without_model = engine(&second, &[("other", quick())], tools.clone());
         without_model.keep_working().await.unwrap();
@@ -211,20 +204,26 @@ async fn a_run_waits_for_a_worker_that_can_carry_it_out() {
 async fn a_run_that_nobody_can_carry_out_can_be_cancelled() {
     for place in Place::both() {
         let [first, second]: [Store; 2] = place.stores_with(2, LEASE).await.try_into().unwrap();
-        first.beat().await.unwrap();
-        let mut tools = Toolbox::default();
-        tools.add(Arc::new(Prop::new("look", Behaviour::Returns("seen".to_owned())))).unwrap();
-        let left = engine(&first, &[("m", slow())], tools.clone());
-        let mut request = RunRequest::new("m", vec![Item::user("?")]);
-        request.tools = tools.specs();
-        let run_id = left.start(request).await.unwrap().id().clone();
-        until(&first, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+        let (run_id, _) = left_in_the_middle(&first).await;
         let next = engine(&second, &[("m", quick())], Toolbox::default());
         next.keep_working().await.unwrap();
         assert_eq!(stalled(&second, &run_id).await, "tool `look`", "{}", place.url);
         next.cancel(&TenantId::default(), &run_id).await.unwrap();
         assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", place.url);
     }
+}
+
+/// A run of model `m` with the tool `look`, in the middle of its answer, and its tools.
+async fn left_in_the_middle(store: &Store) -> (RunId, Toolbox) {
+    store.beat().await.unwrap();
+    let mut tools = Toolbox::default();
+    tools.add(Arc::new(Prop::new("look", Behaviour::Returns("seen".to_owned())))).unwrap();
+    let left = engine(store, &[("m", slow())], tools.clone());
+    let mut request = RunRequest::new("m", vec![Item::user("?")]);
+    request.tools = tools.specs();
+    let run_id = left.start(request).await.unwrap().id().clone();
+    until(store, &run_id, |event| matches!(event, Event::TextAdded { .. })).await;
+    (run_id, tools)
 }
 
 async fn find(store: &Store, run_id: &RunId) -> turnwire_contract::RunRecord {
