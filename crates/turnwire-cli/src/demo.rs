@@ -78,8 +78,8 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
         [LABEL.to_owned()].into_iter().chain(others).collect()
     }
 
-    fn welcomes(&self, tenant: &TenantId, url: &str) -> bool {
-        self.others.welcomes(tenant, url)
+    fn allows_url(&self, tenant: &TenantId, url: &str) -> bool {
+        self.others.allows_url(tenant, url)
     }
 
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {

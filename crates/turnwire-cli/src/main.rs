@@ -31,10 +31,10 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Help and version come this way too, and go to standard output.
-        Err(wish) => {
-            let exit = if wish.use_stderr() { Exit::Usage } else { Exit::Done };
+        Err(choice) => {
+            let exit = if choice.use_stderr() { Exit::Usage } else { Exit::Done };
             // Whoever closed the stream does not want to read it.
-            let _ = wish.print();
+            let _ = choice.print();
             return exit.into();
         }
     };

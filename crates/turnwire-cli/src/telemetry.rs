@@ -24,9 +24,9 @@ pub(crate) fn is_wanted(environment: &Environment) -> bool {
 
 /// Begins to log what is wanted, or else what is `usual`. Says whether there is a log.
 fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool, Problem> {
-    let wish = FILTERS.iter().find_map(|name| Some((*name, environment.get(name)?)));
-    let filter = match (wish, usual) {
-        (Some((name, wish)), _) => EnvFilter::try_new(wish).map_err(|error| {
+    let choice = FILTERS.iter().find_map(|name| Some((*name, environment.get(name)?)));
+    let filter = match (choice, usual) {
+        (Some((name, choice)), _) => EnvFilter::try_new(choice).map_err(|error| {
             Problem::usage(format!("{name}: {error}"))
                 .hint(format!("try {name}=warn or {name}=turnwire_engine=debug"))
         })?,

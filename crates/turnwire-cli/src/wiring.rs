@@ -3,9 +3,9 @@
 use std::{env, sync::Arc};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::{CustomTools, IndexQueue, Library, Pins, Reader, ToolServers};
+use turnwire_contract::{CustomTools, IndexQueue, Library, Pins, TextAnalyzer, ToolServers};
 use turnwire_engine::{
-    ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryEventLog, MemoryPins, MemoryRunStore, Runs,
+    ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
 };
 use turnwire_gateway::{App, AppOptions};
@@ -15,8 +15,8 @@ use turnwire_models::{
 };
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
-    Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch, HttpFunction,
-    HttpFunctionOptions, Indexer, McpServers, MemoryLibrary, PdfProgram, TextReader, WebSearch,
+    DefaultAnalyzer, Egress, EgressOptions, Embeddings, EmbeddingsOptions, FileSearch,
+    HttpFunction, HttpFunctionOptions, Indexer, McpServers, MemoryLibrary, PdfProgram, WebSearch,
     WebSearchOptions,
 };
 
@@ -78,7 +78,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
         None => None,
     };
-    let reader = Arc::new(TextReader::new(embeddings(settings.embeddings.as_ref())?));
+    let reader = Arc::new(DefaultAnalyzer::new(embeddings(settings.embeddings.as_ref())?));
     let (library, queue) = files_in(store.as_ref(), reader.clone());
     let mut tools = Toolbox::default();
     let unusable = |error: ToolboxError| Problem::failure(error.to_string());
@@ -92,7 +92,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     let named = settings.models.named.iter();
     let models = named.map(|(name, settings)| Ok((name.clone(), model(settings)?)));
     let tool_servers = McpServers::new(settings.tool_servers.clone())
-        .welcoming(settings.on_request.clone(), egress(&settings.egress)?);
+        .allowing_urls(settings.on_request.clone(), egress(&settings.egress)?);
     let tool_servers = Arc::new(tool_servers);
     let servers: Arc<dyn ToolServers> = match settings.models.demo() {
         Some(demo) => Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time)),
@@ -125,7 +125,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
         requests: taken.requests.clone(),
         admission: taken.admission.clone(),
         heartbeat: taken.heartbeat,
-        door: settings.door.clone(),
+        auth: settings.auth.clone(),
         worker: store.as_ref().map(|store| store.worker().to_owned()),
         ..AppOptions::default()
     };
@@ -136,7 +136,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
 /// Files in `store`, or in memory, and the queue of those that wait to be read.
 fn files_in(
     store: Option<&Store>,
-    reader: Arc<dyn Reader>,
+    reader: Arc<dyn TextAnalyzer>,
 ) -> (Arc<dyn Library>, Arc<dyn IndexQueue>) {
     if let Some(store) = store {
         let library = Arc::new(store.library(reader));
@@ -172,14 +172,14 @@ fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy 
 fn kept_in(store: Option<&Store>) -> EngineParts {
     let Some(store) = store else {
         return EngineParts {
-            log: Arc::new(MemoryEventLog::keeping(FINISHED_RUNS_KEPT)),
+            journal: Arc::new(MemoryJournal::keeping(FINISHED_RUNS_KEPT)),
             store: Arc::new(MemoryRunStore::keeping(FINISHED_RUNS_KEPT)),
             blobs: Arc::new(MemoryBlobStore::keeping(BIG_RESULTS_KEPT)),
             ..EngineParts::default()
         };
     };
     EngineParts {
-        log: Arc::new(store.clone()),
+        journal: Arc::new(store.clone()),
         store: Arc::new(store.clone()),
         blobs: Arc::new(store.clone()),
         workers: Arc::new(store.clone()),

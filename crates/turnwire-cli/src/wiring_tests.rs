@@ -89,9 +89,9 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
 async fn the_door_has_the_keys_of_the_settings() {
     let anywhere = "0.0.0.0:0".parse().unwrap();
     let mut settings = demo_settings();
-    assert!(!gateway(&settings).await.unwrap().app.door().may_open_at(anywhere));
-    settings.door.api_keys = vec!["key".to_owned()];
-    assert!(gateway(&settings).await.unwrap().app.door().may_open_at(anywhere));
+    assert!(!gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere));
+    settings.auth.api_keys = vec!["key".to_owned()];
+    assert!(gateway(&settings).await.unwrap().app.auth().may_open_at(anywhere));
 }
 
 #[test]

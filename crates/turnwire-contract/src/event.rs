@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::{
     Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Failure, InputId,
@@ -29,25 +30,29 @@ use crate::{
 const UNREADABLE: &str = "unreadable";
 
 /// An event with its place in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RecordedEvent {
     /// The run it belongs to.
+    #[schema(value_type = String)]
     pub run_id: RunId,
     /// Its place: 1, 2, 3, … without gaps.
+    #[schema(value_type = u64)]
     pub seq: Seq,
     /// When it was recorded.
+    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// What happened.
     pub event: Event,
 }
 
 /// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// The run exists and waits to be worked on.
     RunQueued {
         /// What was asked for; all a projection ever needs to know of the request.
+        #[schema(value_type = Object)]
         request: Arc<RunRequest>,
     },
     /// A worker has taken up the run.
@@ -101,11 +106,13 @@ pub enum Event {
     /// The model begins to speak.
     MessageStarted {
         /// The message.
+        #[schema(value_type = String)]
         item_id: ItemId,
     },
     /// The provider told how likely the tokens are of the text that comes next.
     LogprobsAdded {
         /// The message.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// The tokens.
         logprobs: Vec<Logprob>,
@@ -113,6 +120,7 @@ pub enum Event {
     /// The model added `text` to its answer.
     TextAdded {
         /// The message.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// Only the new part.
         text: String,
@@ -120,6 +128,7 @@ pub enum Event {
     /// The model added `text` to its refusal.
     RefusalAdded {
         /// The message.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// Only the new part.
         text: String,
@@ -127,6 +136,7 @@ pub enum Event {
     /// A source was attached to the text so far.
     AnnotationAdded {
         /// The message.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// The source.
         annotation: Annotation,
@@ -134,6 +144,7 @@ pub enum Event {
     /// The message is closed.
     MessageFinished {
         /// The message.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// All of its text.
         text: String,
@@ -146,6 +157,7 @@ pub enum Event {
     /// The model thought aloud. The first one of an item opens it.
     ReasoningAdded {
         /// The reasoning item.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// Only the new part.
         text: String,
@@ -153,6 +165,7 @@ pub enum Event {
     /// The reasoning item is closed.
     ReasoningFinished {
         /// The reasoning item.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// All of its text.
         text: String,
@@ -166,6 +179,7 @@ pub enum Event {
     /// A tool server is being asked for its tools.
     DiscoveryStarted {
         /// The output item that stands for the question.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// The server's label.
         server: String,
@@ -173,6 +187,7 @@ pub enum Event {
     /// A tool server has answered, or not.
     ToolsDiscovered {
         /// The output item that stands for the question.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// The server's label.
         server: String,
@@ -183,8 +198,10 @@ pub enum Event {
     /// The model names a call; its arguments follow.
     CallAnnounced {
         /// The call, unique within the run.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// The output item that stands for it.
+        #[schema(value_type = String)]
         item_id: ItemId,
         /// Which tool, and of what kind.
         tool: ToolRef,
@@ -192,6 +209,7 @@ pub enum Event {
     /// The model wrote more of the arguments.
     ArgumentsAdded {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// Only the new part, as raw JSON text; of a custom tool, its input as it is.
         text: String,
@@ -199,6 +217,7 @@ pub enum Event {
     /// The arguments are closed.
     ArgumentsFinished {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// All of them, as raw JSON text; of a custom tool, its input as it is.
         arguments: String,
@@ -209,9 +228,11 @@ pub enum Event {
     /// A person must allow the call first.
     ApprovalRequested {
         /// The call that waits.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// Until when the answer may come: then the call is denied. For ever if not set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
         /// What the tool says of itself now, if that is why a person is asked: its definition
         /// is not the one that was trusted before.
@@ -221,6 +242,7 @@ pub enum Event {
     /// A person has answered, now or earlier for the whole conversation, or nobody has in time.
     ApprovalResolved {
         /// The call that waited.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// What was decided.
         decision: Decision,
@@ -239,6 +261,7 @@ pub enum Event {
     /// A tool is about to work on the call; recorded before it does anything.
     ToolStarted {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// 1 for the first try.
         attempt: u32,
@@ -250,6 +273,7 @@ pub enum Event {
     /// name instead of calling the tool again.
     ToolTaskStarted {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// The name, as the tool gave it.
         task: String,
@@ -257,6 +281,7 @@ pub enum Event {
     /// The tool entered a phase of its work.
     ToolPhase {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// The phase, in the tool's words.
         phase: String,
@@ -264,6 +289,7 @@ pub enum Event {
     /// The tool told how far it is.
     ToolProgressed {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// How much is done, in the tool's own unit.
         progress: f64,
@@ -277,6 +303,7 @@ pub enum Event {
     /// The tool let out some of its output early.
     ToolOutputAdded {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// Only the new part.
         text: String,
@@ -284,22 +311,28 @@ pub enum Event {
     /// The tool asks a person for input, and waits.
     InputRequested {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// The question: a call may have several.
+        #[schema(value_type = String)]
         input_id: InputId,
         /// What is asked, in the tool's words.
         message: String,
         /// The JSON Schema of what it wants to know.
+        #[schema(value_type = Object)]
         schema: Value,
         /// Until when the answer may come. For as long as the call lasts if not set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
     },
     /// The question of a tool is settled. Exactly one per question.
     InputResolved {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// The question.
+        #[schema(value_type = String)]
         input_id: InputId,
         /// What the tool was told.
         reply: Reply,
@@ -310,6 +343,7 @@ pub enum Event {
     /// The tool has said nothing for a while, and is still being waited for.
     ToolStayedSilent {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// How long the tool has been at work altogether.
         elapsed_ms: u64,
@@ -317,6 +351,7 @@ pub enum Event {
     /// The tool failed in a way that allows another try, and is called again.
     ToolRetried {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// 2 for the second try.
         attempt: u32,
@@ -326,6 +361,7 @@ pub enum Event {
     /// The call is over, one way or the other. Exactly one per call.
     ToolFinished {
         /// The call.
+        #[schema(value_type = String)]
         call_id: CallId,
         /// How it ended.
         outcome: ToolOutcome,

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::{CallId, FileId, ItemId, ToolKind};
 
@@ -160,7 +161,7 @@ impl Content {
 }
 
 /// How likely a token of an answer was.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Logprob {
     /// The token.
     pub token: String,
@@ -171,6 +172,7 @@ pub struct Logprob {
     pub bytes: Option<Vec<u8>>,
     /// What else might have stood there, likeliest first. These have no alternatives of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
     pub top: Vec<Logprob>,
 }
 
@@ -201,16 +203,17 @@ impl fmt::Display for LibraryAddress {
 }
 
 /// Where a statement comes from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Annotation {
     /// The kind of source, such as `url_citation` or `file_citation`.
     pub kind: String,
     /// The facts of that kind.
+    #[schema(value_type = Object)]
     pub source: Value,
 }
 
 /// Whether something was said to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Completeness {
     /// The model finished it.

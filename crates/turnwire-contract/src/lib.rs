@@ -19,7 +19,7 @@ pub mod seeded;
 pub mod time;
 pub mod tool;
 
-pub use event::{Event, Recorded};
+pub use event::{Event, RecordedEvent};
 pub use generation::{Capabilities, CustomTools, Generation, Parameter};
 pub use ids::{
     BatchId, BlobId, CallId, CollectionId, ConversationId, FileId, InputId, ItemId, RunId, Seq,
@@ -31,15 +31,16 @@ pub use outcome::{
     RunOutcome, ToolOutcome,
 };
 pub use ports::{
-    Abandoned, Allowed, Alone, Attachment, BatchRecord, BlobError, BlobStore, CallLink, Chunking,
+    AbandonedRun, Allowed, Attachment, BatchRecord, BlobError, BlobStore, CallLink, Chunking,
     CollectionNotes, CollectionRecord, CollectionUsage, Comparison, ContentStream,
-    ConversationRecord, Created, Ending, EventLog, EventStream, FileCounts, FileRecord, FileUpload,
-    Filter, FilterMistake, Finish, Found, IndexQueue, IndexTask, IndexWork, Indexed, Indexing,
-    JournalHead, Lease, LeftWish, Library, LibraryError, LogError, MOST_CLAIMS, Model, ModelError,
-    ModelPart, ModelStream, NewPassage, NewRun, NoToolServers, NoVectors, Passage, Pinned, Pins,
-    Prompt, Query, Question, RANKED, Reader, RequestKey, RunRecord, RunStatus, RunStore, ServerRef,
-    StoreError, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Unreadable,
-    Vectors, Wish, Workers, fused,
+    ConversationRecord, Created, EmbeddingError, EventStream, ExtractionFailure, FileCounts,
+    FileRecord, FileUpload, Filter, FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask,
+    IndexWork, Indexed, Indexing, Journal, JournalError, JournalHead, Lease, Library, LibraryError,
+    MAX_CLAIMS, Model, ModelError, ModelPart, ModelStream, NewChunk, NewRun, NoToolServers,
+    PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand,
+    RunEnd, RunRecord, RunStatus, RunStore, SearchResults, ServerRef, SingleWorker, StoreError,
+    TextAnalyzer, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Vectors,
+    Workers, fused,
 };
 pub use run::{Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, Usage};
 pub use time::Timestamp;

@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::{ToolOutput, ToolSpec};
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum RunOutcome {
     /// The model gave its answer, or handed calls to the client.
@@ -28,7 +29,7 @@ pub enum RunOutcome {
 }
 
 /// Which limit a run ran into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
     /// The model's answer was cut by its length.
@@ -48,7 +49,7 @@ pub enum IncompleteReason {
 }
 
 /// What went wrong, in public words. The cause is in the operator's log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Failure {
     /// Stable, for programs; listed in `docs/errors.md`.
     pub code: String,
@@ -81,7 +82,7 @@ impl Failure {
 pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 /// How a call ended. Only [`ToolOutcome::Succeeded`] is a success.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum ToolOutcome {
     /// The tool says it worked.
@@ -179,12 +180,13 @@ fn seconds(ms: u64) -> String {
 }
 
 /// What came of asking a server for its tools.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum DiscoveryOutcome {
     /// It answered.
     Listed {
         /// Those of its tools that the run may use, as they are offered to the model.
+        #[schema(value_type = Vec<Object>)]
         tools: Vec<Arc<ToolSpec>>,
     },
     /// It did not.
@@ -195,7 +197,7 @@ pub enum DiscoveryOutcome {
 }
 
 /// What a person decided about a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Decision {
     /// Go ahead.
@@ -244,12 +246,13 @@ impl From<Decision> for ApprovalAnswer {
 }
 
 /// What a tool is told that has asked a person for input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Reply {
     /// Here it is.
     Accepted {
         /// What the person said, in the shape that was asked for.
+        #[schema(value_type = Object)]
         content: Map<String, Value>,
     },
     /// The person does not want to say, or nobody can be asked.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::AddAssign, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::{
     CallId, ConversationId, Decision, Entry, Generation, Item, RunId, ServerRef, TenantId,
@@ -314,16 +315,20 @@ impl Default for Limits {
 }
 
 /// What the model cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Tokens read.
+    #[schema(required)]
     pub input_tokens: u64,
     /// Of those, how many came from a cache.
+    #[schema(required)]
     pub cached_tokens: u64,
     /// Tokens written.
+    #[schema(required)]
     pub output_tokens: u64,
     /// Of those, how many were thoughts.
+    #[schema(required)]
     pub reasoning_tokens: u64,
 }
 

@@ -13,7 +13,7 @@ pub enum Fault {
     /// Shows events before they are durable.
     PublishBeforeCommit,
     /// Believes news, and looks for nothing else while it arrives.
-    NewsAsTruth,
+    NotificationAsTruth,
     /// Takes the time of a lease from the worker's own clock, which is wrong.
     WorkerClockLease,
     /// Stores what a run leaves behind apart from its end, or not at all.
@@ -39,7 +39,7 @@ impl Fault {
     pub const ALL: [Self; 12] = [
         Self::NoFence,
         Self::PublishBeforeCommit,
-        Self::NewsAsTruth,
+        Self::NotificationAsTruth,
         Self::WorkerClockLease,
         Self::EndOutsideTransaction,
         Self::NoReadBack,
@@ -56,7 +56,7 @@ impl Fault {
         match self {
             Self::NoFence => "no_fence",
             Self::PublishBeforeCommit => "publish_before_commit",
-            Self::NewsAsTruth => "redis_as_truth",
+            Self::NotificationAsTruth => "redis_as_truth",
             Self::WorkerClockLease => "worker_clock_lease",
             Self::EndOutsideTransaction => "end_outside_transaction",
             Self::NoReadBack => "no_read_back",

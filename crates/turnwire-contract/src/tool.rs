@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::{BlobId, LibraryAddress};
 
@@ -108,7 +109,7 @@ impl ToolSpec {
 }
 
 /// Which tool, and of what kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToolRef {
     /// Its name.
     pub name: String,
@@ -134,7 +135,7 @@ impl ToolRef {
 }
 
 /// What kind of tool, which decides how surfaces speak of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// A function that the server runs.
@@ -190,12 +191,13 @@ pub enum Effect {
 }
 
 /// What a tool returned.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolOutput {
     /// The result as text; only its beginning when [`Self::rest`] is set.
     pub text: String,
     /// The result as data, if the tool gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub structured: Option<Value>,
     /// Pictures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -205,7 +207,7 @@ pub struct ToolOutput {
     pub short: Option<String>,
     /// Where the whole text is, when it was too big for the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rest: Option<KeptAside>,
+    pub rest: Option<BlobRef>,
 }
 
 impl ToolOutput {
@@ -221,16 +223,17 @@ impl ToolOutput {
 }
 
 /// A text kept beside the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptAside {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BlobRef {
     /// Where the whole text is.
+    #[schema(value_type = String)]
     pub blob: BlobId,
     /// How many bytes it has.
     pub bytes: u64,
 }
 
 /// A picture a tool returned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Image {
     /// Its media type, such as `image/png`.
     pub media_type: String,

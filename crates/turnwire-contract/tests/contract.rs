@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use turnwire_contract::{
-    Event, Failure, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome, ToolOutput,
-    ToolSpec, Usage, tool::KeptAside,
+    Event, Failure, RecordedEvent, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome,
+    ToolOutput, ToolSpec, Usage, tool::BlobRef,
 };
 
 /// S2-12: times are RFC 3339 in UTC, and read back as they were.
@@ -52,7 +52,7 @@ fn s2_12_times_have_a_fixed_width() {
 /// The journal's shape, once and for all.
 #[test]
 fn an_event_is_written_with_its_envelope() {
-    let recorded = Recorded {
+    let recorded = RecordedEvent {
         run_id: RunId::from("run_1"),
         seq: Seq(7),
         at: Timestamp::from_micros(0),
@@ -67,7 +67,7 @@ fn an_event_is_written_with_its_envelope() {
         },
     });
     assert_eq!(serde_json::to_value(&recorded).unwrap(), expected);
-    assert_eq!(serde_json::from_value::<Recorded>(expected).unwrap(), recorded);
+    assert_eq!(serde_json::from_value::<RecordedEvent>(expected).unwrap(), recorded);
     assert!(recorded.event.ends_the_run());
     assert!(!Event::RunStarted.ends_the_run());
     assert_eq!(Seq::START.next(), Seq(1));
@@ -104,7 +104,7 @@ fn a_plain_tool_is_treated_with_care() {
     assert!(!spec.parallel);
     assert_eq!(spec.reference().name, "rm");
     assert_eq!(TenantId::default().as_str(), "default");
-    let rest = Some(KeptAside { blob: "blob_1".into(), bytes: 9 });
+    let rest = Some(BlobRef { blob: "blob_1".into(), bytes: 9 });
     assert_eq!(ToolOutput { rest, ..ToolOutput::text("x") }.total_bytes(), 9);
     assert_eq!(ToolOutput::text("xy").total_bytes(), 2);
     let image = turnwire_contract::Image { media_type: "image/png".into(), base64: "aGk=".into() };

@@ -8,11 +8,11 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use divan::{Bencher, counter::ItemsCount};
 use futures::StreamExt;
 use tokio::runtime::Runtime;
-use turnwire_contract::{Event, EventLog, Item, ItemId, RunId, RunOutcome, RunRequest, Seq, Usage};
-use turnwire_engine::{Ambient, LiveRun, MemoryEventLog, RunState};
+use turnwire_contract::{Event, Item, ItemId, Journal, RunId, RunOutcome, RunRequest, Seq, Usage};
+use turnwire_engine::{ClockAndIds, LiveRun, MemoryJournal, RunState};
 use turnwire_models::{Scripted, Turn};
-use turnwire_surfaces::{Callbacks, ChatEvents, Messages, Projection, Told, Transcript};
-use turnwire_testkit::Stage;
+use turnwire_surfaces::{Callbacks, ChatEvents, Messages, Projection, ToolCallbacks, Transcript};
+use turnwire_testkit::TestBench;
 
 const N_EVENTS: u32 = 50_000;
 
@@ -24,11 +24,11 @@ fn one_core() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-fn live_run(log: Arc<MemoryEventLog>) -> LiveRun {
+fn live_run(log: Arc<MemoryJournal>) -> LiveRun {
     let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
     let run_id = RunId::from("run_1");
     let state = RunState::new(&run_id, request, Vec::new());
-    LiveRun::new(run_id, log, Arc::new(Ambient::system()), state, Seq::START)
+    LiveRun::new(run_id, log, Arc::new(ClockAndIds::system()), state, Seq::START)
 }
 
 /// What a model of twenty characters a part makes of a run: deltas, and then the end.
@@ -43,7 +43,7 @@ fn deltas() -> impl Iterator<Item = Event> {
 
 /// One task records, `at_once` events at a time, and another reads and projects.
 async fn record_and_project<P: Projection>(at_once: usize, mut projection: P) {
-    let log = Arc::new(MemoryEventLog::default());
+    let log = Arc::new(MemoryJournal::default());
     let run = live_run(Arc::clone(&log));
     let mut events = deltas();
     run.record_all(events.by_ref().take(1).collect()).await.unwrap();
@@ -71,7 +71,7 @@ async fn record_and_project<P: Projection>(at_once: usize, mut projection: P) {
 fn one_by_one_to_callbacks(bencher: Bencher) {
     let runtime = one_core();
     bencher.counter(ItemsCount::new(N_EVENTS)).bench(|| {
-        runtime.block_on(record_and_project(1, Callbacks::new(Told::default())));
+        runtime.block_on(record_and_project(1, Callbacks::new(ToolCallbacks::default())));
     });
 }
 
@@ -80,7 +80,7 @@ fn one_by_one_to_callbacks(bencher: Bencher) {
 fn sixteen_at_once_to_callbacks(bencher: Bencher) {
     let runtime = one_core();
     bencher.counter(ItemsCount::new(N_EVENTS)).bench(|| {
-        runtime.block_on(record_and_project(16, Callbacks::new(Told::default())));
+        runtime.block_on(record_and_project(16, Callbacks::new(ToolCallbacks::default())));
     });
 }
 
@@ -118,9 +118,9 @@ fn a_whole_run(bencher: Bencher) {
         .with_inputs(|| Scripted::new([Turn::new().text_in(words.clone())]))
         .bench_values(|model| {
             runtime.block_on(async {
-                let (runs, request) = Stage::with_model(Arc::new(model)).set_up();
+                let (runs, request) = TestBench::with_model(Arc::new(model)).set_up();
                 let run = runs.start(request).await.unwrap();
-                let mut projection = Callbacks::new(Told::default());
+                let mut projection = Callbacks::new(ToolCallbacks::default());
                 let mut events = run.events().await.unwrap();
                 while let Some(recorded) = events.next().await {
                     black_box(projection.project(&recorded.unwrap()));
@@ -141,13 +141,13 @@ fn a_thousand_runs_side_by_side(bencher: Bencher) {
     bencher.counter(ItemsCount::new(N_RUNS * N_WORDS)).bench(|| {
         runtime.block_on(async {
             let model = Scripted::new([turn.clone()]).repeat_last();
-            let (runs, request) = Stage::with_model(Arc::new(model)).set_up();
+            let (runs, request) = TestBench::with_model(Arc::new(model)).set_up();
             let mut started = Vec::new();
             for _ in 0..N_RUNS {
                 started.push(runs.start(request.clone()).await.unwrap());
             }
             let follow = async |run: turnwire_engine::RunHandle| {
-                let mut projection = Callbacks::new(Told::default());
+                let mut projection = Callbacks::new(ToolCallbacks::default());
                 let mut events = run.events().await.unwrap();
                 while let Some(recorded) = events.next().await {
                     black_box(projection.project(&recorded.unwrap()));

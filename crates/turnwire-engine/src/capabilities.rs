@@ -34,7 +34,7 @@ impl Runs {
         let (servers, tenant) = (self.servers(), &request.tenant);
         let labels = servers.labels(tenant);
         let is_there = |label: &String, url: Option<&String>| match url {
-            Some(url) => servers.welcomes(tenant, url),
+            Some(url) => servers.allows_url(tenant, url),
             None => labels.contains(label),
         };
         let mut used = request.servers.iter();

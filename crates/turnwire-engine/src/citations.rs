@@ -63,8 +63,8 @@ impl Sources {
             };
             return self.all.iter().find(is_it);
         };
-        let place = number.checked_sub(1)?;
-        let mut meant = self.numbered.iter().filter_map(|list| list.get(place));
+        let seq = number.checked_sub(1)?;
+        let mut meant = self.numbered.iter().filter_map(|list| list.get(seq));
         let first = meant.next()?;
         meant.all(|other| other == first).then_some(first)
     }

@@ -32,8 +32,8 @@ fn cited(text: &str, sources: &Sources) -> Vec<(String, String)> {
     let letters: Vec<char> = text.chars().collect();
     let cut = |annotation: turnwire_contract::Annotation| {
         assert_eq!(annotation.kind, "url_citation");
-        let place = |key: &str| usize::try_from(annotation.source[key].as_u64().unwrap()).unwrap();
-        let part = letters[place("start_index")..place("end_index")].iter().collect();
+        let seq = |key: &str| usize::try_from(annotation.source[key].as_u64().unwrap()).unwrap();
+        let part = letters[seq("start_index")..seq("end_index")].iter().collect();
         (part, annotation.source["url"].as_str().unwrap().to_owned())
     };
     citations(text, sources).into_iter().map(cut).collect()

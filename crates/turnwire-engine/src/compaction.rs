@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use turnwire_contract::{Item, Role};
 
-use crate::told_to_model::beginning;
+use crate::tool_result::prefix;
 
 /// How many bytes of an old result are shown.
 const SHOWN: usize = 400;
@@ -21,10 +21,10 @@ pub(crate) fn compacted(items: Vec<Arc<Item>>, n_turns: u32) -> Vec<Arc<Item>> {
     let questions = items.iter().enumerate().rev().filter(|(_, item)| is_question(item));
     let n_turns = usize::try_from(n_turns).unwrap_or(usize::MAX);
     let first_whole = match n_turns.checked_sub(1) {
-        Some(n_before) => questions.map(|(place, _)| place).nth(n_before).unwrap_or(0),
+        Some(n_before) => questions.map(|(seq, _)| seq).nth(n_before).unwrap_or(0),
         None => items.len(),
     };
-    let shown = |(place, item)| if place < first_whole { shortened(item) } else { item };
+    let shown = |(seq, item)| if seq < first_whole { shortened(item) } else { item };
     items.into_iter().enumerate().map(shown).collect()
 }
 
@@ -34,7 +34,7 @@ fn shortened(item: Arc<Item>) -> Arc<Item> {
             if output.len() > SHOWN || !images.is_empty() =>
         {
             // The guard saw to it that something is left out, so it is said.
-            let output = format!("{}\n[shortened]", beginning(output, SHOWN));
+            let output = format!("{}\n[shortened]", prefix(output, SHOWN));
             let (call_id, images) = (call_id.clone(), Vec::new());
             let (failed, custom) = (*failed, *custom);
             Arc::new(Item::CallResult { call_id, output, images, failed, custom })

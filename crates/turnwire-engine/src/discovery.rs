@@ -11,21 +11,21 @@ use futures::{FutureExt, TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 use tracing::{instrument, warn};
 use turnwire_contract::{
-    DiscoveryOutcome, Event, ItemId, LogError, RunRequest, ServerRef, ServerUse, TenantId, Tool,
-    ToolContext, ToolError, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
+    DiscoveryOutcome, Event, ItemId, JournalError, RunRequest, ServerRef, ServerUse, TenantId,
+    Tool, ToolContext, ToolError, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
 };
 
-use crate::{depth::is_too_deep, failures, live_run::LiveRun, pinning, run_loop::Workplace};
+use crate::{depth::is_too_deep, failures, live_run::LiveRun, pinning, run_loop::RunContext};
 
 /// Asks `servers` for their tools, side by side. Each answer is recorded as soon as it comes.
 pub(crate) async fn discover(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     servers: Vec<ServerUse>,
-) -> Result<(), LogError> {
+) -> Result<(), JournalError> {
     // Names are given one server at a time, so that no two tools get the same one.
     let naming = Mutex::new(());
-    let ask = |server| ask(run, workplace, server, &naming).boxed();
+    let ask = |server| ask(run, context, server, &naming).boxed();
     let asked: FuturesUnordered<_> = servers.into_iter().map(ask).collect();
     asked.try_collect().await
 }
@@ -33,10 +33,10 @@ pub(crate) async fn discover(
 #[instrument(skip_all, fields(server = %server.label))]
 async fn ask(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     server: ServerUse,
     naming: &Mutex<()>,
-) -> Result<(), LogError> {
+) -> Result<(), JournalError> {
     let label = &server.label;
     let tenant = run.state().request().tenant.clone();
     // A run taken over in the middle of the question goes on with it.
@@ -44,7 +44,7 @@ async fn ask(
     let item_id = open.clone().unwrap_or_else(|| ItemId::new(run.new_id("mcpl")));
     let started = Event::DiscoveryStarted { item_id: item_id.clone(), server: label.clone() };
     let mut events: Vec<Event> = open.is_none().then_some(started).into_iter().collect();
-    let answer = if let Some(tools) = workplace.servers.known_tools(&tenant, server.server()) {
+    let answer = if let Some(tools) = context.servers.known_tools(&tenant, server.server()) {
         Ok(tools)
     } else {
         run.record_all(mem::take(&mut events)).await?;
@@ -53,18 +53,18 @@ async fn ask(
             // The loop looks for the stop next, and closes the question.
             () = run.stopped() => return Ok(()),
             () = run.left() => return Ok(()),
-            answer = workplace.servers.tools(&tenant, server.server()) => answer,
+            answer = context.servers.tools(&tenant, server.server()) => answer,
         }
     };
     let _one_at_a_time = naming.lock().await;
     let outcome = match answer {
-        Ok(tools) => match listed(run, workplace, &server, tools).await {
+        Ok(tools) => match listed(run, context, &server, tools).await {
             Some(listed) => listed,
             // As above.
             None => return Ok(()),
         },
         Err(error) => {
-            warn!(%error, "The server did not tell its tools.");
+            warn!(%error, "tool discovery failed");
             DiscoveryOutcome::Failed { failure: failures::server_unreachable(&error.to_string()) }
         }
     };
@@ -77,7 +77,7 @@ async fn ask(
 /// is to stop or to be left meanwhile.
 async fn listed(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     server: &ServerUse,
     tools: Vec<Arc<dyn Tool>>,
 ) -> Option<DiscoveryOutcome> {
@@ -94,7 +94,7 @@ async fn listed(
         })
         .cloned()
         .collect();
-    let policy = &workplace.policy;
+    let policy = &context.policy;
     if let Some(pins) = &policy.pins {
         pinning::mark_changed(pins.as_ref(), run, server.server().identity(), &mut specs).await?;
     }
@@ -168,8 +168,8 @@ impl ServerTool {
                 || offered_name(&format!("{}__{name}", self.label())) == self.tool.name
         };
         let exact = tools.iter().position(|tool| tool.spec().name == offered);
-        let place = exact.or_else(|| tools.iter().position(is_it))?;
-        tools.into_iter().nth(place)
+        let seq = exact.or_else(|| tools.iter().position(is_it))?;
+        tools.into_iter().nth(seq)
     }
 }
 

@@ -28,12 +28,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    ApprovalAnswer, BlobError, CallId, Decision, Ending, Event, EventLog, IncompleteReason,
-    InputId, LogError, Recorded, Reply, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
+    ApprovalAnswer, BlobError, CallId, Decision, Event, IncompleteReason, InputId, Journal,
+    JournalError, RecordedEvent, Reply, RunEnd, RunId, RunOutcome, Seq, StoreError, TenantId,
+    Timestamp,
 };
 
 use crate::{
-    ambient::Ambient,
+    clock_and_ids::ClockAndIds,
     deadline::later,
     failures,
     run_state::{Call, RunState},
@@ -53,8 +54,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub struct LiveRun {
     id: RunId,
     tenant: TenantId,
-    log: Arc<dyn EventLog>,
-    ambient: Arc<Ambient>,
+    journal: Arc<dyn Journal>,
+    clock_and_ids: Arc<ClockAndIds>,
     waiting: Mutex<Waiting>,
     /// The last durable place. Held while an append is under way: that is what makes the
     /// others gather behind it.
@@ -67,7 +68,7 @@ pub struct LiveRun {
     /// Told to leave the run to another worker, where that can be done well.
     leave: CancellationToken,
     /// Until when this worker may rely on the run being its own; always, if there is none.
-    trust: Option<watch::Receiver<Instant>>,
+    lease_end: Option<watch::Receiver<Instant>>,
     stopped_by: OnceLock<Stop>,
     calls_at_work: Mutex<HashMap<CallId, CancellationToken>>,
     /// Serializes the answers of people: each looks at the state before it is recorded.
@@ -79,7 +80,7 @@ pub struct LiveRun {
     repliers: Mutex<HashMap<InputId, oneshot::Sender<Reply>>>,
     /// Whether what the run leaves behind was stored with its end.
     ending_is_stored: AtomicBool,
-    put_away: CancellationToken,
+    persisted: CancellationToken,
     watcher: Option<Watcher>,
 }
 
@@ -91,19 +92,19 @@ struct Waiting {
     is_over: bool,
     /// Why the journal has rejected an event of this run; only its end is recorded after that.
     rejected: Option<String>,
-    events: Vec<Arc<Recorded>>,
+    events: Vec<Arc<RecordedEvent>>,
     /// What the run leaves behind, once its end is among the events.
-    ending: Option<Ending>,
+    ending: Option<RunEnd>,
 }
 
-async fn ask_again_while_away<T, E: MayComeBack, F>(ask: impl Fn() -> F) -> Result<T, E>
+async fn retry_while_unavailable<T, E: StoreFailure, F>(ask: impl Fn() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {
     let mut pause = FIRST_PAUSE;
     loop {
         match ask().await {
-            Err(error) if error.may_come_back() => sleep(pause).await,
+            Err(error) if error.is_unavailable() => sleep(pause).await,
             heard => return heard,
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -111,19 +112,19 @@ where
 }
 
 /// An error of a store.
-pub(crate) trait MayComeBack {
+pub(crate) trait StoreFailure {
     /// Whether the store is only away.
-    fn may_come_back(&self) -> bool;
+    fn is_unavailable(&self) -> bool;
 }
 
-impl MayComeBack for StoreError {
-    fn may_come_back(&self) -> bool {
+impl StoreFailure for StoreError {
+    fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 }
 
-impl MayComeBack for BlobError {
-    fn may_come_back(&self) -> bool {
+impl StoreFailure for BlobError {
+    fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 }
@@ -164,16 +165,16 @@ impl LiveRun {
     /// A run whose journal ends at `head`, in this `state`.
     pub fn new(
         id: RunId,
-        log: Arc<dyn EventLog>,
-        ambient: Arc<Ambient>,
+        journal: Arc<dyn Journal>,
+        clock_and_ids: Arc<ClockAndIds>,
         state: RunState,
         head: Seq,
     ) -> Self {
         Self {
             id,
             tenant: state.request().tenant.clone(),
-            log,
-            ambient,
+            journal,
+            clock_and_ids,
             waiting: Mutex::new(Waiting {
                 last: head,
                 is_over: false,
@@ -187,7 +188,7 @@ impl LiveRun {
             state: Mutex::new(state),
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
-            trust: None,
+            lease_end: None,
             stopped_by: OnceLock::new(),
             calls_at_work: Mutex::default(),
             resolving: tokio::sync::Mutex::default(),
@@ -195,7 +196,7 @@ impl LiveRun {
             asked: Notify::new(),
             repliers: Mutex::default(),
             ending_is_stored: AtomicBool::new(false),
-            put_away: CancellationToken::new(),
+            persisted: CancellationToken::new(),
             watcher: None,
         }
     }
@@ -224,9 +225,9 @@ impl LiveRun {
         self
     }
 
-    /// The same run, which acts only while `trust` says that it is ours.
-    pub(crate) fn trusting(mut self, trust: Option<watch::Receiver<Instant>>) -> Self {
-        self.trust = trust;
+    /// The same run, which acts only while `lease_end` says that it is ours.
+    pub(crate) fn with_lease(mut self, lease_end: Option<watch::Receiver<Instant>>) -> Self {
+        self.lease_end = lease_end;
         self
     }
 
@@ -247,12 +248,12 @@ impl LiveRun {
 
     /// The time, as the journal knows it.
     pub(crate) fn now(&self) -> Timestamp {
-        self.ambient.now()
+        self.clock_and_ids.now()
     }
 
     /// A new id of the given kind.
     pub fn new_id(&self, prefix: &'static str) -> String {
-        self.ambient.new_id(prefix)
+        self.clock_and_ids.new_id(prefix)
     }
 
     /// What the durable events mean.
@@ -261,7 +262,7 @@ impl LiveRun {
     }
 
     /// Stores `event` and takes note of it. Returns its place once it is durable.
-    pub async fn record(&self, event: Event) -> Result<Seq, LogError> {
+    pub async fn record(&self, event: Event) -> Result<Seq, JournalError> {
         self.record_all(vec![event]).await
     }
 
@@ -270,14 +271,14 @@ impl LiveRun {
     /// Not cancel-safe: events whose append is given up half-way may or may not be stored.
     /// The engine never drops a recording: it only gives up models and tools, and what others
     /// ask of it is done in tasks of its own.
-    pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, LogError> {
-        let place = self.give_places(events, None)?;
-        self.commit_up_to(place).await
+    pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, JournalError> {
+        let seq = self.assign_seqs(events, None)?;
+        self.commit_up_to(seq).await
     }
 
     /// Stores the events that end the run, and what it leaves behind, in one go. If the journal
     /// does not take what closes the open blocks, it is asked to take the end alone.
-    pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, LogError> {
+    pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, JournalError> {
         // What somebody is answering just now is settled, and must not be settled again.
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
@@ -291,28 +292,28 @@ impl LiveRun {
             (closing, closed.added().to_vec())
         };
         let end = closing.last().cloned();
-        let ended = self.commit_end(closing, Ending { outcome: outcome.clone(), entries }).await;
+        let ended = self.commit_end(closing, RunEnd { outcome: outcome.clone(), entries }).await;
         match ended {
-            Err(LogError::Rejected { .. }) => {
+            Err(JournalError::Rejected { .. }) => {
                 let (end, entries) = (end.into_iter().collect(), Vec::new());
-                self.commit_end(end, Ending { outcome, entries }).await
+                self.commit_end(end, RunEnd { outcome, entries }).await
             }
             ended => ended,
         }
     }
 
-    async fn commit_end(&self, closing: Vec<Event>, ending: Ending) -> Result<Seq, LogError> {
+    async fn commit_end(&self, closing: Vec<Event>, ending: RunEnd) -> Result<Seq, JournalError> {
         lock(&self.waiting).rejected = None;
-        let place = self.give_places(closing, Some(ending))?;
-        self.commit_up_to(place).await
+        let seq = self.assign_seqs(closing, Some(ending))?;
+        self.commit_up_to(seq).await
     }
 
-    /// Waits until everything up to `place` is durable.
-    async fn commit_up_to(&self, place: Seq) -> Result<Seq, LogError> {
+    /// Waits until everything up to `seq` is durable.
+    async fn commit_up_to(&self, seq: Seq) -> Result<Seq, JournalError> {
         let mut committed = self.committed.lock().await;
-        if *committed >= place {
+        if *committed >= seq {
             // A neighbour wrote ours along with its own.
-            return Ok(place);
+            return Ok(seq);
         }
         let (batch, ending) = {
             let mut waiting = lock(&self.waiting);
@@ -320,17 +321,17 @@ impl LiveRun {
         };
         let Some(last) = batch.last().map(|recorded| recorded.seq) else {
             // A neighbour took ours along and failed; the run is lost for us too.
-            return Err(self.lost_at(place));
+            return Err(self.lost_at(seq));
         };
         let appended = match ending {
-            None => self.log.append(&self.tenant, batch.clone()).await.map(|()| false),
-            Some(ending) => self.log.append_end(&self.tenant, batch.clone(), ending).await,
+            None => self.journal.append(&self.tenant, batch.clone()).await.map(|()| false),
+            Some(ending) => self.journal.append_end(&self.tenant, batch.clone(), ending).await,
         };
         match appended {
             Ok(true) => self.ending_is_stored.store(true, Ordering::Release),
             Ok(false) => {}
             Err(error) => {
-                if let LogError::Rejected { reason, .. } = &error {
+                if let JournalError::Rejected { reason, .. } = &error {
                     self.take_back(&batch, *committed, reason);
                 }
                 return Err(error);
@@ -346,12 +347,12 @@ impl LiveRun {
             self.paused.notify_one();
         }
         *committed = last;
-        Ok(place)
+        Ok(seq)
     }
 
     /// Takes back every place after `committed`: nothing of the `batch` was kept, and the end of
     /// the run is to follow on what was.
-    fn take_back(&self, batch: &[Arc<Recorded>], committed: Seq, reason: &str) {
+    fn take_back(&self, batch: &[Arc<RecordedEvent>], committed: Seq, reason: &str) {
         let was_end = batch.last().is_some_and(|last| last.event.ends_the_run());
         let mut waiting = lock(&self.waiting);
         waiting.events.clear();
@@ -362,28 +363,33 @@ impl LiveRun {
         waiting.rejected = Some(reason.to_owned());
     }
 
-    fn lost_at(&self, place: Seq) -> LogError {
+    fn lost_at(&self, seq: Seq) -> JournalError {
         let run_id = self.id.clone();
         match lock(&self.waiting).rejected.clone() {
-            Some(reason) => LogError::Rejected { run_id, reason },
-            None => LogError::Conflict { run_id, place },
+            Some(reason) => JournalError::Rejected { run_id, reason },
+            None => JournalError::Conflict { run_id, seq },
         }
     }
 
-    fn give_places(&self, events: Vec<Event>, ending: Option<Ending>) -> Result<Seq, LogError> {
-        let at = self.ambient.now();
+    fn assign_seqs(&self, events: Vec<Event>, ending: Option<RunEnd>) -> Result<Seq, JournalError> {
+        let at = self.clock_and_ids.now();
         let mut waiting = lock(&self.waiting);
         if let Some(reason) = waiting.rejected.clone() {
-            return Err(LogError::Rejected { run_id: self.id.clone(), reason });
+            return Err(JournalError::Rejected { run_id: self.id.clone(), reason });
         }
         for event in events {
             let seq = waiting.last.next();
             if waiting.is_over {
-                return Err(LogError::Conflict { run_id: self.id.clone(), place: seq });
+                return Err(JournalError::Conflict { run_id: self.id.clone(), seq });
             }
             waiting.is_over = event.ends_the_run();
             waiting.last = seq;
-            waiting.events.push(Arc::new(Recorded { run_id: self.id.clone(), seq, at, event }));
+            waiting.events.push(Arc::new(RecordedEvent {
+                run_id: self.id.clone(),
+                seq,
+                at,
+                event,
+            }));
         }
         waiting.ending = waiting.ending.take().or(ending);
         Ok(waiting.last)
@@ -405,7 +411,7 @@ impl LiveRun {
     }
 
     /// Stops the run once it has worked for as long as it may. Never returns.
-    pub(crate) async fn keep_time(&self) -> Infallible {
+    pub(crate) async fn enforce_time_limit(&self) -> Infallible {
         loop {
             let limit = self.state().limits().wall_clock;
             let end = lock(&self.worked).ends_at(limit);
@@ -440,26 +446,26 @@ impl LiveRun {
 
     /// Lets go of the run at once: nothing more of it is recorded here, and whatever works for
     /// it is stopped.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn relinquish(&self) {
         lock(&self.waiting).is_over = true;
         self.stop.cancel();
     }
 
     /// Waits while this worker cannot be sure that the run is still its own: its store has not
     /// heard of it for too long, and another worker may have taken over.
-    pub(crate) async fn surely_ours(&self) {
-        let Some(mut trust) = self.trust.clone() else { return };
+    pub(crate) async fn wait_for_lease(&self) {
+        let Some(mut lease_end) = self.lease_end.clone() else { return };
         tokio::select! {
             biased;
             () = self.stopped() => {}
             // The sender lives as long as the engine.
-            _ = trust.wait_for(|until| *until > Instant::now()) => {}
+            _ = lease_end.wait_for(|until| *until > Instant::now()) => {}
         }
     }
 
     /// Asks a store something, again and again while it is away: the run could not record what
     /// comes next anyway. Nothing if the run is to stop or to be left meanwhile.
-    pub(crate) async fn until_heard<T, E: MayComeBack, F>(
+    pub(crate) async fn retry_until_available<T, E: StoreFailure, F>(
         &self,
         ask: impl Fn() -> F,
     ) -> Option<Result<T, E>>
@@ -468,7 +474,7 @@ impl LiveRun {
     {
         tokio::select! {
             biased;
-            heard = ask_again_while_away(&ask) => Some(heard),
+            heard = retry_while_unavailable(&ask) => Some(heard),
             () = self.stopped() => None,
             () = self.left() => None,
         }
@@ -476,7 +482,7 @@ impl LiveRun {
 
     /// The same for what was done already and must not be lost: a run that is to be left waits
     /// with it.
-    pub(crate) async fn until_kept<T, E: MayComeBack, F>(
+    pub(crate) async fn retry_until_stored<T, E: StoreFailure, F>(
         &self,
         keep: impl Fn() -> F,
     ) -> Option<Result<T, E>>
@@ -485,7 +491,7 @@ impl LiveRun {
     {
         tokio::select! {
             biased;
-            kept = ask_again_while_away(&keep) => Some(kept),
+            kept = retry_while_unavailable(&keep) => Some(kept),
             () = self.stopped() => None,
         }
     }
@@ -496,13 +502,13 @@ impl LiveRun {
     }
 
     /// Says that the run is over and everything about it is stored.
-    pub(crate) fn note_put_away(&self) {
-        self.put_away.cancel();
+    pub(crate) fn mark_persisted(&self) {
+        self.persisted.cancel();
     }
 
     /// Waits until the run is over and everything about it is stored.
-    pub(crate) async fn put_away(&self) {
-        self.put_away.cancelled().await;
+    pub(crate) async fn persisted(&self) {
+        self.persisted.cancelled().await;
     }
 
     /// A token for a call that is about to be carried out; stopping the run stops it too.
@@ -527,7 +533,7 @@ impl LiveRun {
 impl LiveRun {
     /// Cancels one call, at work or waiting for a person; the run goes on. Says whether there
     /// was something to cancel.
-    pub(crate) async fn cancel_call(&self, call_id: &CallId) -> Result<bool, LogError> {
+    pub(crate) async fn cancel_call(&self, call_id: &CallId) -> Result<bool, JournalError> {
         if self.stop_call(call_id) {
             return Ok(true);
         }
@@ -544,7 +550,7 @@ impl LiveRun {
         &self,
         call_id: &CallId,
         answer: ApprovalAnswer,
-    ) -> Result<bool, LogError> {
+    ) -> Result<bool, JournalError> {
         // Of two answers that come at once, the one that takes the call out of the state's
         // waiting ones is recorded; the lock below is held until its event is applied.
         let _one_at_a_time = self.resolving.lock().await;
@@ -561,13 +567,13 @@ impl LiveRun {
     }
 
     /// Answers for everybody who has taken too long. Says whether the run is still ours.
-    async fn expire(&self) -> Result<bool, LogError> {
+    async fn expire(&self) -> Result<bool, JournalError> {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         self.record_expired().await
     }
 
-    async fn record_expired(&self) -> Result<bool, LogError> {
+    async fn record_expired(&self) -> Result<bool, JournalError> {
         let expired = self.state().expired_events(self.now());
         if expired.is_empty() {
             return Ok(true);
@@ -584,10 +590,10 @@ impl LiveRun {
 
     /// Records `events`. Says whether the run was still ours to record them: it may have ended,
     /// or moved on to another worker, in the same moment.
-    async fn record_if_ours(&self, events: Vec<Event>) -> Result<bool, LogError> {
+    async fn record_if_ours(&self, events: Vec<Event>) -> Result<bool, JournalError> {
         match self.record_all(events).await {
             Ok(_) => Ok(true),
-            Err(LogError::Conflict { .. }) => Ok(false),
+            Err(JournalError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -599,7 +605,7 @@ impl LiveRun {
 
     /// Keeps an eye on what nobody answers, until it is `done` with or the run is lost. Not to be
     /// dropped before: it may be recording.
-    pub(crate) async fn keep_expiring(&self, done: &CancellationToken) {
+    pub(crate) async fn expire_unanswered(&self, done: &CancellationToken) {
         loop {
             tokio::select! {
                 biased;
@@ -646,7 +652,7 @@ impl LiveRun {
         input_id: InputId,
         asked: Event,
         replier: oneshot::Sender<Reply>,
-    ) -> Result<(), LogError> {
+    ) -> Result<(), JournalError> {
         lock(&self.repliers).insert(input_id, replier);
         self.record(asked).await?;
         self.note_asked();
@@ -659,7 +665,7 @@ impl LiveRun {
         input_id: &InputId,
         reply: Reply,
         by: Option<String>,
-    ) -> Result<bool, LogError> {
+    ) -> Result<bool, JournalError> {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         self.record_expired().await?;
@@ -687,7 +693,7 @@ impl LiveRun {
         &self,
         call_id: &CallId,
         end: Event,
-    ) -> Result<Seq, LogError> {
+    ) -> Result<Seq, JournalError> {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         let mut events = self.state().close_questions(call_id);
@@ -698,14 +704,14 @@ impl LiveRun {
         self.record_all(events).await
     }
 
-    /// Gives the attached watcher a chance to have seen `place` before the tool begins.
-    pub(crate) async fn let_watcher_see(&self, place: Seq) {
+    /// Gives the attached watcher a chance to have seen `seq` before the tool begins.
+    pub(crate) async fn let_watcher_see(&self, seq: Seq) {
         let Some(watcher) = &self.watcher else { return };
         if watcher.is_slow.load(Ordering::Relaxed) {
             return;
         }
         let mut seen = watcher.seen.clone();
-        if timeout(WATCHER_GRACE, seen.wait_for(|seen| *seen >= place)).await.is_err() {
+        if timeout(WATCHER_GRACE, seen.wait_for(|seen| *seen >= seq)).await.is_err() {
             watcher.is_slow.store(true, Ordering::Relaxed);
         }
     }

@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt, future::join};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{Span, error, instrument, warn};
 use turnwire_contract::{
-    CallId, Completeness, Event, Finish, ItemId, LogError, ModelError, ModelPart, ModelStream,
+    CallId, Completeness, Event, Finish, ItemId, JournalError, ModelError, ModelPart, ModelStream,
     RunOutcome, ToolKind, ToolOutcome, ToolRef, Usage,
 };
 
@@ -25,13 +25,13 @@ use crate::{
     output,
     prompt_files::FileProblem,
     retry,
-    run_loop::{Carried, Workplace},
+    run_loop::{RunContext, StepOutcome},
     run_state::item_prefix,
-    told_to_model::beginning,
+    tool_result::prefix,
 };
 
 /// How many parts are written in one go when the model is faster than the journal.
-const MOST_PARTS_AT_ONCE: usize = 64;
+const MAX_PARTS_AT_ONCE: usize = 64;
 
 /// What the model is told of its calls if a part of the answer with them could not be read.
 const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not be read, so the \
@@ -42,70 +42,73 @@ const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not b
 /// A model that breaks off is not an error here but the end of the run. A stop just comes
 /// back: the loop looks for it and closes whatever is open.
 #[instrument(skip_all, fields(turn))]
-pub(crate) async fn ask_model(run: &LiveRun, workplace: &Workplace) -> Result<Carried, LogError> {
+pub(crate) async fn ask_model(
+    run: &LiveRun,
+    context: &RunContext,
+) -> Result<StepOutcome, JournalError> {
     let turn = run.state().turn() + 1;
     Span::current().record("turn", turn);
-    let most_attempts = run.state().limits().model_attempts;
-    let mut listener = Listener::new(run, workplace, turn);
+    let max_attempts = run.state().limits().model_attempts;
+    let mut listener = Listener::new(run, context, turn);
     // Asking changes nothing in the world, so it need not wait for the journal.
     let (started, mut asked) = join(run.record(Event::TurnStarted { turn }), listener.ask()).await;
     started?;
 
     let mut attempt = 1;
     loop {
-        let why = match listener.listen(asked).await? {
-            Heard::Everything | Heard::Stop => return Ok(Carried::On),
-            Heard::Silence(why) => why,
+        let error = match listener.listen(asked).await? {
+            ListenOutcome::Finished | ListenOutcome::Stopped => return Ok(StepOutcome::Continue),
+            ListenOutcome::Failed(error) => error,
         };
-        why.log(attempt);
-        let failure = why.failure();
+        error.log(attempt);
+        let failure = error.failure();
         attempt += 1;
-        if listener.has_spoken || !why.may_work_next_time() || attempt > most_attempts {
-            return Ok(Carried::End(RunOutcome::Failed { failure }));
+        if listener.has_spoken || !error.may_work_next_time() || attempt > max_attempts {
+            return Ok(StepOutcome::End(RunOutcome::Failed { failure }));
         }
-        let delay = retry::wait_before(attempt, why.asked_wait());
+        let delay = retry::wait_before(attempt, error.asked_wait());
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         run.record(Event::TurnRetried { turn, attempt, reason: failure, delay_ms }).await?;
         tokio::select! {
             biased;
-            () = run.stopped() => return Ok(Carried::On),
-            () = run.left() => return Ok(Carried::On),
+            () = run.stopped() => return Ok(StepOutcome::Continue),
+            () = run.left() => return Ok(StepOutcome::Continue),
             () = sleep(delay) => {}
         }
-        listener = Listener::new(run, workplace, turn);
+        listener = Listener::new(run, context, turn);
         asked = listener.ask().await;
     }
 }
 
 /// How listening to the model ended.
-enum Heard {
-    /// It finished.
-    Everything,
-    /// The run is to stop.
-    Stop,
-    /// It did not finish.
-    Silence(Why),
+enum ListenOutcome {
+    /// The model finished its answer.
+    Finished,
+    /// The run is to stop or to be handed over.
+    Stopped,
+    /// The model did not finish.
+    Failed(TurnError),
 }
 
 /// Why a model did not finish.
 #[derive(Debug)]
-enum Why {
+enum TurnError {
     Error(ModelError),
     TimedOut,
     /// It was not asked: a file cannot be shown to it.
     File(FileProblem),
 }
 
-impl Why {
+impl TurnError {
     /// Tells the operator, who can do more about some of it than about the rest.
     fn log(&self, attempt: u32) {
         match self {
             Self::Error(error @ ModelError::Misconfigured { .. }) => {
-                error!(%error, attempt, "The model did not answer.");
+                error!(%error, attempt, "model request failed");
             }
-            Self::Error(error) => warn!(%error, attempt, "The model did not answer."),
-            Self::TimedOut => warn!(attempt, "The model did not answer in time."),
-            Self::File(problem) => warn!(?problem, attempt, "A file cannot be shown to the model."),
+            Self::Error(error) => warn!(%error, attempt, "model request failed"),
+            Self::TimedOut => warn!(attempt, "model request timed out"),
+            Self::File(problem) => warn!(?problem, attempt, "file not available to the model"),
         }
     }
 
@@ -138,7 +141,7 @@ impl Why {
 /// Turns the parts of one answer into events.
 struct Listener<'a> {
     run: &'a LiveRun,
-    workplace: &'a Workplace,
+    context: &'a RunContext,
     turn: u32,
     deadline: Instant,
     /// Whether anything came that a person may have seen.
@@ -172,12 +175,12 @@ enum Speaking {
 }
 
 impl<'a> Listener<'a> {
-    fn new(run: &'a LiveRun, workplace: &'a Workplace, turn: u32) -> Self {
+    fn new(run: &'a LiveRun, context: &'a RunContext, turn: u32) -> Self {
         let state = run.state();
         Self {
             deadline: later(Instant::now(), state.limits().model_total),
             run,
-            workplace,
+            context,
             turn,
             has_spoken: false,
             speaking: Speaking::Nothing,
@@ -190,7 +193,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    async fn ask(&self) -> Waited<Result<ModelStream, Why>> {
+    async fn ask(&self) -> WaitOutcome<Result<ModelStream, TurnError>> {
         let (request, mut prompt) = {
             let state = self.run.state();
             (Arc::clone(state.request()), state.prompt())
@@ -198,35 +201,38 @@ impl<'a> Listener<'a> {
         // Waiting for room for files is not the model's silence.
         let filled = tokio::select! {
             biased;
-            () = self.run.stopped() => return Waited::Stopped,
-            () = self.run.left() => return Waited::Stopped,
-            filled = self.workplace.files.fill(&request, &mut prompt) => filled,
+            () = self.run.stopped() => return WaitOutcome::Stopped,
+            () = self.run.left() => return WaitOutcome::Stopped,
+            filled = self.context.files.fill(&request, &mut prompt) => filled,
         };
         let room = match filled {
             Ok(room) => room,
-            Err(problem) => return Waited::Got(Err(Why::File(problem))),
+            Err(problem) => return WaitOutcome::Ready(Err(TurnError::File(problem))),
         };
-        let asked = self.wait_for(self.workplace.model.stream(prompt)).await;
+        let asked = self.wait_for(self.context.model.stream(prompt)).await;
         drop(room);
         match asked {
-            Waited::Got(answer) => Waited::Got(answer.map_err(Why::Error)),
-            Waited::TooLong => Waited::TooLong,
-            Waited::Stopped => Waited::Stopped,
+            WaitOutcome::Ready(answer) => WaitOutcome::Ready(answer.map_err(TurnError::Error)),
+            WaitOutcome::TimedOut => WaitOutcome::TimedOut,
+            WaitOutcome::Stopped => WaitOutcome::Stopped,
         }
     }
 
-    async fn listen(&mut self, asked: Waited<Result<ModelStream, Why>>) -> Result<Heard, LogError> {
+    async fn listen(
+        &mut self,
+        asked: WaitOutcome<Result<ModelStream, TurnError>>,
+    ) -> Result<ListenOutcome, JournalError> {
         let mut parts = match asked {
-            Waited::Got(Ok(parts)) => parts,
-            Waited::Got(Err(why)) => return Ok(Heard::Silence(why)),
-            Waited::TooLong => return Ok(Heard::Silence(Why::TimedOut)),
-            Waited::Stopped => return Ok(Heard::Stop),
+            WaitOutcome::Ready(Ok(parts)) => parts,
+            WaitOutcome::Ready(Err(error)) => return Ok(ListenOutcome::Failed(error)),
+            WaitOutcome::TimedOut => return Ok(ListenOutcome::Failed(TurnError::TimedOut)),
+            WaitOutcome::Stopped => return Ok(ListenOutcome::Stopped),
         };
         loop {
             let mut next = match self.wait_for(parts.next()).await {
-                Waited::Got(next) => Some(next),
-                Waited::TooLong => return Ok(Heard::Silence(Why::TimedOut)),
-                Waited::Stopped => return Ok(Heard::Stop),
+                WaitOutcome::Ready(next) => Some(next),
+                WaitOutcome::TimedOut => return Ok(ListenOutcome::Failed(TurnError::TimedOut)),
+                WaitOutcome::Stopped => return Ok(ListenOutcome::Stopped),
             };
             // Whatever came while the journal was busy is written in one go.
             let mut n_taken = 0;
@@ -258,7 +264,7 @@ impl<'a> Listener<'a> {
                     }
                 }
                 n_taken += 1;
-                if n_taken < MOST_PARTS_AT_ONCE {
+                if n_taken < MAX_PARTS_AT_ONCE {
                     next = parts.next().now_or_never();
                 }
             }
@@ -268,20 +274,20 @@ impl<'a> Listener<'a> {
 
     /// Waits for the model, but not past a stop and not too long. Only the model is given up,
     /// never a recording.
-    async fn wait_for<T>(&self, model: impl Future<Output = T>) -> Waited<T> {
+    async fn wait_for<T>(&self, model: impl Future<Output = T>) -> WaitOutcome<T> {
         let silence = self.run.state().limits().model_silence;
         let until = self.deadline.min(later(Instant::now(), silence));
         tokio::select! {
             // A stop wins over a part that arrives in the same moment.
             biased;
-            () = self.run.stopped() => Waited::Stopped,
+            () = self.run.stopped() => WaitOutcome::Stopped,
             // Somebody else asks again, sooner than a long answer would be over.
-            () = self.run.left() => Waited::Stopped,
-            got = timeout_at(until, model) => got.map_or(Waited::TooLong, Waited::Got),
+            () = self.run.left() => WaitOutcome::Stopped,
+            got = timeout_at(until, model) => got.map_or(WaitOutcome::TimedOut, WaitOutcome::Ready),
         }
     }
 
-    async fn take(&mut self, part: ModelPart) -> Result<(), LogError> {
+    async fn take(&mut self, part: ModelPart) -> Result<(), JournalError> {
         match part {
             ModelPart::Text(text) => {
                 if let Some(text) = self.fitting(text) {
@@ -328,7 +334,7 @@ impl<'a> Listener<'a> {
     /// still be tried again.
     fn skip(&mut self, bytes: u64) {
         self.n_skipped += 1;
-        self.workplace.skipped_parts.fetch_add(1, Ordering::Relaxed);
+        self.context.skipped_parts.fetch_add(1, Ordering::Relaxed);
         let reason = failures::model_unreadable();
         self.to_record.push(Event::PartSkipped { turn: self.turn, bytes, reason });
     }
@@ -336,7 +342,7 @@ impl<'a> Listener<'a> {
     /// As much of `text` as there is room for; nothing if there is none. What the model sends
     /// counts, also where it is not kept.
     fn fitting(&mut self, mut text: String) -> Option<String> {
-        let fits = beginning(&text, self.room).len();
+        let fits = prefix(&text, self.room).len();
         self.is_too_long |= fits < text.len();
         self.room -= fits;
         text.truncate(fits);
@@ -346,7 +352,7 @@ impl<'a> Listener<'a> {
     fn add_arguments(&mut self, key: u32, mut text: String) {
         let max_arguments = self.run.state().limits().max_arguments;
         let Some(call) = self.calls.get_mut(&key) else { return };
-        let fits = beginning(&text, max_arguments - call.n_bytes).len();
+        let fits = prefix(&text, max_arguments - call.n_bytes).len();
         call.is_cut |= fits < text.len();
         if call.is_cut && fits == 0 {
             return;
@@ -374,7 +380,7 @@ impl<'a> Listener<'a> {
         self.to_record.push(event);
     }
 
-    async fn record_taken(&mut self) -> Result<(), LogError> {
+    async fn record_taken(&mut self) -> Result<(), JournalError> {
         if !self.to_record.is_empty() {
             self.run.record_all(mem::take(&mut self.to_record)).await?;
         }
@@ -382,7 +388,7 @@ impl<'a> Listener<'a> {
     }
 
     /// The open message, or a new one.
-    async fn message(&mut self) -> Result<ItemId, LogError> {
+    async fn message(&mut self) -> Result<ItemId, JournalError> {
         if let Speaking::Message(item_id) = &self.speaking {
             return Ok(item_id.clone());
         }
@@ -394,7 +400,7 @@ impl<'a> Listener<'a> {
     }
 
     /// The open reasoning, or a new one.
-    async fn reasoning(&mut self) -> Result<ItemId, LogError> {
+    async fn reasoning(&mut self) -> Result<ItemId, JournalError> {
         if let Speaking::Reasoning(item_id) = &self.speaking {
             return Ok(item_id.clone());
         }
@@ -405,7 +411,7 @@ impl<'a> Listener<'a> {
     }
 
     /// Closes what is open. The state knows the whole text, so what came so far goes there first.
-    async fn close_text(&mut self, with_seal: Option<String>) -> Result<(), LogError> {
+    async fn close_text(&mut self, with_seal: Option<String>) -> Result<(), JournalError> {
         self.record_taken().await?;
         self.speaking = Speaking::Nothing;
         let mut closing = self.run.state().close_text(Completeness::Complete);
@@ -420,7 +426,7 @@ impl<'a> Listener<'a> {
     }
 
     /// A provider may seal thoughts that it does not show.
-    async fn seal(&mut self, seal: String) -> Result<(), LogError> {
+    async fn seal(&mut self, seal: String) -> Result<(), JournalError> {
         if matches!(self.speaking, Speaking::Reasoning(_)) {
             return self.close_text(Some(seal)).await;
         }
@@ -437,7 +443,7 @@ impl<'a> Listener<'a> {
         key: u32,
         id: Option<String>,
         name: String,
-    ) -> Result<(), LogError> {
+    ) -> Result<(), JournalError> {
         self.close_text(None).await?;
         let call_id = self.free_call_id(id);
         let spec = self.run.state().spec(&name).map(turnwire_contract::ToolSpec::reference);
@@ -460,7 +466,7 @@ impl<'a> Listener<'a> {
         theirs.filter(is_free).unwrap_or_else(|| CallId::new(self.run.new_id("call")))
     }
 
-    async fn finish(&mut self, finish: Finish) -> Result<Heard, LogError> {
+    async fn finish(&mut self, finish: Finish) -> Result<ListenOutcome, JournalError> {
         self.record_taken().await?;
         let has_gap = finish == Finish::CalledTools && self.n_skipped > 0;
         if has_gap && self.run.state().calls_client() {
@@ -485,7 +491,7 @@ impl<'a> Listener<'a> {
             events.extend(self.calls_not_carried_out());
         }
         self.run.record_all(events).await?;
-        Ok(Heard::Everything)
+        Ok(ListenOutcome::Finished)
     }
 
     /// The ends of calls that may lack a part of their arguments and fit their tools all the same.
@@ -501,14 +507,14 @@ impl<'a> Listener<'a> {
         self.run.state().call_ids().map(end).collect()
     }
 
-    async fn broke_off(&mut self, error: ModelError) -> Result<Heard, LogError> {
+    async fn broke_off(&mut self, error: ModelError) -> Result<ListenOutcome, JournalError> {
         self.record_taken().await?;
-        Ok(Heard::Silence(Why::Error(error)))
+        Ok(ListenOutcome::Failed(TurnError::Error(error)))
     }
 }
 
-enum Waited<T> {
-    Got(T),
-    TooLong,
+enum WaitOutcome<T> {
+    Ready(T),
+    TimedOut,
     Stopped,
 }

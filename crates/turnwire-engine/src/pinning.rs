@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tracing::warn;
-use turnwire_contract::{Pinned, Pins, ToolSpec};
+use turnwire_contract::{PinnedTool, Pins, ToolSpec};
 
 use crate::{
     definition::{definition_of, without_words},
@@ -28,23 +28,23 @@ pub(crate) async fn mark_changed(
     server: &str,
     tools: &mut [ToolSpec],
 ) -> Option<()> {
-    let met: Vec<Pinned> = tools.iter().map(pinned).collect();
-    let trusted = run.until_heard(|| pins.meet(run.tenant(), server, &met)).await?;
+    let met: Vec<PinnedTool> = tools.iter().map(pinned).collect();
+    let trusted = run.retry_until_available(|| pins.meet(run.tenant(), server, &met)).await?;
     let trusted = trusted.unwrap_or_else(|error| {
-        warn!(%error, %server, "Which definitions are trusted is not known.");
+        warn!(%error, %server, "pinned tool definitions unavailable");
         Vec::new()
     });
     for (spec, met) in tools.iter_mut().zip(met) {
         if !trusted.contains(&met) {
-            warn!(%server, tool = %met.tool, "The definition of a tool has changed.");
+            warn!(%server, tool = %met.tool, "tool definition changed since it was pinned");
             withhold(spec);
         }
     }
     Some(())
 }
 
-fn pinned(spec: &ToolSpec) -> Pinned {
-    Pinned { tool: spec.name.clone(), definition: definition_of(spec) }
+fn pinned(spec: &ToolSpec) -> PinnedTool {
+    PinnedTool { tool: spec.name.clone(), definition: definition_of(spec) }
 }
 
 fn withhold(spec: &mut ToolSpec) {
@@ -66,7 +66,7 @@ pub(crate) async fn trust(pins: &dyn Pins, run: &LiveRun, spec: &ToolSpec, now: 
     let request = Arc::clone(run.state().request());
     let server = request.server(server).identity();
     let trust = || pins.trust(run.tenant(), server, pinned(now));
-    if let Some(Err(error)) = run.until_heard(trust).await {
-        warn!(%error, "What a person has allowed could not be kept; they will be asked again.");
+    if let Some(Err(error)) = run.retry_until_available(trust).await {
+        warn!(%error, "approval not stored, it will be asked for again");
     }
 }

@@ -15,26 +15,26 @@ use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
-    Allowed, BlobStore, CallId, Event, LogError, Model, RunOutcome, RunStore, ToolOutcome,
+    Allowed, BlobStore, CallId, Event, JournalError, Model, RunOutcome, RunStore, ToolOutcome,
     ToolServers, ToolSpec,
 };
 
 use crate::{
+    concurrency::ConcurrencyLimits,
     definition::definition_of,
     discovery::discover,
     failures,
-    lanes::Lanes,
     live_run::{LiveRun, Stop},
     model_turn::ask_model,
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
     run_state::Step,
-    tool_call::carry_out,
+    tool_call::execute_call,
     toolbox::Toolbox,
 };
 
 /// What a run works with.
-pub(crate) struct Workplace {
+pub(crate) struct RunContext {
     pub(crate) model: Arc<dyn Model>,
     /// The files that conversations name.
     pub(crate) files: Arc<PromptFiles>,
@@ -48,25 +48,24 @@ pub(crate) struct Workplace {
     /// What people are asked about.
     pub(crate) policy: ApprovalPolicy,
     /// How many calls are carried out at the same time.
-    pub(crate) lanes: Lanes,
+    pub(crate) concurrency: ConcurrencyLimits,
     /// How many unreadable parts of answers were left out, in all runs.
     pub(crate) skipped_parts: Arc<AtomicU64>,
 }
 
-/// Whether the loop goes on after a step.
-pub(crate) enum Carried {
-    /// Ask what is next.
-    On,
-    /// The run cannot go on.
+/// Whether the loop continues after a step.
+pub(crate) enum StepOutcome {
+    Continue,
+    /// The run ends here.
     End(RunOutcome),
 }
 
 /// How this worker's part of a run ended.
-pub(crate) enum Driven {
-    /// With the run.
+pub(crate) enum DriveOutcome {
+    /// The run ended.
     Ended(RunOutcome),
-    /// It leaves the run to another worker.
-    Left,
+    /// The run is left to another worker.
+    HandedOver,
 }
 
 /// Takes `run` from where it stands to its end, or leaves it where another worker can go on.
@@ -74,17 +73,20 @@ pub(crate) enum Driven {
 /// Returns an error only when the journal is lost; a failed tool or a cancelled run is a
 /// normal end and comes back as its outcome.
 #[instrument(skip_all, fields(run_id = %run.id()))]
-pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<Driven, LogError> {
+pub(crate) async fn drive(
+    run: &LiveRun,
+    context: &RunContext,
+) -> Result<DriveOutcome, JournalError> {
     let done = CancellationToken::new();
     // On the heap: what is moved about would be in here several times.
-    let steps = AssertUnwindSafe(carry_out_steps(run, workplace)).catch_unwind().boxed();
+    let steps = AssertUnwindSafe(execute_steps(run, context)).catch_unwind().boxed();
     let steps = async {
         let outcome = steps.await;
         done.cancel();
         outcome
     };
     // Whatever panics beside the steps ends the run like a step that does.
-    let expiring = AssertUnwindSafe(run.keep_expiring(&done)).catch_unwind().boxed();
+    let expiring = AssertUnwindSafe(run.expire_unanswered(&done)).catch_unwind().boxed();
     let expiring = async {
         if expiring.await.is_err() {
             run.stop(Stop::Panicked);
@@ -92,52 +94,52 @@ pub(crate) async fn drive(run: &LiveRun, workplace: &Workplace) -> Result<Driven
     };
     let outcome = tokio::select! {
         (outcome, ()) = join(steps, expiring) => outcome,
-        never = run.keep_time() => match never {},
+        never = run.enforce_time_limit() => match never {},
     };
     let outcome = match outcome {
-        Ok(Err(LogError::Rejected { reason, .. })) => {
-            error!(reason, "the journal rejected an event, the run ends");
-            Driven::Ended(RunOutcome::Failed { failure: failures::journal_rejected() })
+        Ok(Err(JournalError::Rejected { reason, .. })) => {
+            error!(reason, "event rejected by the journal, run ends");
+            DriveOutcome::Ended(RunOutcome::Failed { failure: failures::journal_rejected() })
         }
         Ok(outcome) => outcome?,
         Err(_) => {
-            error!("A step of the run crashed.");
-            Driven::Ended(RunOutcome::Failed { failure: failures::engine_failed() })
+            error!("run step panicked");
+            DriveOutcome::Ended(RunOutcome::Failed { failure: failures::engine_failed() })
         }
     };
-    if let Driven::Ended(outcome) = &outcome {
-        Box::pin(finish(run, workplace, outcome.clone())).await?;
+    if let DriveOutcome::Ended(outcome) = &outcome {
+        Box::pin(finish(run, context, outcome.clone())).await?;
     }
     Ok(outcome)
 }
 
-async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven, LogError> {
+async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutcome, JournalError> {
     loop {
-        run.surely_ours().await;
+        run.wait_for_lease().await;
         if let Some(stop) = run.stopped_by() {
-            return Ok(Driven::Ended(stop.outcome()));
+            return Ok(DriveOutcome::Ended(stop.outcome()));
         }
         if run.is_to_be_left() {
-            return Ok(Driven::Left);
+            return Ok(DriveOutcome::HandedOver);
         }
         let step = run.state().next_step();
-        debug!(?step, "Next.");
+        debug!(?step, "next step");
         match step {
-            Step::Discover(servers) => Box::pin(discover(run, workplace, servers)).await?,
+            Step::Discover(servers) => Box::pin(discover(run, context, servers)).await?,
             Step::AskModel => {
                 // On the heap: a run that waits for a tool should not carry it along.
-                let turn = Box::pin(ask_model(run, workplace));
-                if let Carried::End(outcome) = turn.await? {
-                    return Ok(Driven::Ended(outcome));
+                let turn = Box::pin(ask_model(run, context));
+                if let StepOutcome::End(outcome) = turn.await? {
+                    return Ok(DriveOutcome::Ended(outcome));
                 }
             }
-            Step::AskApproval(calls) => Box::pin(ask_people(run, workplace, calls)).await?,
-            Step::RunTools(calls) => run_tools(run, workplace, calls).await?,
+            Step::AskApproval(calls) => Box::pin(ask_people(run, context, calls)).await?,
+            Step::RunTools(calls) => run_tools(run, context, calls).await?,
             Step::SkipCalls { calls, reason } => {
                 run.record_all(skipped(calls, &reason)).await?;
             }
             Step::Wait => run.woken().await,
-            Step::Finish(outcome) => return Ok(Driven::Ended(outcome)),
+            Step::Finish(outcome) => return Ok(DriveOutcome::Ended(outcome)),
         }
     }
 }
@@ -146,14 +148,14 @@ async fn carry_out_steps(run: &LiveRun, workplace: &Workplace) -> Result<Driven,
 /// conversation.
 async fn ask_people(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     calls: Vec<CallId>,
-) -> Result<(), LogError> {
+) -> Result<(), JournalError> {
     let conversation_id = run.state().request().conversation_id.clone();
     let allowed: Vec<Allowed> = match conversation_id {
         Some(id) => {
-            let store = workplace.store.as_ref();
-            match run.until_heard(|| store.allowed(run.tenant(), &id)).await {
+            let store = context.store.as_ref();
+            match run.retry_until_available(|| store.allowed(run.tenant(), &id)).await {
                 // What is not known to be allowed is asked.
                 Some(allowed) => allowed.unwrap_or_default(),
                 // The loop looks at the stop next.
@@ -177,11 +179,11 @@ async fn ask_people(
 /// Carries out `calls` side by side. Each one's end is recorded as soon as it comes.
 async fn run_tools(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     calls: Vec<CallId>,
-) -> Result<(), LogError> {
+) -> Result<(), JournalError> {
     let at_work: FuturesUnordered<_> =
-        calls.into_iter().map(|call_id| carry_out(run, workplace, call_id).boxed()).collect();
+        calls.into_iter().map(|call_id| execute_call(run, context, call_id).boxed()).collect();
     at_work.try_collect().await
 }
 
@@ -193,20 +195,24 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
 
 /// Ends the run: first its journal, which also proves that the run is still ours, then its
 /// conversation.
-async fn finish(run: &LiveRun, workplace: &Workplace, outcome: RunOutcome) -> Result<(), LogError> {
+async fn finish(
+    run: &LiveRun,
+    context: &RunContext,
+    outcome: RunOutcome,
+) -> Result<(), JournalError> {
     // Everything open is closed in the batch that ends the run: there is no state in between.
     run.record_end(outcome.clone()).await?;
-    put_away(run, workplace.store.as_ref(), outcome).await;
+    persist_end(run, context.store.as_ref(), outcome).await;
     Ok(())
 }
 
 /// Stores what a finished run adds to its conversation, if that was not done with its end.
-pub(crate) async fn put_away(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
+pub(crate) async fn persist_end(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
     if !run.ending_is_stored() {
         let entries = run.state().added().to_vec();
         if let Err(error) = store.finish(run.id(), outcome, entries).await {
-            error!(%error, "The conversation could not be stored.");
+            error!(%error, "conversation not stored");
         }
     }
-    run.note_put_away();
+    run.mark_persisted();
 }

@@ -27,7 +27,7 @@ use crate::{
     compaction::compacted,
     failures,
     output::{Output, is_reached},
-    told_to_model::{beginning, outcome_unknown, told_of_doubt, told_of_edit, told_to_model},
+    tool_result::{add_edit_note, add_unknown_outcome_note, outcome_unknown, prefix, tool_result},
 };
 
 /// What the model is told of a call that nobody could be asked about.
@@ -251,7 +251,7 @@ impl RunState {
 
     /// How many workers may have died over the run before it is given up: those under whom a
     /// turn or a tool was finished do not count against it.
-    pub fn most_deaths(&self) -> u32 {
+    pub fn max_deaths(&self) -> u32 {
         self.n_fruitful_workers.saturating_add(self.limits().max_recoveries)
     }
 
@@ -968,13 +968,13 @@ impl RunState {
             .filter(|call| self.is_told(call))
             .filter_map(|call| Some((call, call.outcome.as_ref()?)))
             .map(|(call, outcome)| {
-                let mut result = told_to_model(&call.call_id, outcome, limit);
+                let mut result = tool_result(&call.call_id, outcome, limit);
                 let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
                 if effect == Some(Effect::Once) && matches!(outcome, ToolOutcome::TimedOut { .. }) {
-                    told_of_doubt(&mut result);
+                    add_unknown_outcome_note(&mut result);
                 }
                 if call.edited_from.is_some() {
-                    told_of_edit(&mut result, &call.arguments);
+                    add_edit_note(&mut result, &call.arguments);
                 }
                 Entry::new(result_id(&call.item_id), result)
             })
@@ -1011,7 +1011,7 @@ impl Call {
     /// The call as the model is reminded of it.
     fn item(&self) -> Item {
         let written =
-            if self.was_cut() { beginning(&self.arguments, SHOWN_OF_CUT) } else { &self.arguments };
+            if self.was_cut() { prefix(&self.arguments, SHOWN_OF_CUT) } else { &self.arguments };
         let is_text = self.tool.kind == ToolKind::Custom;
         let arguments = if is_text { written.to_owned() } else { legal_arguments(written) };
         let ToolRef { name, kind, server } = self.tool.clone();
@@ -1041,7 +1041,7 @@ fn stubs_for_open_calls(request: &RunRequest, history: &[Entry]) -> Vec<Entry> {
     open.map(|(call_id, item_id)| {
         let reason = "the conversation went on without it".to_owned();
         let outcome = ToolOutcome::Skipped { reason };
-        Entry::new(result_id(item_id), told_to_model(call_id, &outcome, usize::MAX))
+        Entry::new(result_id(item_id), tool_result(call_id, &outcome, usize::MAX))
     })
     .collect()
 }

@@ -22,22 +22,22 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info};
 use turnwire_contract::{
-    Alone, BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventLog,
-    EventStream, IncompleteReason, Library, LogError, Model, NoToolServers, Recorded, RequestKey,
-    RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp,
-    ToolServers, Workers,
+    BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventStream,
+    IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, RecordedEvent,
+    RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, SingleWorker, StoreError,
+    TenantId, Timestamp, ToolServers, Workers,
 };
 
 use crate::{
-    ambient::Ambient,
-    caretaker::Care,
+    clock_and_ids::ClockAndIds,
+    concurrency::ConcurrencyLimits,
     failures,
-    lanes::Lanes,
+    lease_keeper::LeaseKeeper,
     live_run::{LiveRun, Stop},
-    memory::{MemoryBlobStore, MemoryEventLog, MemoryRunStore},
+    memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore},
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
-    run_loop::{Driven, Workplace, drive},
+    run_loop::{DriveOutcome, RunContext, drive},
     run_state::RunState,
     sync::lock,
     toolbox::Toolbox,
@@ -58,7 +58,7 @@ const MAX_PROMPT_FILES: usize = 64 * 1024 * 1024;
 #[derive(Clone)]
 pub struct EngineParts {
     /// Where events are kept.
-    pub log: Arc<dyn EventLog>,
+    pub journal: Arc<dyn Journal>,
     /// Where runs and conversations are kept.
     pub store: Arc<dyn RunStore>,
     /// Where big results are kept.
@@ -78,7 +78,7 @@ pub struct EngineParts {
     /// The workers that share the stores with this engine.
     pub workers: Arc<dyn Workers>,
     /// Time and ids.
-    pub ambient: Arc<Ambient>,
+    pub clock_and_ids: Arc<ClockAndIds>,
     /// How often a silent tool is said to be still at work.
     pub heartbeat: Duration,
     /// What people are asked about, beside what tools and requests say of themselves.
@@ -88,7 +88,7 @@ pub struct EngineParts {
 impl Default for EngineParts {
     fn default() -> Self {
         Self {
-            log: Arc::new(MemoryEventLog::default()),
+            journal: Arc::new(MemoryJournal::default()),
             store: Arc::new(MemoryRunStore::default()),
             blobs: Arc::new(MemoryBlobStore::default()),
             models: BTreeMap::new(),
@@ -97,8 +97,8 @@ impl Default for EngineParts {
             servers: Arc::new(NoToolServers),
             library: None,
             max_prompt_files: MAX_PROMPT_FILES,
-            workers: Arc::new(Alone),
-            ambient: Arc::new(Ambient::system()),
+            workers: Arc::new(SingleWorker),
+            clock_and_ids: Arc::new(ClockAndIds::system()),
             heartbeat: HEARTBEAT,
             policy: ApprovalPolicy::default(),
         }
@@ -127,8 +127,8 @@ pub(crate) struct Engine {
     pub(crate) stop: CancellationToken,
     /// Leaves every run to another worker.
     pub(crate) leave: CancellationToken,
-    pub(crate) care: Care,
-    lanes: Lanes,
+    pub(crate) lease_keeper: LeaseKeeper,
+    concurrency: ConcurrencyLimits,
     /// How many unreadable parts of answers were left out.
     pub(crate) skipped_parts: Arc<AtomicU64>,
     /// How many runs have ended at a limit, by the limit.
@@ -147,8 +147,8 @@ impl Runs {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             leave: CancellationToken::new(),
-            care: Care::default(),
-            lanes: Lanes::default(),
+            lease_keeper: LeaseKeeper::default(),
+            concurrency: ConcurrencyLimits::default(),
             skipped_parts: Arc::default(),
             incomplete: Mutex::default(),
         }))
@@ -177,22 +177,22 @@ impl Runs {
 
     /// The time, as everything here knows it.
     pub fn now(&self) -> Timestamp {
-        self.0.parts.ambient.now()
+        self.0.parts.clock_and_ids.now()
     }
 
     /// A new id that begins with `prefix`.
     pub fn new_id(&self, prefix: &'static str) -> String {
-        self.0.parts.ambient.new_id(prefix)
+        self.0.parts.clock_and_ids.new_id(prefix)
     }
 
     /// A new conversation's id. It exists once a run has used it.
     pub fn new_conversation_id(&self) -> ConversationId {
-        ConversationId::new(self.0.parts.ambient.new_id("conv"))
+        ConversationId::new(self.0.parts.clock_and_ids.new_id("conv"))
     }
 
     /// Starts a run; returns once it is recorded.
     pub async fn start(&self, request: RunRequest) -> Result<RunHandle, StartError> {
-        self.start_as(request, Start::default()).await
+        self.start_with(request, Start::default()).await
     }
 
     /// Starts a run that `watcher` watches; see [`Start::watcher`].
@@ -201,23 +201,23 @@ impl Runs {
         request: RunRequest,
         watcher: Option<watch::Receiver<Seq>>,
     ) -> Result<RunHandle, StartError> {
-        self.start_as(request, Start { watcher, ..Start::default() }).await
+        self.start_with(request, Start { watcher, ..Start::default() }).await
     }
 
     /// Starts a run in a manner of its own; returns once it is recorded. A request whose key
     /// has made a run before starts none: the handle is that run's.
-    pub async fn start_as(
+    pub async fn start_with(
         &self,
         request: RunRequest,
         start: Start,
     ) -> Result<RunHandle, StartError> {
         let runs = self.clone();
-        self.to_its_end(async move { runs.begin(request, start).await }).await
+        self.run_detached(async move { runs.begin(request, start).await }).await
     }
 
     /// Does `work` to its end even if whoever waits for it goes away in the middle: a run must
     /// not be left half begun because a client hung up.
-    pub(crate) async fn to_its_end<T: Send + 'static>(
+    pub(crate) async fn run_detached<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
@@ -229,7 +229,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn refuse_if_closing(&self) -> Result<(), StartError> {
+    pub(crate) fn ensure_open(&self) -> Result<(), StartError> {
         if self.0.stop.is_cancelled() || self.0.leave.is_cancelled() {
             Err(StartError::ShuttingDown)
         } else {
@@ -259,11 +259,12 @@ impl Runs {
 
     pub(crate) fn live_run(&self, run_id: RunId, state: RunState, head: Seq) -> LiveRun {
         let parts = &self.0.parts;
-        let (log, ambient) = (Arc::clone(&parts.log), Arc::clone(&parts.ambient));
-        LiveRun::new(run_id, log, ambient, state, head)
+        let (journal, clock_and_ids) =
+            (Arc::clone(&parts.journal), Arc::clone(&parts.clock_and_ids));
+        LiveRun::new(run_id, journal, clock_and_ids, state, head)
             .stopped_with(&self.0.stop)
             .left_with(&self.0.leave)
-            .trusting(self.0.care.trust())
+            .with_lease(self.0.lease_keeper.lease_end())
     }
 
     /// Lets the run work in a task of its own, to its end.
@@ -275,7 +276,7 @@ impl Runs {
         held: Option<Arc<dyn Any + Send + Sync>>,
     ) -> RunHandle {
         let parts = &self.0.parts;
-        let workplace = Workplace {
+        let context = RunContext {
             model,
             files: Arc::clone(&self.0.files),
             tools: parts.tools.clone(),
@@ -285,7 +286,7 @@ impl Runs {
             tasks: self.0.tasks.clone(),
             heartbeat: parts.heartbeat,
             policy: parts.policy.clone(),
-            lanes: self.0.lanes.clone(),
+            concurrency: self.0.concurrency.clone(),
             skipped_parts: Arc::clone(&self.0.skipped_parts),
         };
         lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
@@ -294,13 +295,13 @@ impl Runs {
             runs: self.clone(),
             tenant: run.tenant().clone(),
             run_id: run.id().clone(),
-            was_there: false,
+            already_existed: false,
             outcome: Some(outcome.shared()),
             first_events: Arc::new(Mutex::new(Some(events))),
         };
-        let (runs, in_hand) = (self.clone(), self.take_in_hand(run.id()));
+        let (runs, run_hold) = (self.clone(), self.hold_run(run.id()));
         self.0.tasks.spawn(async move {
-            let driven = Box::pin(drive(&run, &workplace)).await;
+            let driven = Box::pin(drive(&run, &context)).await;
             {
                 let mut live = lock(&runs.0.live);
                 // Another worker's death may have brought the run back to us meanwhile.
@@ -308,37 +309,41 @@ impl Runs {
                     live.remove(run.id());
                 }
             }
-            run.note_put_away();
+            run.mark_persisted();
             let _ = done.send(runs.after(&run, driven).await);
-            drop((in_hand, held));
+            drop((run_hold, held));
         });
         handle
     }
 
     /// What came of this worker's part in a run: its outcome, or nothing if the run goes on
     /// with another worker.
-    async fn after(&self, run: &LiveRun, driven: Result<Driven, LogError>) -> Option<RunOutcome> {
-        let (run_id, outlive_us) = (run.id(), self.0.parts.workers.outlive_us());
+    async fn after(
+        &self,
+        run: &LiveRun,
+        driven: Result<DriveOutcome, JournalError>,
+    ) -> Option<RunOutcome> {
+        let (run_id, is_durable) = (run.id(), self.0.parts.workers.is_durable());
         match driven {
-            Ok(Driven::Ended(outcome)) => {
+            Ok(DriveOutcome::Ended(outcome)) => {
                 self.note_limit(&outcome);
-                info!(%run_id, ?outcome, "Run finished.");
+                info!(%run_id, ?outcome, "run finished");
                 return Some(outcome);
             }
-            Ok(Driven::Left) => {
-                info!(%run_id, "The run is left to another worker.");
+            Ok(DriveOutcome::HandedOver) => {
+                info!(%run_id, "run handed over");
                 self.release(run_id).await;
                 return None;
             }
-            Err(LogError::Conflict { .. }) if outlive_us => {
-                info!(%run_id, "Another worker writes to the run.");
-                if self.is_in_other_hands(run_id) {
+            Err(JournalError::Conflict { .. }) if is_durable => {
+                info!(%run_id, "append conflict, another worker owns the run");
+                if self.is_held_twice(run_id) {
                     return None;
                 }
             }
             Err(error) => {
-                error!(%run_id, %error, "The run lost its journal.");
-                if !outlive_us {
+                error!(%run_id, %error, "journal unavailable, run given up");
+                if !is_durable {
                     return Some(RunOutcome::Failed { failure: failures::journal_lost() });
                 }
             }
@@ -350,40 +355,40 @@ impl Runs {
 
     /// The handle of a run that is kept, whoever works on it.
     pub async fn attach(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle, StartError> {
-        self.handle_of(tenant.clone(), run_id.clone()).await
+        self.existing_handle(tenant.clone(), run_id.clone()).await
     }
 
     /// The handle of a run that was started before, here or elsewhere.
-    pub(crate) async fn handle_of(
+    pub(crate) async fn existing_handle(
         &self,
         tenant: TenantId,
         run_id: RunId,
     ) -> Result<RunHandle, StartError> {
-        let handle = self.handle_from_afar(tenant, run_id).await?;
-        Ok(RunHandle { was_there: true, ..handle })
+        let handle = self.remote_handle(tenant, run_id).await?;
+        Ok(RunHandle { already_existed: true, ..handle })
     }
 
     /// The handle of a run that somebody else works on, or soon will.
-    pub(crate) async fn handle_from_afar(
+    pub(crate) async fn remote_handle(
         &self,
         tenant: TenantId,
         run_id: RunId,
     ) -> Result<RunHandle, StartError> {
         let events = self.opened(&tenant, &run_id).await?;
         let first_events = Arc::new(Mutex::new(Some(events)));
-        let (runs, was_there) = (self.clone(), false);
-        Ok(RunHandle { runs, tenant, run_id, was_there, outcome: None, first_events })
+        let (runs, already_existed) = (self.clone(), false);
+        Ok(RunHandle { runs, tenant, run_id, already_existed, outcome: None, first_events })
     }
 
     /// The events of a run that exists. Its journal may be a moment later than the run itself.
-    async fn opened(&self, tenant: &TenantId, run_id: &RunId) -> Result<EventStream, LogError> {
+    async fn opened(&self, tenant: &TenantId, run_id: &RunId) -> Result<EventStream, JournalError> {
         let until = Instant::now() + JOURNAL_PATIENCE;
         loop {
-            match self.0.parts.log.read(tenant, run_id, Seq::START).await {
-                Err(LogError::NotFound(_)) if Instant::now() < until => {
+            match self.0.parts.journal.read(tenant, run_id, Seq::START).await {
+                Err(JournalError::NotFound(_)) if Instant::now() < until => {
                     // Nobody will begin the journal of a run that is gone.
                     if let Err(StoreError::NotFound(_)) = self.find(tenant, run_id).await {
-                        return Err(LogError::NotFound(run_id.clone()));
+                        return Err(JournalError::NotFound(run_id.clone()));
                     }
                     sleep(JOURNAL_LOOK_EVERY).await;
                 }
@@ -401,12 +406,16 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
-        self.0.parts.log.read(tenant, run_id, after).await
+    ) -> Result<EventStream, JournalError> {
+        self.0.parts.journal.read(tenant, run_id, after).await
     }
 
     /// Every event of a run so far, as it is read: a long journal is never in memory as a whole.
-    pub async fn stored(&self, tenant: &TenantId, run_id: &RunId) -> Result<EventStream, LogError> {
+    pub async fn stored(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Result<EventStream, JournalError> {
         self.stored_after(tenant, run_id, Seq::START).await
     }
 
@@ -416,8 +425,8 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
-        self.0.parts.log.stored(tenant, run_id, after).await
+    ) -> Result<EventStream, JournalError> {
+        self.0.parts.journal.stored(tenant, run_id, after).await
     }
 
     /// The same, all of it at once: for journals that are known to be short.
@@ -425,8 +434,8 @@ impl Runs {
         &self,
         tenant: &TenantId,
         run_id: &RunId,
-    ) -> Result<Vec<Arc<Recorded>>, LogError> {
-        self.0.parts.log.read_stored(tenant, run_id, Seq::START).await
+    ) -> Result<Vec<Arc<RecordedEvent>>, JournalError> {
+        self.0.parts.journal.read_stored(tenant, run_id, Seq::START).await
     }
 
     /// All that a finished run had seen and said. If the run is over and only being put away,
@@ -436,7 +445,7 @@ impl Runs {
         tenant: &TenantId,
         run_id: &RunId,
     ) -> Result<Vec<Entry>, StoreError> {
-        self.let_settle(tenant, |run| run.id() == run_id).await;
+        self.wait_until_persisted(tenant, |run| run.id() == run_id).await;
         self.0.parts.store.context(tenant, run_id).await
     }
 
@@ -448,29 +457,29 @@ impl Runs {
         id: &ConversationId,
     ) -> Result<Vec<Entry>, StoreError> {
         let is_in_it = |run: &LiveRun| run.state().request().conversation_id.as_ref() == Some(id);
-        self.let_settle(tenant, is_in_it).await;
+        self.wait_until_persisted(tenant, is_in_it).await;
         self.0.parts.store.history(tenant, id).await
     }
 
     /// Waits for those runs of `tenant` that are over and only being put away: whoever has seen
     /// the end may go on.
-    async fn let_settle(&self, tenant: &TenantId, is_meant: impl Fn(&LiveRun) -> bool) {
+    async fn wait_until_persisted(&self, tenant: &TenantId, is_meant: impl Fn(&LiveRun) -> bool) {
         let live: Vec<Arc<LiveRun>> = lock(&self.0.live).values().cloned().collect();
         for run in live {
             let is_theirs = run.state().request().tenant == *tenant;
             if is_theirs && is_meant(&run) && run.state().outcome().is_some() {
-                run.put_away().await;
+                run.persisted().await;
             }
         }
     }
 
     /// Forgets a run that is finished, with all of its events. What it added to a conversation
     /// stays there.
-    pub async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), ForgetError> {
-        self.let_settle(tenant, |run| run.id() == run_id).await;
-        self.0.parts.store.forget(tenant, run_id).await?;
-        self.0.parts.blobs.forget(tenant, run_id).await?;
-        Ok(self.0.parts.log.forget(tenant, run_id).await?)
+    pub async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), DeleteError> {
+        self.wait_until_persisted(tenant, |run| run.id() == run_id).await;
+        self.0.parts.store.delete(tenant, run_id).await?;
+        self.0.parts.blobs.delete(tenant, run_id).await?;
+        Ok(self.0.parts.journal.delete(tenant, run_id).await?)
     }
 
     /// One run.
@@ -504,7 +513,7 @@ impl Runs {
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        self.stop_caring().await;
+        self.stop_worker().await;
     }
 
     /// A run of `tenant` that this process works on.
@@ -532,7 +541,7 @@ pub struct RunHandle {
     runs: Runs,
     tenant: TenantId,
     run_id: RunId,
-    was_there: bool,
+    already_existed: bool,
     /// What this worker's part in the run comes to, if it has one.
     outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
     /// Opened before the run began to work, for whoever asks first: a log that forgets finished
@@ -553,8 +562,8 @@ impl RunHandle {
     }
 
     /// Whether the run was there already: the same request has made it before.
-    pub fn was_there(&self) -> bool {
-        self.was_there
+    pub fn already_existed(&self) -> bool {
+        self.already_existed
     }
 
     /// Cancels it, if this process works on it; [`Runs::cancel`] reaches it everywhere.
@@ -569,12 +578,12 @@ impl RunHandle {
     }
 
     /// Every event, from the first to the one that ends the run.
-    pub async fn events(&self) -> Result<EventStream, LogError> {
+    pub async fn events(&self) -> Result<EventStream, JournalError> {
         let first = lock(&self.first_events).take();
         if let Some(events) = first {
             return Ok(events);
         }
-        self.runs.0.parts.log.read(&self.tenant, self.id(), Seq::START).await
+        self.runs.0.parts.journal.read(&self.tenant, self.id(), Seq::START).await
     }
 
     /// Waits for the end, with everything put away: the conversation can go on.
@@ -590,7 +599,7 @@ impl RunHandle {
     /// The outcome of a run that another worker brings to its end.
     async fn outcome_elsewhere(&self) -> RunOutcome {
         let lost = RunOutcome::Failed { failure: failures::journal_lost() };
-        let events = self.runs.0.parts.log.read(&self.tenant, &self.run_id, Seq::START).await;
+        let events = self.runs.0.parts.journal.read(&self.tenant, &self.run_id, Seq::START).await;
         let Ok(mut events) = events else { return lost };
         while let Ok(Some(recorded)) = events.try_next().await {
             if let Event::RunFinished { outcome, .. } = &recorded.event {
@@ -601,28 +610,28 @@ impl RunHandle {
     }
 
     /// Waits for the end, and returns every event.
-    pub async fn events_when_over(&self) -> Result<EventStream, LogError> {
+    pub async fn events_when_over(&self) -> Result<EventStream, JournalError> {
         if failures::is_journal_lost(&self.outcome().await) {
-            return Err(LogError::Unavailable(failures::journal_lost().message));
+            return Err(JournalError::Unavailable(failures::journal_lost().message));
         }
         self.events().await
     }
 
     /// Waits for the end, and returns the whole journal.
-    pub async fn journal(&self) -> Result<Vec<Arc<Recorded>>, LogError> {
+    pub async fn journal(&self) -> Result<Vec<Arc<RecordedEvent>>, JournalError> {
         self.events_when_over().await?.try_collect().await
     }
 }
 
 /// Why a run was not forgotten.
 #[derive(Debug, thiserror::Error)]
-pub enum ForgetError {
+pub enum DeleteError {
     /// The run store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The journal refused.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(#[from] JournalError),
     /// The blob store refused.
     #[error(transparent)]
     Blobs(#[from] BlobError),
@@ -648,5 +657,5 @@ pub enum StartError {
     Store(#[from] StoreError),
     /// The journal refused.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(#[from] JournalError),
 }

@@ -6,17 +6,17 @@ use futures::{TryStreamExt, stream};
 use tokio::time::sleep;
 use tracing::{info, warn};
 use turnwire_contract::{
-    Abandoned, Event, Failure, LogError, RunId, RunOutcome, RunRecord, RunStatus, Seq, StoreError,
-    TenantId, Wish,
+    AbandonedRun, Event, Failure, JournalError, RunCommand, RunId, RunOutcome, RunRecord,
+    RunStatus, Seq, StoreError, TenantId,
 };
 
 use crate::{
-    beginning::opening_events,
     failures,
     live_run::LiveRun,
-    run_loop::put_away,
+    run_loop::persist_end,
     run_state::RunState,
     runs::{RunHandle, Runs, StartError},
+    start_run::opening_events,
     sync::lock,
     work_time::RecordedWork,
 };
@@ -38,23 +38,23 @@ impl Runs {
     ) -> Result<RunHandle, StartError> {
         let runs = self.clone();
         let (tenant, run_id) = (tenant.clone(), run_id.clone());
-        let abandoned = Abandoned { tenant, run_id, n_deaths: 0, n_failed_takeovers: 0 };
-        self.to_its_end(async move { runs.go_on(&abandoned).await }).await
+        let abandoned = AbandonedRun { tenant, run_id, n_deaths: 0, n_failed_takeovers: 0 };
+        self.run_detached(async move { runs.resume(&abandoned).await }).await
     }
 
     /// Takes up a run that was claimed for this worker, or leaves it in a state that somebody can
     /// do something about: one that cannot be taken up is tried again later, and ended when that
     /// has failed too often.
-    pub(crate) async fn take_up(&self, abandoned: Abandoned) {
+    pub(crate) async fn take_over_claimed(&self, abandoned: AbandonedRun) {
         let run_id = &abandoned.run_id;
         if abandoned.n_failed_takeovers >= MAX_FAILED_TAKEOVERS {
             let outcome = RunOutcome::Failed { failure: failures::takeover_failed() };
-            return self.end_unread(&abandoned, outcome).await;
+            return self.force_end(&abandoned, outcome).await;
         }
-        let error = match self.take_up_unless_writing(&abandoned).await {
+        let error = match self.take_over_with_retries(&abandoned).await {
             Ok(_) => {
-                self.0.care.note_taken_over();
-                info!(%run_id, n_deaths = abandoned.n_deaths, "Run taken over.");
+                self.0.lease_keeper.note_taken_over();
+                info!(%run_id, n_deaths = abandoned.n_deaths, "run taken over");
                 return;
             }
             Err(StartError::NotAbandoned(_)) => return,
@@ -64,28 +64,31 @@ impl Runs {
         };
         warn!(%run_id, %error, n_failed = abandoned.n_failed_takeovers, "takeover failed");
         if self.is_cancelled(run_id).await.unwrap_or(false) {
-            return self.end_unread(&abandoned, RunOutcome::Cancelled).await;
+            return self.force_end(&abandoned, RunOutcome::Cancelled).await;
         }
         self.defer(run_id).await;
     }
 
     /// The worker before may be alive after all and write to the run: it is given a moment.
-    async fn take_up_unless_writing(&self, abandoned: &Abandoned) -> Result<RunHandle, StartError> {
+    async fn take_over_with_retries(
+        &self,
+        abandoned: &AbandonedRun,
+    ) -> Result<RunHandle, StartError> {
         for _ in 1..MAX_TRIES {
-            match self.go_on(abandoned).await {
-                Err(StartError::Log(LogError::Conflict { .. })) => sleep(NEXT_TRY).await,
+            match self.resume(abandoned).await {
+                Err(StartError::Log(JournalError::Conflict { .. })) => sleep(NEXT_TRY).await,
                 taken => return taken,
             }
         }
-        self.go_on(abandoned).await
+        self.resume(abandoned).await
     }
 
     /// Ends a run that nobody can take up.
-    async fn end_unread(&self, abandoned: &Abandoned, outcome: RunOutcome) {
-        let Abandoned { tenant, run_id, .. } = abandoned;
-        warn!(%run_id, ?outcome, "run ended without being read");
+    async fn force_end(&self, abandoned: &AbandonedRun, outcome: RunOutcome) {
+        let AbandonedRun { tenant, run_id, .. } = abandoned;
+        warn!(%run_id, ?outcome, "run ended without reading its journal");
         let workers = &self.0.parts.workers;
-        if let Err(error) = workers.end_unread(tenant, run_id, outcome, self.now()).await {
+        if let Err(error) = workers.force_end(tenant, run_id, outcome, self.now()).await {
             warn!(%run_id, %error, "run not ended");
             self.defer(run_id).await;
         }
@@ -94,26 +97,26 @@ impl Runs {
     /// Gives up a run that this worker cannot go on with, for a while.
     pub(crate) async fn defer(&self, run_id: &RunId) {
         if let Err(error) = self.0.parts.workers.defer(run_id).await {
-            warn!(%run_id, %error, "run not deferred, the store is away");
-            self.0.care.note_unsure();
+            warn!(%run_id, %error, "run not deferred, store unavailable");
+            self.0.lease_keeper.note_possible_orphans();
         }
     }
 
     async fn is_cancelled(&self, run_id: &RunId) -> Result<bool, StoreError> {
-        let wishes = self.0.parts.workers.wishes_for(run_id).await?;
-        Ok(wishes.iter().any(|left| left.wish == Wish::Cancel))
+        let pending_commands = self.0.parts.workers.pending_commands_for(run_id).await?;
+        Ok(pending_commands.iter().any(|left| left.command == RunCommand::Cancel))
     }
 
     async fn decline(&self, run_id: &RunId, what: &str) {
-        info!(%run_id, lacks = what, "run left to a worker that can carry it out");
+        info!(%run_id, lacks = what, "run declined, a capability is missing");
         if let Err(error) = self.0.parts.workers.decline(run_id, what).await {
-            warn!(%run_id, %error, "run not declined, the store is away");
-            self.0.care.note_unsure();
+            warn!(%run_id, %error, "run not declined, store unavailable");
+            self.0.lease_keeper.note_possible_orphans();
         }
     }
 
-    async fn go_on(&self, abandoned: &Abandoned) -> Result<RunHandle, StartError> {
-        self.refuse_if_closing()?;
+    async fn resume(&self, abandoned: &AbandonedRun) -> Result<RunHandle, StartError> {
+        self.ensure_open()?;
         let parts = &self.0.parts;
         let (record, run) = self.reopen(abandoned).await?;
         if let Some(outcome) = self.ends_at_once(&record, &run, abandoned).await? {
@@ -123,12 +126,12 @@ impl Runs {
         let model = self.model(&record.request.model)?;
         let owed = owed_events(&run);
         // Whoever was held up since the claim would only be in the way of the next worker.
-        if !parts.workers.lost(slice::from_ref(run.id())).await?.is_empty() {
+        if !parts.workers.lost_runs(slice::from_ref(run.id())).await?.is_empty() {
             return Err(StartError::NotAbandoned(abandoned.run_id.clone()));
         }
         run.record_all(owed).await?;
-        self.heed(&run).await?;
-        let events = parts.log.read(run.tenant(), run.id(), Seq::START).await?;
+        self.apply_commands_for(&run).await?;
+        let events = parts.journal.read(run.tenant(), run.id(), Seq::START).await?;
         Ok(self.work_on(run, model, events, None))
     }
 
@@ -138,13 +141,13 @@ impl Runs {
         &self,
         record: &RunRecord,
         run: &LiveRun,
-        abandoned: &Abandoned,
+        abandoned: &AbandonedRun,
     ) -> Result<Option<RunOutcome>, StartError> {
         let failed = |failure| Ok(Some(RunOutcome::Failed { failure }));
         if run.state().is_unreadable() {
             return failed(Failure::journal_unreadable());
         }
-        if abandoned.n_deaths > run.state().most_deaths() {
+        if abandoned.n_deaths > run.state().max_deaths() {
             return failed(failures::max_recoveries());
         }
         let Some(what) = self.lacks(&record.request) else { return Ok(None) };
@@ -155,19 +158,22 @@ impl Runs {
     }
 
     /// The run as its journal has it, ready to be worked on.
-    async fn reopen(&self, abandoned: &Abandoned) -> Result<(RunRecord, Arc<LiveRun>), StartError> {
+    async fn reopen(
+        &self,
+        abandoned: &AbandonedRun,
+    ) -> Result<(RunRecord, Arc<LiveRun>), StartError> {
         let (tenant, run_id) = (&abandoned.tenant, &abandoned.run_id);
         let parts = &self.0.parts;
         let record = parts.store.find(tenant, run_id).await?;
         if record.status != RunStatus::Active {
             return Err(StartError::NotAbandoned(run_id.clone()));
         }
-        self.part_with_our_own(run_id).await?;
+        self.relinquish_own(run_id).await?;
         let history = self.history_of(&record.request).await?;
         let mut state = RunState::new(run_id, Arc::clone(&record.request), history);
         let (mut head, mut work) = (Seq::START, RecordedWork::default());
-        let mut journal = match parts.log.stored(tenant, run_id, Seq::START).await {
-            Err(LogError::NotFound(_)) => Box::pin(stream::empty()),
+        let mut journal = match parts.journal.stored(tenant, run_id, Seq::START).await {
+            Err(JournalError::NotFound(_)) => Box::pin(stream::empty()),
             read => read?,
         };
         while let Some(recorded) = journal.try_next().await? {
@@ -180,28 +186,28 @@ impl Runs {
         let run = Arc::new(run);
         if let Some(outcome) = outcome {
             // Only the last thing was left to do.
-            put_away(&run, parts.store.as_ref(), outcome).await;
+            persist_end(&run, parts.store.as_ref(), outcome).await;
             return Err(StartError::NotAbandoned(run_id.clone()));
         }
         Ok((record, run))
     }
 
     /// If this process worked on the run before, lost it, and does not know yet: it does now.
-    async fn part_with_our_own(&self, run_id: &RunId) -> Result<(), StartError> {
+    async fn relinquish_own(&self, run_id: &RunId) -> Result<(), StartError> {
         let Some(ours) = lock(&self.0.live).get(run_id).cloned() else { return Ok(()) };
-        if !self.0.parts.workers.outlive_us() {
+        if !self.0.parts.workers.is_durable() {
             return Err(StartError::NotAbandoned(run_id.clone()));
         }
-        ours.let_go();
-        ours.put_away().await;
+        ours.relinquish();
+        ours.persisted().await;
         Ok(())
     }
 
-    async fn end_left(&self, run: &LiveRun, outcome: RunOutcome) -> Result<(), LogError> {
+    async fn end_left(&self, run: &LiveRun, outcome: RunOutcome) -> Result<(), JournalError> {
         let owed = owed_events(run);
         run.record_all(owed).await?;
         run.record_end(outcome.clone()).await?;
-        put_away(run, self.0.parts.store.as_ref(), outcome).await;
+        persist_end(run, self.0.parts.store.as_ref(), outcome).await;
         Ok(())
     }
 }

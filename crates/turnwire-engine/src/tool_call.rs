@@ -26,24 +26,24 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
-    Allowed, BlobId, CallId, CallLink, Decision, Effect, Event, InputId, LogError, Question, Reply,
-    Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Allowed, BlobId, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question,
+    Reply, Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
     seeded::{Fault, is_seeded},
-    tool::KeptAside,
+    tool::BlobRef,
 };
 
 use crate::{
+    concurrency::Permits,
     deadline::later,
     definition::definition_of,
     depth::is_too_deep,
     discovery::ServerTool,
     failures,
-    lanes::Places,
     live_run::LiveRun,
     pinning,
-    run_loop::Workplace,
+    run_loop::RunContext,
     run_state::Call,
-    told_to_model::{beginning, outcome_unknown},
+    tool_result::{outcome_unknown, prefix},
     toolbox::{not_found, read_arguments_for},
 };
 
@@ -57,10 +57,10 @@ const NOTE_WEIGHT: usize = 64;
 const NO_MORE_NOTES: &str = "\n[what the tool says from here on is not shown while it works]\n";
 
 /// How many bytes all pictures of a result may have together, in base64.
-const MOST_PICTURE_BYTES: usize = 8 * 1024 * 1024;
+const MAX_PICTURE_BYTES: usize = 8 * 1024 * 1024;
 
 /// How many bytes of a failure's words are kept.
-const MOST_FAILURE_BYTES: usize = 64 * 1024;
+const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
 /// How long a tool that was told to stop may take to do so before it is dropped.
 const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -70,34 +70,34 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 /// A tool that fails is not an error here: the model is told and may try something else. The
 /// only error is losing the journal, and then the run cannot go on anyway.
 #[instrument(skip_all, fields(%call_id, tool))]
-pub(crate) async fn carry_out(
+pub(crate) async fn execute_call(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     call_id: CallId,
-) -> Result<(), LogError> {
+) -> Result<(), JournalError> {
     // A tool may be at work for hours; what its beginning needed is not kept that long.
-    let Some(ready) = Box::pin(begin(run, workplace, &call_id)).await? else { return Ok(()) };
-    let Ready { tool, request, token, places, attempt, too_late } = ready;
+    let Some(ready) = Box::pin(begin(run, context, &call_id)).await? else { return Ok(()) };
+    let StartedCall { tool, request, token, permits, attempt, too_late } = ready;
     let began = Instant::now();
-    let work = Work {
+    let work = CallExecution {
         room_for_notes: AtomicUsize::new(run.state().limits().output_in_journal),
         is_told_of_room: AtomicBool::new(false),
         run,
-        workplace,
+        context,
         tool: &tool,
         call_id: &call_id,
         request,
         token,
         began,
     };
-    let outcome = work.until_it_is_over(attempt).await;
+    let outcome = work.run_attempts(attempt).await;
     if let Some(start) = too_late {
         Box::pin(run.record(*start)).await?;
     }
     run.end_call(&call_id);
-    drop(places);
+    drop(permits);
 
-    let outcome = Box::pin(keep_aside(run, workplace, tool.as_ref(), outcome?)).await;
+    let outcome = Box::pin(store_large_output(run, context, tool.as_ref(), outcome?)).await;
     let duration_ms = millis(began.elapsed());
     let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
     Box::pin(run.record_end_of_call(&call_id, end)).await?;
@@ -105,11 +105,11 @@ pub(crate) async fn carry_out(
 }
 
 /// A call whose start is durable, with all that its tool needs.
-struct Ready {
+struct StartedCall {
     tool: Arc<dyn Tool>,
     request: ToolRequest,
     token: CancellationToken,
-    places: Places,
+    permits: Permits,
     attempt: u32,
     /// Its start, where that is recorded too late on purpose.
     too_late: Option<Box<Event>>,
@@ -119,12 +119,12 @@ struct Ready {
 /// is left to the loop.
 async fn begin(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     call_id: &CallId,
-) -> Result<Option<Ready>, LogError> {
+) -> Result<Option<StartedCall>, JournalError> {
     let Some(call) = run.state().call(call_id).cloned() else { return Ok(None) };
     tracing::Span::current().record("tool", &call.tool.name);
-    let Prepared { tool, spec, arguments } = match prepare(run, workplace, &call) {
+    let PreparedCall { tool, spec, arguments } = match prepare(run, context, &call) {
         Ok(prepared) => prepared,
         Err(outcome) => {
             let (call_id, outcome) = (call_id.clone(), *outcome);
@@ -134,26 +134,26 @@ async fn begin(
     };
     if let Some(answer) = call.answer() {
         let is_approved = answer.decision == Decision::Approved;
-        keep_permission(run, workplace, &spec, is_approved, answer.remember).await;
+        keep_permission(run, context, &spec, is_approved, answer.remember).await;
     }
     // From here on, whoever sees the call can stop it.
     let token = run.begin_call(call_id);
-    let places = tokio::select! {
+    let permits = tokio::select! {
         biased;
         // The loop looks at the stop next, and ends the call that never began.
         () = run.stopped() => None,
         () = run.left() => None,
         // It has its start and its end all the same.
         () = token.cancelled() => Some(Vec::new()),
-        places = workplace.lanes.places(&spec) => Some(places),
+        permits = context.concurrency.permits(&spec) => Some(permits),
     };
-    let Some(places) = places else {
+    let Some(permits) = permits else {
         run.end_call(call_id);
         return Ok(None);
     };
 
     let attempt = call.attempts + 1;
-    let label = words_from(|| tool.label(&arguments)).unwrap_or_default();
+    let label = text_or_none(|| tool.label(&arguments)).unwrap_or_default();
     // A call taken over from another worker was started before; it has one start only.
     let start = match call.attempts {
         0 => Event::ToolStarted { call_id: call_id.clone(), attempt, label },
@@ -165,10 +165,10 @@ async fn begin(
     };
     let too_late = is_seeded(Fault::StartAfterCall).then(|| Box::new(start.clone()));
     if too_late.is_none() {
-        let place = run.record(start).await?;
-        run.let_watcher_see(place).await;
+        let seq = run.record(start).await?;
+        run.let_watcher_see(seq).await;
         // The start is durable, but that was a moment ago.
-        run.surely_ours().await;
+        run.wait_for_lease().await;
     }
     let request = ToolRequest {
         tenant: run.state().request().tenant.clone(),
@@ -176,11 +176,11 @@ async fn begin(
         idempotency_key: format!("{}:{call_id}", run.id()),
         settings: spec.settings.clone(),
     };
-    Ok(Some(Ready { tool, request, token, places, attempt, too_late }))
+    Ok(Some(StartedCall { tool, request, token, permits, attempt, too_late }))
 }
 
 /// The tool of a call, its description, and its arguments.
-struct Prepared {
+struct PreparedCall {
     tool: Arc<dyn Tool>,
     spec: Arc<ToolSpec>,
     arguments: Map<String, Value>,
@@ -189,9 +189,9 @@ struct Prepared {
 /// Finds what a call needs, or says how it ends without.
 fn prepare(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     call: &Call,
-) -> Result<Prepared, Box<ToolOutcome>> {
+) -> Result<PreparedCall, Box<ToolOutcome>> {
     if let Some(reason) = call.denied() {
         return Err(Box::new(ToolOutcome::Denied { reason: reason.to_owned() }));
     }
@@ -202,24 +202,24 @@ fn prepare(
     }
     let name = &call.tool.name;
     let spec = run.state().offered().find(|spec| spec.name == *name).cloned();
-    let found = spec.and_then(|spec| Some((find_tool(run, workplace, &spec)?, spec)));
+    let found = spec.and_then(|spec| Some((find_tool(run, context, &spec)?, spec)));
     let Some((tool, spec)) = found else {
         let message = not_found(name, run.state().offered());
         return Err(Box::new(ToolOutcome::NotFound { message }));
     };
     let read = match spec.server {
-        None => workplace.tools.read_arguments(name, &call.arguments),
+        None => context.tools.read_arguments(name, &call.arguments),
         Some(_) => read_arguments_for(&spec, &call.arguments),
     };
     let arguments = read.map_err(|message| ToolOutcome::InvalidArguments { message })?;
-    Ok(Prepared { tool, spec, arguments })
+    Ok(PreparedCall { tool, spec, arguments })
 }
 
 /// Keeps what a person has allowed for longer than this call, before the tool begins: a worker
 /// that dies now leaves the call to one that does the same.
 async fn keep_permission(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     spec: &ToolSpec,
     is_approved: bool,
     remember: bool,
@@ -228,8 +228,8 @@ async fn keep_permission(
         return;
     }
     if spec.changed.is_some() {
-        if let Some(pins) = &workplace.policy.pins {
-            let servers = Arc::clone(&workplace.servers);
+        if let Some(pins) = &context.policy.pins {
+            let servers = Arc::clone(&context.servers);
             let now = ServerTool::new(servers, run.state().request(), spec).known();
             pinning::trust(pins.as_ref(), run, spec, now.as_ref().map(|tool| tool.spec())).await;
         }
@@ -238,29 +238,29 @@ async fn keep_permission(
     let conversation_id = run.state().request().conversation_id.clone();
     let Some(conversation_id) = conversation_id.filter(|_| remember) else { return };
     let allowed = Allowed { tool: spec.name.clone(), definition: definition_of(spec) };
-    let allow = || workplace.store.allow(run.tenant(), &conversation_id, allowed.clone());
-    if let Some(Err(error)) = run.until_heard(allow).await {
-        warn!(%error, "What a person has allowed could not be kept; they will be asked again.");
+    let allow = || context.store.allow(run.tenant(), &conversation_id, allowed.clone());
+    if let Some(Err(error)) = run.retry_until_available(allow).await {
+        warn!(%error, "approval not stored, it will be asked for again");
     }
 }
 
 /// The tool that `spec` describes: one of this process, or one of a server.
-fn find_tool(run: &LiveRun, workplace: &Workplace, spec: &ToolSpec) -> Option<Arc<dyn Tool>> {
+fn find_tool(run: &LiveRun, context: &RunContext, spec: &ToolSpec) -> Option<Arc<dyn Tool>> {
     if spec.server.is_none() {
-        return workplace.tools.get(&spec.name).cloned();
+        return context.tools.get(&spec.name).cloned();
     }
-    let servers = Arc::clone(&workplace.servers);
+    let servers = Arc::clone(&context.servers);
     Some(Arc::new(ServerTool::new(servers, run.state().request(), spec)))
 }
 
 /// A tool at work on a call.
-struct Work<'a> {
+struct CallExecution<'a> {
     /// How many more bytes the journal takes of what the tool tells while it works.
     room_for_notes: AtomicUsize,
     /// Whether it was said that it takes no more.
     is_told_of_room: AtomicBool,
     run: &'a LiveRun,
-    workplace: &'a Workplace,
+    context: &'a RunContext,
     tool: &'a Arc<dyn Tool>,
     call_id: &'a CallId,
     request: ToolRequest,
@@ -268,10 +268,10 @@ struct Work<'a> {
     began: Instant,
 }
 
-impl Work<'_> {
+impl CallExecution<'_> {
     /// Tries until the tool has worked, has failed for good, or has had its chances.
-    async fn until_it_is_over(&self, first_attempt: u32) -> Result<ToolOutcome, LogError> {
-        let most_attempts = self.run.state().limits().call_attempts;
+    async fn run_attempts(&self, first_attempt: u32) -> Result<ToolOutcome, JournalError> {
+        let max_attempts = self.run.state().limits().call_attempts;
         let effect = self.tool.spec().effect;
         let mut attempt = first_attempt;
         // What is known of a try that may have acted. A later one that never arrived does not
@@ -279,15 +279,15 @@ impl Work<'_> {
         let mut unknown = None;
         loop {
             let message = match self.attempt(attempt).await? {
-                Attempt::Over(outcome) => return Ok(outcome),
-                Attempt::Transient(message) => message,
-                Attempt::OutcomeUnknown(message) => {
+                AttemptOutcome::Over(outcome) => return Ok(outcome),
+                AttemptOutcome::Transient(message) => message,
+                AttemptOutcome::OutcomeUnknown(message) => {
                     unknown = Some(message.clone());
                     message
                 }
             };
             attempt += 1;
-            if effect == Effect::Once || attempt > most_attempts {
+            if effect == Effect::Once || attempt > max_attempts {
                 return Ok(match unknown {
                     // What changes nothing has done no harm either way.
                     Some(what) if effect != Effect::Pure => outcome_unknown(&what),
@@ -301,7 +301,7 @@ impl Work<'_> {
     }
 
     /// Records that the tool is called again, and waits for that, unless the call is stopped.
-    async fn wait_to_retry(&self, attempt: u32, message: String) -> Result<(), LogError> {
+    async fn wait_to_retry(&self, attempt: u32, message: String) -> Result<(), JournalError> {
         let (call_id, reason) = (self.call_id.clone(), failures::tool_failed(message));
         self.run.record(Event::ToolRetried { call_id, attempt, reason }).await?;
         tokio::select! {
@@ -314,18 +314,18 @@ impl Work<'_> {
 
     /// Lets the tool work once, and records what it reports until it is done or given up. What
     /// is not needed while it waits is on the heap: a run that waits should weigh little.
-    async fn attempt(&self, attempt: u32) -> Result<Attempt, LogError> {
+    async fn attempt(&self, attempt: u32) -> Result<AttemptOutcome, JournalError> {
         if self.token.is_cancelled() {
-            return Ok(Attempt::Over(ToolOutcome::Cancelled));
+            return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
         }
-        let (silence, total) = self.patience();
+        let (silence, total) = self.timeouts();
         let mut until = later(self.began, total);
         let (sender, mut notes) = mpsc::channel(MAX_WAITING_NOTES);
         let mut task = self.start(attempt, total, sender);
         let mut heard_at = Instant::now();
         // While a person thinks, the tool is not silent, and its time stands still.
         let (mut n_asked, mut asked_at) = (0_u32, heard_at);
-        let heartbeat = match self.workplace.heartbeat {
+        let heartbeat = match self.context.heartbeat {
             Duration::ZERO => Duration::MAX,
             heartbeat => heartbeat,
         };
@@ -337,23 +337,23 @@ impl Work<'_> {
                 biased;
                 () = self.token.cancelled() => {
                     let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
-                    return Ok(Attempt::Over(ToolOutcome::Cancelled));
+                    return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
                 }
-                Some(said) = notes.recv() => {
-                    let mut next = Some(said);
-                    while let Some(said) = next.take() {
-                        match said {
-                            Said::Note(note) => {
-                                next = Box::pin(self.write_down(*note, &mut notes)).await?;
+                Some(message) = notes.recv() => {
+                    let mut next = Some(message);
+                    while let Some(message) = next.take() {
+                        match message {
+                            ToolMessage::Note(note) => {
+                                next = Box::pin(self.record_notes(*note, &mut notes)).await?;
                             }
-                            Said::Asked(question, replier) => {
+                            ToolMessage::Question(question, replier) => {
                                 if n_asked == 0 {
                                     asked_at = Instant::now();
                                 }
                                 n_asked += 1;
                                 Box::pin(self.ask(*question, replier)).await?;
                             }
-                            Said::WasAnswered => {
+                            ToolMessage::Answered => {
                                 n_asked = n_asked.saturating_sub(1);
                                 if n_asked == 0 {
                                     until = later(until, asked_at.elapsed());
@@ -366,12 +366,12 @@ impl Work<'_> {
                 }
                 result = &mut task.0 => {
                     // Last words, spoken in the same breath as the result.
-                    while let Ok(said) = notes.try_recv() {
-                        if let Said::Note(note) = said {
-                            Box::pin(self.write_down(*note, &mut notes)).await?;
+                    while let Ok(message) = notes.try_recv() {
+                        if let ToolMessage::Note(note) = message {
+                            Box::pin(self.record_notes(*note, &mut notes)).await?;
                         }
                     }
-                    return Ok(self.judge(result));
+                    return Ok(self.attempt_outcome(result));
                 }
                 // One timer for both: a run that waits should weigh little.
                 () = sleep_until(heartbeat_at.min(until).min(later(heard_at, silence))),
@@ -381,7 +381,7 @@ impl Work<'_> {
                     if Instant::now() >= until.min(later(heard_at, silence)) {
                         self.token.cancel();
                         let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
-                        return Ok(Attempt::Over(ToolOutcome::TimedOut { after_ms: elapsed_ms }));
+                        return Ok(AttemptOutcome::Over(ToolOutcome::TimedOut { after_ms: elapsed_ms }));
                     }
                     heartbeat_at = later(heartbeat_at, heartbeat);
                     let call_id = self.call_id.clone();
@@ -393,7 +393,7 @@ impl Work<'_> {
     }
 
     /// How long the tool may say nothing, and how long it may take altogether.
-    fn patience(&self) -> (Duration, Duration) {
+    fn timeouts(&self) -> (Duration, Duration) {
         let (state, spec) = (self.run.state(), self.tool.spec());
         let limits = state.limits();
         let silence = spec.timeout.unwrap_or(limits.call_silence);
@@ -406,35 +406,35 @@ impl Work<'_> {
         &self,
         attempt: u32,
         time_allowed: Duration,
-        sender: mpsc::Sender<Said>,
-    ) -> DroppedWhenGivenUp {
+        sender: mpsc::Sender<ToolMessage>,
+    ) -> AbortOnDrop {
         let link = Arc::new(Link { sender, token: self.token.clone() });
         let (run_id, call_id) = (self.run.id().clone(), self.call_id.clone());
         let begun = self.run.state().call(self.call_id).and_then(|call| call.task.clone());
         let context = ToolContext::new(run_id, call_id, attempt, time_allowed, link);
         let context = context.going_on_with(begun);
         let (tool, request) = (Arc::clone(self.tool), self.request.clone());
-        let task = self.workplace.tasks.spawn(async move { tool.call(request, context).await });
-        DroppedWhenGivenUp(task)
+        let task = self.context.tasks.spawn(async move { tool.call(request, context).await });
+        AbortOnDrop(task)
     }
 
     /// Records `first` and whatever else the tool has said meanwhile, up to the first thing that
     /// is not a note, which it returns.
-    async fn write_down(
+    async fn record_notes(
         &self,
         first: ToolNote,
-        notes: &mut mpsc::Receiver<Said>,
-    ) -> Result<Option<Said>, LogError> {
-        let mut events: Vec<Event> = self.within_room(first).into_iter().collect();
+        notes: &mut mpsc::Receiver<ToolMessage>,
+    ) -> Result<Option<ToolMessage>, JournalError> {
+        let mut events: Vec<Event> = self.note_event(first).into_iter().collect();
         let (mut other, mut n_notes) = (None, 1);
         while n_notes < MAX_WAITING_NOTES
-            && let Ok(said) = notes.try_recv()
+            && let Ok(message) = notes.try_recv()
         {
             n_notes += 1;
-            match said {
-                Said::Note(note) => events.extend(self.within_room(*note)),
-                Said::Asked(..) | Said::WasAnswered => {
-                    other = Some(said);
+            match message {
+                ToolMessage::Note(note) => events.extend(self.note_event(*note)),
+                ToolMessage::Question(..) | ToolMessage::Answered => {
+                    other = Some(message);
                     break;
                 }
             }
@@ -447,7 +447,7 @@ impl Work<'_> {
 
     /// The event of a note, if the journal has room for it. One that has not is a sign of life all
     /// the same. What the tool returns in the end is not a note.
-    fn within_room(&self, note: ToolNote) -> Option<Event> {
+    fn note_event(&self, note: ToolNote) -> Option<Event> {
         let n_bytes = match &note {
             ToolNote::Output(text) | ToolNote::Phase(text) => text.len(),
             ToolNote::Progress { message, .. } => message.as_ref().map_or(0, String::len),
@@ -468,8 +468,8 @@ impl Work<'_> {
         &self,
         question: Question,
         replier: oneshot::Sender<Reply>,
-    ) -> Result<(), LogError> {
-        let (may_ask, patience) = {
+    ) -> Result<(), JournalError> {
+        let (may_ask, timeouts) = {
             let state = self.run.state();
             (state.request().inputs, state.limits().approval_expiry)
         };
@@ -477,14 +477,14 @@ impl Work<'_> {
         let is_too_deep = is_too_deep(&question.schema);
         let may_ask = may_ask && !is_too_deep;
         let schema = if is_too_deep { Value::Null } else { question.schema };
-        let patience = self.tool.spec().approval_expiry.or(patience).filter(|_| may_ask);
+        let timeouts = self.tool.spec().approval_expiry.or(timeouts).filter(|_| may_ask);
         let (call_id, input_id) = (self.call_id.clone(), InputId::new(self.run.new_id("inp")));
         let asked = Event::InputRequested {
             call_id: call_id.clone(),
             input_id: input_id.clone(),
-            message: beginning(&question.message, MOST_FAILURE_BYTES).to_owned(),
+            message: prefix(&question.message, MAX_FAILURE_BYTES).to_owned(),
             schema,
-            expires_at: patience.map(|wait| self.run.now().later(wait)),
+            expires_at: timeouts.map(|wait| self.run.now().later(wait)),
         };
         if may_ask {
             return self.run.ask(input_id, asked, replier).await;
@@ -496,21 +496,26 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn judge(&self, result: Result<Result<ToolOutput, ToolError>, JoinError>) -> Attempt {
-        Attempt::Over(match result {
+    fn attempt_outcome(
+        &self,
+        result: Result<Result<ToolOutput, ToolError>, JoinError>,
+    ) -> AttemptOutcome {
+        AttemptOutcome::Over(match result {
             Ok(Ok(output)) => ToolOutcome::Succeeded { output },
-            Ok(Err(ToolError::Transient(message))) => return Attempt::Transient(message),
-            Ok(Err(ToolError::OutcomeUnknown(message))) => return Attempt::OutcomeUnknown(message),
+            Ok(Err(ToolError::Transient(message))) => return AttemptOutcome::Transient(message),
+            Ok(Err(ToolError::OutcomeUnknown(message))) => {
+                return AttemptOutcome::OutcomeUnknown(message);
+            }
             Ok(Err(ToolError::InvalidArguments(message))) => {
                 ToolOutcome::InvalidArguments { message }
             }
             Ok(Err(ToolError::Failed(message))) => {
-                let message = beginning(&message, MOST_FAILURE_BYTES).to_owned();
+                let message = prefix(&message, MAX_FAILURE_BYTES).to_owned();
                 ToolOutcome::Failed { failure: failures::tool_failed(message) }
             }
             Err(crash) => {
                 let name = &self.tool.spec().name;
-                error!(tool = %name, cause = %words_of(crash), "The tool crashed.");
+                error!(tool = %name, cause = %panic_message(crash), "tool panicked");
                 ToolOutcome::Failed { failure: failures::tool_panicked(name) }
             }
         })
@@ -518,7 +523,7 @@ impl Work<'_> {
 }
 
 /// How one try ended.
-enum Attempt {
+enum AttemptOutcome {
     Over(ToolOutcome),
     /// It did nothing, and may work the next time.
     Transient(String),
@@ -527,9 +532,9 @@ enum Attempt {
 }
 
 /// A task that does not outlive the one who waits for it.
-struct DroppedWhenGivenUp(JoinHandle<Result<ToolOutput, ToolError>>);
+struct AbortOnDrop(JoinHandle<Result<ToolOutput, ToolError>>);
 
-impl Drop for DroppedWhenGivenUp {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -537,32 +542,32 @@ impl Drop for DroppedWhenGivenUp {
 
 /// The engine's end of a tool's context.
 struct Link {
-    sender: mpsc::Sender<Said>,
+    sender: mpsc::Sender<ToolMessage>,
     token: CancellationToken,
 }
 
 /// What comes from a tool at work. Small, because room for many is kept for every call.
-enum Said {
+enum ToolMessage {
     /// It tells something.
     Note(Box<ToolNote>),
     /// It asks a person something, and waits.
-    Asked(Box<Question>, oneshot::Sender<Reply>),
-    /// It waits no longer.
-    WasAnswered,
+    Question(Box<Question>, oneshot::Sender<Reply>),
+    /// The question was answered.
+    Answered,
 }
 
 impl CallLink for Link {
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // Nobody listens once the call is over; late words are dropped.
-            let _ = self.sender.send(Said::Note(Box::new(note))).await;
+            let _ = self.sender.send(ToolMessage::Note(Box::new(note))).await;
         })
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let (replier, reply) = oneshot::channel();
-            if self.sender.send(Said::Asked(Box::new(question), replier)).await.is_err() {
+            if self.sender.send(ToolMessage::Question(Box::new(question), replier)).await.is_err() {
                 return Reply::Cancelled;
             }
             let reply = tokio::select! {
@@ -570,7 +575,7 @@ impl CallLink for Link {
                 () = self.token.cancelled() => Reply::Cancelled,
                 reply = reply => reply.unwrap_or(Reply::Cancelled),
             };
-            let _ = self.sender.send(Said::WasAnswered).await;
+            let _ = self.sender.send(ToolMessage::Answered).await;
             reply
         })
     }
@@ -598,16 +603,16 @@ fn noted(call_id: &CallId, note: ToolNote) -> Event {
 
 /// Puts a result that is too big for the journal beside it, and adds the tool's own short
 /// form of it.
-async fn keep_aside(
+async fn store_large_output(
     run: &LiveRun,
-    workplace: &Workplace,
+    context: &RunContext,
     tool: &dyn Tool,
     outcome: ToolOutcome,
 ) -> ToolOutcome {
     let ToolOutcome::Succeeded { mut output } = outcome else { return outcome };
-    leave_out_what_is_too_big(&mut output, run.state().limits().output_in_journal);
+    drop_oversized(&mut output, run.state().limits().output_in_journal);
     if output.short.is_none() {
-        output.short = words_from(|| tool.short_result(&output));
+        output.short = text_or_none(|| tool.short_result(&output));
     }
     let (limit, tenant) = {
         let state = run.state();
@@ -615,14 +620,14 @@ async fn keep_aside(
     };
     if output.text.len() > limit {
         let blob = BlobId::new(run.new_id("blob"));
-        let head = beginning(&output.text, limit).to_owned();
+        let head = prefix(&output.text, limit).to_owned();
         let whole = std::mem::replace(&mut output.text, head);
         let bytes = whole.len() as u64;
-        let put = || workplace.blobs.put(&tenant, run.id(), &blob, whole.clone());
-        match run.until_kept(put).await {
-            Some(Ok(())) => output.rest = Some(KeptAside { blob, bytes }),
+        let put = || context.blobs.put(&tenant, run.id(), &blob, whole.clone());
+        match run.retry_until_stored(put).await {
+            Some(Ok(())) => output.rest = Some(BlobRef { blob, bytes }),
             kept => {
-                warn!(?kept, bytes, "big result not kept");
+                warn!(?kept, bytes, "large result not stored");
                 return ToolOutcome::Failed { failure: failures::output_lost() };
             }
         }
@@ -631,7 +636,7 @@ async fn keep_aside(
 }
 
 /// Data and pictures have no place beside the journal; what is too big is left out, and said.
-fn leave_out_what_is_too_big(output: &mut ToolOutput, limit: usize) {
+fn drop_oversized(output: &mut ToolOutput, limit: usize) {
     if output.structured.as_ref().is_some_and(is_too_deep) {
         output.structured = None;
         output.text.push_str("\n[the data of this result was nested too deeply and is left out]");
@@ -641,7 +646,7 @@ fn leave_out_what_is_too_big(output: &mut ToolOutput, limit: usize) {
         output.structured = None;
         output.text.push_str("\n[the data of this result was too big and is left out]");
     }
-    let mut room = MOST_PICTURE_BYTES;
+    let mut room = MAX_PICTURE_BYTES;
     let n_pictures = output.images.len();
     output.images.retain(|image| {
         let fits = image.base64.len() <= room;
@@ -655,15 +660,15 @@ fn leave_out_what_is_too_big(output: &mut ToolOutput, limit: usize) {
 }
 
 /// What a tool says for people. Words are not worth a run: if it crashes, there are none.
-fn words_from(say: impl FnOnce() -> Option<String>) -> Option<String> {
+fn text_or_none(say: impl FnOnce() -> Option<String>) -> Option<String> {
     catch_unwind(AssertUnwindSafe(say)).unwrap_or_else(|_| {
-        warn!("The tool crashed while it described itself.");
+        warn!("tool panicked while describing a call");
         None
     })
 }
 
 /// The words a crashed task left behind, for the operator.
-fn words_of(crash: JoinError) -> String {
+fn panic_message(crash: JoinError) -> String {
     let Ok(panic) = crash.try_into_panic() else { return "the task was dropped".to_owned() };
     let words = |panic: &(dyn Any + Send)| {
         panic

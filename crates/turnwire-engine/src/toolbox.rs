@@ -8,7 +8,7 @@ use tracing::warn;
 use turnwire_contract::{Tool, ToolSpec};
 
 /// How many things wrong with the arguments the model is told at once.
-const MOST_COMPLAINTS: usize = 3;
+const MAX_COMPLAINTS: usize = 3;
 
 /// Tools by name.
 #[derive(Clone, Default)]
@@ -63,7 +63,7 @@ impl Toolbox {
 /// them. A schema that is none is left to the tool itself.
 pub(crate) fn read_arguments_for(spec: &ToolSpec, raw: &str) -> Result<Map<String, Value>, String> {
     let schema = jsonschema::validator_for(&spec.parameters)
-        .inspect_err(|error| warn!(tool = %spec.name, %error, "The tool's schema is none."));
+        .inspect_err(|error| warn!(tool = %spec.name, %error, "invalid tool schema"));
     read_arguments(schema.ok().as_ref(), raw)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn complaints_about(schema: &Value, value: &Value) -> Option<String> 
 fn complaints(schema: Option<&Validator>, value: &Value) -> Option<String> {
     let errors = schema.into_iter().flat_map(|schema| schema.iter_errors(value));
     let complaints: Vec<String> = errors
-        .take(MOST_COMPLAINTS)
+        .take(MAX_COMPLAINTS)
         .map(|error| complaint(&error.instance_path().to_string(), &error.to_string()))
         .collect();
     (!complaints.is_empty()).then(|| complaints.join("; "))

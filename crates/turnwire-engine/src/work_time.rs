@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use turnwire_contract::{Event, Recorded, Timestamp};
+use turnwire_contract::{Event, RecordedEvent, Timestamp};
 
 use crate::{deadline::later, run_state::RunState};
 
@@ -55,7 +55,7 @@ pub(crate) struct RecordedWork {
 
 impl RecordedWork {
     /// Takes note of the next event, which `state` has taken note of already.
-    pub(crate) fn note(&mut self, recorded: &Recorded, state: &RunState) {
+    pub(crate) fn note(&mut self, recorded: &RecordedEvent, state: &RunState) {
         let is_takeover = matches!(recorded.event, Event::RunTakenOver { .. });
         if let Some(since) = self.since.filter(|_| !is_takeover) {
             // Clocks differ and jump: nothing that a run does alone takes longer.

@@ -60,7 +60,7 @@ fn the_journal_knows_how_long_a_run_has_worked() {
     for (seq, (second, event)) in (1..).zip(events) {
         let at = Timestamp::from_micros(second * 1_000_000);
         state.apply(&event);
-        work.note(&Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event }, &state);
+        work.note(&RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event }, &state);
         worked.push(work.worked().as_secs());
     }
     let longest = state.limits().model_total.as_secs();

@@ -6,11 +6,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use proptest::{prelude::*, test_runner::Config};
-use turnwire_contract::{Event, Item, Prompt, Recorded, ToolOutcome};
+use turnwire_contract::{Event, Item, Prompt, RecordedEvent, ToolOutcome};
 use turnwire_engine::{RunState, Step};
 use turnwire_surfaces::{
     Callbacks, ChatEvents, ChatStream, ChatStreamOptions, MessageFrame, Messages, Profile,
-    Responses, Stage, Told, Transcript, WithPlaces, WsChat, WsOptions,
+    Responses, Stage, ToolCallbacks, Transcript, WithCursors, WsChat, WsOptions,
 };
 use turnwire_testkit::{
     Behaviour, Played, invariants,
@@ -69,7 +69,7 @@ async fn play(script: &RandomRun) -> (Played, Vec<Prompt>) {
 /// I4: succeeded if and only if the tool said so.
 fn successes_are_the_tools_own(
     script: &RandomRun,
-    journal: &[Arc<Recorded>],
+    journal: &[Arc<RecordedEvent>],
 ) -> Result<(), TestCaseError> {
     let mut names = HashMap::new();
     for recorded in journal {
@@ -130,7 +130,7 @@ fn the_fold_agrees(played: &Played) -> Result<(), TestCaseError> {
 }
 
 /// I6, I8: the frames of a prefix are a prefix of the frames, on every surface.
-fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
+fn surfaces_are_pure(journal: &[Arc<RecordedEvent>]) -> Result<(), TestCaseError> {
     let (prefix, _) = journal.split_at(journal.len() / 2);
     macro_rules! pure {
         ($projection:expr) => {
@@ -139,7 +139,7 @@ fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
             prop_assert_eq!(whole, frames(journal, $projection));
         };
     }
-    pure!(Callbacks::new(Told::default()));
+    pure!(Callbacks::new(ToolCallbacks::default()));
     pure!(ChatEvents::new());
     pure!(Messages::new());
     pure!(Transcript::new());
@@ -147,7 +147,7 @@ fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
     pure!(Responses::new(Profile::Extended));
     pure!(WsChat::new(WsOptions::default()));
     pure!(WsChat::new(ASKED));
-    pure!(WithPlaces::new(ChatStream::new(ChatStreamOptions {
+    pure!(WithCursors::new(ChatStream::new(ChatStreamOptions {
         tokens: true,
         approvals: true,
         inputs: true
@@ -156,7 +156,9 @@ fn surfaces_are_pure(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
 }
 
 /// I1, I10 as a message manager sees them (S4-7, S4-10).
-fn every_block_starts_once_and_ends_once(journal: &[Arc<Recorded>]) -> Result<(), TestCaseError> {
+fn every_block_starts_once_and_ends_once(
+    journal: &[Arc<RecordedEvent>],
+) -> Result<(), TestCaseError> {
     let mut stages: HashMap<(usize, usize), Vec<Stage>> = HashMap::new();
     for frame in frames(journal, Messages::new()) {
         if let MessageFrame::ToolBlockUpdated { message, block, stage, .. } = frame {

@@ -5,10 +5,10 @@ use std::{fs, time::Duration};
 use futures::StreamExt;
 use turnwire_contract::Event;
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop, Stage};
+use turnwire_testkit::{Behaviour, FakeTool, TestBench};
 
 const N_RUNS: usize = 10_000;
-const MOST_BYTES: usize = 20 * 1024;
+const MAX_BYTES: usize = 20 * 1024;
 
 /// This process's memory, in bytes.
 fn resident() -> usize {
@@ -26,8 +26,8 @@ async fn a_waiting_run_is_small() {
         .text("Let me see. ")
         .call("wait", serde_json::json!({ "query": "something" }))])
     .repeat_last();
-    let (runs, request) = Stage::with_model(std::sync::Arc::new(model))
-        .tool(Prop::new("wait", Behaviour::WaitsToBeStopped))
+    let (runs, request) = TestBench::with_model(std::sync::Arc::new(model))
+        .tool(FakeTool::new("wait", Behaviour::WaitsToBeStopped))
         .heartbeat(Duration::from_mins(10))
         .set_up();
     let mut watchers = Vec::with_capacity(N_RUNS);
@@ -44,7 +44,7 @@ async fn a_waiting_run_is_small() {
         watchers.push((run, events));
     }
     let each = (resident() - before) / N_RUNS;
-    assert!(each <= MOST_BYTES, "a waiting run takes {each} bytes");
+    assert!(each <= MAX_BYTES, "a waiting run takes {each} bytes");
     #[expect(clippy::print_stdout, reason = "the figure is what one runs this for")]
     {
         println!("a waiting run takes {each} bytes");

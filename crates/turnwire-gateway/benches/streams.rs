@@ -19,10 +19,10 @@ use std::{
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use turnwire_engine::{EngineParts, MemoryEventLog, MemoryRunStore, Runs};
+use turnwire_engine::{EngineParts, MemoryJournal, MemoryRunStore, Runs};
 use turnwire_gateway::{AdmissionLimits, App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop, PropServers};
+use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
 use turnwire_tools::MemoryLibrary;
 
 /// How many words a run says, and how long it takes for each.
@@ -45,11 +45,11 @@ fn main() {
 async fn serve() {
     let words = (0..N_WORDS).map(|n| format!("word{n} "));
     let model = Scripted::new([Turn::new().text_in(words)]).looping().paced(PACE);
-    let prop = Prop::new("add", Behaviour::Returns("3".to_owned()));
+    let prop = FakeTool::new("add", Behaviour::Returns("3".to_owned()));
     let runs = Runs::new(EngineParts {
         any_model: Some(Arc::new(model)),
-        servers: Arc::new(PropServers::default().with("known", [prop])),
-        log: Arc::new(MemoryEventLog::keeping(0)),
+        servers: Arc::new(FakeServers::default().with("known", [prop])),
+        journal: Arc::new(MemoryJournal::keeping(0)),
         store: Arc::new(MemoryRunStore::keeping(0)),
         ..EngineParts::default()
     });

@@ -1,9 +1,9 @@
-//! How much of the server anybody may have at once.
+//! Limits on concurrent runs and connections.
 //!
-//! What is admitted is paid for in memory, on disk and at the provider for as long as it lasts, so
-//! it is counted from the beginning to the end: runs while this process works on them, requests,
-//! streams and sockets while they are open. Who asks for one too many is told to come back later
-//! (429). Keys are counted by their digest; the keys themselves are kept nowhere.
+//! Runs, requests, streams and sockets use memory, disk and provider capacity while they last. Each
+//! is counted from its start to its end: runs while this process executes them, requests, streams
+//! and sockets while they are open. A caller over a limit gets a 429. Keys are counted by their
+//! digest; the keys themselves are not stored.
 
 use std::{
     collections::HashMap,
@@ -20,21 +20,21 @@ use tokio::{
 };
 use turnwire_contract::TenantId;
 
-use crate::{refusal::Refusal, sync::lock};
+use crate::{api_error::ApiError, sync::lock};
 
-/// How long after its end was seen a run may keep its place.
+/// How long a new run waits for the permit of a run that has just ended.
 const ENDING_TIME: Duration = Duration::from_millis(250);
 
-/// How much is admitted at once.
+/// Limits on concurrent runs and connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// Runs that this process works on.
+    /// Concurrent runs in this process.
     pub runs: usize,
-    /// Those of one tenant.
+    /// Concurrent runs of one tenant.
     pub runs_per_tenant: usize,
-    /// Those that one API key has started.
+    /// Concurrent runs that one API key has started.
     pub runs_per_key: usize,
-    /// Requests, streams and sockets of one API key.
+    /// Concurrent requests, streams and sockets of one API key.
     pub connections_per_key: usize,
 }
 
@@ -44,7 +44,7 @@ impl Default for AdmissionLimits {
     }
 }
 
-/// What stands for an API key: the same for the same key, and of no use to open anything.
+/// SHA-256 digest of an API key. Equal keys have equal digests; the key cannot be recovered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct KeyDigest([u8; 32]);
 
@@ -61,7 +61,7 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// What is counted.
+/// What a count is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subject {
     Runs,
@@ -72,16 +72,16 @@ enum Subject {
 
 type Counts = Arc<Mutex<HashMap<Subject, usize>>>;
 
-/// What is admitted just now.
+/// Counts of what is currently admitted.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: AdmissionLimits,
     counts: Counts,
-    /// Rings when something that was admitted is over.
+    /// Notified when a permit is dropped.
     freed: Arc<Notify>,
 }
 
-/// Something that was admitted, until it is dropped.
+/// A permit for a run or a connection. Dropping it frees its share of the limits.
 #[derive(Debug)]
 pub(crate) struct Permit {
     counts: Counts,
@@ -89,7 +89,7 @@ pub(crate) struct Permit {
     subjects: Vec<Subject>,
 }
 
-/// A limit that somebody has come to.
+/// A limit to check, and the error if it is reached.
 struct Limit {
     subject: Subject,
     max: usize,
@@ -103,35 +103,36 @@ impl Admission {
         Self { limits, counts: Counts::default(), freed: Arc::default() }
     }
 
-    /// Admits a run, perhaps after a moment: whoever has seen the end of one may begin the next,
-    /// and its place is free a little later than its end is seen.
+    /// Admits a run, and waits for up to [`ENDING_TIME`] if a limit is reached. A client that
+    /// starts a run as soon as it sees the end of another would otherwise be refused, because the
+    /// permit is freed slightly after the end becomes visible.
     pub(crate) async fn admit_run_soon(
         &self,
         tenant: &TenantId,
         key: Option<KeyDigest>,
         n_live: impl Fn() -> usize,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<Permit, ApiError> {
         let until = Instant::now() + ENDING_TIME;
         loop {
             let freed = self.freed.notified();
-            let refusal = match self.admit_run(tenant, key, n_live()) {
+            let error = match self.admit_run(tenant, key, n_live()) {
                 Ok(permit) => return Ok(permit),
-                Err(refusal) => refusal,
+                Err(error) => error,
             };
             if timeout_at(until, freed).await.is_err() {
-                return Err(refusal);
+                return Err(error);
             }
         }
     }
 
-    /// Admits a run. Those that this process has taken over from others count too: `n_live` is
-    /// how many it works on.
+    /// Admits a run. `n_live` is the number of runs this process executes, which includes those it
+    /// took over from other workers.
     fn admit_run(
         &self,
         tenant: &TenantId,
         key: Option<KeyDigest>,
         n_live: usize,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<Permit, ApiError> {
         let AdmissionLimits { runs, runs_per_tenant, runs_per_key, .. } = self.limits;
         let limit = |subject, max, setting, whom: &str| {
             let message = format!("At most {max} runs at once{whom}; wait until one is over.");
@@ -151,9 +152,9 @@ impl Admission {
         self.admit([Some(of_process), Some(of_tenant), of_key].into_iter().flatten().collect())
     }
 
-    /// Admits a request, with the stream or the socket that may become of it. Without keys there
-    /// is nobody to tell apart.
-    pub(crate) fn admit_connection(&self, key: Option<KeyDigest>) -> Result<Permit, Refusal> {
+    /// Admits a request, including the stream or socket it may become. Without API keys there is no
+    /// limit per key.
+    pub(crate) fn admit_connection(&self, key: Option<KeyDigest>) -> Result<Permit, ApiError> {
         let max = self.limits.connections_per_key;
         let limit = key.map(|key| Limit {
             subject: Subject::ConnectionsOfKey(key),
@@ -167,8 +168,8 @@ impl Admission {
         self.admit(limit.into_iter().collect())
     }
 
-    /// Admits to all of it or to nothing.
-    fn admit(&self, limits: Vec<Limit>) -> Result<Permit, Refusal> {
+    /// Takes a permit for all `limits`, or for none of them.
+    fn admit(&self, limits: Vec<Limit>) -> Result<Permit, ApiError> {
         let mut counts = lock(&self.counts);
         let mut subjects = Vec::with_capacity(limits.len());
         for limit in limits {
@@ -186,7 +187,7 @@ impl Admission {
     }
 }
 
-impl From<Limit> for Refusal {
+impl From<Limit> for ApiError {
     fn from(Limit { setting, code, message, .. }: Limit) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, code, message).limited_by(setting)
     }

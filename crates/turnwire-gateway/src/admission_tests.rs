@@ -1,4 +1,4 @@
-//! Who is admitted, and who is told to come back.
+//! Tests of the concurrency limits.
 
 use super::*;
 
@@ -6,14 +6,14 @@ fn limits() -> AdmissionLimits {
     AdmissionLimits { runs: 5, runs_per_tenant: 4, runs_per_key: 2, connections_per_key: 3 }
 }
 
-fn setting<T>(admitted: Result<T, Refusal>) -> &'static str {
-    let refusal = admitted.err().expect("it is full");
-    assert_eq!(refusal.status, StatusCode::TOO_MANY_REQUESTS);
-    refusal.limit().expect("it is a limit")
+fn setting<T>(admitted: Result<T, ApiError>) -> &'static str {
+    let error = admitted.err().expect("it is full");
+    assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS);
+    error.limit().expect("it is a limit")
 }
 
-/// A13: runs are counted for the process, the tenant and the key: at the limit one is admitted, and
-/// past it none, until one is over.
+/// A13: runs are counted per process, per tenant and per key. A run at the limit is admitted; the
+/// next one is refused until another ends.
 #[test]
 fn a13_runs_at_once_are_bounded() {
     let admission = Admission::new(limits());
@@ -32,7 +32,7 @@ fn a13_runs_at_once_are_bounded() {
     assert!(lock(&admission.counts).is_empty(), "nothing is remembered of whoever is gone");
 }
 
-/// A13: runs of others that this process has taken over count as well.
+/// A13: runs that this process took over count as well.
 #[test]
 fn a13_runs_that_were_taken_over_count() {
     let admission = Admission::new(limits());
@@ -40,7 +40,7 @@ fn a13_runs_that_were_taken_over_count() {
     assert_eq!(setting(admission.admit_run(&TenantId::default(), None, 5)), "limits.max_runs");
 }
 
-/// A13: a refused run leaves no trace: what it would have counted for is free.
+/// A13: a refused run does not change any count.
 #[test]
 fn a13_who_is_refused_takes_nothing() {
     let admission = Admission::new(AdmissionLimits { runs_per_key: 1, ..limits() });
@@ -54,7 +54,7 @@ fn a13_who_is_refused_takes_nothing() {
     assert_eq!(others.len(), 3);
 }
 
-/// A13: connections are counted by key; without keys there is nobody to tell apart.
+/// A13: connections are counted per key; without keys there is no limit.
 #[test]
 fn a13_connections_of_a_key_are_bounded() {
     let admission = Admission::new(limits());
@@ -67,7 +67,7 @@ fn a13_connections_of_a_key_are_bounded() {
     assert!(admission.admit_connection(a).is_ok());
 }
 
-/// A12: a digest does not show the key, and is the same for the same key.
+/// A12: a digest does not reveal the key, and equal keys have equal digests.
 #[test]
 fn a12_a_key_is_counted_by_its_digest() {
     assert_eq!(KeyDigest::of("tw_secret"), KeyDigest::of("tw_secret"));
@@ -76,8 +76,8 @@ fn a12_a_key_is_counted_by_its_digest() {
     assert!(!shown.contains("secret") && shown.len() < 24, "{shown}");
 }
 
-/// A13: whoever begins a run the moment the last one is over finds its place, and who finds none
-/// is told so soon.
+/// A13: a run that starts just as another ends gets its permit; without a free permit it is refused
+/// after a short wait.
 #[tokio::test(start_paused = true)]
 async fn a13_the_place_of_a_run_that_ends_is_waited_for() {
     let admission = Admission::new(AdmissionLimits { runs_per_key: 1, ..limits() });

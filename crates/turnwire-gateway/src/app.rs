@@ -1,4 +1,4 @@
-//! What every handler works with.
+//! State shared by all handlers.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -8,42 +8,41 @@ use turnwire_engine::Runs;
 
 use crate::{
     admission::{Admission, AdmissionLimits},
-    door::{Caller, Door, DoorOptions},
+    auth::{Auth, AuthOptions, Caller},
     health::Readiness,
     limits::RequestLimits,
     metrics::Metrics,
     sse::HEARTBEAT,
 };
 
-/// What the operator says about the server, beside what the engine is made of.
+/// Operator settings of the gateway, apart from those of the engine.
 #[derive(Debug, Clone)]
 pub struct AppOptions {
-    /// The model that is asked when a request names none.
+    /// Model used when a request names none.
     pub default_model: String,
-    /// The model that answers for names that no model goes by. Without one, such a name is
-    /// refused.
+    /// Model used for unknown model names. `None`: requests with an unknown name are refused.
     pub fallback_model: Option<String>,
-    /// What the model is told on `/chat` and `/ws/chat`.
+    /// Instructions for the model on `/chat` and `/ws/chat`.
     pub instructions: Option<String>,
-    /// How far a run may go.
+    /// Limits of a run.
     pub limits: Limits,
-    /// For how many messages of a chat the model is shown the results of tools whole.
+    /// Number of most recent chat messages whose tool results the model gets in full.
     pub whole_results_for: u32,
-    /// How far a run in the background may go.
+    /// Time limit of a background run.
     pub background_time: Duration,
-    /// How many bytes of a JSON body are read.
+    /// Maximum size of a JSON body, in bytes.
     pub body_limit: usize,
-    /// How many bytes an uploaded file may have.
+    /// Maximum size of an uploaded file, in bytes.
     pub upload_limit: usize,
-    /// How much else a request may bring.
+    /// Other limits of a request.
     pub requests: RequestLimits,
-    /// Who may come in.
-    pub door: DoorOptions,
-    /// How much is admitted at once.
+    /// Authentication settings.
+    pub auth: AuthOptions,
+    /// Limits on concurrent runs and connections.
     pub admission: AdmissionLimits,
-    /// By what name this server is known among those that share its store.
+    /// Name of this worker among those that share its store.
     pub worker: Option<String>,
-    /// The longest silence on a stream.
+    /// Maximum time without output on a stream; a heartbeat is sent then.
     pub heartbeat: Duration,
 }
 
@@ -59,7 +58,7 @@ impl Default for AppOptions {
             body_limit: 4 * 1024 * 1024,
             upload_limit: 64 * 1024 * 1024,
             requests: RequestLimits::default(),
-            door: DoorOptions::default(),
+            auth: AuthOptions::default(),
             admission: AdmissionLimits::default(),
             worker: None,
             heartbeat: HEARTBEAT,
@@ -67,7 +66,7 @@ impl Default for AppOptions {
     }
 }
 
-/// What every handler works with. Cheap to clone.
+/// State shared by all handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
@@ -75,7 +74,7 @@ struct Parts {
     runs: Runs,
     library: Arc<dyn Library>,
     options: AppOptions,
-    door: Door,
+    auth: Auth,
     admission: Admission,
     metrics: Metrics,
     readiness: Readiness,
@@ -90,16 +89,16 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    /// An app around the engine `runs`, with the files of `library`.
+    /// Creates an app for the engine `runs`, with the files of `library`.
     pub fn new(runs: Runs, library: Arc<dyn Library>, options: AppOptions) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        let door = Door::new(&options.door);
+        let auth = Auth::new(&options.auth);
         let admission = Admission::new(options.admission.clone());
         let parts = Parts {
             runs,
             library,
             options,
-            door,
+            auth,
             admission,
             metrics: Metrics::default(),
             readiness: Readiness::default(),
@@ -114,76 +113,76 @@ impl App {
         &self.0.runs
     }
 
-    /// The files.
+    /// The file library.
     pub fn library(&self) -> &Arc<dyn Library> {
         &self.0.library
     }
 
-    /// What the operator said.
+    /// The operator's settings.
     pub fn options(&self) -> &AppOptions {
         &self.0.options
     }
 
-    /// Who may come in.
-    pub fn door(&self) -> &Door {
-        &self.0.door
+    /// Authentication.
+    pub fn auth(&self) -> &Auth {
+        &self.0.auth
     }
 
-    /// What is admitted just now.
+    /// The concurrency limits.
     pub(crate) fn admission(&self) -> &Admission {
         &self.0.admission
     }
 
-    /// What is counted.
+    /// The metrics.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// Whether the store answered when it was last asked.
+    /// The result of the last check of the store.
     pub(crate) fn readiness(&self) -> &Readiness {
         &self.0.readiness
     }
 
-    /// Where work goes that outlives its request.
+    /// Tracks tasks that outlive their request.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }
 
-    /// Falls when the server is to close.
+    /// Cancelled when the server begins to shut down.
     pub fn closing(&self) -> &CancellationToken {
         &self.0.closing
     }
 
-    /// Whether streams end now, and their clients read on elsewhere: the server closes, and the
-    /// runs go on without it.
+    /// Whether streams end now because the server shuts down. Only with a durable journal, because
+    /// then other workers continue the runs and clients can resume there.
     pub(crate) fn ends_streams(&self) -> bool {
-        self.closing().is_cancelled() && self.runs().outlive_us()
+        self.closing().is_cancelled() && self.runs().is_durable()
     }
 
-    /// Waits until streams [end](Self::ends_streams). Made once for a stream, so that streams
-    /// do not get in each other's way with every frame.
+    /// Waits until streams [end](Self::ends_streams). Created once per stream, so that streams do
+    /// not contend for the token on every frame.
     pub(crate) fn streams_end(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (outlive_us, closing) = (self.runs().outlive_us(), self.closing().child_token());
+        let (is_durable, closing) = (self.runs().is_durable(), self.closing().child_token());
         async move {
-            if !outlive_us {
+            if !is_durable {
                 pending::<()>().await;
             }
             closing.cancelled().await;
         }
     }
 
-    /// What is kept of the built-in tool of this kind, if the settings have it.
+    /// The configured built-in tool of this kind.
     pub(crate) fn built_in(&self, kind: ToolKind) -> Option<Arc<ToolSpec>> {
         self.runs().tools().specs().into_iter().find(|spec| spec.kind == kind)
     }
 
-    /// The function of this name that this server runs, if the settings have one.
+    /// The configured server-side function with this name.
     pub(crate) fn function(&self, name: &str) -> Option<Arc<ToolSpec>> {
         let specs = self.runs().tools().specs();
         specs.into_iter().find(|spec| spec.kind == ToolKind::Function && spec.name == name)
     }
 
-    /// A request of `caller` as the settings have it, with every tool they name.
+    /// A run request of `caller` with the configured model, instructions, limits and tools.
     pub(crate) fn chat_request(&self, caller: &Caller) -> RunRequest {
         let options = self.options();
         let mut request = RunRequest::new(options.default_model.as_str(), Vec::new());
@@ -192,7 +191,7 @@ impl App {
         request.limits = options.limits.clone();
         request.limits.whole_results_for = Some(options.whole_results_for);
         let tools = self.runs().tools().specs();
-        // Files are searched in the collections that a request names, and a chat names none.
+        // File search needs vector stores named in the request, and a chat names none.
         request.tools =
             tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect();
         let servers = self.runs().servers().labels(caller.tenant());
@@ -200,7 +199,7 @@ impl App {
         request
     }
 
-    /// Tells everybody that the server is to close.
+    /// Starts the shutdown: cancels [`closing`](Self::closing).
     pub fn close(&self) {
         if !self.0.closing.is_cancelled() {
             self.0.metrics.drained();

@@ -1,9 +1,9 @@
-//! `POST /chat` and `POST /chat/stream`: a message in, an answer out, with or without the way
-//! there.
+//! `POST /chat` and `POST /chat/stream`: send a message, get the answer, as one JSON object or as a
+//! stream.
 //!
-//! Both work on the same conversations as every other surface; `session_id` is the id of one.
-//! A run does not depend on who reads it: a client that hangs up finds its answer in the
-//! conversation, and one that comes back with `Last-Event-ID` reads on where it was.
+//! Both use the same conversations as every other surface; `session_id` is a conversation ID. A run
+//! does not depend on its reader: after a disconnect the answer is in the conversation, and a
+//! client that reconnects with `Last-Event-ID` resumes after that frame.
 
 use std::pin::pin;
 
@@ -21,62 +21,63 @@ use turnwire_contract::{
 };
 use turnwire_engine::Start;
 use turnwire_surfaces::{
-    Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithPlaces,
+    Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithCursors,
 };
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::{Json, typed},
     conversations,
-    door::Caller,
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
-    query::Asked,
-    refusal::{ErrorBody, Refusal},
+    query::QueryParams,
     responses::request::{ClientError, refuse_unknown},
     sse::{SseFrame, event_stream},
-    streaming::{check_place, follow_while_it_runs, frames, told_frames},
+    streaming::{check_cursor, follow_while_it_runs, frames, watched_frames},
 };
 
-/// The longest id of a session.
+/// Maximum length of a session ID, in bytes.
 const MAX_SESSION_ID: usize = 128;
-/// The header in which browsers say which frame they saw last.
+/// Header with the ID of the last frame that a client received.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(chat)).routes(routes!(chat_stream, resume))
 }
 
-/// What is said.
+/// Request body of `/chat` and `/chat/stream`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(default)]
 struct ChatMessage {
-    /// The message.
+    /// The user's message. Required.
     #[schema(value_type = String, min_length = 1)]
     message: Option<String>,
-    /// The conversation it belongs to, which must be there; a new one if not set.
+    /// ID of the conversation to continue. It must exist. If omitted, a new conversation is
+    /// created.
     #[schema(min_length = 1, max_length = 128)]
     session_id: Option<String>,
-    /// The file the person is looking at, for the model to know.
+    /// Path of the file the user is viewing. It is passed to the model as a hint.
     active_file: Option<String>,
-    /// `/chat/stream`: whether to send what the model says while it says it.
+    /// `/chat/stream` only: send text deltas while the model generates them. Default: false.
     tokens: Option<bool>,
-    /// `/chat/stream`: whether to send the questions about calls that a person must allow. If
-    /// not, such calls are denied, and the model is told.
+    /// `/chat/stream` only: send approval requests for calls that need one. If false, such calls
+    /// are denied and the model is told so. Default: false.
     approvals: Option<bool>,
-    /// `/chat/stream`: whether to send what tools ask the person. If not, they are told that
-    /// nobody can be asked.
+    /// `/chat/stream` only: send the questions that tools ask the user. If false, tools are told
+    /// that no user can answer. Default: false.
     inputs: Option<bool>,
 }
 
 impl ChatMessage {
-    /// Every field, for those who write another.
+    /// All field names, used to refuse unknown ones.
     const FIELDS: [&str; 6] =
         ["message", "session_id", "active_file", "tokens", "approvals", "inputs"];
 
-    fn read(body: Value) -> Result<Self, Refusal> {
+    fn read(body: Value) -> Result<Self, ApiError> {
         if let Value::Object(fields) = &body {
             refuse_unknown(fields, &Self::FIELDS)?;
         }
@@ -99,7 +100,7 @@ impl ChatMessage {
         Ok(message)
     }
 
-    /// What its reader wants to be sent.
+    /// The optional frames the client asked for.
     fn options(&self) -> ChatStreamOptions {
         let wants = |what: Option<bool>| what == Some(true);
         ChatStreamOptions {
@@ -109,28 +110,27 @@ impl ChatMessage {
         }
     }
 
-    /// An answer in one piece cannot tell what happens on the way to it.
-    fn refuse_what_needs_a_stream(&self) -> Result<(), Refusal> {
-        let wishes =
+    /// Refuses options that only work on a stream.
+    fn refuse_what_needs_a_stream(&self) -> Result<(), ApiError> {
+        let needs_stream =
             [("tokens", self.tokens), ("approvals", self.approvals), ("inputs", self.inputs)];
-        match wishes.iter().find(|(_, is_wished)| *is_wished == Some(true)) {
+        match needs_stream.iter().find(|(_, is_wished)| *is_wished == Some(true)) {
             Some((name, _)) => {
                 let message = format!("`{name}` needs a stream; send this to /chat/stream.");
-                Err(Refusal::bad_request("unsupported_parameter", message).about(*name))
+                Err(ApiError::bad_request("unsupported_parameter", message).about(*name))
             }
             None => Ok(()),
         }
     }
 
-    /// The run that answers it. Whoever names a session goes on with it: one that is not there is
-    /// refused, as on `/ws/chat`, because a new one under its name would have forgotten everything
-    /// without a word.
-    async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest, Refusal> {
+    /// The run that answers the message. An unknown session is refused, as on `/ws/chat`: a new
+    /// conversation under its name would silently have no history.
+    async fn into_run(self, app: &App, caller: &Caller) -> Result<RunRequest, ApiError> {
         let session = match self.session_id {
             None => app.runs().new_conversation_id(),
             Some(id) => {
                 let found = conversations::find(app, caller, &id).await;
-                found.map_err(|refusal| refusal.about("session_id"))?.id
+                found.map_err(|error| error.about("session_id"))?.id
             }
         };
         let mut run = app.chat_request(caller);
@@ -145,6 +145,10 @@ impl ChatMessage {
     }
 }
 
+/// Send a message and get the answer as one JSON object.
+///
+/// Calls that need an approval are denied, and tools cannot ask the user. Use `/chat/stream` for
+/// both.
 #[utoipa::path(
     post,
     path = "/chat",
@@ -153,25 +157,28 @@ impl ChatMessage {
     request_body = ChatMessage,
     responses(
         (status = 200, description = "The answer", body = ChatAnswer),
-        (status = 409, description = "The session is busy with another message", body = ErrorBody),
-        (status = 400, description = "The message makes no sense, or the model does not take it",
+        (status = 409, description = "The conversation already has a run in progress",
+            body = ErrorBody),
+        (status = 400, description = "The request is invalid, or the model rejected it",
             body = FailedRunBody),
-        (status = 429, description = "The model is asked too often", body = FailedRunBody),
-        (status = 500, description = "The run failed, and would again", body = FailedRunBody),
-        (status = 502, description = "There is no answer", body = ErrorBody),
+        (status = 429, description = "The model provider's rate limit was reached",
+            body = FailedRunBody),
+        (status = 500, description = "The run failed with an error that a retry does not resolve",
+            body = FailedRunBody),
+        (status = 502, description = "The run ended without an answer", body = ErrorBody),
         (status = 503, description = "The model is not available", body = FailedRunBody),
-        (status = 504, description = "The model stopped answering", body = FailedRunBody),
+        (status = 504, description = "The model stopped responding", body = FailedRunBody),
     )
 )]
 async fn chat(
     State(app): State<App>,
     caller: Caller,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let message = ChatMessage::read(body)?;
     message.refuse_what_needs_a_stream()?;
     let has_key = key.is_some();
-    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
+    let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
         let mut run = message.into_run(&app, &caller).await?;
@@ -181,7 +188,7 @@ async fn chat(
     let (mut answer, mut session) = (Answer::default(), None);
     let mut events = handle.events_when_over().await?;
     while let Some(recorded) = events.try_next().await? {
-        // Also where an earlier request has made the run.
+        // Set also if an earlier request with the same key created the run.
         if let Event::RunQueued { request } = &recorded.event {
             session.clone_from(&request.conversation_id);
         }
@@ -194,39 +201,44 @@ async fn chat(
     let session = session.unwrap_or_else(|| ConversationId::new(""));
     let answer = ChatAnswer::of(&answer, session);
     let answer = answer.map(|answer| Json(answer).into_response());
-    answer.map_err(|why| Refusal::new(StatusCode::BAD_GATEWAY, "no_answer", why))
+    answer.map_err(|why| ApiError::new(StatusCode::BAD_GATEWAY, "no_answer", why))
 }
 
+/// Send a message and stream the run as server-sent events.
+///
+/// With a `Last-Event-ID` header the request resumes an earlier stream and starts no run.
 #[utoipa::path(
     post,
     path = "/chat/stream",
     tag = "chat",
     request_body = ChatMessage,
-    params(IdempotencyKey, ("Last-Event-ID" = Option<String>, Header, description = "Reads on \
-        after this frame; of the body, only `tokens`, `approvals` and `inputs` are looked at")),
+    params(IdempotencyKey, ("Last-Event-ID" = Option<String>, Header, description = "Resumes the \
+            stream after this frame. Of the body, only `tokens`, `approvals` and `inputs` are \
+            used")),
     responses(
-        (status = 200, description = "What happens, as it happens", content(
+        (status = 200, description = "The frames of the run, as server-sent events", content(
             (ChatStreamFrame = "text/event-stream"),
         )),
-        (status = 409, description = "The session is busy with another message", body = ErrorBody),
+        (status = 409, description = "The conversation already has a run in progress",
+            body = ErrorBody),
     )
 )]
 async fn chat_stream(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    body: Result<KeyedBody, Refusal>,
-) -> Result<HttpResponse, Refusal> {
-    if let Some(place) = place_in(&headers)? {
+    body: Result<KeyedBody, ApiError>,
+) -> Result<HttpResponse, ApiError> {
+    if let Some(cursor) = cursor_in(&headers)? {
         let body = body.map_or_else(|_| Value::Null, |sent| sent.body);
         let message: ChatMessage = serde_json::from_value(body).unwrap_or_default();
-        return read_on(&app, &caller, place, message.options()).await;
+        return read_on(&app, &caller, cursor, message.options()).await;
     }
     let KeyedBody { body, key } = body?;
     let message = ChatMessage::read(body)?;
     let options = message.options();
     let (seen, watcher) = watch::channel(Seq::START);
-    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
+    let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
         let mut run = message.into_run(&app, &caller).await?;
@@ -241,69 +253,76 @@ async fn chat_stream(
     Ok(stream_of(&app, run_id, events, Cursor::START, options, Some(seen)))
 }
 
-/// How a stream is read on by a client that cannot set headers.
+/// Query parameters for resuming a stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct ResumeWish {
-    /// The `id` of the last frame that was seen.
+struct ResumeParams {
+    /// ID of the last frame received, such as `run_…:12.0`. The stream continues after it. The
+    /// `Last-Event-ID` header does the same.
     after: Option<String>,
-    /// Whether to send what the model says while it says it.
+    /// Send text deltas while the model generates them. Default: false.
     #[serde(default)]
     tokens: bool,
-    /// Whether to send the questions about calls that a person must allow.
+    /// Send approval requests for calls that need one. Default: false.
     #[serde(default)]
     approvals: bool,
-    /// Whether to send what tools ask the person.
+    /// Send the questions that tools ask the user. Default: false.
     #[serde(default)]
     inputs: bool,
 }
 
+/// Resume a stream after a given frame.
 #[utoipa::path(
     get,
     path = "/chat/stream",
     tag = "chat",
-    params(ResumeWish, ("Last-Event-ID" = Option<String>, Header)),
+    params(ResumeParams, ("Last-Event-ID" = Option<String>, Header)),
     responses(
-        (status = 200, description = "The rest of a stream", content(
+        (status = 200,
+            description = "The frames after the given one, as server-sent events", content(
             (ChatStreamFrame = "text/event-stream"),
         )),
-        (status = 204, description = "With `Last-Event-ID`: the run is over, and nothing follows"),
-        (status = 404, description = "There is no such run", body = ErrorBody),
+        (status = 204,
+            description = "With `Last-Event-ID`: the run has ended and no frames follow"),
+        (status = 404, description = "There is no run with this ID", body = ErrorBody),
     )
 )]
 async fn resume(
     State(app): State<App>,
     caller: Caller,
-    Asked(wish): Asked<ResumeWish>,
+    QueryParams(params): QueryParams<ResumeParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, Refusal> {
-    let options =
-        ChatStreamOptions { tokens: wish.tokens, approvals: wish.approvals, inputs: wish.inputs };
-    let Some(place) = place_in(&headers)? else {
-        let place = read_place(wish.after.as_deref().unwrap_or_default(), "after")?;
-        return read_on(&app, &caller, place, options).await;
+) -> Result<HttpResponse, ApiError> {
+    let options = ChatStreamOptions {
+        tokens: params.tokens,
+        approvals: params.approvals,
+        inputs: params.inputs,
     };
-    if is_at_the_end(&app, &caller, &place, options).await? {
+    let Some(cursor) = cursor_in(&headers)? else {
+        let cursor = parse_cursor(params.after.as_deref().unwrap_or_default(), "after")?;
+        return read_on(&app, &caller, cursor, options).await;
+    };
+    if is_at_the_end(&app, &caller, &cursor, options).await? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    read_on(&app, &caller, place, options).await
+    read_on(&app, &caller, cursor, options).await
 }
 
-/// Whether the run is over and no frame follows this one. An `EventSource` comes back for ever
-/// unless it is told so.
+/// Whether the run has ended and no frame follows the cursor. An `EventSource` reconnects for ever
+/// unless it gets a 204.
 async fn is_at_the_end(
     app: &App,
     caller: &Caller,
     (run_id, after): &(RunId, Cursor),
     options: ChatStreamOptions,
-) -> Result<bool, Refusal> {
+) -> Result<bool, ApiError> {
     let (runs, tenant) = (app.runs(), caller.tenant());
     let head = runs.head(tenant, run_id).await?;
     if !head.is_over || after.seq != head.last {
         return Ok(false);
     }
     let events = runs.stored(tenant, run_id).await?;
-    let mut frames = pin!(frames(WithPlaces::new(ChatStream::new(options)), events));
+    let mut frames = pin!(frames(WithCursors::new(ChatStream::new(options)), events));
     while let Some((_, placed)) = frames.try_next().await? {
         if placed.cursor.is_after(*after) {
             return Ok(false);
@@ -312,17 +331,17 @@ async fn is_at_the_end(
     Ok(true)
 }
 
-/// Where a client was: in which run, and after which frame.
-fn place_in(headers: &HeaderMap) -> Result<Option<(RunId, Cursor)>, Refusal> {
+/// The run and cursor from the `Last-Event-ID` header.
+fn cursor_in(headers: &HeaderMap) -> Result<Option<(RunId, Cursor)>, ApiError> {
     let header = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-    header.map(|text| read_place(text, LAST_EVENT_ID)).transpose()
+    header.map(|text| parse_cursor(text, LAST_EVENT_ID)).transpose()
 }
 
-fn read_place(text: &str, param: &str) -> Result<(RunId, Cursor), Refusal> {
-    let place = text.rsplit_once(':').and_then(|(run, cursor)| Some((run, cursor.parse().ok()?)));
-    place.map(|(run, cursor)| (RunId::new(run), cursor)).ok_or_else(|| {
+fn parse_cursor(text: &str, param: &str) -> Result<(RunId, Cursor), ApiError> {
+    let cursor = text.rsplit_once(':').and_then(|(run, cursor)| Some((run, cursor.parse().ok()?)));
+    cursor.map(|(run, cursor)| (RunId::new(run), cursor)).ok_or_else(|| {
         let message = format!("`{param}` must be the id of a frame, such as `run_…:12.0`.");
-        Refusal::bad_request("invalid_cursor", message).about(param)
+        ApiError::bad_request("invalid_cursor", message).about(param)
     })
 }
 
@@ -331,9 +350,9 @@ async fn read_on(
     caller: &Caller,
     (run_id, after): (RunId, Cursor),
     options: ChatStreamOptions,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let (runs, tenant) = (app.runs(), caller.tenant());
-    check_place(runs, tenant, &run_id, after.seq, LAST_EVENT_ID).await?;
+    check_cursor(runs, tenant, &run_id, after.seq, LAST_EVENT_ID).await?;
     let events = follow_while_it_runs(runs, tenant, &run_id, Seq::START).await?;
     Ok(stream_of(app, run_id, events, after, options, None))
 }
@@ -346,7 +365,7 @@ fn stream_of(
     options: ChatStreamOptions,
     seen: Option<watch::Sender<Seq>>,
 ) -> HttpResponse {
-    let frames = told_frames(WithPlaces::new(ChatStream::new(options)), events, seen);
+    let frames = watched_frames(WithCursors::new(ChatStream::new(options)), events, seen);
     let frames = frames.try_filter_map(move |(_, placed)| {
         let id = Some(format!("{run_id}:{}", placed.cursor));
         let frame = SseFrame { event: None, id, data: placed.frame.data() };

@@ -1,11 +1,11 @@
-//! What a server knows about one connection while it is open.
+//! State of one open connection.
 //!
-//! A client that does not read must not cost memory for longer than it takes to be sure of it
-//! (C13). Over HTTP/1.1 such a client stops the connection, over HTTP/2 perhaps only one stream of
-//! it, by giving it no window; in both cases the body of the response is not asked for more. So
-//! that is what is watched: a body that has handed over a piece and is not asked for the next one
-//! in time is dropped, with everything behind it. Its connection is closed when nothing else goes
-//! on there. Whoever reads again finds the rest where it was: in the journal.
+//! A client that does not read its responses must not hold memory for long (C13). Such a client
+//! stalls the whole connection (HTTP/1.1), or one stream by not opening its window (HTTP/2). In
+//! both cases the response body is not polled. So that is what is watched: a body that has handed
+//! over a piece and is not polled for the next one within the write timeout is dropped with
+//! everything it holds. Its connection is closed if no other response is in progress there. A
+//! client can read the rest later, from the journal.
 
 use std::{
     fmt,
@@ -22,11 +22,11 @@ use tokio::time::Instant;
 
 use crate::{admission::Permit, sync::lock};
 
-/// The biggest piece of a body that is handed over at once. What is handed over stays in the
-/// buffers of the connection until the client reads it, and cannot be taken back.
+/// Maximum size of a piece handed to the connection, in bytes. A piece stays in the buffers of the
+/// connection until the client reads it, and cannot be taken back.
 const MAX_PIECE: usize = 32 * 1024;
 
-/// One connection, and the responses that are being written to it.
+/// One connection, and the responses being written to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Connection(Arc<Mutex<Open>>);
 
@@ -35,7 +35,7 @@ struct Open {
     bodies: Vec<Weak<Mutex<Writing>>>,
     opened: Instant,
     n_requests: usize,
-    /// Since when there has been no request.
+    /// When the last request ended.
     idle_since: Instant,
 }
 
@@ -46,34 +46,34 @@ impl Default for Open {
     }
 }
 
-/// How long a connection may do what.
+/// Timeouts of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// Leave unread what is written to it.
+    /// Time for the client to read a piece.
     pub(crate) write: Duration,
-    /// Be open before a request over it is let in.
+    /// Time until the first authenticated request.
     pub(crate) unknown: Duration,
-    /// Be open without a request.
+    /// Time without a request.
     pub(crate) idle: Duration,
-    /// Be open at all.
+    /// Maximum age.
     pub(crate) total: Duration,
 }
 
-/// What is to become of a connection.
+/// What to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It stays.
+    /// Keep it open.
     Keep,
-    /// It takes no more requests and ends with those that it has: its time is over, by this
-    /// setting.
+    /// Accept no further requests, and close it after those in progress. It timed out; the value is
+    /// the setting.
     Leave(&'static str),
-    /// Its client reads nothing of all that is being written to it.
+    /// Close it now: the client reads none of its responses.
     Close,
 }
 
 impl Connection {
-    /// Drops the bodies that nobody has asked for more in time. Says what is to become of the
-    /// connection, and how many bodies were dropped just now.
+    /// Drops the bodies that were not polled in time. Returns the verdict for the connection, and
+    /// the number of bodies dropped by this call.
     pub(crate) fn check(&self, times: &Times, is_known: bool) -> (Verdict, usize) {
         let bodies = {
             let mut open = lock(&self.0);
@@ -86,7 +86,7 @@ impl Connection {
             n_open += 1;
             n_stuck += usize::from(is_stuck);
             n_dropped += usize::from(dropped.is_some());
-            // Not under the lock: whatever the body holds may have something to do when it goes.
+            // Not under the lock: dropping the body runs arbitrary code.
             drop(dropped);
         }
         let is_stuck = n_stuck > 0 && n_stuck == n_open;
@@ -109,12 +109,12 @@ impl Connection {
         Verdict::Keep
     }
 
-    /// Whether there is no request.
+    /// Whether no request is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         lock(&self.0).n_requests == 0
     }
 
-    /// Counts a request, until what is returned is dropped.
+    /// Counts a request until the returned value is dropped.
     fn begin(&self) -> OpenRequest {
         lock(&self.0).n_requests += 1;
         OpenRequest(self.clone())
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-/// A request whose response has not been written yet.
+/// A request whose response is not written yet.
 struct OpenRequest(Connection);
 
 impl Drop for OpenRequest {
@@ -140,7 +140,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// What is held for a request until its response has been written.
+/// Permits held until the response is written.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Held(Arc<Mutex<Vec<Arc<Permit>>>>);
 
@@ -150,7 +150,7 @@ impl Held {
     }
 }
 
-/// The layer that has the connection of a request watch over the body of its response.
+/// The layer that lets the connection watch the body of each response.
 pub(crate) async fn watch(mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Connection>().cloned();
     let open = connection.as_ref().map(Connection::begin);
@@ -159,21 +159,21 @@ pub(crate) async fn watch(mut request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     match connection.zip(open) {
         Some((connection, open)) => response.map(|body| connection.watch(body, held, open)),
-        // There is no server around the router.
+        // The router is used without a server.
         None => response,
     }
 }
 
-/// A body, and what goes with it.
+/// A body, and what is held for it.
 type WatchedContent = (Body, (Held, OpenRequest));
 
-/// A body on its way to a client.
+/// A response body being written.
 struct Writing {
-    /// With what is held for it; nothing, if it was dropped because nobody reads it.
+    /// `None` if it was dropped because the client does not read it.
     body: Option<WatchedContent>,
-    /// What is left of a piece that was too big to be handed over at once.
+    /// The rest of a piece that was too large to hand over at once.
     rest: Bytes,
-    /// When the last piece was handed over, if nobody has asked for the next one yet.
+    /// When the last piece was handed over. `None` if the next one was already asked for.
     handed_over: Option<Instant>,
 }
 
@@ -184,7 +184,8 @@ impl fmt::Debug for Writing {
 }
 
 impl Writing {
-    /// Whether nobody reads the body, and the body itself if that is new.
+    /// Returns whether the client does not read the body, and the body itself if this call dropped
+    /// it.
     fn give_up_after(&mut self, write_time: Duration) -> (bool, Option<WatchedContent>) {
         if self.body.is_none() {
             return (true, None);
@@ -218,7 +219,7 @@ impl Writing {
         if self.rest.len() <= MAX_PIECE {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.rest)))));
         }
-        // A copy: a part of the whole would keep all of it in memory.
+        // A copy, because a slice would keep the whole buffer in memory.
         let piece = Bytes::copy_from_slice(&self.rest.split_to(MAX_PIECE));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -239,12 +240,12 @@ impl Writing {
     }
 }
 
-/// The end of a body that nobody read.
+/// Error that ends a body that the client did not read.
 #[derive(Debug, thiserror::Error)]
 #[error("the client did not read for too long")]
 struct Stuck;
 
-/// A body that its connection watches over.
+/// A body watched by its connection.
 struct WatchedBody(Arc<Mutex<Writing>>);
 
 impl HttpBody for WatchedBody {

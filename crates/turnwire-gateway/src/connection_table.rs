@@ -1,10 +1,10 @@
-//! Which connections a server holds, and which of them go when there are too many.
+//! The open connections of a server, and which of them are closed when there are too many.
 //!
-//! Anybody can open a connection; only a request that was let in shows who it is. Until then a
-//! connection keeps nobody out: where there is no room for another one, the oldest of those that
-//! have not shown who they are is closed for it. Clients that have never get all places: some are
-//! left for newcomers, on which probes are answered, so that an operator sees a server that is
-//! full as one that is full, and not as one that is dead.
+//! Anyone can open a connection; only an authenticated request shows who it is. A connection
+//! without one ("unknown") never blocks another: if there is no room, the oldest unknown connection
+//! is closed. Authenticated connections cannot use all of the capacity: a reserve is left for new
+//! connections, so that probes are answered and the operator sees that the server is full, not
+//! dead.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sync::lock;
 
-/// How many connections there may be at once.
+/// Limits on open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
-    /// Those that have shown who they are, WebSockets among them.
+    /// Authenticated connections, including WebSockets.
     pub(crate) known: usize,
-    /// Those of one address that have not.
+    /// Unknown connections of one address.
     pub(crate) unknown_per_address: usize,
-    /// How many places there are that only those can have.
+    /// Capacity that only unknown connections can use.
     pub(crate) reserve: usize,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct ConnectionTable(Arc<Mutex<Table>>);
 #[derive(Debug)]
 struct Table {
     limits: ConnectionLimits,
-    /// Those over which no request was let in yet, by age, the oldest first.
+    /// Connections without an authenticated request, oldest first.
     unknown: BTreeMap<u64, Unknown>,
     n_known: usize,
     next: u64,
@@ -49,18 +49,18 @@ struct Unknown {
     close: CancellationToken,
 }
 
-/// The place of one connection, until it is dropped.
+/// The table entry of one connection, removed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     table: ConnectionTable,
     number: u64,
     is_known: AtomicBool,
     close: CancellationToken,
 }
 
-/// The setting of [`ConnectionLimits::known`].
+/// Setting of [`ConnectionLimits::known`].
 pub(crate) const MAX_CONNECTIONS: &str = "limits.max_connections";
-/// The setting of [`ConnectionLimits::unknown_per_address`].
+/// Setting of [`ConnectionLimits::unknown_per_address`].
 pub(crate) const MAX_UNKNOWN: &str = "limits.max_unknown_connections_per_address";
 
 impl ConnectionTable {
@@ -68,9 +68,9 @@ impl ConnectionTable {
         Self(Arc::new(Mutex::new(Table { limits, unknown: BTreeMap::new(), n_known: 0, next: 0 })))
     }
 
-    /// Finds a place for a connection from this address, and says which limit another one had to
-    /// be closed for.
-    pub(crate) fn enter(&self, address: IpAddr) -> (Place, Option<&'static str>) {
+    /// Adds a connection from this address. Returns the setting of the limit if another connection
+    /// was closed to make room.
+    pub(crate) fn enter(&self, address: IpAddr) -> (ConnectionSlot, Option<&'static str>) {
         let address = whose(address);
         let mut table = self.table();
         let ConnectionLimits { known, unknown_per_address, reserve } = table.limits;
@@ -88,7 +88,7 @@ impl ConnectionTable {
         table.unknown.insert(number, Unknown { address, close: close.clone() });
         drop(table);
         let (table, is_known) = (self.clone(), AtomicBool::new(false));
-        (Place { table, number, is_known, close }, limit)
+        (ConnectionSlot { table, number, is_known, close }, limit)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -101,7 +101,7 @@ impl Table {
         self.unknown.values().filter(|unknown| unknown.address == address).count()
     }
 
-    /// Closes the oldest connection that has not shown who it is, among those.
+    /// Closes the oldest unknown connection that `among` accepts.
     fn close_oldest(&mut self, among: impl Fn(&Unknown) -> bool) {
         let oldest = self.unknown.iter().find(|(_, unknown)| among(unknown));
         let Some(number) = oldest.map(|(number, _)| *number) else { return };
@@ -111,18 +111,17 @@ impl Table {
     }
 }
 
-impl Place {
-    /// Notes that a request over this connection was let in. Says whether there is room for it
-    /// among the others.
+impl ConnectionSlot {
+    /// Marks the connection as authenticated. Returns false if the limit is reached.
     pub(crate) fn note_known(&self) -> bool {
         if self.is_known() {
             return true;
         }
         let mut table = self.table.table();
         let has_room = table.n_known < table.limits.known;
-        // Without an entry, it has just been closed for somebody else.
+        // Without an entry, it has just been closed to make room for another.
         if !has_room || table.unknown.remove(&self.number).is_none() {
-            // Two requests over one connection may have come here at once.
+            // Two requests over one connection may arrive here at once.
             return self.is_known();
         }
         table.n_known += 1;
@@ -130,18 +129,18 @@ impl Place {
         true
     }
 
-    /// Whether a request over this connection was let in.
+    /// Whether a request over this connection was authenticated.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    /// Falls when the connection is closed for somebody else.
+    /// Cancelled when the connection is to be closed to make room for another.
     pub(crate) fn close(&self) -> &CancellationToken {
         &self.close
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut table = self.table.table();
         if self.is_known() {
@@ -152,7 +151,8 @@ impl Drop for Place {
     }
 }
 
-/// Whose address it is: with IPv6, everybody has a whole network of them.
+/// The address under which a connection is counted. An IPv6 client has a whole /64 network, so that
+/// counts as one.
 fn whose(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! Bodies that are read, and bodies that are not.
+//! Tests of response bodies that the client reads or does not read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ const TIMES: Times = Times {
     total: Duration::from_hours(1),
 };
 
-/// A body of these pieces, and whether it is gone.
+/// A body with these pieces, and a flag that is set when it is dropped.
 fn body_of(pieces: Vec<Vec<u8>>) -> (Body, Arc<AtomicBool>) {
     struct Gone(Arc<AtomicBool>);
     impl Drop for Gone {
@@ -37,7 +37,7 @@ async fn next(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
     Some(frame.map(|frame| frame.into_data().unwrap()))
 }
 
-/// C13: whatever is handed over is small, and all of it arrives.
+/// C13: a large body is handed over in small pieces, and all of it arrives.
 #[tokio::test]
 async fn c13_a_big_body_is_handed_over_in_pieces() {
     let connection = Connection::default();
@@ -58,7 +58,7 @@ async fn c13_a_big_body_is_handed_over_in_pieces() {
     assert!(connection.watch(Body::empty(), Held::default(), connection.begin()).is_end_stream());
 }
 
-/// C13: a body that nobody asks for more is dropped in time, and its connection closed.
+/// C13: a body that is not polled in time is dropped, and its connection closed.
 #[tokio::test(start_paused = true)]
 async fn c13_a_body_that_nobody_reads_is_dropped() {
     let connection = Connection::default();
@@ -77,7 +77,7 @@ async fn c13_a_body_that_nobody_reads_is_dropped() {
     assert_eq!(connection.check(&TIMES, true), (Verdict::Keep, 0));
 }
 
-/// C13: whoever waits for us is not stuck, however long that takes.
+/// C13: a body that waits for its source is never considered stuck.
 #[tokio::test(start_paused = true)]
 async fn c13_a_body_that_has_nothing_to_say_is_waited_for() {
     let connection = Connection::default();
@@ -90,7 +90,7 @@ async fn c13_a_body_that_has_nothing_to_say_is_waited_for() {
     assert!(!is_gone.load(Ordering::SeqCst));
 }
 
-/// C13: of two responses over one connection, only the one that is not read goes.
+/// C13: of two responses on one connection, only the unread one is dropped.
 #[tokio::test(start_paused = true)]
 async fn c13_a_stuck_response_harms_no_other() {
     let connection = Connection::default();
@@ -109,8 +109,8 @@ async fn c13_a_stuck_response_harms_no_other() {
     next(&mut read).await.unwrap().unwrap();
 }
 
-/// A13: a connection over which no request was let in may be open for as long as headers may take,
-/// one without requests for a minute, and any for an hour; one with a request is not idle.
+/// A13: an unauthenticated connection may be open for the header timeout, one without requests for
+/// a minute, and any for an hour; one with a request is not idle.
 #[tokio::test(start_paused = true)]
 async fn a13_a_connection_has_its_time() {
     let step = Duration::from_millis(1);

@@ -1,7 +1,7 @@
-//! `/v1/conversations`: conversations kept by hand.
+//! `/v1/conversations`: creating, reading and editing conversations.
 //!
-//! A conversation is the same thing on every surface: what is begun on `/chat` or over a
-//! WebSocket can be listed here, and what is opened here can be used there.
+//! Conversations are shared by all surfaces: one started on `/chat` or over a WebSocket can be
+//! listed here, and one created here can be used there.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::{Json, JsonBody},
-    door::Caller,
-    files::Removed,
-    page::{Order, Page, PageWish},
+    files::DeletedObject,
+    page::{Order, Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::{ErrorBody, Refusal},
+    query::QueryParams,
     responses::{
-        look_up,
         request::{self, ClientError, Input, InputBody, read_metadata, refuse_unknown},
+        resolve_references,
     },
 };
 
@@ -42,11 +42,15 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// A conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Conversation {
+    /// ID of the conversation.
     id: String,
+    /// Always `conversation`.
     object: &'static str,
+    /// Time of creation, in Unix seconds.
     created_at: i64,
+    /// Key-value pairs set by the client.
     metadata: BTreeMap<String, String>,
-    /// What of the request was not heeded; not there otherwise.
+    /// Present if input fields were ignored; lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     turnwire: Option<ResponseNote>,
 }
@@ -58,29 +62,30 @@ impl From<ConversationRecord> for Conversation {
     }
 }
 
-/// What a client sends to open or annotate a conversation.
+/// Request body for creating or updating a conversation, and for adding items to it.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 struct ConversationBody {
-    /// What has been said already.
+    /// Input items to add. Used when creating a conversation and when adding items.
     #[schema(value_type = Option<Vec<Object>>)]
     items: Option<Vec<Value>>,
-    /// At most 16 notes.
+    /// Up to 16 key-value pairs. Used when creating and updating a conversation.
     metadata: Option<BTreeMap<String, String>>,
 }
 
+/// Create a conversation.
 #[utoipa::path(
     post,
     path = "/v1/conversations",
     tag = "conversations",
     request_body = ConversationBody,
-    responses((status = 200, description = "The conversation", body = Conversation))
+    responses((status = 200, description = "The new conversation", body = Conversation))
 )]
 async fn open(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<Conversation>, Refusal> {
+) -> Result<Json<Conversation>, ApiError> {
     let body = object(body, &["items", "metadata"])?;
     let metadata = read_metadata(&body)?;
     let (entries, turnwire) = read_entries(&app, &caller, &body, &[]).await?;
@@ -94,6 +99,7 @@ async fn open(
     Ok(Json(Conversation { turnwire, ..record.into() }))
 }
 
+/// Get a conversation.
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}",
@@ -105,24 +111,25 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Conversation>, Refusal> {
+) -> Result<Json<Conversation>, ApiError> {
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
 
+/// Replace the metadata of a conversation.
 #[utoipa::path(
     post,
     path = "/v1/conversations/{conversation_id}",
     tag = "conversations",
     params(("conversation_id" = String, Path)),
     request_body = ConversationBody,
-    responses((status = 200, description = "The conversation", body = Conversation))
+    responses((status = 200, description = "The updated conversation", body = Conversation))
 )]
 async fn annotate(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Conversation>, Refusal> {
+) -> Result<Json<Conversation>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let metadata = read_metadata(&object(body, &["metadata"])?)?;
     let store = app.runs().store();
@@ -130,26 +137,28 @@ async fn annotate(
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
 
+/// Delete a conversation.
 #[utoipa::path(
     delete,
     path = "/v1/conversations/{conversation_id}",
     tag = "conversations",
     params(("conversation_id" = String, Path)),
     responses(
-        (status = 200, description = "It is gone", body = Removed),
-        (status = 409, description = "The conversation is busy", body = ErrorBody),
+        (status = 200, description = "The conversation was deleted", body = DeletedObject),
+        (status = 409, description = "The conversation has a run in progress", body = ErrorBody),
     )
 )]
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Removed>, Refusal> {
+) -> Result<Json<DeletedObject>, ApiError> {
     let record = find(&app, &caller, &id).await?;
-    app.runs().store().forget_conversation(caller.tenant(), &record.id).await?;
-    Ok(Json(Removed::new(id, "conversation.deleted")))
+    app.runs().store().delete_conversation(caller.tenant(), &record.id).await?;
+    Ok(Json(DeletedObject::new(id, "conversation.deleted")))
 }
 
+/// Add items to a conversation.
 #[utoipa::path(
     post,
     path = "/v1/conversations/{conversation_id}/items",
@@ -157,8 +166,8 @@ async fn delete(
     params(("conversation_id" = String, Path)),
     request_body = ConversationBody,
     responses(
-        (status = 200, description = "What was added", body = Page<InputItem>),
-        (status = 409, description = "The conversation is busy", body = ErrorBody),
+        (status = 200, description = "The added items", body = Page<InputItem>),
+        (status = 409, description = "The conversation has a run in progress", body = ErrorBody),
     )
 )]
 async fn add_items(
@@ -166,62 +175,65 @@ async fn add_items(
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Page<InputItem>>, Refusal> {
+) -> Result<Json<Page<InputItem>>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let known = app.runs().history(caller.tenant(), &record.id).await?;
     let body = object(body, &["items"])?;
     let (entries, turnwire) = read_entries(&app, &caller, &body, &known).await?;
     let items = wire_items(&entries);
     app.runs().store().add_entries(caller.tenant(), &record.id, entries).await?;
-    let wish = PageWish { limit: Some(100), ..PageWish::default() };
-    let page = Page::of(items, &wish, Order::Asc, |item| item.id().to_string())?;
+    let params = PageParams { limit: Some(100), ..PageParams::default() };
+    let page = Page::of(items, &params, Order::Asc, |item| item.id().to_string())?;
     Ok(Json(Page { turnwire, ..page }))
 }
 
+/// List the items of a conversation, newest first by default.
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}/items",
     tag = "conversations",
-    params(("conversation_id" = String, Path), PageWish),
-    responses((status = 200, description = "What was said", body = Page<InputItem>))
+    params(("conversation_id" = String, Path), PageParams),
+    responses((status = 200, description = "A page of items", body = Page<InputItem>))
 )]
 async fn list_items(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<InputItem>>, Refusal> {
-    page_of_items(&app, &caller, &id, &wish, Order::Desc).await
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<InputItem>>, ApiError> {
+    page_of_items(&app, &caller, &id, &params, Order::Desc).await
 }
 
+/// List the items of a conversation, oldest first by default.
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}/messages",
     tag = "conversations",
-    params(("conversation_id" = String, Path), PageWish),
-    responses((status = 200, description = "What was said, oldest first", body = Page<InputItem>))
+    params(("conversation_id" = String, Path), PageParams),
+    responses((status = 200, description = "A page of items", body = Page<InputItem>))
 )]
 async fn messages(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<InputItem>>, Refusal> {
-    page_of_items(&app, &caller, &id, &wish, Order::Asc).await
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<InputItem>>, ApiError> {
+    page_of_items(&app, &caller, &id, &params, Order::Asc).await
 }
 
 async fn page_of_items(
     app: &App,
     caller: &Caller,
     id: &str,
-    wish: &PageWish,
+    params: &PageParams,
     order: Order,
-) -> Result<Json<Page<InputItem>>, Refusal> {
+) -> Result<Json<Page<InputItem>>, ApiError> {
     let record = find(app, caller, id).await?;
     let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
-    Ok(Json(Page::of(items, wish, order, |item| item.id().to_string())?))
+    Ok(Json(Page::of(items, params, order, |item| item.id().to_string())?))
 }
 
+/// Get an item of a conversation.
 #[utoipa::path(
     get,
     path = "/v1/conversations/{conversation_id}/items/{item_id}",
@@ -233,32 +245,36 @@ async fn item(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, item_id)): PathParams<(String, String)>,
-) -> Result<Json<InputItem>, Refusal> {
+) -> Result<Json<InputItem>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let items = wire_items(&app.runs().history(caller.tenant(), &record.id).await?);
     let found = items.into_iter().find(|item| item.id().as_str() == item_id);
-    found.map(Json).ok_or_else(|| Refusal::not_found("Item", &item_id))
+    found.map(Json).ok_or_else(|| ApiError::not_found("Item", &item_id))
 }
 
+/// Delete an item of a conversation.
+///
+/// Deleting a call also deletes its result.
 #[utoipa::path(
     delete,
     path = "/v1/conversations/{conversation_id}/items/{item_id}",
     tag = "conversations",
     params(("conversation_id" = String, Path), ("item_id" = String, Path)),
     responses(
-        (status = 200, description = "The conversation without it", body = Conversation),
-        (status = 409, description = "The conversation is busy", body = ErrorBody),
+        (status = 200, description = "The conversation, without the deleted item",
+            body = Conversation),
+        (status = 409, description = "The conversation has a run in progress", body = ErrorBody),
     )
 )]
 async fn remove_item(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, item_id)): PathParams<(String, String)>,
-) -> Result<Json<Conversation>, Refusal> {
+) -> Result<Json<Conversation>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let entries = app.runs().history(caller.tenant(), &record.id).await?;
     let Some(entry) = entries.iter().find(|entry| entry.id.as_str() == item_id) else {
-        return Err(Refusal::not_found("Item", &item_id));
+        return Err(ApiError::not_found("Item", &item_id));
     };
     for id in with_its_result(entry, &entries) {
         app.runs().store().remove_entry(caller.tenant(), &record.id, &id).await?;
@@ -266,8 +282,8 @@ async fn remove_item(
     Ok(Json(record.into()))
 }
 
-/// A call goes with what came of it: for a hosted tool the two are one item to a client, and no
-/// model takes one without the other.
+/// IDs of the entry and, for a call, of its result. For a hosted tool both are one item to a
+/// client, and models refuse one without the other.
 fn with_its_result(entry: &Entry, entries: &[Entry]) -> Vec<ItemId> {
     let mut ids = vec![entry.id.clone()];
     if let Item::Call { call_id, .. } = &*entry.item {
@@ -277,15 +293,15 @@ fn with_its_result(entry: &Entry, entries: &[Entry]) -> Vec<ItemId> {
     ids
 }
 
-/// A conversation of the caller.
+/// Finds a conversation of the caller.
 pub(crate) async fn find(
     app: &App,
     caller: &Caller,
     id: &str,
-) -> Result<ConversationRecord, Refusal> {
+) -> Result<ConversationRecord, ApiError> {
     let found = app.runs().store().conversation(caller.tenant(), &ConversationId::new(id)).await;
     found.map_err(|error| match error {
-        StoreError::NotFound(_) => Refusal::not_found("Conversation", id),
+        StoreError::NotFound(_) => ApiError::not_found("Conversation", id),
         other => other.into(),
     })
 }
@@ -295,19 +311,19 @@ async fn read_entries(
     caller: &Caller,
     body: &Map<String, Value>,
     known: &[Entry],
-) -> Result<(Vec<Entry>, Option<ResponseNote>), Refusal> {
+) -> Result<(Vec<Entry>, Option<ResponseNote>), ApiError> {
     let items = match body.get("items") {
         None | Some(Value::Null) => return Ok((Vec::new(), None)),
         Some(Value::Array(items)) => items.clone(),
         Some(_) => {
             let message = "`items` must be a list.";
-            return Err(Refusal::bad_request("invalid_type", message).about("items"));
+            return Err(ApiError::bad_request("invalid_type", message).about("items"));
         }
     };
     let body = InputBody::Items(items);
-    let looked_up = look_up(app, caller, &body, known).await?;
+    let references_found = resolve_references(app, caller, &body, known).await?;
     let InputBody::Items(items) = &body else { return Ok((Vec::new(), None)) };
-    let input = request::read_items(items, "items", &looked_up)?;
+    let input = request::read_items(items, "items", &references_found)?;
     refuse_what_is_not_kept(items, &input)?;
     let history: Vec<&Item> = known.iter().map(|entry| &*entry.item).collect();
     request::check_calls(&history, &input.items)?;
@@ -327,7 +343,7 @@ async fn read_entries(
     Ok((input.items.into_iter().map(named).collect(), note))
 }
 
-/// A conversation is what was said. What only a response can act on would be lost in it.
+/// Refuses items that only a response can act on, because a conversation does not store them.
 fn refuse_what_is_not_kept(items: &[Value], input: &Input) -> Result<(), ClientError> {
     let brings_tools =
         |item: &Value| item.get("type").and_then(Value::as_str) == Some(request::ADDITIONAL_TOOLS);
@@ -343,15 +359,15 @@ fn refuse_what_is_not_kept(items: &[Value], input: &Input) -> Result<(), ClientE
     }
 }
 
-/// The body, which has no other than the `known` fields.
-fn object(body: Value, known: &[&str]) -> Result<Map<String, Value>, Refusal> {
+/// The body as an object. Fields other than `known` are refused.
+fn object(body: Value, known: &[&str]) -> Result<Map<String, Value>, ApiError> {
     match body {
         Value::Object(body) => {
             refuse_unknown(&body, known)?;
             Ok(body)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(Refusal::bad_request("invalid_type", "The body must be a JSON object."))
+            Err(ApiError::bad_request("invalid_type", "The body must be a JSON object."))
         }
     }
 }

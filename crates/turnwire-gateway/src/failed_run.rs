@@ -1,10 +1,10 @@
-//! A run that failed before any tool began to work, as the answer to a request that waited for
-//! its end.
+//! Error response for a run that failed before any tool started, for requests that wait for the end
+//! of the run.
 //!
-//! Official clients raise what has an error status, and take anything else for an answer. Nothing
-//! has happened to the world, so whoever sends such a request again repeats nothing; the clients
-//! do so by themselves when the failure may pass, and are told when not to. The run is kept like
-//! any other one, and a header names it. Decision 019 has the reasons.
+//! Official clients raise an exception for an error status, and treat anything else as an answer.
+//! No tool has run, so sending such a request again repeats no side effect. The clients do so
+//! themselves if the failure may be temporary, and are told when not to. The run is stored like any
+//! other, and a header names it. Decision 019 has the reasons.
 
 use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER},
@@ -18,21 +18,21 @@ use turnwire_surfaces::responses::{
 };
 use utoipa::ToSchema;
 
-use crate::{body::Json, refusal::error_kind};
+use crate::{api_error::error_kind, body::Json};
 
-/// Names the response of a failed request, which can be fetched by it.
+/// Header with the ID of the response, which can be fetched by it.
 const RESPONSE_ID: HeaderName = HeaderName::from_static("turnwire-response-id");
 
-/// Names the run of a failed request.
+/// Header with the ID of the run.
 const RUN_ID: HeaderName = HeaderName::from_static("turnwire-run-id");
 
-/// Tells official clients whether to send the request again by themselves.
+/// Header that tells official clients whether to retry.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// How long a client should wait if nobody has said.
+/// Value of `Retry-After`, in seconds, if the provider named none.
 const USUAL_WAIT_SECONDS: u64 = 2;
 
-/// Why a run failed, as an error status.
+/// A failed run as an error response.
 #[derive(Debug)]
 pub(crate) struct FailedRun {
     failure: Failure,
@@ -41,47 +41,50 @@ pub(crate) struct FailedRun {
     may_be_sent_again: bool,
 }
 
-/// The body of an answer to a request whose run failed.
+/// Body of an error response whose run failed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FailedRunBody {
-    /// What went wrong.
+    /// Details of the error.
     error: FailedRunError,
 }
 
-/// What went wrong.
+/// Details of the failure of a run, or of an API error.
 #[derive(Debug, Serialize, ToSchema)]
 struct FailedRunError {
-    /// For people.
+    /// Human-readable message. The wording may change; use `code` in programs.
     message: String,
-    /// The family: `rate_limit_error`, `invalid_request_error` or `server_error`.
+    /// Category of the error: `rate_limit_error`, `invalid_request_error` or `server_error`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The field it is about, if the request was refused; null if its run failed.
+    /// Path of the request field that caused the error, if the request was refused. Null if its run
+    /// failed.
     param: Option<String>,
-    /// The official code that fits best, such as `rate_limit_exceeded`.
+    /// Error code. For a failed run, the closest code of the OpenAI API, such as
+    /// `rate_limit_exceeded`.
     code: String,
-    /// The code of ours; not there if the request was refused before there was a run.
+    /// Turnwire's own failure code. Missing if the request was refused before a run was created.
     #[schema(required = false)]
     turnwire: OwnCode,
 }
 
 impl FailedRun {
-    /// A run that nobody can fetch.
+    /// A run that cannot be fetched.
     pub(crate) fn new(failure: &Failure) -> Self {
         Self { failure: failure.clone(), name: None, may_be_sent_again: true }
     }
 
-    /// It can be fetched as a response.
+    /// Names the run as a response.
     pub(crate) fn response(self, run_id: &RunId) -> Self {
         Self { name: Some((RESPONSE_ID, ids::response_id(run_id))), ..self }
     }
 
-    /// It can be fetched as a run.
+    /// Names the run by its run ID.
     pub(crate) fn run(self, run_id: &RunId) -> Self {
         Self { name: Some((RUN_ID, run_id.to_string())), ..self }
     }
 
-    /// Its request had a key: sent again, it finds the same run and gets the same answer.
+    /// Marks a request with an `Idempotency-Key` as not retryable: sent again, it finds the same
+    /// failed run.
     pub(crate) fn with_key(self, has_key: bool) -> Self {
         Self { may_be_sent_again: self.may_be_sent_again && !has_key, ..self }
     }
@@ -102,7 +105,7 @@ impl FailedRun {
         }
     }
 
-    /// How many seconds to wait before the next try, if one may help.
+    /// Seconds to wait before a retry, if a retry may succeed.
     fn wait(&self, status: StatusCode) -> Option<u64> {
         let asked = self.failure.retry_after_ms.map(|wait| wait.div_ceil(1_000).max(1));
         match status {
@@ -114,7 +117,7 @@ impl FailedRun {
     }
 }
 
-/// Whether the same request may work later.
+/// Whether the failure may be temporary.
 fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS
         || (status.is_server_error() && status != StatusCode::INTERNAL_SERVER_ERROR)
@@ -124,7 +127,7 @@ impl IntoResponse for FailedRun {
     fn into_response(self) -> Response {
         let status = self.status();
         let ResponseError { code, message, turnwire, .. } = ResponseError::from(&self.failure);
-        // The stream has no official code for it; a status has.
+        // The stream has no official code for this failure; a status has.
         let code = if status == StatusCode::NOT_FOUND { turnwire.code.clone() } else { code };
         let kind = error_kind(status);
         let error = FailedRunError { message, kind, param: None, code, turnwire };

@@ -1,8 +1,7 @@
-//! Whether this server is alive, and whether it takes work.
+//! Liveness and readiness.
 //!
-//! The two are not the same: a server that is closing, or whose store is away, is alive and must
-//! not be killed, but new work belongs elsewhere. Neither asks who wants to know, so the store
-//! is not asked each time.
+//! A server that shuts down, or whose store does not respond, is alive and must not be killed, but
+//! cannot take new runs. Probes need no API key, so the state of the store is cached.
 
 use std::time::Duration;
 
@@ -18,19 +17,20 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{app::App, body::Json};
 
-/// How long the store may take to answer.
+/// Timeout of the check of the store.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// For how long its answer holds.
+/// How long the result of a check is cached.
 const HOLDS_FOR: Duration = Duration::from_secs(1);
 
-/// How the server is.
+/// State of the server.
 #[derive(Debug, Serialize, ToSchema)]
 struct Health {
-    /// `ok`, `closing`, or `store_unavailable`.
+    /// `ok`, `closing` (the server shuts down), or `store_unavailable` (the store does not
+    /// respond).
     status: &'static str,
-    /// Of which version it is.
+    /// Version of the server.
     version: &'static str,
-    /// By what name it is known among those that share its store.
+    /// Name of this worker among those that share its store. Missing if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<String>,
 }
@@ -42,8 +42,7 @@ impl Health {
     }
 }
 
-/// Whether the store answered, and when it was asked. Whoever wants to know while it is being
-/// asked waits for that answer.
+/// Time and result of the last check of the store. Requests during a check wait for its result.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
 
@@ -65,23 +64,26 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
+/// Check that the server is alive.
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "health",
-    responses((status = 200, description = "It is alive", body = Health))
+    responses((status = 200, description = "The server is alive", body = Health))
 )]
 async fn healthz(State(app): State<App>) -> Json<Health> {
     Health::of(&app, "ok")
 }
 
+/// Check that the server accepts new runs.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "health",
     responses(
-        (status = 200, description = "It takes work", body = Health),
-        (status = 503, description = "It is closing, or its store does not answer", body = Health),
+        (status = 200, description = "The server accepts new runs", body = Health),
+        (status = 503, description = "The server is shutting down, or its store does not respond",
+            body = Health),
     )
 )]
 async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {

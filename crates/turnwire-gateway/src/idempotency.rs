@@ -1,11 +1,10 @@
-//! `Idempotency-Key`: a request that is sent again is not done again.
+//! `Idempotency-Key`: retrying a request without starting a second run.
 //!
-//! A client that does not know whether its request arrived sends it once more with the same
-//! key, and gets the run that the first one made: its stream from the beginning, its answer, or
-//! the response as it is now. A key holds for a day, for one tenant at one endpoint. What it
-//! stands for is told by a fingerprint: SHA-256 over the method, the path and the bytes of the
-//! body as they came. The address behind the question mark is not part of it, because that says
-//! how a run is told and not what it is.
+//! A client that does not know whether its request arrived sends it again with the same key, and
+//! gets the run that the first one created: its stream from the start, its answer, or the response
+//! in its current state. A key is valid for a day, for one tenant and endpoint. A fingerprint
+//! identifies the request: SHA-256 of the method, the path and the raw bytes of the body. The query
+//! string is not part of it, because it only affects how a run is presented.
 
 use std::fmt::Write;
 
@@ -18,24 +17,25 @@ use sha2::{Digest, Sha256};
 use turnwire_contract::RequestKey;
 use utoipa::IntoParams;
 
-use crate::{app::App, body, refusal::Refusal};
+use crate::{api_error::ApiError, app::App, body};
 
 const HEADER: &str = "idempotency-key";
-/// The longest key.
+/// Maximum length of a key.
 const MAX_KEY: usize = 255;
 
-/// How the key is described.
+/// The header, for the OpenAPI document.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 pub(crate) struct IdempotencyKey {
-    /// A mark of the client's own, by which the request can be sent again without being done
-    /// again: whoever sends the same body with the same key within a day gets the same run.
+    /// Unique key chosen by the client, 1 to 255 visible ASCII characters. A retry with the same
+    /// key and the same body within 24 hours returns the run of the first request and does not
+    /// start another.
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
     idempotency_key: Option<String>,
 }
 
-/// A JSON body, and the key that came with it.
+/// A JSON body, and the key of its request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KeyedBody {
     pub(crate) body: Value,
@@ -43,9 +43,9 @@ pub(crate) struct KeyedBody {
 }
 
 impl FromRequest<App> for KeyedBody {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, sent) = request.into_parts();
         let given = given(&parts.headers)?;
         let bytes = body::read(sent, app).await?;
@@ -54,21 +54,21 @@ impl FromRequest<App> for KeyedBody {
     }
 }
 
-/// The key of a request that has no body, or none that matters.
+/// The key of a request whose body is empty or not relevant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keyed(pub(crate) Option<RequestKey>);
 
 impl FromRequestParts<App> for Keyed {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
         let key = given(&parts.headers)?;
         Ok(Self(key.map(|key| request_key(key, &parts.method, parts.uri.path(), &[]))))
     }
 }
 
 /// The key in the headers, if there is one.
-fn given(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+fn given(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut given = headers.get_all(HEADER).iter();
     let Some(key) = given.next() else { return Ok(None) };
     let is_plain =
@@ -79,8 +79,8 @@ fn given(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
         _ => {
             let message = "`Idempotency-Key` must be one value of 1 to 255 visible ASCII \
                            characters.";
-            let refusal = Refusal::bad_request("invalid_idempotency_key", message);
-            Err(refusal.about("Idempotency-Key"))
+            let error = ApiError::bad_request("invalid_idempotency_key", message);
+            Err(error.about("Idempotency-Key"))
         }
     }
 }

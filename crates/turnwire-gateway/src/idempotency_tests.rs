@@ -7,7 +7,7 @@ fn headers(values: &[&[u8]]) -> HeaderMap {
     values.map(|value| (super::HEADER.parse().unwrap(), value)).collect()
 }
 
-/// C9, A13: what can be a key, at the limit and one past it.
+/// C9, A13: valid and invalid keys, at the limit and one past it.
 #[test]
 fn c9_keys_are_visible_and_not_too_long() {
     assert_eq!(given(&headers(&[])), Ok(None));
@@ -19,12 +19,12 @@ fn c9_keys_are_visible_and_not_too_long() {
     let wrong: [&[&[u8]]; 5] =
         [&[b""], &[b"a b"], &[&[0xe9]], &[too_long.as_bytes()], &[b"one", b"two"]];
     for values in wrong {
-        let refusal = given(&headers(values)).unwrap_err();
-        assert_eq!((refusal.status.as_u16(), refusal.code), (400, "invalid_idempotency_key"));
+        let error = given(&headers(values)).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.code), (400, "invalid_idempotency_key"));
     }
 }
 
-/// C9: everything that makes a request another one makes another fingerprint.
+/// C9: method, path and body all change the fingerprint.
 #[test]
 fn c9_the_fingerprint_is_of_method_path_and_body() {
     let of = |method, path, body: &str| {

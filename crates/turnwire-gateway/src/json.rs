@@ -1,22 +1,22 @@
-//! Reads a JSON body that a stranger sent.
+//! Parses JSON from untrusted clients within limits.
 //!
-//! A few bytes can ask for much work: ten thousand brackets in a row are a tree as deep, and a
-//! deep tree costs stack wherever it is walked. So a body is measured before it is read, byte
-//! by byte and without recursion, and refused at the first bracket or key too many.
+//! A few bytes can cause much work: ten thousand brackets in a row are a tree as deep, and a deep
+//! tree uses stack wherever it is traversed. So a body is measured before it is parsed, byte by
+//! byte and without recursion, and refused at the first bracket, key or value too many.
 
 use std::slice;
 
 use serde_json::Value;
 
-/// What a body may be like.
+/// Limits on the structure of a JSON body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonLimits {
-    /// How deep objects and lists may be nested.
+    /// Maximum nesting depth of objects and arrays.
     pub depth: usize,
-    /// How many keys all objects may have together.
+    /// Maximum number of keys in all objects together.
     pub keys: usize,
-    /// How many values all objects and lists may have together: two bytes on the wire are thirty
-    /// in memory.
+    /// Maximum number of values in all objects and arrays together. A value of two bytes on the
+    /// wire needs thirty in memory.
     pub values: usize,
 }
 
@@ -26,17 +26,17 @@ impl Default for JsonLimits {
     }
 }
 
-/// Why a body was not read.
+/// Why a body was not parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NotRead {
     /// `invalid_json`, `json_too_deep`, `json_too_many_keys` or `json_too_many_values`.
     pub code: &'static str,
-    /// One sentence for people.
+    /// A sentence for people.
     pub message: String,
 }
 
-/// Reads `body`, if it is JSON within the limits.
+/// Parses `body` if it is JSON within the limits.
 pub fn read(body: &[u8], limits: &JsonLimits) -> Result<Value, NotRead> {
     measure(body, limits)?;
     serde_json::from_slice(body).map_err(|error| {
@@ -49,8 +49,8 @@ pub fn read(body: &[u8], limits: &JsonLimits) -> Result<Value, NotRead> {
     })
 }
 
-/// Goes once over the bytes. What is not JSON is measured wrongly, which does no harm: it is
-/// refused all the same.
+/// Measures the bytes in one pass. Invalid JSON is measured wrongly, which is harmless: the parser
+/// refuses it.
 fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), NotRead> {
     let JsonLimits { depth: max_depth, keys: max_keys, values: max_values } = *limits;
     let (mut depth, mut n_keys, mut n_values) = (0_usize, 0_usize, 1_usize);
@@ -60,9 +60,9 @@ fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), NotRead> {
             b'"' => skip_string(&mut bytes),
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
-            // Outside of strings a colon follows each key, and nothing else.
+            // Outside of strings, a colon follows each key and nothing else.
             b':' => n_keys += 1,
-            // And a comma stands before each value but the first of its kind.
+            // A comma precedes each value but the first of its object or array.
             b',' => n_values += 1,
             _ => {}
         }
@@ -82,7 +82,7 @@ fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), NotRead> {
     Ok(())
 }
 
-/// Moves behind the closing quotation mark.
+/// Advances past the closing quotation mark.
 fn skip_string(bytes: &mut slice::Iter<'_, u8>) {
     while let Some(byte) = bytes.next() {
         match byte {

@@ -33,7 +33,7 @@ fn depth_has_a_limit() {
     assert_eq!(code_of(objects.as_bytes()), Some("json_too_deep"));
 }
 
-/// A13: a bomb is refused without being read, and without deep stacks.
+/// A13: deeply nested input is refused without being parsed, and without deep recursion.
 #[test]
 fn a_bomb_is_refused() {
     let bomb = vec![b'['; 4 * 1024 * 1024];
@@ -42,7 +42,7 @@ fn a_bomb_is_refused() {
     assert_eq!(problem.message, "The body is nested too deeply; at most 64 levels.");
 }
 
-/// A13: keys of all objects count together.
+/// A13: the keys of all objects are counted together.
 #[test]
 fn keys_have_a_limit() {
     assert_eq!(code_of(with_keys(MAX_KEYS).as_bytes()), None);
@@ -53,7 +53,8 @@ fn keys_have_a_limit() {
     assert_eq!(code_of(spread.as_bytes()), Some("json_too_many_keys"));
 }
 
-/// A13, C29: a list of small numbers is not a way to a lot of memory.
+/// A13, C29: the number of values is limited, because small numbers need much more memory than
+/// bytes on the wire.
 #[test]
 fn values_have_a_limit() {
     let list = |n: usize| format!("[{}]", vec!["0"; n].join(","));
@@ -114,7 +115,7 @@ proptest! {
         prop_assert_eq!(read(&pretty).unwrap(), value);
     }
 
-    /// Within the limits it agrees with the parser, also on broken input.
+    /// Within the limits the result is that of the parser, also for invalid input.
     #[test]
     fn agrees_with_the_parser(value in any_json(), at in any::<prop::sample::Index>(), byte: u8) {
         let mut body = value.to_string().into_bytes();

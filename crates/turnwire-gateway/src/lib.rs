@@ -1,33 +1,35 @@
-//! Runs over HTTP.
+//! The HTTP gateway.
 //!
-//! The gateway moves frames: a request becomes a [`RunRequest`](turnwire_contract::RunRequest),
-//! the engine runs it, and the frames of a projection in `turnwire-surfaces` go out as they
-//! come. Nothing is decided here that another surface would have to know.
+//! The gateway turns a request into a [`RunRequest`](turnwire_contract::RunRequest), passes it to
+//! the engine, and sends the frames of a projection in `turnwire-surfaces` to the client. Logic
+//! that every surface needs is not here; it is in the engine or in `turnwire-surfaces`.
 //!
 //! Reading order:
 //!
-//! * [`server`] listens and closes; [`app`] is what every handler works with;
-//! * [`door`] answers "who is this" and turns away who should not be here;
-//! * [`refusal`] is every answer that is not a success, in OpenAI's shape, [`limits`] how much a
-//!   request may bring, and [`json`] what its body may be like;
-//! * `admission` counts what is admitted, and says when that is enough;
-//! * `starting` is where every run begins, and `idempotency` reads the key by which a request
-//!   that is sent again finds its run;
-//! * `connection` is what is known of an open connection, and ends those that nobody reads;
-//!   `seat` is its place among all of them, which its socket takes along;
-//! * [`sse`] writes event streams; [`streaming`] turns a journal into frames and frames into a
-//!   stream that can be resumed;
-//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs`
-//!   with `run_calls`, `files`, `models`, and [`openapi`], which describes them all.
+//! * [`server`] listens and shuts down; [`app`] is the state that every handler gets;
+//! * [`auth`] authenticates callers and checks `Host` and `Origin`;
+//! * [`api_error`] is every error response, in OpenAI's format; [`limits`] bounds the size of a
+//!   request, and [`json`] the shape of its body;
+//! * `admission` limits the runs and connections that are open at once;
+//! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
+//!   repeated request finds its run;
+//! * `connection` tracks one open connection and drops responses that the client does not read;
+//!   `connection_permit` is its share of the connection limit, which a WebSocket keeps;
+//! * [`sse`] writes event streams; [`streaming`] projects a journal into frames and serves them as
+//!   a stream that can be resumed;
+//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs` with
+//!   `run_calls`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
 
 mod admission;
+pub mod api_error;
 pub mod app;
+pub mod auth;
 mod body;
 mod chat;
 mod connection;
+mod connection_permit;
 mod connection_table;
 mod conversations;
-pub mod door;
 mod failed_run;
 mod files;
 mod health;
@@ -42,33 +44,31 @@ mod path;
 mod probes;
 mod query;
 mod range;
-pub mod refusal;
 pub mod responses;
 mod retry;
 mod run_calls;
 mod runs;
-mod seat;
 pub mod server;
-mod sockets;
 pub mod sse;
-mod starting;
+mod start_run;
 pub mod streaming;
 mod sync;
 mod vector_stores;
+mod websocket;
 mod ws_chat;
 
 use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 
 pub use admission::AdmissionLimits;
+pub use api_error::ApiError;
 pub use app::{App, AppOptions};
-pub use door::{Caller, Door, DoorOptions};
+pub use auth::{Auth, AuthOptions, Caller};
 pub use json::JsonLimits;
 pub use limits::RequestLimits;
-pub use refusal::Refusal;
 pub use server::{HttpLimits, Server, ServerError};
 
-/// Every route of every surface.
+/// The routes of all surfaces.
 fn all_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(responses::routes())
@@ -84,7 +84,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(metrics::routes())
 }
 
-/// Every route, with the document that describes them.
+/// All routes, including `/openapi.json`.
 fn routes() -> Router<App> {
     let (routes, document) = openapi::described(all_routes());
     routes.merge(openapi::route(document))

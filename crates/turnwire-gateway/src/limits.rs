@@ -1,8 +1,7 @@
-//! How much a request may bring, and which setting says so.
+//! Limits of a request, and their settings.
 //!
-//! Every limit has a setting in `[limits]`, a stable code or outcome for whoever comes to it, and is
-//! counted under the name of its setting (`turnwire_limits_reached_total`). `docs/limits.md` lists
-//! them all.
+//! Every limit has a setting in `[limits]`, a stable error code or outcome, and a counter by the
+//! name of its setting (`turnwire_limits_reached_total`). `docs/limits.md` lists them all.
 
 use std::time::Duration;
 
@@ -17,27 +16,28 @@ use crate::{
     connection_table::{MAX_CONNECTIONS, MAX_UNKNOWN},
     json::JsonLimits,
     server::WRITE_TIMEOUT,
-    sockets::{MAX_MESSAGE, MAX_PER_SECOND, MAX_QUEUE},
+    websocket::{MAX_MESSAGE, MAX_PER_SECOND, MAX_QUEUE},
 };
 
-/// How much a request may bring.
+/// Limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// How long a JSON body may take to come.
+    /// Time to receive a JSON body.
     pub body_time: Duration,
-    /// How long an upload may take.
+    /// Time to receive an upload.
     pub upload_time: Duration,
-    /// What a JSON body may be like.
+    /// Limits on the structure of a JSON body.
     pub json: JsonLimits,
-    /// How many items the input may have.
+    /// Maximum number of input items.
     pub items: usize,
-    /// How many tools it may bring.
+    /// Maximum number of tools.
     pub tools: usize,
-    /// How many bytes a schema may have.
+    /// Maximum size of a JSON schema, in bytes.
     pub schema_bytes: usize,
-    /// How many bytes the arguments of a call in the input may have.
+    /// Maximum size of the arguments of a call in the input, in bytes.
     pub argument_bytes: usize,
-    /// How many bytes the files may have that the input names, in base64 and each mention counted.
+    /// Maximum total size of the files the input refers to, in bytes of base64. Each reference
+    /// counts.
     pub file_bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl Default for RequestLimits {
     }
 }
 
-/// Every limit that is counted, by its setting.
+/// The settings of all limits that are counted.
 pub const COUNTED: [&str; 27] = [
     "limits.max_body_bytes",
     "limits.max_file_bytes",
@@ -87,7 +87,7 @@ pub const COUNTED: [&str; 27] = [
     MAX_QUEUE,
 ];
 
-/// The limit that a client came to who is refused with this code.
+/// The setting of the limit that an error code stands for.
 pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
     let limit = match code {
         "body_too_large" => "limits.max_body_bytes",
@@ -108,11 +108,11 @@ pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
     Some(limit)
 }
 
-/// What a refusal leaves on its response for [`count`].
+/// Response extension with the setting of the limit that was reached, for [`count`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reached(pub(crate) &'static str);
 
-/// The layer that counts whoever came to a limit.
+/// The layer that counts limits that were reached.
 pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if let Some(Reached(limit)) = response.extensions().get() {

@@ -1,4 +1,4 @@
-//! What is counted, and `GET /metrics`, where it is told in the words of Prometheus.
+//! Metrics, and `GET /metrics`, which serves them in the Prometheus format.
 
 use std::sync::atomic::Ordering;
 
@@ -22,11 +22,11 @@ use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, door::Caller, limits::COUNTED, refusal::Refusal};
+use crate::{api_error::ApiError, app::App, auth::Caller, limits::COUNTED};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything that is counted.
+/// All metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -59,7 +59,7 @@ struct Kind {
     kind: &'static str,
 }
 
-/// A stream that is being read, for as long as this is there.
+/// Counts an open stream until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream(Gauge);
 
@@ -74,7 +74,7 @@ struct Way {
     direction: &'static str,
 }
 
-/// Which way a message of the chat socket goes.
+/// Direction of a message on the chat socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the client.
@@ -124,8 +124,8 @@ impl Default for Metrics {
     }
 }
 
-/// What counts those who come to a limit. Every limit is there from the beginning, so that nobody
-/// has to guess its name.
+/// Registers the counters of limits. Every limit is present from the start, so that its name can be
+/// found.
 fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Counter>) {
     let limits_reached = Family::<Limit, Counter>::default();
     for limit in COUNTED {
@@ -139,20 +139,20 @@ fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Co
     (limits_reached, runs_incomplete)
 }
 
-/// From 64 bytes to 1 MiB.
+/// Buckets from 64 bytes to 1 MiB.
 fn sizes() -> Histogram {
     Histogram::new(exponential_buckets(64.0, 4.0, 8))
 }
 
 impl Metrics {
-    /// Counts a stream of this kind, for as long as what is returned is there.
+    /// Counts a stream of this kind until the returned value is dropped.
     pub(crate) fn stream(&self, kind: &'static str) -> OpenStream {
         let open = self.streams_open.get_or_create_owned(&Kind { kind });
         open.inc();
         OpenStream(open)
     }
 
-    /// Counts that the server was told to close.
+    /// Counts a shutdown.
     pub(crate) fn drained(&self) {
         self.drains.inc();
     }
@@ -162,17 +162,17 @@ impl Metrics {
         self.found_by_key.inc();
     }
 
-    /// Counts a run that was refused because the server closes.
+    /// Counts a run that was refused during a shutdown.
     pub(crate) fn refused_while_closing(&self) {
         self.refused_while_closing.inc();
     }
 
-    /// Counts that somebody was refused or ended by the limit that this setting sets.
+    /// Counts a client that was refused or cut off by the limit with this setting.
     pub(crate) fn limit_reached(&self, limit: &'static str) {
         self.limits_reached.get_or_create(&Limit { limit }).inc();
     }
 
-    /// Takes over what the engine has counted.
+    /// Copies the counters of the engine.
     fn look_at(&self, runs: &Runs) {
         self.runs_live.set(i64::try_from(runs.n_live()).unwrap_or(i64::MAX));
         self.runs_taken_over.inner().store(runs.n_taken_over(), Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a message of the chat socket.
+    /// Counts a message on the chat socket.
     pub(crate) fn ws_message(&self, direction: Direction, bytes: usize) {
         let direction = match direction {
             Direction::Received => "received",
@@ -201,19 +201,21 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
+/// Get the metrics of the server in the Prometheus format.
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = "health",
-    responses((status = 200, description = "What was counted", content_type = "application/openmetrics-text"))
+    responses((status = 200, description = "The metrics, in the Prometheus format",
+        content_type = "application/openmetrics-text"))
 )]
-async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, Refusal> {
+async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, ApiError> {
     app.metrics().look_at(app.runs());
     let mut text = String::new();
     encode(&mut text, &app.metrics().registry).map_err(|cause| {
-        error!(%cause, "The metrics could not be written.");
+        error!(%cause, "metrics encoding failed");
         let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
-        Refusal::new(status, "internal_error", "The metrics could not be written.")
+        ApiError::new(status, "internal_error", "metrics encoding failed")
     })?;
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))];
     Ok((content_type, text).into_response())

@@ -1,25 +1,31 @@
-//! `GET /v1/models`: which names a request may ask for.
+//! `GET /v1/models`: the model names a request may use.
 
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, body::Json, door::Caller, path::PathParams, refusal::Refusal};
+use crate::{api_error::ApiError, app::App, auth::Caller, body::Json, path::PathParams};
 
-/// A model by its name.
+/// A model.
 #[derive(Debug, Serialize, ToSchema)]
 struct Model {
+    /// Name of the model, as used in requests.
     id: String,
+    /// Always `model`.
     object: &'static str,
+    /// Always 0: the time of creation is not known.
     created: i64,
+    /// Always `turnwire`.
     owned_by: &'static str,
 }
 
-/// All of them.
+/// A list of models.
 #[derive(Debug, Serialize, ToSchema)]
 struct Models {
+    /// Always `list`.
     object: &'static str,
+    /// The models.
     data: Vec<Model>,
 }
 
@@ -31,11 +37,12 @@ fn model(id: &str) -> Model {
     Model { id: id.to_owned(), object: "model", created: 0, owned_by: "turnwire" }
 }
 
+/// List the available models.
 #[utoipa::path(
     get,
     path = "/v1/models",
     tag = "models",
-    responses((status = 200, description = "The names a request may ask for", body = Models))
+    responses((status = 200, description = "The available models", body = Models))
 )]
 async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
     let mut names: Vec<&str> = app.runs().model_names().collect();
@@ -46,6 +53,7 @@ async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
     Json(Models { object: "list", data: names.into_iter().map(model).collect() })
 }
 
+/// Get a model.
 #[utoipa::path(
     get,
     path = "/v1/models/{model}",
@@ -53,18 +61,19 @@ async fn list(State(app): State<App>, _caller: Caller) -> Json<Models> {
     params(("model" = String, Path)),
     responses(
         (status = 200, description = "The model", body = Model),
-        (status = 404, description = "There is none", body = crate::refusal::ErrorBody),
+        (status = 404, description = "There is no model with this name",
+            body = crate::api_error::ErrorBody),
     )
 )]
 async fn one(
     State(app): State<App>,
     _caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Model>, Refusal> {
+) -> Result<Json<Model>, ApiError> {
     if !app.runs().knows_model(&id) {
         let message = format!("The model '{id}' does not exist.");
         let status = axum::http::StatusCode::NOT_FOUND;
-        return Err(Refusal::new(status, "model_not_found", message).about("model"));
+        return Err(ApiError::new(status, "model_not_found", message).about("model"));
     }
     Ok(Json(model(&id)))
 }

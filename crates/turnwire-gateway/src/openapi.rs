@@ -1,9 +1,12 @@
-//! The description of everything, made from the types that do it.
+//! The OpenAPI document, derived from the request and response types.
+
+use std::collections::BTreeMap;
 
 use axum::{Router, extract::State, routing::get};
+use turnwire_contract::{Event, RecordedEvent};
 use turnwire_surfaces::{
-    ChatStreamFrame, NativeRecord, WsMessage, WsRequest,
-    responses::{Response as ResponseObject, ResponseEvent},
+    ChatStreamFrame, WsMessage, WsRequest,
+    responses::{Response as ResponseObject, ResponseEvent, SequencedEvent},
 };
 use utoipa::{
     OpenApi, PartialSchema, ToSchema,
@@ -19,35 +22,35 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{app::App, body::Json};
 
-/// The name of the only way to say who one is.
+/// Name of the security scheme.
 const KEY: &str = "api_key";
-/// The paths where nobody is asked.
+/// Paths that need no API key.
 const OPEN_TO_ALL: [&str; 2] = ["/healthz", "/readyz"];
 
-/// What stands at the head of the document.
+/// The head of the document.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Turnwire",
-        description = "Agent runs whose every step is visible: the Responses API with tools, \
-                       chat, WebSockets, and the native surface.",
+        description = "Agent runs with a recorded event for every step: the Responses API with \
+                tools, chat, WebSockets, and the native surface.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     components(schemas(
         ResponseObject,
-        ResponseEvent,
+        SequencedEvent,
         StreamEventType,
         ChatStreamFrame,
-        NativeRecord,
+        RecordedEvent,
         WsMessage,
         WsRequest,
-        crate::refusal::ErrorBody
+        crate::api_error::ErrorBody
     ))
 )]
 struct Head;
 
-/// The `type` of every event that a stream of `/v1/responses` can have: those of the strict
-/// profile first.
+/// The `type` of every event on a `/v1/responses` stream: those of the strict profile first, then
+/// those of the extended profile.
 struct StreamEventType;
 
 impl PartialSchema for StreamEventType {
@@ -60,13 +63,14 @@ impl PartialSchema for StreamEventType {
 
 impl ToSchema for StreamEventType {}
 
-/// Every route with its description.
+/// The routes, and the document that describes them.
 pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
     let (routes, mut document) =
         OpenApiRouter::with_openapi(Head::openapi()).merge(routes).split_for_parts();
     let components = document.components.get_or_insert_default();
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     components.add_security_scheme(KEY, bearer);
+    leave_out_unknown_events(&mut components.schemas);
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             if needs_key(path) {
@@ -79,6 +83,13 @@ pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
     (routes, document)
 }
 
+/// Takes the variant for events of newer versions out of the schema: their types are not known.
+fn leave_out_unknown_events(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    if let Some(RefOr::T(Schema::OneOf(events))) = schemas.get_mut(&*Event::name()) {
+        events.items.pop();
+    }
+}
+
 fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
         .into_iter()
@@ -89,8 +100,8 @@ fn needs_key(path: &str) -> bool {
     !OPEN_TO_ALL.contains(&path)
 }
 
-/// Adds the refusals that come from what is around a handler and not from what it does: from the
-/// server, from the door, and from reading what was sent. A handler may describe one better.
+/// Adds the errors that come from the layers around a handler: the server, authentication, and
+/// reading of the request. A description by the handler takes precedence.
 fn describe_refusals(path: &str, operation: &mut Operation) {
     let parameters: Vec<&Parameter> =
         operation.parameters.iter().flatten().filter_map(of).collect();
@@ -99,28 +110,32 @@ fn describe_refusals(path: &str, operation: &mut Operation) {
     let has_body = operation.request_body.is_some();
     let names_something = has_body || path.contains('{');
     let refusals = [
-        (400, has_body || has_parameters, "The request makes no sense; `param` names the field"),
-        (401, needs_key(path), "There is no key, or it is not valid"),
-        (403, true, "The request comes from a web page, or under a name, that is not let in"),
-        (404, names_something, "Something that the request names is not there"),
-        (408, has_body, "The body paused, or took, for too long"),
-        (413, has_body, "The body is too big"),
-        (422, has_key, "The key was used for another request"),
-        (429, needs_key(path), "Too much at once for this key or this server: try again later"),
-        (500, true, "The server has failed; its log says why"),
+        (400, has_body || has_parameters, "The request is invalid. `param` names the field"),
+        (401, needs_key(path), "The API key is missing or not valid"),
+        (403, true, "The `Host` or `Origin` of the request is not allowed"),
+        (404, names_something, "An object the request refers to does not exist"),
+        (408, has_body, "The body was not received in time"),
+        (413, has_body, "The body is too large"),
+        (422, has_key, "The `Idempotency-Key` was already used for a different request"),
+        (
+            429,
+            needs_key(path),
+            "A concurrency limit is reached. Retry after the time in `Retry-After`",
+        ),
+        (500, true, "Internal error. The cause is in the log of the server"),
         (
             503,
             needs_key(path),
-            "The server closes or is full, or its store is away: try again later",
+            "The server is shutting down or full, or its store is not available. Retry later",
         ),
     ];
     let responses = &mut operation.responses.responses;
     for (status, _, description) in refusals.into_iter().filter(|(_, can_come, _)| *can_come) {
-        responses.entry(status.to_string()).or_insert_with(|| refusal(status, description));
+        responses.entry(status.to_string()).or_insert_with(|| error(status, description));
     }
 }
 
-/// A parameter that is described where it stands, as all of ours are.
+/// An inline parameter, as all of ours are.
 fn of(parameter: &RefOr<Parameter>) -> Option<&Parameter> {
     match parameter {
         RefOr::T(parameter) => Some(parameter),
@@ -128,14 +143,16 @@ fn of(parameter: &RefOr<Parameter>) -> Option<&Parameter> {
     }
 }
 
-fn refusal(status: u16, description: &str) -> RefOr<Response> {
+fn error(status: u16, description: &str) -> RefOr<Response> {
     let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
     let answer = ResponseBuilder::new().description(description).content("application/json", body);
     if ![429, 503].contains(&status) {
         return answer.build().into();
     }
     let seconds = ObjectBuilder::new().schema_type(SchemaType::new(Type::Integer));
-    let wait = HeaderBuilder::new().schema(Some(seconds)).description(Some("Seconds to wait"));
+    let wait = HeaderBuilder::new()
+        .schema(Some(seconds))
+        .description(Some("Seconds to wait before a retry"));
     answer.header("Retry-After", wait.build()).build().into()
 }
 

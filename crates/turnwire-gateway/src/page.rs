@@ -1,32 +1,32 @@
-//! Lists, a page at a time, as the official clients turn them.
+//! Paginated lists, in the format of the OpenAI API.
 
 use serde::{Deserialize, Serialize};
 use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 const USUAL: usize = 20;
 const MOST: usize = 100;
 
-/// Which page.
+/// Query parameters of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-pub struct PageWish {
-    /// Begin after the entry of this id.
+pub struct PageParams {
+    /// ID of an entry. The page starts after it.
     pub after: Option<String>,
-    /// End before the entry of this id.
+    /// ID of an entry. The page ends before it.
     pub before: Option<String>,
-    /// How many entries, 1 to 100; 20 if not set.
+    /// Maximum number of entries, 1 to 100. Default: 20.
     #[param(minimum = 1)]
     pub limit: Option<usize>,
-    /// `asc` or `desc`.
+    /// Sort order by time of creation: `asc` (oldest first) or `desc` (newest first).
     #[param(inline)]
     pub order: Option<Order>,
 }
 
-/// Oldest first, or newest first.
+/// Sort order by time of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -41,33 +41,33 @@ pub enum Order {
 pub struct Page<T> {
     /// Always `list`.
     pub object: &'static str,
-    /// The entries.
+    /// The entries of the page.
     pub data: Vec<T>,
-    /// The id of the first one.
+    /// ID of the first entry. Null if the page is empty.
     pub first_id: Option<String>,
-    /// The id of the last one.
+    /// ID of the last entry. Null if the page is empty.
     pub last_id: Option<String>,
-    /// Whether there are more.
+    /// Whether there are more entries after this page.
     pub has_more: bool,
-    /// What of the request was not heeded; not there otherwise.
+    /// Present if input fields were ignored; lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turnwire: Option<ResponseNote>,
 }
 
 impl<T> Page<T> {
-    /// The page of `all`, oldest first, that is wished for.
+    /// The requested page of `all`, which is sorted oldest first.
     pub fn of(
         mut all: Vec<T>,
-        wish: &PageWish,
+        params: &PageParams,
         usual_order: Order,
         id: impl Fn(&T) -> String,
-    ) -> Result<Self, Refusal> {
-        let limit = wish.limit.unwrap_or(USUAL);
+    ) -> Result<Self, ApiError> {
+        let limit = params.limit.unwrap_or(USUAL);
         if !(1..=MOST).contains(&limit) {
             let message = format!("`limit` must be between 1 and {MOST}.");
-            return Err(Refusal::bad_request("invalid_value", message).about("limit"));
+            return Err(ApiError::bad_request("invalid_value", message).about("limit"));
         }
-        if wish.order.unwrap_or(usual_order) == Order::Desc {
+        if params.order.unwrap_or(usual_order) == Order::Desc {
             all.reverse();
         }
         let place = |wanted: &Option<String>, name: &str| {
@@ -75,11 +75,11 @@ impl<T> Page<T> {
             let place = all.iter().position(|entry| id(entry) == *wanted);
             place.map(Some).ok_or_else(|| {
                 let message = format!("There is no entry '{wanted}' in this list.");
-                Refusal::bad_request("invalid_value", message).about(name)
+                ApiError::bad_request("invalid_value", message).about(name)
             })
         };
-        let first = place(&wish.after, "after")?.map_or(0, |place| place + 1);
-        let end = place(&wish.before, "before")?.unwrap_or(all.len());
+        let first = place(&params.after, "after")?.map_or(0, |place| place + 1);
+        let end = place(&params.before, "before")?.unwrap_or(all.len());
         let rest: Vec<T> = all.into_iter().take(end).skip(first).collect();
         let has_more = rest.len() > limit;
         let data: Vec<T> = rest.into_iter().take(limit).collect();

@@ -1,4 +1,4 @@
-//! The names in the path of a request.
+//! Path parameters.
 
 use axum::{
     extract::{FromRequestParts, Path, RawPathParams},
@@ -6,18 +6,17 @@ use axum::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::{app::App, refusal::Refusal};
+use crate::{api_error::ApiError, app::App};
 
-/// The names in a path. A name that nothing can have, because it is not UTF-8 or has a NUL
-/// character in it, names nothing: the answer is that of any other path where nothing is, whatever
-/// the store behind it makes of such a text.
+/// Path parameters. A parameter that is not UTF-8 or contains a NUL character cannot name anything,
+/// so it gets the same 404 as an unknown path and never reaches the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let names = RawPathParams::from_request_parts(parts, app).await;
         let has_names = names.is_ok_and(|names| names.iter().all(|(_, name)| !name.contains('\0')));
         if !has_names {
@@ -28,8 +27,8 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
     }
 }
 
-/// The answer at a path where nothing is.
-pub(crate) fn nothing_here() -> Refusal {
+/// The error for an unknown path.
+pub(crate) fn nothing_here() -> ApiError {
     let message = "There is nothing at this path. See /openapi.json for what there is.";
-    Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
 }

@@ -1,7 +1,7 @@
-//! Probes at an address of their own.
+//! Probes at a separate address.
 //!
-//! Whoever watches over a server asks there whether it is alive, and is answered however full the
-//! other address is, and while the server closes. Nothing else is answered there.
+//! They are answered there however many connections the main address has, and during a shutdown.
+//! The address serves nothing else.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{app::App, health, metrics, path::nothing_here, server::taken};
 
-/// How many probes are answered at once.
+/// Maximum number of concurrent probes.
 const MAX_AT_ONCE: usize = 64;
 
-/// Answers probes for as long as it is waited for; without a listener there is nothing to do.
+/// Answers probes until the future is dropped. Without a listener it does nothing.
 pub(crate) async fn serve(listener: Option<TcpListener>, app: App, header_time: Duration) {
     let Some(listener) = listener else { return std::future::pending().await };
     let (router, _) =
@@ -40,7 +40,7 @@ pub(crate) async fn serve(listener: Option<TcpListener>, app: App, header_time: 
     }
 }
 
-/// Answers one request. Nobody gets to stay.
+/// Answers one request and closes the connection.
 async fn answer(stream: TcpStream, router: axum::Router, header_time: Duration) {
     let answering = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -48,6 +48,6 @@ async fn answer(stream: TcpStream, router: axum::Router, header_time: Duration) 
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if !matches!(timeout(header_time * 2, answering).await, Ok(Ok(()))) {
-        debug!("A probe broke off.");
+        debug!("probe connection failed");
     }
 }

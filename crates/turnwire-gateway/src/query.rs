@@ -1,8 +1,7 @@
-//! What stands behind the question mark of an address, within the types that a handler asks for.
+//! Query parameters.
 //!
-//! Axum's own extractor refuses in plain text and in the words of its libraries. Here a value
-//! that does not fit is refused like everything else: in one shape, by the name of its field, and
-//! with what it must be.
+//! Axum's own extractor reports errors as plain text in the wording of its libraries. This one
+//! reports them as [`ApiError`], with the name of the field and the values it accepts.
 
 use std::fmt;
 
@@ -16,18 +15,18 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use crate::{app::App, refusal::Refusal};
+use crate::{api_error::ApiError, app::App};
 
-/// What a client asks for in the address.
+/// The query parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
-    type Rejection = Refusal;
+impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
-        // Any text is a list of pairs.
+        // Any query string is a list of pairs.
         let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
         let pairs = pairs.into_iter().map(|(name, value)| (name, Text(value)));
         let read = serde_path_to_error::deserialize(MapDeserializer::new(pairs));
@@ -35,12 +34,12 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
             let path = error.path().to_string();
             let QueryError { field, must } = error.into_inner();
             let field = field.map_or(path, str::to_owned);
-            Refusal::bad_request("invalid_value", format!("`{field}` {must}.")).about(field)
+            ApiError::bad_request("invalid_value", format!("`{field}` {must}.")).about(field)
         })
     }
 }
 
-/// A value in an address: a text, whatever it stands for.
+/// The text of one query parameter.
 #[derive(Debug)]
 struct Text(String);
 
@@ -52,7 +51,7 @@ impl IntoDeserializer<'_, QueryError> for Text {
     }
 }
 
-/// Numbers that are read by `FromStr`.
+/// Deserializes integers with `FromStr`.
 macro_rules! whole_numbers {
     ($($read:ident $visit:ident,)*) => {$(
         fn $read<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
@@ -106,12 +105,12 @@ impl<'de> Deserializer<'de> for Text {
     }
 }
 
-/// Why a value was not read.
+/// Why a parameter was not read.
 #[derive(Debug)]
 struct QueryError {
-    /// The field, where its place does not tell.
+    /// The field, if the path of the error does not name it.
     field: Option<&'static str>,
-    /// What it must be.
+    /// What the value must be.
     must: String,
 }
 

@@ -1,33 +1,34 @@
-//! `Range`: a part of a big text, by its bytes.
+//! The `Range` header: requests for a part of a text, in bytes.
 //!
-//! One range and no more: whoever sends something else gets everything, as the standard allows.
+//! Only a single range is supported. For any other `Range` the whole text is returned, as the
+//! standard allows.
 
 use axum::http::{HeaderMap, header};
 
-/// What is asked for of a text.
+/// The requested part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Range {
-    /// All of it.
+    /// The whole text.
     Everything,
-    /// These bytes, both ends included.
+    /// A range of bytes, both ends included.
     Part {
-        /// The first one, counted from 0.
+        /// First byte, counted from 0.
         first: usize,
-        /// The last one.
+        /// Last byte.
         last: usize,
     },
-    /// Only bytes that it does not have.
+    /// A range outside of the text.
     Beyond,
 }
 
-/// What the headers ask for of a text of `total` bytes.
+/// The range that the headers request of a text of `total` bytes.
 pub(crate) fn range_of(headers: &HeaderMap, total: usize) -> Range {
     let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
     let range = range.and_then(|range| range.trim().strip_prefix("bytes="));
     range.and_then(|range| read(range.trim(), total)).unwrap_or(Range::Everything)
 }
 
-/// Nothing if it is not a range that makes sense.
+/// `None` if it is not a valid range.
 fn read(range: &str, total: usize) -> Option<Range> {
     let (first, last) = range.split_once('-')?;
     let (first, last) = match (first, last) {
@@ -47,7 +48,7 @@ fn read(range: &str, total: usize) -> Option<Range> {
     }
 }
 
-/// A number too big for us is further than any text.
+/// A number that overflows becomes the maximum, which is past the end of any text.
 fn number(text: &str) -> Option<usize> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(usize::MAX))

@@ -12,7 +12,7 @@ fn part(first: usize, last: usize) -> Range {
     Range::Part { first, last }
 }
 
-/// R17: every form of a range, and what is none.
+/// R17: every form of a range, and invalid ones.
 #[test]
 fn r17_ranges_are_read() {
     assert_eq!(range_of(&HeaderMap::new(), 10), Range::Everything);

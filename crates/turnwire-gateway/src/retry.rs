@@ -1,26 +1,26 @@
-//! Trying a failed call again.
+//! Retrying a failed call.
 //!
-//! A call has one end, and the model was told of it; so trying again is a run of its own, which
-//! begins with the call and then lets the model go on from what came of it.
+//! A call ends once, and its result was given to the model. So a retry is a new run, which starts
+//! with the call and then lets the model continue from its result.
 
 use axum::http::StatusCode;
 use turnwire_contract::{CallId, FirstCall, RunId, RunRequest, RunStatus, ToolRef};
 use turnwire_surfaces::CallState;
 
-use crate::{app::App, door::Caller, refusal::Refusal, runs::snapshot_of};
+use crate::{api_error::ApiError, app::App, auth::Caller, runs::snapshot_of};
 
-/// The run that tries the call `call_id` of the run `run_id` again.
+/// The request of the run that retries the call `call_id` of the run `run_id`.
 pub(crate) async fn retry_of(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
     call_id: &CallId,
-) -> Result<RunRequest, Refusal> {
-    let conflict = |message: &str| Refusal::new(StatusCode::CONFLICT, "not_retryable", message);
+) -> Result<RunRequest, ApiError> {
+    let conflict = |message: &str| ApiError::new(StatusCode::CONFLICT, "not_retryable", message);
     let record = app.runs().find(caller.tenant(), run_id).await?;
     let snapshot = snapshot_of(app, caller, run_id.as_str()).await?;
     let call = snapshot.call(call_id);
-    let call = call.ok_or_else(|| Refusal::not_found("Call", call_id.as_str()))?;
+    let call = call.ok_or_else(|| ApiError::not_found("Call", call_id.as_str()))?;
     if record.status == RunStatus::Active && snapshot.outcome.is_none() {
         return Err(conflict(
             "The run is still going on; the model has been told and may try again itself.",

@@ -1,5 +1,4 @@
-//! `/v1/runs/{run_id}/calls/{call_id}`: what can be done about one call of a run, and its whole
-//! result.
+//! `/v1/runs/{run_id}/calls/{call_id}`: commands on one call of a run, and its full result.
 
 use axum::{
     extract::State,
@@ -10,27 +9,27 @@ use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    ApprovalAnswer, CallId, Decision, Event, InputId, LogError, Recorded, ToolOutcome,
+    ApprovalAnswer, CallId, Decision, Event, InputId, JournalError, RecordedEvent, ToolOutcome,
 };
-use turnwire_engine::{AnswerError, Answered, Start};
+use turnwire_engine::{AnswerError, AnswerOutcome, Start};
 use turnwire_surfaces::InputAction;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::{Json, JsonBody, typed},
-    door::Caller,
     idempotency::{IdempotencyKey, Keyed},
     path::PathParams,
     range::{Range, range_of},
-    refusal::{ErrorBody, Refusal},
     responses::request::ClientError,
     retry::retry_of,
     runs::{Done, find},
 };
 
-/// Where answers that come over these routes come from.
+/// Recorded as the source of answers given over these routes.
 const BY: &str = "/v1/runs";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -42,31 +41,37 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(result))
 }
 
+/// Cancel a call. The run continues.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/cancel",
     tag = "runs",
     params(("run_id" = String, Path), ("call_id" = String, Path)),
-    responses((status = 200, description = "Whether the call was at work", body = Done))
+    responses((status = 200, description = "`done` is true if the call was in progress",
+        body = Done))
 )]
 async fn cancel_call(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
-) -> Result<Json<Done>, Refusal> {
+) -> Result<Json<Done>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id)).await?;
     Ok(Json(Done { run_id: id, done }))
 }
 
+/// Retry a call that ended without success.
+///
+/// Starts a new run, which begins with the call. The earlier run must have ended.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/retry",
     tag = "runs",
     params(("run_id" = String, Path), ("call_id" = String, Path), IdempotencyKey),
     responses(
-        (status = 200, description = "The new run, which begins with the call", body = Done),
-        (status = 409, description = "The run goes on, or the call worked", body = ErrorBody),
+        (status = 200, description = "The new run, which starts with the call", body = Done),
+        (status = 409, description = "The run is still in progress, or the call cannot be retried",
+            body = ErrorBody),
     )
 )]
 async fn retry_call(
@@ -74,9 +79,9 @@ async fn retry_call(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     Keyed(key): Keyed,
-) -> Result<Json<Done>, Refusal> {
+) -> Result<Json<Done>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
-    let handle = if let Some(handle) = app.made_before(caller.tenant(), key.as_ref()).await? {
+    let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
         let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
@@ -85,45 +90,47 @@ async fn retry_call(
     Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
 }
 
-/// A person's answer about a call. Either `decision` or `approve` says what was decided.
+/// Answer to an approval request. Either `decision` or `approve` is required.
 #[derive(Debug, Deserialize, ToSchema)]
 struct CallApproval {
-    /// What was decided.
+    /// The decision. Required unless `approve` is set.
     decision: Option<DecisionWord>,
-    /// Whether the call may be carried out; the same as `decision`, in short.
+    /// Short form of `decision`: true approves the call, false denies it.
     approve: Option<bool>,
-    /// Why not; the model is told.
+    /// Why the call is denied. Passed to the model.
     reason: Option<String>,
-    /// The arguments to call the tool with instead of the model's.
+    /// Arguments to use instead of the model's. They must match the schema of the tool. Ignored if
+    /// the call is denied.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Map<String, Value>>,
-    /// Whether later calls of this tool in this conversation are allowed too.
+    /// Also approve later calls of this tool in this conversation. Ignored if the call is denied.
+    /// Default: false.
     remember: Option<bool>,
 }
 
-/// What was decided.
+/// Decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum DecisionWord {
-    /// Go ahead.
+    /// Execute the call.
     Approve,
-    /// Do not.
+    /// Do not execute the call.
     Deny,
 }
 
 impl CallApproval {
-    fn read(body: Value) -> Result<ApprovalAnswer, Refusal> {
+    fn read(body: Value) -> Result<ApprovalAnswer, ApiError> {
         let answer: Self = typed(body)?;
         let word = answer.decision.map(|word| word == DecisionWord::Approve);
         let approve = match (word, answer.approve) {
             (Some(word), Some(approve)) if word != approve => {
                 let message = "`decision` and `approve` say different things; send one of them.";
-                return Err(Refusal::bad_request("mutually_exclusive_parameters", message));
+                return Err(ApiError::bad_request("mutually_exclusive_parameters", message));
             }
             (Some(approve), _) | (None, Some(approve)) => approve,
             (None, None) => {
                 let message = "`decision` is missing: `approve` or `deny`.";
-                let missing = Refusal::bad_request("missing_required_parameter", message);
+                let missing = ApiError::bad_request("missing_required_parameter", message);
                 return Err(missing.about("decision"));
             }
         };
@@ -133,8 +140,7 @@ impl CallApproval {
     }
 }
 
-/// A person's answer in our words. Who says no changes nothing about the arguments, and is asked
-/// again the next time.
+/// Makes the answer to an approval request. A denial changes no arguments and is not remembered.
 pub(crate) fn approval(
     approve: bool,
     reason: String,
@@ -148,6 +154,7 @@ pub(crate) fn approval(
     ApprovalAnswer { arguments, remember, ..Decision::Approved.into() }
 }
 
+/// Approve or deny a call that waits for an approval.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/approve",
@@ -155,9 +162,13 @@ pub(crate) fn approval(
     params(("run_id" = String, Path), ("call_id" = String, Path)),
     request_body = CallApproval,
     responses(
-        (status = 200, description = "This is the answer that counts", body = Done),
-        (status = 400, description = "The arguments do not fit the tool", body = ErrorBody),
-        (status = 409, description = "The call does not wait, or has another answer", body = ErrorBody),
+        (status = 200, description = "The decision was accepted", body = Done),
+        (status = 400, description = "The request is invalid, or the arguments do not match the \
+                schema of the tool",
+            body = ErrorBody),
+        (status = 409,
+            description = "The call does not wait for an approval, or it was already decided",
+            body = ErrorBody),
     )
 )]
 async fn approve_call(
@@ -165,7 +176,7 @@ async fn approve_call(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Done>, Refusal> {
+) -> Result<Json<Done>, ApiError> {
     let answer = CallApproval::read(body)?;
     let run_id = find(&app, &caller, &id).await?;
     let call_id = CallId::new(call_id);
@@ -174,20 +185,21 @@ async fn approve_call(
     Ok(Json(Done { run_id: id, done: true }))
 }
 
-/// A person's answer to what a tool asked.
+/// Answer to a question that a tool asked the user.
 #[derive(Debug, Deserialize, ToSchema)]
 struct CallInput {
-    /// What the person does about it.
+    /// How the user responds. Required.
     #[schema(value_type = InputAction)]
     action: Option<InputAction>,
-    /// With `accept`: what the person says, in the shape that was asked for.
+    /// With `accept`: the user's input. It must match the schema of the question.
     #[schema(value_type = Option<Object>)]
     content: Option<Map<String, Value>>,
-    /// The question; the call's latest if it is missing.
+    /// ID of the question. Default: the latest question of the call.
     #[schema(value_type = Option<String>)]
     input_id: Option<InputId>,
 }
 
+/// Answer a question that a tool asked the user.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/calls/{call_id}/input",
@@ -195,9 +207,13 @@ struct CallInput {
     params(("run_id" = String, Path), ("call_id" = String, Path)),
     request_body = CallInput,
     responses(
-        (status = 200, description = "This is the answer that counts", body = Done),
-        (status = 400, description = "The answer does not fit the question", body = ErrorBody),
-        (status = 409, description = "Nothing is asked, or it has another answer", body = ErrorBody),
+        (status = 200, description = "The answer was accepted", body = Done),
+        (status = 400, description = "The request is invalid, or the answer does not match the \
+                schema of the question",
+            body = ErrorBody),
+        (status = 409,
+            description = "The call does not wait for an answer, or it was already answered",
+            body = ErrorBody),
     )
 )]
 async fn give_input(
@@ -205,7 +221,7 @@ async fn give_input(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Done>, Refusal> {
+) -> Result<Json<Done>, ApiError> {
     let CallInput { action, content, input_id } = typed(body)?;
     let action = action.ok_or_else(|| ClientError::missing("action"))?;
     let run_id = find(&app, &caller, &id).await?;
@@ -215,26 +231,30 @@ async fn give_input(
     Ok(Json(Done { run_id: id, done: true }))
 }
 
-/// Whether an answer counts, and if not, why.
-pub(crate) fn taken(answered: Result<Answered, AnswerError>, written: &str) -> Result<(), Refusal> {
+/// The error for an answer that was not accepted.
+pub(crate) fn taken(
+    answered: Result<AnswerOutcome, AnswerError>,
+    written: &str,
+) -> Result<(), ApiError> {
     match answered {
-        Ok(Answered::Taken) => Ok(()),
-        Ok(Answered::TooLate) => {
+        Ok(AnswerOutcome::Accepted) => Ok(()),
+        Ok(AnswerOutcome::TooLate) => {
             let message = "The question is settled: somebody was quicker, or it was too late.";
-            Err(Refusal::new(StatusCode::CONFLICT, "already_answered", message))
+            Err(ApiError::new(StatusCode::CONFLICT, "already_answered", message))
         }
-        Ok(Answered::NotAsked) => {
+        Ok(AnswerOutcome::NotAsked) => {
             let message = "That call does not wait for an answer.";
-            Err(Refusal::new(StatusCode::CONFLICT, "not_waiting", message))
+            Err(ApiError::new(StatusCode::CONFLICT, "not_waiting", message))
         }
         Err(AnswerError::DoesNotFit(why)) => {
             let message = format!("That does not fit what is asked for: {why}.");
-            Err(Refusal::bad_request("invalid_value", message).about(written))
+            Err(ApiError::bad_request("invalid_value", message).about(written))
         }
         Err(AnswerError::Log(error)) => Err(error.into()),
     }
 }
 
+/// Get the full result of a call.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/calls/{call_id}/result",
@@ -242,12 +262,13 @@ pub(crate) fn taken(answered: Result<Answered, AnswerError>, written: &str) -> R
     params(
         ("run_id" = String, Path),
         ("call_id" = String, Path),
-        ("Range" = Option<String>, Header, description = "One range of bytes: `bytes=0-32767`"),
+        ("Range" = Option<String>, Header,
+            description = "A single byte range, such as `bytes=0-32767`"),
     ),
     responses(
-        (status = 200, description = "The whole result", content_type = "text/plain"),
-        (status = 206, description = "The range that was asked for", content_type = "text/plain"),
-        (status = 416, description = "The result is not that long", body = ErrorBody),
+        (status = 200, description = "The full result", content_type = "text/plain"),
+        (status = 206, description = "The requested range", content_type = "text/plain"),
+        (status = 416, description = "The range is past the end of the result", body = ErrorBody),
     )
 )]
 async fn result(
@@ -255,16 +276,16 @@ async fn result(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     headers: HeaderMap,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
     let missing = |error| match error {
-        LogError::NotFound(_) => Refusal::not_found("Run", &id),
+        JournalError::NotFound(_) => ApiError::not_found("Run", &id),
         other => other.into(),
     };
     let mut events = app.runs().stored(caller.tenant(), &run_id).await.map_err(missing)?;
     let output = loop {
         let Some(recorded) = events.try_next().await.map_err(missing)? else {
-            return Err(Refusal::not_found("Result of call", &call_id));
+            return Err(ApiError::not_found("Result of call", &call_id));
         };
         if let Some(output) = output_of(&recorded, &call_id) {
             break output;
@@ -285,16 +306,16 @@ async fn result(
         }
         Range::Beyond => {
             let message = format!("The result has {total} bytes; ask for some of those.");
-            let mut refusal =
-                Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", message)
+            let mut error =
+                ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", message)
                     .into_response();
             if let Ok(whole) = HeaderValue::try_from(format!("bytes */{total}")) {
-                refusal.headers_mut().insert(header::CONTENT_RANGE, whole);
+                error.headers_mut().insert(header::CONTENT_RANGE, whole);
             }
-            return Ok(refusal);
+            return Ok(error);
         }
     };
-    // Never shown by a browser as anything but text, whatever the tool returned.
+    // A browser must show it as plain text, whatever the tool returned.
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -307,7 +328,7 @@ async fn result(
     Ok(response)
 }
 
-fn output_of(recorded: &Recorded, call: &str) -> Option<turnwire_contract::ToolOutput> {
+fn output_of(recorded: &RecordedEvent, call: &str) -> Option<turnwire_contract::ToolOutput> {
     match &recorded.event {
         Event::ToolFinished { call_id, outcome: ToolOutcome::Succeeded { output }, .. }
             if call_id.as_str() == call =>

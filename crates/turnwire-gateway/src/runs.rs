@@ -1,7 +1,7 @@
-//! `/v1/runs`: everything there is to know about a run, and what can be done about it.
+//! `/v1/runs`: the state and the events of a run, and commands on it.
 //!
-//! The events are those of the journal, unchanged. A viewer who comes late asks for a snapshot
-//! first and then only for what follows it.
+//! The events are those of the journal, unchanged. A client that joins late requests a snapshot
+//! first and then only the events after it.
 
 use std::time::Duration;
 
@@ -13,27 +13,29 @@ use axum::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use serde::{Deserialize, Serialize};
-use turnwire_contract::{EventStream, LogError, RunId, RunRecord, RunStatus, Seq, StoreError};
-use turnwire_surfaces::{Cursor, NativeRecord, RunSnapshot, SnapshotFold, wire_json};
+use turnwire_contract::{
+    EventStream, JournalError, RecordedEvent, RunId, RunRecord, RunStatus, Seq, StoreError,
+};
+use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, wire_json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::Json,
-    door::Caller,
-    page::{Order, Page, PageWish},
+    page::{Order, Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::{ErrorBody, Refusal},
+    query::QueryParams,
     sse::{SseFrame, event_stream, with_heartbeat},
-    streaming::{follow_while_it_runs, no_such_place},
+    streaming::{cursor_ahead, follow_while_it_runs},
 };
 
-/// How many runs a list looks at.
-const MOST_LISTED: usize = 1_000;
+/// Maximum number of runs that can be listed.
+const MAX_LISTED: usize = 1_000;
 const NDJSON: &str = "application/x-ndjson";
-/// The header in which browsers say which event they saw last.
+/// Header with the ID of the last event that a client received.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -47,14 +49,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// A run in a list.
 #[derive(Debug, Serialize, ToSchema)]
 struct RunLine {
+    /// ID of the run.
     run_id: String,
+    /// Time of creation, in RFC 3339 format.
     #[schema(value_type = String, format = DateTime)]
     created_at: turnwire_contract::Timestamp,
+    /// Name of the model.
     model: String,
+    /// ID of the conversation. Null if the run belongs to none.
     conversation_id: Option<String>,
-    /// `active`, `stalled`, or how it ended.
+    /// `active`, `stalled`, `completed`, `incomplete`, `failed` or `cancelled`.
     status: &'static str,
-    /// What the run needs and no worker has, if it is stalled.
+    /// If `status` is `stalled`: the model, server or tool that the run needs and no worker has.
     #[serde(skip_serializing_if = "Option::is_none")]
     stalled: Option<String>,
 }
@@ -79,50 +85,54 @@ impl From<RunRecord> for RunLine {
     }
 }
 
+/// List the most recent runs, newest first by default.
+///
+/// At most the 1000 most recent runs can be listed.
 #[utoipa::path(
     get,
     path = "/v1/runs",
     tag = "runs",
-    params(PageWish),
-    responses((status = 200, description = "The newest runs first", body = Page<RunLine>))
+    params(PageParams),
+    responses((status = 200, description = "A page of runs", body = Page<RunLine>))
 )]
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<RunLine>>, Refusal> {
-    let mut runs = app.runs().list(caller.tenant(), MOST_LISTED).await?;
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<RunLine>>, ApiError> {
+    let mut runs = app.runs().list(caller.tenant(), MAX_LISTED).await?;
     runs.reverse();
     let lines: Vec<RunLine> = runs.into_iter().map(Into::into).collect();
-    Ok(Json(Page::of(lines, &wish, Order::Desc, |line| line.run_id.clone())?))
+    Ok(Json(Page::of(lines, &params, Order::Desc, |line| line.run_id.clone())?))
 }
 
+/// Get the current state of a run.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}",
     tag = "runs",
     params(("run_id" = String, Path)),
     responses(
-        (status = 200, description = "The run as it is now", body = RunSnapshot),
-        (status = 404, description = "There is none", body = ErrorBody),
+        (status = 200, description = "The current state of the run", body = RunSnapshot),
+        (status = 404, description = "There is no run with this ID", body = ErrorBody),
     )
 )]
 async fn snapshot(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<RunSnapshot>, Refusal> {
+) -> Result<Json<RunSnapshot>, ApiError> {
     Ok(Json(snapshot_of(&app, &caller, &id).await?))
 }
 
-/// The run as it stands.
+/// The current state of the run.
 pub(crate) async fn snapshot_of(
     app: &App,
     caller: &Caller,
     id: &str,
-) -> Result<RunSnapshot, Refusal> {
+) -> Result<RunSnapshot, ApiError> {
     let missing = |error| match error {
-        LogError::NotFound(_) => Refusal::not_found("Run", id),
+        JournalError::NotFound(_) => ApiError::not_found("Run", id),
         other => other.into(),
     };
     let mut events = app.runs().stored(caller.tenant(), &RunId::new(id)).await.map_err(missing)?;
@@ -130,27 +140,31 @@ pub(crate) async fn snapshot_of(
     while let Some(recorded) = events.try_next().await.map_err(missing)? {
         fold.note(&recorded);
     }
-    let snapshot = fold.snapshot().ok_or_else(|| Refusal::not_found("Run", id))?;
+    let snapshot = fold.snapshot().ok_or_else(|| ApiError::not_found("Run", id))?;
     if snapshot.outcome.is_some() {
         return Ok(snapshot);
     }
-    // Who works on a run is not in its journal.
+    // The worker of a run is not recorded in its journal.
     let record = app.runs().find(caller.tenant(), &RunId::new(id)).await?;
     Ok(snapshot.stalled_by(record.stalled))
 }
 
-/// Which events.
+/// Query parameters of the events of a run.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-struct EventsWish {
-    /// Begin after the event with this `seq`; `Last-Event-ID` does the same.
+struct EventsParams {
+    /// Return events after this `seq`. The `Last-Event-ID` header does the same. Default: 0, which
+    /// returns all events.
     after: Option<String>,
-    /// Send the run as it is now first, as the event `snapshot`, and then what follows it.
+    /// Send the current state of the run first, as an event named `snapshot`, then the events after
+    /// it. Default: false.
     snapshot: bool,
-    /// `false`: only what there is now.
+    /// Keep the stream open and send new events until the run ends. If false, the stream ends after
+    /// the events recorded so far. Default: true.
     follow: Option<bool>,
-    /// `sse` or `ndjson`; the `Accept` header does the same.
+    /// Format of the stream: `sse` or `ndjson`. Default: `ndjson` if the `Accept` header asks for
+    /// it, else `sse`.
     #[param(inline)]
     format: Option<Format>,
 }
@@ -162,44 +176,47 @@ enum Format {
     Ndjson,
 }
 
+/// Stream the events of a run.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/events",
     tag = "runs",
-    params(("run_id" = String, Path), EventsWish, ("Last-Event-ID" = Option<String>, Header)),
+    params(("run_id" = String, Path), EventsParams, ("Last-Event-ID" = Option<String>, Header)),
     responses(
-        (status = 200, description = "Every event, up to the one that ends the run", content(
+        (status = 200, description = "The events of the run. The stream ends with the event that \
+                ends the run", content(
             (RunFrame = "text/event-stream"),
             (RunRow = "application/x-ndjson"),
         )),
-        (status = 204, description = "With `Last-Event-ID`: the run is over, and nothing follows"),
+        (status = 204,
+            description = "With `Last-Event-ID`: the run has ended and no events follow"),
     )
 )]
 async fn events(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-    Asked(wish): Asked<EventsWish>,
+    QueryParams(params): QueryParams<EventsParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let run_id = RunId::new(id.as_str());
-    let mut after = after(&headers, &wish)?;
-    let comes_back = headers.contains_key(LAST_EVENT_ID) && !wish.snapshot;
+    let mut after = after(&headers, &params)?;
+    let comes_back = headers.contains_key(LAST_EVENT_ID) && !params.snapshot;
     if comes_back && is_at_the_end(&app, &caller, &run_id, after).await? {
-        // An `EventSource` comes back for ever unless it is told so.
+        // An `EventSource` reconnects for ever unless it gets a 204.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let mut first = None;
-    if wish.snapshot {
+    if params.snapshot {
         let snapshot = snapshot_of(&app, &caller, &id).await?;
         after = snapshot.last_seq;
         first = Some(snapshot);
     }
-    let events = rest_of(&app, &caller, &run_id, after, wish.follow != Some(false)).await?;
-    if wish.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
+    let events = rest_of(&app, &caller, &run_id, after, params.follow != Some(false)).await?;
+    if params.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
         let first = first.into_iter().map(|snapshot| line(&SnapshotRow { snapshot }));
         let first: Vec<Bytes> = first.collect();
-        // A reader whose lines end without the end of the run comes back and reads on.
+        // A client whose lines stop before the run has ended reconnects and resumes.
         let events = events.take_while(|read| ready(read.is_ok()));
         let lines = events.filter_map(|read| ready(read.ok())).map(|recorded| line(&*recorded));
         let lines = lines.take_until(Box::pin(app.streams_end()));
@@ -223,35 +240,36 @@ async fn events(
     Ok(event_stream(&app, stream::iter(first.map(Ok)).chain(frames)))
 }
 
-/// The data of a frame of a run's stream.
+/// Data of a frame in the event stream of a run.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 enum RunFrame {
     /// An event of the run.
-    Event(Box<NativeRecord>),
-    /// With `snapshot=true`, in the frame `event: snapshot`: the run as it is now.
+    Event(Box<RecordedEvent>),
+    /// With `snapshot=true`, in the frame named `snapshot`: the current state of the run.
     Snapshot(Box<RunSnapshot>),
 }
 
-/// A line of a run's stream.
+/// A line in the NDJSON stream of a run.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 enum RunRow {
     /// An event of the run.
-    Event(Box<NativeRecord>),
-    /// With `snapshot=true`, the first line.
+    Event(Box<RecordedEvent>),
+    /// With `snapshot=true`, the first line: the current state of the run.
     Snapshot(Box<SnapshotRow>),
 }
 
-/// The run as it is now.
+/// The current state of a run, as a line of NDJSON.
 #[derive(Debug, Serialize, ToSchema)]
 struct SnapshotRow {
+    /// State of the run.
     snapshot: RunSnapshot,
 }
 
-/// A line of JSON has no comments, so silence is filled with empty lines.
+/// Uses empty lines as heartbeats, because NDJSON has no comments.
 fn with_heartbeat_of_lines(
     lines: impl futures::Stream<Item = Bytes> + Send + 'static,
     silence: Duration,
@@ -264,28 +282,28 @@ fn line(value: &impl Serialize) -> Bytes {
     Bytes::from(wire_json(value) + "\n")
 }
 
-/// What a run recorded after `after`, and what it will record.
+/// The events of a run after `after`, including later ones if `follow` is set.
 async fn rest_of(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
     after: Seq,
     follow: bool,
-) -> Result<EventStream, Refusal> {
+) -> Result<EventStream, ApiError> {
     let tenant = caller.tenant();
     let not_found = |error| match error {
-        LogError::NotFound(_) => Refusal::not_found("Run", run_id.as_str()),
+        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
         other => other.into(),
     };
-    // Whether it is over is asked first: then its journal is whole.
+    // Read before the journal: if the run is over now, its journal is complete.
     let record = app.runs().find(tenant, run_id).await.map_err(|error| match error {
-        StoreError::NotFound(_) => Refusal::not_found("Run", run_id.as_str()),
+        StoreError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
         other => other.into(),
     })?;
     let is_over = record.status != RunStatus::Active;
     let head = app.runs().head(tenant, run_id).await.map_err(not_found)?;
     if after > head.last {
-        return Err(no_such_place(after.0, "after"));
+        return Err(cursor_ahead(after.0, "after"));
     }
     let rest = if is_over || head.is_over || !follow {
         app.runs().stored_after(tenant, run_id, after).await
@@ -295,30 +313,30 @@ async fn rest_of(
     rest.map_err(not_found)
 }
 
-/// Whether the run is over and nothing was recorded after this event.
+/// Whether the run has ended and no event follows `after`.
 async fn is_at_the_end(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
     after: Seq,
-) -> Result<bool, Refusal> {
+) -> Result<bool, ApiError> {
     let head = app.runs().head(caller.tenant(), run_id).await.map_err(|error| match error {
-        LogError::NotFound(_) => Refusal::not_found("Run", run_id.as_str()),
+        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
         other => other.into(),
     })?;
     Ok(head.is_over && head.last == after)
 }
 
-fn after(headers: &HeaderMap, wish: &EventsWish) -> Result<Seq, Refusal> {
+fn after(headers: &HeaderMap, params: &EventsParams) -> Result<Seq, ApiError> {
     let header = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-    let (text, param) = match (header, wish.after.as_deref()) {
+    let (text, param) = match (header, params.after.as_deref()) {
         (Some(header), _) => (header, LAST_EVENT_ID),
         (None, Some(after)) => (after, "after"),
         (None, None) => return Ok(Seq::START),
     };
     text.parse::<Cursor>().map(|cursor| cursor.seq).map_err(|_| {
         let message = format!("`{param}` must be the `seq` of an event, such as 7.");
-        Refusal::bad_request("invalid_cursor", message).about(param)
+        ApiError::bad_request("invalid_cursor", message).about(param)
     })
 }
 
@@ -327,37 +345,39 @@ fn accepted(headers: &HeaderMap) -> Format {
     if accept.is_some_and(|accept| accept.contains(NDJSON)) { Format::Ndjson } else { Format::Sse }
 }
 
-/// What came of a wish.
+/// Result of a command on a run.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Done {
-    /// The run.
+    /// ID of the run. For a retry, the ID of the new run.
     pub(crate) run_id: String,
-    /// Whether there was something to do.
+    /// Whether the command had an effect.
     pub(crate) done: bool,
 }
 
+/// Cancel a run.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/cancel",
     tag = "runs",
     params(("run_id" = String, Path)),
-    responses((status = 200, description = "Whether it was running", body = Done))
+    responses((status = 200, description = "`done` is true if the run was in progress",
+        body = Done))
 )]
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Done>, Refusal> {
+) -> Result<Json<Done>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.runs().cancel(caller.tenant(), &run_id).await?;
     Ok(Json(Done { run_id: id, done }))
 }
 
-pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, Refusal> {
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, ApiError> {
     let run_id = RunId::new(id);
     match app.runs().find(caller.tenant(), &run_id).await {
         Ok(_) => Ok(run_id),
-        Err(StoreError::NotFound(_)) => Err(Refusal::not_found("Run", id)),
+        Err(StoreError::NotFound(_)) => Err(ApiError::not_found("Run", id)),
         Err(other) => Err(other.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Listening and closing.
+//! Listening, serving connections, and shutting down.
 
 use std::{any::Any, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -24,68 +24,68 @@ use tower_http::{catch_panic::CatchPanicLayer, timeout::RequestBodyTimeoutLayer}
 use tracing::{debug, error, info, warn};
 
 use crate::{
+    api_error::ApiError,
     app::App,
+    auth::{self, Auth},
     connection::{self, Connection, Times, Verdict},
-    connection_table::{ConnectionLimits, ConnectionTable, Place},
-    door::{self, Door},
+    connection_permit::ConnectionPermit,
+    connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable},
     limits,
     path::nothing_here,
     probes,
-    refusal::Refusal,
-    seat::Seat,
 };
 
-/// How long open requests get to end when the server closes.
+/// Time for open requests to end at shutdown.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
-/// How much of it tools get whose runs go on elsewhere.
+/// Part of [`CLOSING_TIME`] for tools whose runs other workers continue.
 const TOOLS_GRACE: Duration = Duration::from_secs(5);
-/// How a connection of HTTP/2 begins; any other beginning is HTTP/1.
+/// First bytes of an HTTP/2 connection. Anything else is HTTP/1.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How often a connection is looked at that has only begun to say which protocol it speaks.
+/// Interval of checks for the rest of the HTTP/2 preface.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The setting of the longest time that a client may leave unread what is written to it.
+/// Setting of [`HttpLimits::write_time`].
 pub(crate) const WRITE_TIMEOUT: &str = "limits.write_timeout_sec";
-/// How often a client of HTTP/2 is asked whether it is there.
+/// Interval of HTTP/2 keep-alive pings.
 const HTTP2_PING: Duration = Duration::from_secs(20);
-/// How much of a response may wait in a stream of HTTP/2 for its client.
+/// Maximum number of bytes buffered per HTTP/2 stream.
 const HTTP2_SEND_BUFFER: usize = 64 * 1024;
-/// The least that headers of HTTP/1 may have together.
+/// Smallest limit on HTTP/1 headers that hyper accepts, in bytes.
 const MIN_HEADER_BYTES: usize = 8 * 1024;
-/// How many connections there may be beyond the limit, so that probes always find a place.
+/// Number of connections beyond the limit, so that probes are always answered.
 const RESERVE: usize = 64;
-/// How long a connection whose time is over gets to end by itself.
+/// Time for a connection that timed out to close by itself.
 const LEAVING_TIME: Duration = Duration::from_secs(5);
 
-/// How much of everything one server takes.
+/// Limits of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Bytes of all headers together.
+    /// Maximum total size of the headers, in bytes.
     pub header_bytes: usize,
-    /// How many headers.
+    /// Maximum number of headers.
     pub headers: usize,
-    /// How long the headers may take.
+    /// Time to receive the headers.
     pub header_time: Duration,
-    /// How long a body may pause.
+    /// Maximum pause while receiving a body.
     pub body_pause: Duration,
-    /// How many connections of clients at once, WebSockets among them.
+    /// Maximum number of authenticated connections, including WebSockets.
     pub connections: usize,
-    /// How many connections of one address over which no request was let in yet.
+    /// Maximum number of unauthenticated connections of one address.
     pub unknown_per_address: usize,
-    /// How long a connection may be open without a request.
+    /// Time a connection may be open without a request.
     pub idle_time: Duration,
-    /// How long a connection takes requests.
+    /// Time a connection accepts requests.
     pub connection_time: Duration,
-    /// How many requests at once over one connection of HTTP/2.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// How long a client may leave unread what is written to it.
+    /// Time for a client to read what is written to it.
     pub write_time: Duration,
-    /// How long a WebSocket of `/v1/responses` may be used.
+    /// Time a WebSocket on `/v1/responses` may be used.
     pub socket_time: Duration,
-    /// How many bytes a message of a WebSocket may have.
+    /// Maximum size of a WebSocket message, in bytes.
     pub socket_message_bytes: usize,
-    /// How many frames a WebSocket takes in one second.
+    /// Maximum number of frames per second on a WebSocket.
     pub socket_messages_per_second: u32,
-    /// How many turns may wait on a WebSocket.
+    /// Maximum number of queued turns on a WebSocket.
     pub socket_queue: usize,
 }
 
@@ -121,28 +121,28 @@ impl HttpLimits {
     }
 }
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    /// Where only probes are answered, if that has an address of its own.
+    /// Listener of the separate address for probes.
     health: Option<TcpListener>,
     app: App,
     limits: HttpLimits,
 }
 
-/// Why a server does not listen.
+/// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Everybody could reach it, and there is no key.
+    /// The address can be reached from other machines, and there is no API key.
     #[error("{0} can be reached from other machines, and there is no API key")]
     NeedsKey(SocketAddr),
-    /// The address is taken, or not ours.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
 }
@@ -154,25 +154,25 @@ impl Server {
         app: App,
         limits: HttpLimits,
     ) -> Result<Self, ServerError> {
-        if !app.door().may_open_at(address) {
+        if !app.auth().may_open_at(address) {
             return Err(ServerError::NeedsKey(address));
         }
         Ok(Self { listener: listen(address).await?, health: None, app, limits })
     }
 
-    /// Answers probes at an address of their own, too. Nothing else is answered there, so that
-    /// whatever happens to the other one, an operator sees it.
+    /// Also answers probes at a separate address. It serves nothing else, so probes succeed however
+    /// busy the main address is.
     pub async fn with_health(mut self, address: SocketAddr) -> Result<Self, ServerError> {
         self.health = Some(listen(address).await?);
         Ok(self)
     }
 
-    /// Where it answers probes, if that is an address of its own.
+    /// The separate address for probes, if there is one.
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.health.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -208,80 +208,80 @@ async fn serve(listener: TcpListener, app: App, limits: Arc<HttpLimits>) {
             accepted = listener.accept() => accepted,
         };
         let Some((stream, peer)) = taken(accepted).await else { continue };
-        let (place, limit) = table.enter(peer.ip());
+        let (slot, limit) = table.enter(peer.ip());
         if let Some(limit) = limit {
             app.metrics().limit_reached(limit);
         }
-        let place = Arc::new(place);
+        let slot = Arc::new(slot);
         let serving = Serving {
             app: app.clone(),
             limits: Arc::clone(&limits),
             builder: builder.clone(),
             router: router.clone(),
-            seat: Seat::new(Some(Arc::clone(&place)), Arc::clone(&limits)),
+            permit: ConnectionPermit::new(Some(Arc::clone(&slot)), Arc::clone(&limits)),
         };
-        app.tasks().spawn(serving.serve(stream, place));
+        app.tasks().spawn(serving.serve(stream, slot));
     }
     drop(listener);
-    info!("Closing.");
-    // Runs that outlive this server are left to others, and their streams have ended already;
-    // the others end, streams with their runs and connections with their streams.
+    info!("shutting down");
+    // Durable runs are handed over to other workers, and their streams have already ended. For all
+    // others, wait until runs, streams and connections end.
     let all_ended = async {
         app.tasks().close();
         tokio::join!(app.runs().hand_over(TOOLS_GRACE), app.tasks().wait());
     };
     if timeout(CLOSING_TIME, all_ended).await.is_err() {
-        warn!("Some connections did not end in time.");
+        warn!("connections still open at the shutdown deadline");
     }
 }
 
-/// A connection that was accepted, without delay: a frame must not wait for the next one.
+/// An accepted connection with `TCP_NODELAY`, so that a frame is not delayed until the next one.
 pub(crate) async fn taken(
     accepted: io::Result<(TcpStream, SocketAddr)>,
 ) -> Option<(TcpStream, SocketAddr)> {
     match accepted {
         Ok((stream, peer)) => {
             if let Err(error) = stream.set_nodelay(true) {
-                debug!(%error, "The connection keeps its delay.");
+                debug!(%error, "TCP_NODELAY not set");
             }
             Some((stream, peer))
         }
         Err(error) => {
-            warn!(%error, "A connection could not be accepted.");
-            // Usually out of file descriptors: give some a chance to be closed.
+            warn!(%error, "accept failed");
+            // Usually out of file descriptors. Wait for some to be closed.
             sleep(Duration::from_millis(50)).await;
             None
         }
     }
 }
 
-/// A connection that is being served.
+/// A connection being served.
 struct Serving {
     app: App,
     limits: Arc<HttpLimits>,
     builder: auto::Builder<TokioExecutor>,
     router: Router,
-    seat: Seat,
+    permit: ConnectionPermit,
 }
 
 impl Serving {
-    async fn serve(self, stream: TcpStream, place: Arc<Place>) {
-        let close = place.close().clone();
+    async fn serve(self, stream: TcpStream, slot: Arc<ConnectionSlot>) {
+        let close = slot.close().clone();
         tokio::select! {
             biased;
-            () = close.cancelled() => debug!("A connection was closed for another one."),
-            () = self.until_it_ends(stream, place) => {}
+            () = close.cancelled() => debug!("connection closed to make room for another"),
+            () = self.until_it_ends(stream, slot) => {}
         }
     }
 
-    async fn until_it_ends(self, stream: TcpStream, place: Arc<Place>) {
-        let Self { app, limits, builder, router, seat } = self;
+    async fn until_it_ends(self, stream: TcpStream, slot: Arc<ConnectionSlot>) {
+        let Self { app, limits, builder, router, permit } = self;
         if !says_something(&stream, limits.header_time, app.closing()).await {
-            debug!("A connection said nothing.");
+            debug!("connection closed, no request in time");
             return;
         }
         let (open, times) = (Connection::default(), limits.times());
-        let service = Extension(open.clone()).layer(Extension(seat).layer(router));
+        let service = Extension(open.clone()).layer(Extension(permit).layer(router));
         let service = TowerToHyperService::new(service);
         let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
@@ -291,7 +291,7 @@ impl Serving {
             tokio::select! {
                 served = serving.as_mut() => {
                     if let Err(error) = served {
-                        debug!(%error, "A connection broke off.");
+                        debug!(%error, "connection failed");
                     }
                     return;
                 }
@@ -300,16 +300,16 @@ impl Serving {
                     serving.as_mut().graceful_shutdown();
                 }
                 _ = look_at.tick() => {
-                    let (verdict, n_dropped) = open.check(&times, place.is_known());
+                    let (verdict, n_dropped) = open.check(&times, slot.is_known());
                     (0..n_dropped).for_each(|_| app.metrics().limit_reached(WRITE_TIMEOUT));
                     match (verdict, leaving_since) {
-                        (Verdict::Close, _) => return debug!("A client did not read for too long."),
+                        (Verdict::Close, _) => return debug!("connection closed, client did not read in time"),
                         (Verdict::Leave(limit), None) => {
                             app.metrics().limit_reached(limit);
                             leaving_since = Some(Instant::now());
                             serving.as_mut().graceful_shutdown();
                         }
-                        // Not everybody goes who is asked to.
+                        // Some clients ignore the request to close.
                         (Verdict::Leave(_), Some(since))
                             if open.is_idle() && since.elapsed() > LEAVING_TIME => return,
                         (Verdict::Leave(_) | Verdict::Keep, _) => {}
@@ -320,14 +320,14 @@ impl Serving {
     }
 }
 
-/// How often a connection is looked at.
+/// Interval of the checks of a connection.
 fn look_every(times: &Times) -> Duration {
     let shortest = times.write.min(times.unknown).min(times.idle).min(times.total);
     (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))
 }
 
-/// Waits until a client has said which protocol it speaks: whoever says nothing must not keep
-/// others out. From there on, the protocol has its own times.
+/// Waits until the client has sent enough to tell its protocol, so that silent clients do not use
+/// up connections. After that, the timeouts of the protocol apply.
 async fn says_something(
     stream: &TcpStream,
     longest: Duration,
@@ -361,7 +361,7 @@ fn connection_builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_headers(limits.headers)
-        // hyper takes no less.
+        // hyper accepts no less.
         .max_buf_size(limits.header_bytes.max(MIN_HEADER_BYTES));
     builder
         .http2()
@@ -373,30 +373,30 @@ fn connection_builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Every route, inside the layers that hold for all of them.
+/// All routes, with the layers that apply to all of them.
 pub fn router(app: &App, limits: &HttpLimits) -> Router {
-    let door: Door = app.door().clone();
+    let auth: Auth = app.auth().clone();
     crate::routes()
         .fallback(async || nothing_here())
         .method_not_allowed_fallback(async || {
             let message = "This path has other methods; `Allow` names them.";
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
         })
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyTimeoutLayer::new(limits.body_pause))
-        .layer(middleware::from_fn(move |request, next| door::guard(door.clone(), request, next)))
+        .layer(middleware::from_fn(move |request, next| auth::guard(auth.clone(), request, next)))
         .layer(CatchPanicLayer::custom(broken))
         .layer(middleware::from_fn_with_state(app.clone(), limits::count))
         .layer(middleware::from_fn(connection::watch))
         .with_state(app.clone())
 }
 
-/// The answer of a handler that fell over. Why is for the log.
+/// The response for a handler that panicked. The cause is only logged.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
 fn broken(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-    error!(why, "A handler fell over.");
+    error!(why, "handler panicked");
     let message = "Something went wrong in the server; its log says what.";
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
 }

@@ -1,9 +1,9 @@
 //! Writing server-sent events.
 //!
-//! Axum's own writer sends its heartbeat as a comment with a blank line, which makes the
-//! official Python client read an empty event once the stream has an `id:`; and some clients
-//! lose a frame whose last line comes in another read. So the bytes are made here: one chunk
-//! per frame, and a heartbeat of one line, which every client skips.
+//! Axum's own writer sends its heartbeat as a comment with a blank line, from which the official
+//! Python client reads an empty event if the stream has an `id:`. Some clients lose a frame whose
+//! last line arrives in another read. So the bytes are made here: one chunk per frame, and a
+//! heartbeat of one line, which every client skips.
 
 use std::{convert::Infallible, fmt::Write, time::Duration};
 
@@ -15,34 +15,34 @@ use axum::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use tokio::time::{Instant, sleep_until};
-use turnwire_contract::LogError;
+use turnwire_contract::JournalError;
 
 use crate::app::App;
 
-/// The longest silence on a stream, unless a server is told otherwise.
+/// Default heartbeat interval.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const PING: &[u8] = b": ping\n";
-/// The last line of a stream whose run goes on: clients that come back by themselves do so soon.
-/// There is no blank line after it, of which some clients would make an event.
+/// Last line of a stream whose run continues: makes clients that reconnect by themselves do so
+/// soon. No blank line follows, because some clients would read an event from it.
 const COME_BACK: &[u8] = b"retry: 100\n";
-/// The same, where the journal cannot be read right now.
+/// The same if the journal cannot be read.
 const COME_BACK_AFTER_LOSS: &[u8] =
     b": the journal cannot be read right now; read on later\nretry: 1000\n";
 
 /// One frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseFrame {
-    /// The name of the event, if the surface names its events; one of ours, never a client's.
+    /// Name of the event, if the surface names its events. Never taken from client input.
     pub event: Option<&'static str>,
-    /// The place to resume at, if the surface has such.
+    /// Cursor to resume from, if the surface has cursors.
     pub id: Option<String>,
-    /// One line.
+    /// The data, usually one line.
     pub data: String,
 }
 
 impl SseFrame {
-    /// A frame that is only data.
+    /// A frame that has only data.
     pub fn data(data: String) -> Self {
         Self { data, ..Self::default() }
     }
@@ -57,7 +57,7 @@ impl SseFrame {
         if let Some(id) = &self.id {
             let _ = writeln!(text, "id: {id}");
         }
-        // JSON has no line breaks outside of its strings, and none inside; this is for the rest.
+        // JSON contains no raw line breaks; this handles other data.
         for line in self.data.split(['\n', '\r']) {
             let _ = writeln!(text, "data: {line}");
         }
@@ -66,11 +66,11 @@ impl SseFrame {
     }
 }
 
-/// An answer that streams `frames`, with a heartbeat whenever there is nothing to say. If it
-/// ends before its run does, its client is told to come back.
+/// A response that streams `frames`, with heartbeats. If it ends before the run does, the client is
+/// told to reconnect.
 pub(crate) fn event_stream(
     app: &App,
-    frames: impl Stream<Item = Result<Bytes, LogError>> + Send + 'static,
+    frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
 ) -> Response {
     let open = app.metrics().stream("sse");
     let frames = until_streams_end(app, frames);
@@ -81,17 +81,17 @@ pub(crate) fn event_stream(
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        // Tells nginx not to gather what is meant to be live.
+        // Disables buffering in nginx.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     (headers, Body::from_stream(body)).into_response()
 }
 
-/// `frames`, up to the end of all streams of `app` or of the journal, and then what sends the
-/// client elsewhere.
+/// `frames` until the streams of `app` end or the journal cannot be read, then the line that makes
+/// the client reconnect.
 fn until_streams_end(
     app: &App,
-    frames: impl Stream<Item = Result<Bytes, LogError>> + Send + 'static,
+    frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     let state = Some((Box::pin(app.streams_end()), Box::pin(frames)));
     stream::unfold(state, |state| async move {

@@ -1,8 +1,8 @@
-//! From a journal to a stream of frames that belongs to one reader.
+//! Projects a journal into the stream of frames of one reader.
 //!
-//! A reader is a place in a journal and a projection that has seen everything before it. It
-//! costs the run nothing: a reader that does not read is waited for by nobody, and one that
-//! hangs up is simply gone, unless it asked that the run go with it.
+//! A reader is a position in a journal and a projection that has seen all events before it. The run
+//! does not depend on it: a run does not wait for a slow reader, and a reader that disconnects has
+//! no effect, unless it asked to cancel the run on disconnect.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -13,50 +13,56 @@ use tokio::{
 };
 use tracing::warn;
 use turnwire_contract::{
-    EventStream, LogError, Recorded, RunId, RunStatus, Seq, StoreError, TenantId,
+    EventStream, JournalError, RecordedEvent, RunId, RunStatus, Seq, StoreError, TenantId,
 };
 use turnwire_engine::Runs;
 use turnwire_surfaces::Projection;
 
-use crate::{app::App, refusal::Refusal};
+use crate::{api_error::ApiError, app::App};
 
 /// How long after the last frame a reader counts as having seen it.
 const WRITTEN_AFTER: Duration = Duration::from_millis(1);
 
-/// After how much silence of a run its reader looks whether there is anything to wait for.
+/// How long a run may be silent before its follower checks whether it has ended.
 const LOOK_AFTER: Duration = Duration::from_secs(15);
 
-/// A frame, with the event it follows from.
-pub type Told<F> = (Arc<Recorded>, F);
+/// A frame, with the event it was projected from.
+pub type ProjectedFrame<F> = (Arc<RecordedEvent>, F);
 
-/// The frames that `projection` makes of `events`, each with the event it follows from. Ends
-/// with the run, or earlier with an error when the journal cannot be read on.
+/// The frames that `projection` makes of `events`, each with its event. Ends with the run, or
+/// earlier with an error if the journal cannot be read.
 pub fn frames<P>(
     projection: P,
     events: EventStream,
-) -> impl Stream<Item = Result<Told<P::Frame>, LogError>> + Send
+) -> impl Stream<Item = Result<ProjectedFrame<P::Frame>, JournalError>> + Send
 where
     P: Projection + Send,
     P::Frame: Send,
 {
-    told_frames(projection, events, None)
+    watched_frames(projection, events, None)
 }
 
-/// The same, for a run that lets its first reader see a tool's start before the tool begins:
-/// `seen` is told how far the reader is.
+/// Like [`frames`], for a run that waits until its first reader has seen the start of a tool:
+/// `seen` receives the reader's position.
 ///
-/// What was handed to the connection is written when there is nothing more to hand over; so it
-/// counts as seen a moment after that.
-pub fn told_frames<P>(
+/// Frames handed to the connection are written once no more are pending. So they count as seen
+/// shortly after that.
+pub fn watched_frames<P>(
     projection: P,
     events: EventStream,
     seen: Option<watch::Sender<Seq>>,
-) -> impl Stream<Item = Result<Told<P::Frame>, LogError>> + Send
+) -> impl Stream<Item = Result<ProjectedFrame<P::Frame>, JournalError>> + Send
 where
     P: Projection + Send,
     P::Frame: Send,
 {
-    let reader = Reader { projection, events, ready: VecDeque::new(), told: Seq::START, seen };
+    let reader = FrameReader {
+        projection,
+        events,
+        ready: VecDeque::new(),
+        last_projected: Seq::START,
+        seen,
+    };
     stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
         loop {
@@ -66,37 +72,37 @@ where
             let recorded = match reader.next_event().await? {
                 Ok(recorded) => recorded,
                 Err(error) => {
-                    warn!(%error, "A reader lost the journal.");
+                    warn!(%error, "stream ended, journal unavailable");
                     return Some((Err(error), None));
                 }
             };
             let frames = reader.projection.project(&recorded);
-            reader.told = recorded.seq;
+            reader.last_projected = recorded.seq;
             reader.ready.extend(frames.into_iter().map(|frame| (Arc::clone(&recorded), frame)));
         }
     })
 }
 
-struct Reader<P: Projection> {
+struct FrameReader<P: Projection> {
     projection: P,
     events: EventStream,
-    ready: VecDeque<(Arc<Recorded>, P::Frame)>,
+    ready: VecDeque<(Arc<RecordedEvent>, P::Frame)>,
     /// The last event whose frames were handed over.
-    told: Seq,
+    last_projected: Seq,
     seen: Option<watch::Sender<Seq>>,
 }
 
-impl<P: Projection> Reader<P> {
-    async fn next_event(&mut self) -> Option<Result<Arc<Recorded>, LogError>> {
-        let Self { events, told, seen, .. } = self;
+impl<P: Projection> FrameReader<P> {
+    async fn next_event(&mut self) -> Option<Result<Arc<RecordedEvent>, JournalError>> {
+        let Self { events, last_projected, seen, .. } = self;
         if let Some(seen) = seen
-            && *seen.borrow() < *told
+            && *seen.borrow() < *last_projected
         {
             tokio::select! {
                 biased;
                 event = events.next() => return event,
                 () = sleep(WRITTEN_AFTER) => {
-                    seen.send_replace(*told);
+                    seen.send_replace(*last_projected);
                 }
             }
         }
@@ -104,34 +110,34 @@ impl<P: Projection> Reader<P> {
     }
 }
 
-/// Refuses a place that a run has not come to (C11).
-pub(crate) async fn check_place(
+/// Refuses a cursor that the run has not reached (C11).
+pub(crate) async fn check_cursor(
     runs: &Runs,
     tenant: &TenantId,
     run_id: &RunId,
     after: Seq,
     param: &'static str,
-) -> Result<(), Refusal> {
-    if runs.has_come_to(tenant, run_id, after).await? {
+) -> Result<(), ApiError> {
+    if runs.has_reached(tenant, run_id, after).await? {
         return Ok(());
     }
-    Err(no_such_place(after.0, param))
+    Err(cursor_ahead(after.0, param))
 }
 
-/// The refusal of a place that a run has not come to.
-pub(crate) fn no_such_place(after: u64, param: &'static str) -> Refusal {
+/// The error for a cursor that the run has not reached.
+pub(crate) fn cursor_ahead(after: u64, param: &'static str) -> ApiError {
     let message = format!("The run has not come to {after} yet; read on after what you have seen.");
-    Refusal::bad_request("invalid_cursor", message).about(param)
+    ApiError::bad_request("invalid_cursor", message).about(param)
 }
 
-/// What a run recorded after `after`, and what it will record, up to its end. A run that is over
-/// without having recorded that is not waited for.
+/// The events of a run after `after`, including later ones, until it ends. Also ends if the run is
+/// over and its journal does not say so.
 pub async fn follow_while_it_runs(
     runs: &Runs,
     tenant: &TenantId,
     run_id: &RunId,
     after: Seq,
-) -> Result<EventStream, LogError> {
+) -> Result<EventStream, JournalError> {
     let events = runs.follow(tenant, run_id, after).await?;
     let follower = Follower {
         runs: runs.clone(),
@@ -156,7 +162,7 @@ struct Follower {
 }
 
 impl Follower {
-    async fn next(&mut self) -> Option<Result<Arc<Recorded>, LogError>> {
+    async fn next(&mut self) -> Option<Result<Arc<RecordedEvent>, JournalError>> {
         loop {
             if let Ok(next) = timeout(LOOK_AFTER, self.events.next()).await {
                 let next = next?;
@@ -174,36 +180,36 @@ impl Follower {
 async fn is_over(runs: &Runs, tenant: &TenantId, run_id: &RunId) -> bool {
     match runs.find(tenant, run_id).await {
         Ok(record) => record.status != RunStatus::Active,
-        // Who does not know may know the next time.
+        // The check is repeated later.
         Err(error) => matches!(error, StoreError::NotFound(_)),
     }
 }
 
-/// Cancels a run when it is dropped, for readers that want the run to go with them. A reader
-/// whom the server sends elsewhere has not gone away.
+/// Cancels a run when it is dropped, for clients that asked to cancel on disconnect. Does nothing
+/// while the server ends its streams: the client did not disconnect then.
 #[derive(Debug)]
-pub(crate) struct CancelWhenDropped {
+pub(crate) struct CancelOnDrop {
     run: Option<(App, TenantId, RunId)>,
 }
 
-impl CancelWhenDropped {
-    /// Watches over the run.
+impl CancelOnDrop {
+    /// Guards the run.
     pub(crate) fn new(app: App, tenant: TenantId, run_id: RunId) -> Self {
         Self { run: Some((app, tenant, run_id)) }
     }
 
-    /// The run is over, or may go on alone.
-    pub(crate) fn let_go(&mut self) {
+    /// Disables the guard: the run has ended, or may continue without its reader.
+    pub(crate) fn disarm(&mut self) {
         self.run = None;
     }
 }
 
-impl Drop for CancelWhenDropped {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some((app, tenant, run_id)) = self.run.take()
             && !app.ends_streams()
         {
-            app.runs().cancel_soon(&tenant, &run_id);
+            app.runs().cancel_in_background(&tenant, &run_id);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Locks that outlive a panic of their holder.
+//! Locking that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, even if somebody panicked with the lock in hand: what is kept under our locks is whole
-/// at any time. None is ever held across an `.await`.
+/// Locks a mutex, even if a thread panicked while holding it: data under our locks is consistent at
+/// all times. No lock is held across an `.await`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

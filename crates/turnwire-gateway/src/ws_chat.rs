@@ -1,8 +1,8 @@
-//! `GET /ws/chat`: the socket of specification 002.
+//! `GET /ws/chat`: the chat WebSocket of specification 002.
 //!
-//! One turn at a time; what is said meanwhile waits its turn, because a `token` does not say
-//! which turn it belongs to. The socket outlives every turn, and a turn outlives its socket:
-//! whoever comes back finds the answer in the conversation, or reads on where it was.
+//! It sends one turn at a time and queues further messages, because a `token` does not say which
+//! turn it belongs to. The socket outlives every turn, and a turn outlives its socket: a client
+//! that reconnects finds the answer in the conversation, or resumes where it was.
 
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
@@ -26,97 +26,99 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error};
 use turnwire_contract::{
-    Approvals, CallId, ConversationId, EventStream, Item, LogError, RunId, RunRequest, Seq,
+    Approvals, CallId, ConversationId, EventStream, Item, JournalError, RunId, RunRequest, Seq,
     StoreError,
 };
-use turnwire_engine::{AnswerError, Answered, Start};
-use turnwire_surfaces::{Cursor, ErrorCode, Placed, WsChat, WsMessage, WsOptions, WsRequest};
+use turnwire_engine::{AnswerError, AnswerOutcome, Start};
+use turnwire_surfaces::{Cursor, ErrorCode, FrameAt, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
-    door::Caller,
+    auth::Caller,
+    connection_permit::ConnectionPermit,
     metrics::Direction,
-    query::Asked,
-    refusal::{ErrorBody, Refusal},
+    query::QueryParams,
     retry::retry_of,
     run_calls::{approval, taken},
-    seat::Seat,
     server::{HttpLimits, WRITE_TIMEOUT},
-    sockets::{self, Pace},
     streaming::{follow_while_it_runs, frames},
+    websocket::{self, RateLimit},
 };
 
-/// Where answers that come over the socket come from.
+/// Recorded as the source of answers given over the socket.
 const BY: &str = "/ws/chat";
-/// How often the client is asked whether it is there.
+/// Interval of pings to the client.
 const PING: Duration = Duration::from_secs(20);
-/// How long a turn may be silent when the server closes, before its socket ends without it.
-const LAST_TURN: Duration = Duration::from_secs(7);
-/// How long a server may take to say which tools it has, before the others are told without.
+/// How long the socket waits for a turn to end at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(7);
+/// Timeout for a tool server to list its tools. Servers that take longer are left out.
 const TOOLS_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(connect))
 }
 
-/// What a client can ask for in the address.
+/// Query parameters of the socket.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-struct ConnectWish {
-    /// `1`: send the tools at once.
+struct ConnectParams {
+    /// `1` or `true`: send the list of tools right after connecting.
     tools: Option<String>,
 }
 
+/// Open the chat WebSocket.
 #[utoipa::path(
     get,
     path = "/ws/chat",
     tag = "chat",
-    params(ConnectWish),
+    params(ConnectParams),
     responses(
-        (status = 101, description = "A chat socket: see `WsRequest` and `WsMessage`"),
-        (status = 426, description = "Not a WebSocket", body = ErrorBody),
+        (status = 101, description = "The chat WebSocket is open. The client sends `WsRequest`, \
+                the server `WsMessage`"),
+        (status = 426, description = "The request is not a WebSocket upgrade", body = ErrorBody),
     )
 )]
 async fn connect(
     State(app): State<App>,
     caller: Caller,
-    Asked(wish): Asked<ConnectWish>,
-    seat: Seat,
+    QueryParams(params): QueryParams<ConnectParams>,
+    permit: ConnectionPermit,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let upgrade = upgrade.map_err(|_| {
         let message = "This is a WebSocket; come with `Upgrade: websocket`.";
-        Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
+        ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
     })?;
-    let tools = wish.tools.is_some_and(|wish| matches!(wish.as_str(), "1" | "true"));
-    let (upgrade, limits) = (upgrade.protocols(["turnwire"]), Arc::clone(&seat.limits));
-    Ok(seat.upgrade(&app.clone(), upgrade, async move |socket| {
+    let tools = params.tools.is_some_and(|params| matches!(params.as_str(), "1" | "true"));
+    let (upgrade, limits) = (upgrade.protocols(["turnwire"]), Arc::clone(&permit.limits));
+    Ok(permit.upgrade(&app.clone(), upgrade, async move |socket| {
         let options = WsOptions { tools, ..WsOptions::default() };
         let mut chat = Chat {
             app,
             caller,
             socket,
-            pace: Pace::new(limits.socket_messages_per_second),
+            rate: RateLimit::new(limits.socket_messages_per_second),
             limits,
             options,
-            turn: None,
+            current: None,
             waiting: VecDeque::new(),
             last_run: None,
-            told: Cursor::START,
+            last_sent: Cursor::START,
             asking: FuturesUnordered::new(),
         };
-        if let Ok(()) = chat.go_on().await {
-            sockets::finish(&mut chat.socket).await;
+        if let Ok(()) = chat.serve().await {
+            websocket::finish(&mut chat.socket).await;
         }
-        debug!("A chat socket was closed.");
+        debug!("chat socket closed");
     }))
 }
 
-/// The client is gone.
-struct Gone;
+/// The client has disconnected.
+struct Disconnected;
 
 /// One socket.
 struct Chat {
@@ -124,23 +126,23 @@ struct Chat {
     caller: Caller,
     socket: WebSocket,
     limits: Arc<HttpLimits>,
-    pace: Pace,
+    rate: RateLimit,
     options: WsOptions,
-    turn: Option<Turn>,
+    current: Option<RunFrames>,
     waiting: VecDeque<RunRequest>,
     /// The latest run of this socket.
     last_run: Option<RunId>,
-    /// How far it has been told.
-    told: Cursor,
-    /// Which tools there are, being found out.
+    /// Cursor of the last frame that was sent.
+    last_sent: Cursor,
+    /// Pending requests for the list of tools.
     asking: FuturesUnordered<BoxFuture<'static, WsMessage>>,
 }
 
-/// A turn that is being told.
-type Turn = Pin<Box<dyn Stream<Item = Result<Placed<WsMessage>, LogError>> + Send>>;
+/// The frames of the current turn.
+type RunFrames = Pin<Box<dyn Stream<Item = Result<FrameAt<WsMessage>, JournalError>> + Send>>;
 
 impl Chat {
-    async fn go_on(&mut self) -> Result<(), Gone> {
+    async fn serve(&mut self) -> Result<(), Disconnected> {
         if self.options.tools {
             self.ask_for_tools();
         }
@@ -150,42 +152,42 @@ impl Chat {
         loop {
             let next = tokio::select! {
                 biased;
-                () = time_to_close(&app, self.turn.is_some()) => Next::Close,
+                () = time_to_close(&app, self.current.is_some()) => Next::Close,
                 Some(tools) = self.asking.next() => Next::Tools(tools),
-                message = self.socket.recv() => Next::Heard(message),
-                message = next_of(&mut self.turn) => Next::Tell(message),
+                message = self.socket.recv() => Next::Received(message),
+                message = next_of(&mut self.current) => Next::Frame(message),
                 () = sleep_until(ping_at) => Next::Ping,
             };
             match next {
                 Next::Close => {
-                    let why = self.where_to_read_on().unwrap_or_else(|| "the server closes".into());
+                    let why = self.resume_hint().unwrap_or_else(|| "the server closes".into());
                     return self.close(close_code::RESTART, why).await;
                 }
-                Next::Heard(Some(Ok(_))) if self.pace.is_exceeded() => {
-                    self.app.metrics().limit_reached(sockets::MAX_PER_SECOND);
-                    return self.send(Message::Close(Some(sockets::too_fast()))).await;
+                Next::Received(Some(Ok(_))) if self.rate.is_exceeded() => {
+                    self.app.metrics().limit_reached(websocket::MAX_PER_SECOND);
+                    return self.send(Message::Close(Some(websocket::too_fast()))).await;
                 }
-                Next::Heard(Some(Ok(Message::Text(text)))) => {
+                Next::Received(Some(Ok(Message::Text(text)))) => {
                     self.app.metrics().ws_message(Direction::Received, text.len());
-                    self.hear(&text).await?;
+                    self.handle(&text).await?;
                 }
-                Next::Heard(Some(Ok(Message::Binary(_)))) => {
+                Next::Received(Some(Ok(Message::Binary(_)))) => {
                     self.refuse(ErrorCode::InvalidFormat, "messages are JSON texts").await?;
                 }
-                Next::Heard(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
-                Next::Heard(Some(Ok(Message::Close(_))) | None) => return Ok(()),
-                Next::Heard(Some(Err(error))) => return self.refuse_unreadable(error).await,
-                Next::Tell(Some(Ok(message))) => {
+                Next::Received(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
+                Next::Received(Some(Ok(Message::Close(_))) | None) => return Ok(()),
+                Next::Received(Some(Err(error))) => return self.refuse_unreadable(error).await,
+                Next::Frame(Some(Ok(message))) => {
                     let text = self.options.wire_text(&message);
                     self.send(Message::Text(text.into())).await?;
-                    self.told = message.cursor;
+                    self.last_sent = message.cursor;
                 }
-                Next::Tell(Some(Err(_))) => {
-                    // The run goes on; whoever comes back reads on.
-                    let why = self.where_to_read_on().unwrap_or_default();
+                Next::Frame(Some(Err(_))) => {
+                    // The run continues, and the client can resume it.
+                    let why = self.resume_hint().unwrap_or_default();
                     return self.close(close_code::ERROR, why).await;
                 }
-                Next::Tell(None) => self.next_turn().await?,
+                Next::Frame(None) => self.start_next().await?,
                 Next::Tools(tools) => self.tell(tools).await?,
                 Next::Ping => {
                     ping_at = Instant::now() + PING;
@@ -195,7 +197,7 @@ impl Chat {
         }
     }
 
-    async fn hear(&mut self, text: &str) -> Result<(), Gone> {
+    async fn handle(&mut self, text: &str) -> Result<(), Disconnected> {
         let request = match WsRequest::read(text) {
             Ok(request) => request,
             Err(why) => return self.refuse(ErrorCode::InvalidFormat, &why).await,
@@ -214,7 +216,7 @@ impl Chat {
                 Ok(())
             }
             WsRequest::Message { conversation_id, content } => {
-                self.say(conversation_id, content).await
+                self.send_message(conversation_id, content).await
             }
             WsRequest::Cancel => {
                 let was_running = match &self.last_run {
@@ -252,8 +254,12 @@ impl Chat {
         }
     }
 
-    /// Says something in a conversation of the caller.
-    async fn say(&mut self, id: ConversationId, content: String) -> Result<(), Gone> {
+    /// Sends a message in a conversation of the caller.
+    async fn send_message(
+        &mut self,
+        id: ConversationId,
+        content: String,
+    ) -> Result<(), Disconnected> {
         let found = self.app.runs().store().conversation(self.caller.tenant(), &id).await;
         match found {
             Ok(_) => {}
@@ -266,17 +272,17 @@ impl Chat {
         let mut run = self.app.chat_request(&self.caller);
         run.conversation_id = Some(id);
         run.input = vec![Item::user(content)];
-        self.take_turn(run).await
+        self.start_or_queue(run).await
     }
 
-    /// Begins a turn, or lets it wait for the one under way.
-    async fn take_turn(&mut self, run: RunRequest) -> Result<(), Gone> {
-        if self.turn.is_none() {
+    /// Starts a turn, or queues it behind the current one.
+    async fn start_or_queue(&mut self, run: RunRequest) -> Result<(), Disconnected> {
+        if self.current.is_none() {
             return self.begin(run).await;
         }
         let max_waiting = self.limits.socket_queue;
         if self.waiting.len() >= max_waiting {
-            self.app.metrics().limit_reached(sockets::MAX_QUEUE);
+            self.app.metrics().limit_reached(websocket::MAX_QUEUE);
             let why = format!("{max_waiting} messages wait already; wait for an answer first");
             return self.refuse(ErrorCode::InvalidFormat, &why).await;
         }
@@ -284,36 +290,36 @@ impl Chat {
         Ok(())
     }
 
-    async fn next_turn(&mut self) -> Result<(), Gone> {
-        self.turn = None;
+    async fn start_next(&mut self) -> Result<(), Disconnected> {
+        self.current = None;
         if self.app.closing().is_cancelled() {
-            // What waits is not begun any more; the client is told with the end of the socket.
+            // Queued turns are not started any more; the close of the socket tells the client.
             self.waiting.clear();
         }
         while let Some(run) = self.waiting.pop_front() {
             self.begin(run).await?;
-            if self.turn.is_some() {
+            if self.current.is_some() {
                 break;
             }
         }
         Ok(())
     }
 
-    async fn begin(&mut self, mut run: RunRequest) -> Result<(), Gone> {
+    async fn begin(&mut self, mut run: RunRequest) -> Result<(), Disconnected> {
         if !self.options.approvals {
             run.approvals = Approvals::Decline;
         }
         run.inputs = self.options.inputs;
         let handle = match self.app.start(&self.caller, run, Start::default()).await {
             Ok(handle) => handle,
-            // What the client can do something about is said as it is.
-            Err(refusal) => {
-                self.app.count(&refusal);
-                let code = match refusal.code {
+            // Errors the client can act on are sent as they are.
+            Err(error) => {
+                self.app.count(&error);
+                let code = match error.code {
                     "model_not_found" => ErrorCode::LlmError,
                     _ => ErrorCode::InternalError,
                 };
-                return self.refuse(code, &refusal.message).await;
+                return self.refuse(code, &error.message).await;
             }
         };
         match handle.events().await {
@@ -325,23 +331,23 @@ impl Chat {
 
     fn watch(&mut self, run_id: RunId, events: EventStream, after: Cursor) {
         self.last_run = Some(run_id);
-        self.told = after;
+        self.last_sent = after;
         let messages = frames(WsChat::new(self.options), events);
         let messages = messages.try_filter_map(move |(_, message)| {
             ready(Ok(message.cursor.is_after(after).then_some(message)))
         });
-        self.turn = Some(Box::pin(messages));
+        self.current = Some(Box::pin(messages));
     }
 
-    async fn resume(&mut self, run_id: Option<RunId>, after: Cursor) -> Result<(), Gone> {
-        if self.turn.is_some() {
+    async fn resume(&mut self, run_id: Option<RunId>, after: Cursor) -> Result<(), Disconnected> {
+        if self.current.is_some() {
             return self.refuse(ErrorCode::InvalidFormat, "a turn is under way here").await;
         }
         let Some(run_id) = run_id.or_else(|| self.last_run.clone()) else {
             return self.refuse(ErrorCode::InvalidFormat, "say which run to go on with").await;
         };
         let (runs, tenant) = (self.app.runs(), self.caller.tenant());
-        if let Ok(false) = runs.has_come_to(tenant, &run_id, after.seq).await {
+        if let Ok(false) = runs.has_reached(tenant, &run_id, after.seq).await {
             let why = format!("the run has not come to {after}; read on after what you have seen");
             return self.refuse(ErrorCode::InvalidFormat, &why).await;
         }
@@ -350,7 +356,7 @@ impl Chat {
                 self.watch(run_id, events, after);
                 Ok(())
             }
-            Err(LogError::NotFound(_)) => {
+            Err(JournalError::NotFound(_)) => {
                 let why = "there is no such run, or it is not yours";
                 self.refuse(ErrorCode::AccessDenied, why).await
             }
@@ -358,36 +364,36 @@ impl Chat {
         }
     }
 
-    async fn retry(&mut self, call_id: &CallId) -> Result<(), Gone> {
+    async fn retry(&mut self, call_id: &CallId) -> Result<(), Disconnected> {
         let Some(run_id) = self.last_run.clone() else {
             return self.refuse(ErrorCode::InvalidFormat, "there is no call to try again").await;
         };
         match retry_of(&self.app, &self.caller, &run_id, call_id).await {
-            Ok(run) => self.take_turn(run).await,
-            Err(refusal) => self.refuse(ErrorCode::InvalidFormat, &refusal.message).await,
+            Ok(run) => self.start_or_queue(run).await,
+            Err(error) => self.refuse(ErrorCode::InvalidFormat, &error.message).await,
         }
     }
 
-    /// Says why a person's answer does not count, if it does not.
+    /// Sends the reason if a user's answer was not accepted.
     async fn note_answered(
         &mut self,
-        answered: Result<Answered, AnswerError>,
+        answered: Result<AnswerOutcome, AnswerError>,
         written: &str,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         match answered {
             Err(AnswerError::Log(error)) => self.broken(&error).await,
             answered => match taken(answered, written) {
                 Ok(()) => Ok(()),
-                Err(refusal) => self.refuse(ErrorCode::InvalidFormat, &refusal.message).await,
+                Err(error) => self.refuse(ErrorCode::InvalidFormat, &error.message).await,
             },
         }
     }
 
-    async fn not_asked(&mut self) -> Result<(), Gone> {
-        self.note_answered(Ok(Answered::NotAsked), "").await
+    async fn not_asked(&mut self) -> Result<(), Disconnected> {
+        self.note_answered(Ok(AnswerOutcome::NotAsked), "").await
     }
 
-    /// Finds out which tools there are, beside everything else.
+    /// Requests the list of tools in the background.
     fn ask_for_tools(&self) {
         self.asking.push(Box::pin(all_tools(self.app.clone(), self.caller.clone())));
     }
@@ -396,7 +402,7 @@ impl Chat {
         &mut self,
         was_done: Result<bool, StoreError>,
         otherwise: &str,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         match was_done {
             Ok(true) => Ok(()),
             Ok(false) => self.refuse(ErrorCode::InvalidFormat, otherwise).await,
@@ -404,48 +410,50 @@ impl Chat {
         }
     }
 
-    async fn broken(&mut self, cause: &(dyn std::fmt::Display + Sync)) -> Result<(), Gone> {
-        error!(%cause, "A chat socket could not do what it was asked.");
+    async fn broken(&mut self, cause: &(dyn std::fmt::Display + Sync)) -> Result<(), Disconnected> {
+        error!(%cause, "chat request failed");
         self.refuse(ErrorCode::InternalError, "something went wrong; try again").await
     }
 
-    async fn refuse(&mut self, code: ErrorCode, why: &str) -> Result<(), Gone> {
+    async fn refuse(&mut self, code: ErrorCode, why: &str) -> Result<(), Disconnected> {
         self.tell(WsMessage::refused(code, why)).await
     }
 
-    async fn tell(&mut self, message: WsMessage) -> Result<(), Gone> {
+    async fn tell(&mut self, message: WsMessage) -> Result<(), Disconnected> {
         self.send(Message::Text(turnwire_surfaces::wire_json(&message).into())).await
     }
 
-    async fn send(&mut self, message: Message) -> Result<(), Gone> {
+    async fn send(&mut self, message: Message) -> Result<(), Disconnected> {
         if let Message::Text(text) = &message {
             self.app.metrics().ws_message(Direction::Sent, text.len());
         }
         match timeout(self.limits.write_time, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Gone),
+            Ok(Err(_)) => Err(Disconnected),
             Err(_) => {
                 self.app.metrics().limit_reached(WRITE_TIMEOUT);
-                Err(Gone)
+                Err(Disconnected)
             }
         }
     }
 
-    /// Ends the socket of a client whose frame cannot be read: nothing that follows it can be.
-    async fn refuse_unreadable(&mut self, error: axum::Error) -> Result<(), Gone> {
-        let Some(frame) = sockets::unreadable(error, self.app.metrics()) else { return Err(Gone) };
+    /// Closes the socket after a frame that cannot be read, because nothing after it can be.
+    async fn refuse_unreadable(&mut self, error: axum::Error) -> Result<(), Disconnected> {
+        let Some(frame) = websocket::unreadable(error, self.app.metrics()) else {
+            return Err(Disconnected);
+        };
         self.send(Message::Close(Some(frame))).await?;
-        sockets::finish_unread().await;
-        Err(Gone)
+        websocket::finish_unread().await;
+        Err(Disconnected)
     }
 
-    /// Where to go on with the turn that is being told, written as on `/chat/stream`.
-    fn where_to_read_on(&self) -> Option<String> {
-        let run_id = self.turn.as_ref().and(self.last_run.as_ref())?;
-        Some(format!("{run_id}:{}", self.told))
+    /// Cursor to resume the current turn from, in the format of `/chat/stream`.
+    fn resume_hint(&self) -> Option<String> {
+        let run_id = self.current.as_ref().and(self.last_run.as_ref())?;
+        Some(format!("{run_id}:{}", self.last_sent))
     }
 
-    async fn close(&mut self, code: u16, why: String) -> Result<(), Gone> {
+    async fn close(&mut self, code: u16, why: String) -> Result<(), Disconnected> {
         let frame = CloseFrame { code, reason: Utf8Bytes::from(why) };
         self.send(Message::Close(Some(frame))).await
     }
@@ -453,32 +461,34 @@ impl Chat {
 
 /// What happens next on a socket.
 enum Next {
-    Heard(Option<Result<Message, axum::Error>>),
-    Tell(Option<Result<Placed<WsMessage>, LogError>>),
+    Received(Option<Result<Message, axum::Error>>),
+    Frame(Option<Result<FrameAt<WsMessage>, JournalError>>),
     Tools(WsMessage),
     Ping,
     Close,
 }
 
-/// Waits until the server closes and there is nothing more to tell of a turn. Runs end when the
-/// server closes, unless they go on without it: then the turn is told elsewhere.
-async fn time_to_close(app: &App, has_turn: bool) {
+/// Waits until the server shuts down and the current turn has ended. Durable runs continue on
+/// another worker, so their turns are not waited for.
+async fn time_to_close(app: &App, has_run: bool) {
     app.closing().cancelled().await;
-    if has_turn && !app.ends_streams() {
-        sleep(LAST_TURN).await;
+    if has_run && !app.ends_streams() {
+        sleep(DRAIN_TIMEOUT).await;
     }
 }
 
-/// The next message of the turn; never, if there is none.
-async fn next_of(turn: &mut Option<Turn>) -> Option<Result<Placed<WsMessage>, LogError>> {
-    match turn {
-        Some(turn) => turn.next().await,
+/// The next frame of the current turn. Pending for ever if there is none.
+async fn next_of(
+    current: &mut Option<RunFrames>,
+) -> Option<Result<FrameAt<WsMessage>, JournalError>> {
+    match current {
+        Some(current) => current.next().await,
         None => std::future::pending().await,
     }
 }
 
-/// The tools of the settings and of every server. All servers are asked at once; one that does
-/// not answer has no tools to tell of.
+/// The configured tools and those of every server. All servers are queried at once; one that does
+/// not respond in time is left out.
 async fn all_tools(app: App, caller: Caller) -> WsMessage {
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
     let request = app.chat_request(&caller);

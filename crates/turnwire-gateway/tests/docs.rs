@@ -112,7 +112,7 @@ const SECTIONS: [Section; 6] = [
 the type, a `data:` line with the JSON, and `data: [DONE]` after the last one. All names here are \
 official ones, because some official clients stop at any other.
 
-* `sequence_number` runs from 0 without gaps. `GET /v1/responses/{id}?stream=true&starting_after=7` \
+* Every event has a `sequence_number`, from 0 without gaps. `GET /v1/responses/{id}?stream=true&starting_after=7` \
 reads on after number 7.
 * An item is announced by `response.output_item.added` before anything is said about it, and \
 `output_index` is its place in the output.
@@ -176,11 +176,11 @@ socket stays open. Messages of one socket are answered one after the other.",
         introduction: "\
 `GET /v1/runs/{run_id}/events` sends the journal as it is: server-sent events with the place as their \
 `id:`, or a JSON text per line with `Accept: application/x-ndjson`. Each event comes in an envelope \
-([`NativeRecord`](#shape-nativerecord)) with `run_id`, `seq`, `at` and the `event`. `Last-Event-ID` \
+([`RecordedEvent`](#shape-recordedevent)) with `run_id`, `seq`, `at` and the `event`. `Last-Event-ID` \
 or `?after=12` reads on after place 12; `?snapshot=true` begins with the run as it stands \
 ([`RunSnapshot`](#shape-runsnapshot), an event named `snapshot`), to which what follows can be \
 added; `?follow=false` ends with what there is now.",
-        schema: "NativeEvent",
+        schema: "Event",
         has: |_| true,
     },
 ];
@@ -222,7 +222,7 @@ impl Page {
         for section in &SECTIONS {
             self.write_section(section);
         }
-        self.shape("NativeRecord");
+        self.shape("RecordedEvent");
         self.shape("RunSnapshot");
         self.write_shapes();
         std::mem::take(&mut self.out)

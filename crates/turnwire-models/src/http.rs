@@ -124,7 +124,7 @@ impl Endpoint {
     fn model_error(&self, Fault { error, provider_text }: Fault) -> ModelError {
         if let Some(text) = provider_text {
             let text = self.secret.as_ref().map_or(text.clone(), |key| key.hidden_in(&text));
-            debug!(%error, provider_text = %text, "The provider says what is wrong.");
+            debug!(%error, provider_text = %text, "provider error");
         }
         match error {
             ModelError::UnknownModel { message } if self.names_model => {

@@ -185,7 +185,7 @@ impl<D: Dialect> Translator<D> {
             }
             Err(error) if frame.event.as_deref() == Some("error") => {
                 let (line, column) = (error.line(), error.column());
-                warn!(line, column, "The provider reports an error in a shape of its own.");
+                warn!(line, column, "provider error in an unknown format");
                 Err(Complaint::of(data.into()).in_mid_stream())
             }
             Err(error) => {
@@ -193,7 +193,7 @@ impl<D: Dialect> Translator<D> {
                 let bytes = data.len() as u64;
                 // Not the error's own words: they quote what could not be read.
                 let (line, column) = (error.line(), error.column());
-                warn!(bytes, line, column, "A part of the answer is not readable.");
+                warn!(bytes, line, column, "unreadable chunk in the model stream");
                 parts.push(ModelPart::Unreadable { bytes });
                 Ok(Flow::More)
             }

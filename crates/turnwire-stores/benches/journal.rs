@@ -23,7 +23,7 @@ use futures::{StreamExt, TryStreamExt, future::join_all};
 use sqlx::{Connection, PgConnection};
 use tokio_util::task::TaskTracker;
 use turnwire_contract::{
-    Event, EventLog, ItemId, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, Usage,
+    Event, ItemId, Journal, RecordedEvent, RunId, RunOutcome, Seq, TenantId, Timestamp, Usage,
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services;
@@ -68,10 +68,10 @@ fn now() -> i64 {
     i64::try_from(now.as_micros()).unwrap()
 }
 
-fn word(run_id: &RunId, seq: u64) -> Arc<Recorded> {
+fn word(run_id: &RunId, seq: u64) -> Arc<RecordedEvent> {
     let event = Event::TextAdded { item_id: ItemId::from("msg_1"), text: "word ".to_owned() };
     let at = Timestamp::from_micros(now());
-    Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event })
+    Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event })
 }
 
 fn new_runs(n: usize) -> Vec<RunId> {
@@ -231,7 +231,7 @@ async fn replay(url: &str, store: &Store) {
     let run_id = new_runs(1).swap_remove(0);
     let at = Timestamp::from_micros(now());
     let recorded =
-        |seq, event| Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event });
+        |seq, event| Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event });
     for first in (1..2_000).step_by(2) {
         let item_id = ItemId::from("msg_1");
         let turn = Event::TurnStarted { turn: 1 };
@@ -256,7 +256,7 @@ async fn replay(url: &str, store: &Store) {
         bare.push(began.elapsed());
         let began = Instant::now();
         let events = store.read(&tenant(), &run_id, Seq::START).await.unwrap();
-        let events: Vec<Arc<Recorded>> = events.try_collect().await.unwrap();
+        let events: Vec<Arc<RecordedEvent>> = events.try_collect().await.unwrap();
         assert_eq!(events.len(), 2_001);
         ours.push(began.elapsed());
     }

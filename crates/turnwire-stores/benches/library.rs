@@ -23,8 +23,9 @@ use std::{
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord, IndexQueue,
-    Indexed, Library, NewPassage, NoVectors, Query, Reader, TenantId, Timestamp, Vectors,
+    Attachment, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError, FileId,
+    FileRecord, IndexQueue, Indexed, Library, NewChunk, Query, TenantId, TextAnalyzer, Timestamp,
+    Vectors,
 };
 use turnwire_stores::{Store, StoreLibrary, StoreOptions};
 use turnwire_testkit::services;
@@ -82,7 +83,7 @@ struct Ready {
 }
 
 #[async_trait]
-impl Reader for Ready {
+impl TextAnalyzer for Ready {
     fn words(&self, text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
     }
@@ -91,7 +92,7 @@ impl Reader for Ready {
         self.by_meaning.load(Ordering::Relaxed).then_some("dice")
     }
 
-    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         Ok(texts.iter().map(|text| Dice(text.len() as u64 * 977).vector()).collect())
     }
 }
@@ -161,16 +162,16 @@ async fn add_file(
     };
     library.add_file(&tenant(), file, b"x".as_slice().into()).await.unwrap();
     let texts: Vec<String> = (0..PER_FILE).map(|_| dice.text(WORDS)).collect();
-    let passages = texts
+    let chunks = texts
         .into_iter()
-        .map(|text| NewPassage { words: text.split(' ').map(str::to_owned).collect(), text });
-    let passages: Vec<NewPassage> = passages.collect();
+        .map(|text| NewChunk { words: text.split(' ').map(str::to_owned).collect(), text });
+    let chunks: Vec<NewChunk> = chunks.collect();
     let vectors = (0..PER_FILE).map(|_| dice.vector()).collect();
     let vectors = Some(Vectors { model: "dice".to_owned(), vectors });
     let began = Instant::now();
     library.attach(&tenant(), id, None, vec![Attachment::new(file_id, at)]).await.unwrap();
     let work = library.claim(None, Duration::from_mins(1)).await.unwrap().unwrap();
-    assert!(library.finish(&work, Indexed::Passages { passages, vectors }).await.unwrap());
+    assert!(library.finish(&work, Indexed::Chunks { chunks, vectors }).await.unwrap());
     began.elapsed()
 }
 
@@ -184,7 +185,7 @@ async fn ask(library: &StoreLibrary, id: &CollectionId, question: &str) -> usize
     let query = Query::new(question, 10);
     let found = library.search(&tenant(), std::slice::from_ref(id), &query).await.unwrap();
     assert_eq!(found.words_only, None);
-    found.passages.len()
+    found.chunks.len()
 }
 
 /// The plainest question that the database's own index can be asked.

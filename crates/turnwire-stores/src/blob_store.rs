@@ -43,7 +43,7 @@ impl BlobStore for Store {
         text_of(row).map_err(|error| blob_error(error, id))
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
         let sql = "delete from blobs where tenant = $1 and run_id = $2";
         let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
         match self.0.database.query(sql, &values).await {

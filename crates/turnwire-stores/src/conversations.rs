@@ -13,7 +13,7 @@ use crate::{
     Store,
     database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
     entries,
-    failures::{read_again, undone, written},
+    failures::{decode, encode, rolled_back},
     workers::micros,
 };
 
@@ -120,7 +120,7 @@ impl Store {
         tenant: &TenantId,
         conversation: &ConversationRecord,
     ) -> Result<(), StoreError> {
-        let metadata = written(&conversation.metadata)?;
+        let metadata = encode(&conversation.metadata)?;
         let sql = format!(
             "insert into conversations (tenant, id, created_at, metadata, used_at)
              values ($1, $2, $3, $4, {}) on conflict (tenant, id) do nothing returning id",
@@ -144,7 +144,7 @@ impl Store {
         let found = self.0.database.query(sql, &values).await?;
         let row = found.first().ok_or_else(|| unknown(id))?;
         let created_at = Timestamp::from_micros(row.integer(0)?);
-        Ok(ConversationRecord { id: id.clone(), created_at, metadata: read_again(row.text(1)?)? })
+        Ok(ConversationRecord { id: id.clone(), created_at, metadata: decode(row.text(1)?)? })
     }
 
     pub(crate) async fn annotate(
@@ -158,7 +158,7 @@ impl Store {
              returning id",
             self.0.database.dialect().now
         );
-        let metadata = written(metadata)?;
+        let metadata = encode(metadata)?;
         let values =
             [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Text(&metadata)];
         let changed = self.0.database.query(&sql, &values).await?;
@@ -206,7 +206,7 @@ impl Store {
             let mut transaction = self.0.database.begin().await?;
             let values = [age, Value::Text(tenant.as_str()), Value::Text(id.as_str())];
             if transaction.query(&lock, &values).await?.is_empty() {
-                transaction.undo().await;
+                transaction.rollback().await;
                 continue;
             }
             remove(&mut *transaction, &tenant, &id).await?;
@@ -237,7 +237,7 @@ impl Store {
         let mut transaction = self.hold_conversation(tenant, id).await?;
         if !entries::take_out(&mut *transaction, tenant, id, Some(name)).await? {
             let missing = StoreError::NotFound(format!("item `{name}`"));
-            return Err(undone(transaction, missing).await);
+            return Err(rolled_back(transaction, missing).await);
         }
         Ok(transaction.commit().await?)
     }
@@ -249,7 +249,7 @@ impl Store {
         all: &[Entry],
     ) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
-        let metadata = written(&conversation.metadata)?;
+        let metadata = encode(&conversation.metadata)?;
         let mut transaction = self.0.database.begin().await?;
         let sql = format!(
             "insert into conversations (tenant, id, created_at, metadata, used_at)
@@ -261,7 +261,7 @@ impl Store {
         transaction.query(&sql, &values_of(tenant, conversation, &metadata)).await?;
         let id = &conversation.id;
         if let Err(refusal) = must_be_idle(&mut *transaction, tenant, id).await {
-            return Err(undone(transaction, refusal).await);
+            return Err(rolled_back(transaction, refusal).await);
         }
         entries::take_out(&mut *transaction, tenant, id, None).await?;
         entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), all).await?;
@@ -277,7 +277,7 @@ impl Store {
         let mut transaction = self.0.database.begin().await?;
         match hold(&mut *transaction, dialect, tenant, id).await {
             Ok(()) => Ok(transaction),
-            Err(refusal) => Err(undone(transaction, refusal).await),
+            Err(refusal) => Err(rolled_back(transaction, refusal).await),
         }
     }
 }

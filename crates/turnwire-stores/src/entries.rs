@@ -9,19 +9,19 @@ use turnwire_contract::{ConversationId, Entry, ItemId, RunId, StoreError, Tenant
 
 use crate::{
     database::{Database, DatabaseError, Dialect, Row, Transaction, Value},
-    failures::{read_again, written},
+    failures::{decode, encode},
 };
 
 /// Entries on their way into the database: their names, and all of each.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct EncodedEntries {
     names: Vec<String>,
     bodies: Vec<String>,
 }
 
-impl Written {
+impl EncodedEntries {
     pub(crate) fn new(entries: &[Entry]) -> Result<Self, DatabaseError> {
-        let bodies = entries.iter().map(written).collect::<Result<_, _>>()?;
+        let bodies = entries.iter().map(encode).collect::<Result<_, _>>()?;
         // The name is for finding it only, and nobody can ask for one with a NUL character; but
         // no run may be kept from ending because its model has made one up.
         let name = |entry: &Entry| entry.id.as_str().replace('\0', "\u{fffd}");
@@ -49,7 +49,7 @@ pub(crate) async fn add(
     if entries.is_empty() {
         return Ok(());
     }
-    let written = Written::new(entries)?;
+    let encode = EncodedEntries::new(entries)?;
     let sql = format!(
         "insert into entries (tenant, run_id, conversation_id, id, entry)
          select $1, $2, $3, pairs.one, pairs.other from {} where true order by pairs.n",
@@ -59,8 +59,8 @@ pub(crate) async fn add(
         Value::Text(tenant.as_str()),
         Value::OptionalText(run_id.map(RunId::as_str)),
         Value::OptionalText(conversation_id),
-        Value::Texts(&written.names()),
-        Value::Texts(&written.bodies()),
+        Value::Texts(&encode.names()),
+        Value::Texts(&encode.bodies()),
     ];
     transaction.query(&sql, &values).await.map(drop)
 }
@@ -147,6 +147,6 @@ pub(crate) async fn named(
 }
 
 fn read(rows: &[Row]) -> Result<Vec<Entry>, StoreError> {
-    let entry = |row: &Row| read_again(row.text(0)?);
+    let entry = |row: &Row| decode(row.text(0)?);
     Ok(rows.iter().map(entry).collect::<Result<_, DatabaseError>>()?)
 }

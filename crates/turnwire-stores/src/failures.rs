@@ -12,11 +12,11 @@ impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         match error {
             DatabaseError::Away(cause) | DatabaseError::TooSlow(cause) => {
-                warn!(%cause, "the database is away");
+                warn!(%cause, "database unavailable");
                 Self::Unavailable("its database is away".to_owned())
             }
             DatabaseError::Broken(cause) => {
-                error!(%cause, "the database does not do what it is asked");
+                error!(%cause, "database statement failed");
                 Self::Unavailable("its database is in trouble".to_owned())
             }
             // What cannot be written down was never kept.
@@ -28,9 +28,12 @@ impl From<DatabaseError> for StoreError {
 
 /// Undoes a transaction whose work was refused, and gives the refusal back. Where the database is
 /// away, dropping the transaction is all that can be done.
-pub(crate) async fn undone(transaction: Box<dyn Transaction>, refusal: StoreError) -> StoreError {
+pub(crate) async fn rolled_back(
+    transaction: Box<dyn Transaction>,
+    refusal: StoreError,
+) -> StoreError {
     if !matches!(refusal, StoreError::Unavailable(_)) {
-        transaction.undo().await;
+        transaction.rollback().await;
     }
     refusal
 }
@@ -56,11 +59,11 @@ pub(crate) fn blob_error(error: DatabaseError, id: &BlobId) -> BlobError {
 }
 
 /// `value` as it is kept. JSON writes a NUL character as six others, so it fits everywhere.
-pub(crate) fn written(value: &impl Serialize) -> Result<String, DatabaseError> {
+pub(crate) fn encode(value: &impl Serialize) -> Result<String, DatabaseError> {
     serde_json::to_string(value).map_err(|error| DatabaseError::Broken(error.to_string()))
 }
 
 /// What was kept, read again.
-pub(crate) fn read_again<T: DeserializeOwned>(kept: &str) -> Result<T, DatabaseError> {
+pub(crate) fn decode<T: DeserializeOwned>(kept: &str) -> Result<T, DatabaseError> {
     serde_json::from_str(kept).map_err(|error| DatabaseError::Broken(error.to_string()))
 }

@@ -26,17 +26,17 @@ use turnwire_contract::{
 
 use crate::{
     database::DatabaseError,
-    outage::{Outage, Patience},
+    live_tails::{Arrival, LiveTails},
+    outage::{Backoff, Outage},
     pages::{Known, PAGE, Page, Source},
     sync::lock,
-    tails::{Arrival, Tails},
 };
 
 /// How often all runs are looked up while no news arrives.
-const WITHOUT_NEWS: Duration = Duration::from_millis(200);
+const POLL_UNNOTIFIED: Duration = Duration::from_millis(200);
 
 /// How often while it does.
-const WITH_NEWS: Duration = Duration::from_secs(1);
+const POLL_NOTIFIED: Duration = Duration::from_secs(1);
 
 /// How many runs are looked up with one question.
 const AT_ONCE: usize = 512;
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 512;
 pub(crate) struct Follower {
     told: Mutex<HashSet<RunId>>,
     wake: Notify,
-    has_news: AtomicBool,
+    is_notified: AtomicBool,
 }
 
 impl Follower {
@@ -57,24 +57,24 @@ impl Follower {
     }
 
     /// Whether news arrives.
-    pub(crate) fn note_news(&self, has_news: bool) {
-        self.has_news.store(has_news, Ordering::Relaxed);
+    pub(crate) fn set_notified(&self, is_notified: bool) {
+        self.is_notified.store(is_notified, Ordering::Relaxed);
         self.wake.notify_one();
     }
 
-    fn has_news(&self) -> bool {
-        self.has_news.load(Ordering::Relaxed)
+    fn is_notified(&self) -> bool {
+        self.is_notified.load(Ordering::Relaxed)
     }
 
     fn pace(&self) -> Duration {
-        if self.has_news() { WITH_NEWS } else { WITHOUT_NEWS }
+        if self.is_notified() { POLL_NOTIFIED } else { POLL_UNNOTIFIED }
     }
 
     /// Follows until told to stop. Where nobody else takes note of the runs that readers come
     /// to, it `notes_changes` itself.
     pub(crate) async fn run(
         self: Arc<Self>,
-        tails: Arc<Tails>,
+        tails: Arc<LiveTails>,
         source: Source,
         outage: Arc<Outage>,
         notes_changes: bool,
@@ -87,7 +87,7 @@ impl Follower {
 
 struct Rounds {
     follower: Arc<Follower>,
-    tails: Arc<Tails>,
+    tails: Arc<LiveTails>,
     source: Source,
     outage: Arc<Outage>,
     notes_changes: bool,
@@ -96,7 +96,7 @@ struct Rounds {
 impl Rounds {
     async fn go_on(mut self) {
         let (mut last_look, mut was_away) = (Instant::now(), false);
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
             tokio::select! {
                 // Either order is right: what is told stays told until it is looked at.
@@ -109,7 +109,7 @@ impl Rounds {
                 }
                 () = sleep_until(last_look + self.follower.pace()) => {}
             }
-            if is_seeded(Fault::NewsAsTruth) && self.follower.has_news() {
+            if is_seeded(Fault::NotificationAsTruth) && self.follower.is_notified() {
                 last_look = Instant::now();
                 continue;
             }
@@ -125,11 +125,11 @@ impl Rounds {
             match done {
                 Ok(()) => {
                     self.outage.note_back();
-                    patience = Patience::default();
+                    backoff = Backoff::default();
                 }
                 Err(error) => {
                     self.outage.note_away(&error.to_string());
-                    sleep(patience.next_pause()).await;
+                    sleep(backoff.next_pause()).await;
                     // What was told is not known any more: all of them are looked at.
                     self.follower.wake.notify_one();
                 }
@@ -147,7 +147,7 @@ impl Rounds {
             for run_id in self.source.gone(some).await? {
                 let tenant = self.tails.find(&run_id).map(|tail| tail.tenant().clone());
                 if let Some(tenant) = tenant {
-                    self.tails.forget(&tenant, &run_id);
+                    self.tails.delete(&tenant, &run_id);
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Rounds {
             for some in runs.chunks(AT_ONCE) {
                 for (run_id, page) in self.grown(some).await? {
                     let is_full = page.n_rows >= PAGE;
-                    if self.tails.arrived(&run_id, &page) == Arrival::Taken && is_full {
+                    if self.tails.arrived(&run_id, &page) == Arrival::Accepted && is_full {
                         more.push(run_id);
                     }
                 }

@@ -27,25 +27,25 @@ impl Outage {
     /// Tells the operator, once, that the server is away.
     pub(crate) fn note_away(&self, words: &str) {
         if !self.is_away.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the {} is away, and is tried again: {words}", self.server);
+            tracing::warn!("{} unavailable, retrying: {words}", self.server);
         }
     }
 
     /// Tells the operator, once, that it is back.
     pub(crate) fn note_back(&self) {
         if self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed) {
-            tracing::info!("the {} is back", self.server);
+            tracing::info!("{} available again", self.server);
         }
     }
 }
 
 /// How long to wait before the next try.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct Backoff {
     last: Option<Duration>,
 }
 
-impl Patience {
+impl Backoff {
     /// A bit longer than last time.
     pub(crate) fn next_pause(&mut self) -> Duration {
         let pause = self.last.map_or(SHORTEST, |last| (last * 2).min(LONGEST));

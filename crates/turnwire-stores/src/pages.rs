@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use turnwire_contract::{Recorded, RunId, Seq, TenantId};
+use turnwire_contract::{RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
-    database::{Database, DatabaseError, Line, Row, STATEMENT_PATIENCE, Value, in_time},
-    rows::{StoredRow, place},
+    database::{
+        Database, DatabaseError, DedicatedConnection, Row, STATEMENT_TIMEOUT, Value, in_time,
+    },
+    rows::{StoredRow, seq_column},
 };
 
 /// How many rows of a run are looked up at once, together with those of many others.
@@ -32,7 +34,7 @@ pub(crate) struct Head {
 /// Some events of a run, in order, and how much they weigh.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Page {
-    pub(crate) events: Vec<Arc<Recorded>>,
+    pub(crate) events: Vec<Arc<RecordedEvent>>,
     pub(crate) bytes: usize,
     pub(crate) n_rows: i64,
 }
@@ -70,7 +72,7 @@ pub(crate) async fn page(
                            order by first_seq limit $5) as ahead) as weighed \
                join run_events e on e.run_id = $1 and e.first_seq = weighed.first_seq \
                where weighed.before < $6 order by e.first_seq";
-    let next = place(after)?.saturating_add(1);
+    let next = seq_column(after)?.saturating_add(1);
     let values = [
         Value::Text(run_id.as_str()),
         Value::Text(tenant.as_str()),
@@ -105,7 +107,7 @@ impl Page {
     }
 
     /// Adds the events of a row that takes so many `bytes`.
-    pub(crate) fn add_events(&mut self, events: Vec<Arc<Recorded>>, bytes: usize) {
+    pub(crate) fn add_events(&mut self, events: Vec<Arc<RecordedEvent>>, bytes: usize) {
         self.events.extend(events);
         self.bytes += bytes;
         self.n_rows += 1;
@@ -118,7 +120,7 @@ pub(crate) type Known = (RunId, Seq);
 /// Where the runs that somebody else writes are looked up.
 pub(crate) enum Source {
     /// All of them with one question.
-    Postgres(Box<Line>),
+    Postgres(Box<DedicatedConnection>),
     /// One after the other.
     Any(Arc<dyn Database>),
 }
@@ -131,10 +133,10 @@ impl Source {
     ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
         match self {
             Self::Any(database) => grown_one_by_one(&**database, runs).await,
-            Self::Postgres(line) => {
-                let grown = grown_together(line, runs).await;
+            Self::Postgres(connection) => {
+                let grown = grown_together(connection, runs).await;
                 if grown.is_err() {
-                    line.hang_up();
+                    connection.disconnect();
                 }
                 grown
             }
@@ -153,10 +155,10 @@ impl Source {
                 }
                 Ok(gone)
             }
-            Self::Postgres(line) => {
-                let gone = gone_of(line, runs).await;
+            Self::Postgres(connection) => {
+                let gone = gone_of(connection, runs).await;
                 if gone.is_err() {
-                    line.hang_up();
+                    connection.disconnect();
                 }
                 gone
             }
@@ -172,7 +174,7 @@ async fn grown_one_by_one(
                where run_id = $1 and first_seq > $2 order by first_seq limit $3";
     let mut grown = Vec::new();
     for (run_id, head) in runs {
-        let (id, head) = (Value::Text(run_id.as_str()), Value::Integer(place(*head)?));
+        let (id, head) = (Value::Text(run_id.as_str()), Value::Integer(seq_column(*head)?));
         let mut page = Page::default();
         for row in database.query(sql, &[id, head, Value::Integer(PAGE)]).await? {
             page.add(run_id, stored_row(&row)?);
@@ -189,7 +191,7 @@ async fn grown_one_by_one(
 type GrownRow = (i64, i64, i64, String, Option<String>, String);
 
 async fn grown_together(
-    line: &mut Line,
+    connection: &mut DedicatedConnection,
     runs: &[Known],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
     const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.kind, \
@@ -202,10 +204,10 @@ async fn grown_together(
          order by known.n, grown.first_seq";
     let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();
     let heads: Result<Vec<i64>, DatabaseError> =
-        runs.iter().map(|(_, head)| place(*head)).collect();
+        runs.iter().map(|(_, head)| seq_column(*head)).collect();
     let query = sqlx::query_as(SQL).bind(ids).bind(heads?).bind(PAGE);
     let rows: Vec<GrownRow> =
-        in_time(STATEMENT_PATIENCE, query.fetch_all(line.get().await?)).await?;
+        in_time(STATEMENT_TIMEOUT, query.fetch_all(connection.get().await?)).await?;
     let mut grown: Vec<(RunId, Page)> = Vec::new();
     for (n, first, last, kind, call, body) in rows {
         let n = usize::try_from(n - 1).unwrap_or_default();
@@ -220,11 +222,15 @@ async fn grown_together(
     Ok(grown)
 }
 
-async fn gone_of(line: &mut Line, runs: &[Known]) -> Result<Vec<RunId>, DatabaseError> {
+async fn gone_of(
+    connection: &mut DedicatedConnection,
+    runs: &[Known],
+) -> Result<Vec<RunId>, DatabaseError> {
     const SQL: &str = "select known.run_id from unnest($1::text[]) as known(run_id) \
          where not exists (select 1 from run_events e where e.run_id = known.run_id)";
     let ids: Vec<&str> = runs.iter().map(|(run_id, _)| run_id.as_str()).collect();
     let query = sqlx::query_scalar(SQL).bind(ids);
-    let gone: Vec<String> = in_time(STATEMENT_PATIENCE, query.fetch_all(line.get().await?)).await?;
+    let gone: Vec<String> =
+        in_time(STATEMENT_TIMEOUT, query.fetch_all(connection.get().await?)).await?;
     Ok(gone.into_iter().map(RunId::new).collect())
 }

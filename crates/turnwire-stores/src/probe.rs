@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Says hello to the Redis at `url`; what is wrong if it does not answer.
 pub async fn reach_fanout(url: &str) -> Result<(), String> {
@@ -13,7 +13,7 @@ pub async fn reach_fanout(url: &str) -> Result<(), String> {
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd("PING").query_async::<String>(&mut connection).await
     };
-    match tokio::time::timeout(PATIENCE, hello).await {
+    match tokio::time::timeout(RESPONSE_TIMEOUT, hello).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("it does not answer".to_owned()),

@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use futures::stream;
 use turnwire_contract::{
-    EventStream, LogError, Recorded, Seq,
+    EventStream, JournalError, RecordedEvent, Seq,
     seeded::{Fault, is_seeded},
 };
 
 use crate::{
     database::{Database, DatabaseError},
-    outage::{Outage, Patience},
+    live_tails::{Subscription, TailRead},
+    outage::{Backoff, Outage},
     pages::{PAGE_WEIGHT, page},
     shared_pages::Events,
-    tails::{Found, Seat},
 };
 
 /// A reader.
-pub(crate) struct Reader {
-    seat: Seat,
+pub(crate) struct RunReader {
+    subscription: Subscription,
     database: Arc<dyn Database>,
     outage: Arc<Outage>,
     after: Seq,
@@ -33,10 +33,10 @@ pub(crate) struct Reader {
     page_weight: i64,
 }
 
-impl Reader {
+impl RunReader {
     /// A reader that has seen everything up to `after`.
     pub(crate) fn new(
-        seat: Seat,
+        subscription: Subscription,
         database: Arc<dyn Database>,
         outage: Arc<Outage>,
         after: Seq,
@@ -44,7 +44,7 @@ impl Reader {
         let is_off = is_seeded(Fault::CursorOffByOne) && after > Seq::START;
         let after = if is_off { after.next() } else { after };
         let (ready, page_weight) = (Events::default(), PAGE_WEIGHT);
-        Self { seat, database, outage, after, until: None, ready, page_weight }
+        Self { subscription, database, outage, after, until: None, ready, page_weight }
     }
 
     /// The same reader, which ends after `last`. What is there up to then is in the database,
@@ -63,29 +63,30 @@ impl Reader {
         }))
     }
 
-    async fn next(&mut self) -> Option<Result<Arc<Recorded>, LogError>> {
+    async fn next(&mut self) -> Option<Result<Arc<RecordedEvent>, JournalError>> {
         if self.until.is_some_and(|last| self.after >= last) {
             return None;
         }
         loop {
             if let Some(recorded) = self.ready.next() {
-                let is_lax = is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NewsAsTruth);
+                let is_lax =
+                    is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NotificationAsTruth);
                 if recorded.seq != self.after.next() && !is_lax {
                     return Some(Err(self.broken("places are missing")));
                 }
                 self.after = recorded.seq;
                 return Some(Ok(recorded));
             }
-            let tail = Arc::clone(self.seat.tail());
+            let tail = Arc::clone(self.subscription.tail());
             // Made before the look, so that what comes in between is not missed.
-            let bell = tail.bell();
+            let changed_event = tail.changed_event();
             match tail.after(self.after) {
-                Found::Events(events) => self.ready = Events::new(events),
-                Found::Nothing if self.until.is_none() => bell.await,
-                Found::Over => return None,
-                Found::Forgotten => return Some(Err(self.not_found())),
-                Found::Further | Found::Nothing => {
-                    if let Err(error) = self.turn_page().await {
+                TailRead::Events(events) => self.ready = Events::new(events),
+                TailRead::NotYet if self.until.is_none() => changed_event.await,
+                TailRead::Over => return None,
+                TailRead::Deleted => return Some(Err(self.not_found())),
+                TailRead::InDatabase | TailRead::NotYet => {
+                    if let Err(error) = self.read_page().await {
                         return Some(Err(error));
                     }
                 }
@@ -96,9 +97,9 @@ impl Reader {
     /// Reads on in the database, for as long as it takes. Whoever is at the same place of the run
     /// reads the same page. A reader that only wants what is there now waits for no database: whoever
     /// asked decides whether to ask again.
-    async fn turn_page(&mut self) -> Result<(), LogError> {
-        let mut patience = Patience::default();
-        let tail = Arc::clone(self.seat.tail());
+    async fn read_page(&mut self) -> Result<(), JournalError> {
+        let mut backoff = Backoff::default();
+        let tail = Arc::clone(self.subscription.tail());
         loop {
             let (tenant, run_id) = (tail.tenant(), tail.run_id());
             let fetch = page(&*self.database, tenant, run_id, self.after, self.page_weight);
@@ -115,22 +116,22 @@ impl Reader {
                     }
                     self.outage.note_away(&error.to_string());
                     if self.until.is_some() {
-                        return Err(LogError::Unavailable(error.to_string()));
+                        return Err(JournalError::Unavailable(error.to_string()));
                     }
-                    tokio::time::sleep(patience.next_pause()).await;
+                    tokio::time::sleep(backoff.next_pause()).await;
                 }
                 Err(error) => return Err(self.broken(&error.to_string())),
             }
         }
     }
 
-    fn not_found(&self) -> LogError {
-        LogError::NotFound(self.seat.tail().run_id().clone())
+    fn not_found(&self) -> JournalError {
+        JournalError::NotFound(self.subscription.tail().run_id().clone())
     }
 
-    fn broken(&self, words: &str) -> LogError {
-        let run_id = self.seat.tail().run_id();
-        tracing::error!(%run_id, after = %self.after, "the journal cannot be read: {words}");
-        LogError::Unavailable(words.to_owned())
+    fn broken(&self, words: &str) -> JournalError {
+        let run_id = self.subscription.tail().run_id();
+        tracing::error!(%run_id, after = %self.after, "journal unreadable: {words}");
+        JournalError::Unavailable(words.to_owned())
     }
 }

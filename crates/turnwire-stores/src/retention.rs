@@ -8,7 +8,7 @@ use turnwire_contract::StoreError;
 use crate::{
     Store,
     database::{DatabaseError, Value},
-    forgetting::{self, theirs},
+    deletion::{self, run_key},
     store::Inner,
     workers::micros,
 };
@@ -23,12 +23,12 @@ const KEYS_AT_ONCE: usize = 1_000;
 const BETWEEN_LOOKS: Duration = Duration::from_mins(10);
 
 /// Forgets what has grown old, from time to time, for as long as the store is open.
-pub(crate) async fn keep_tidy(store: Weak<Inner>) {
+pub(crate) async fn retention_loop(store: Weak<Inner>) {
     while let Some(inner) = store.upgrade() {
         match Store(inner).forget_old_runs().await {
             Ok(0) => {}
-            Ok(n_forgotten) => info!(n_forgotten, "Old runs were forgotten."),
-            Err(error) => warn!(%error, "Old runs will be forgotten later."),
+            Ok(n_forgotten) => info!(n_forgotten, "expired runs deleted"),
+            Err(error) => warn!(%error, "retention failed, retried later"),
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
@@ -84,16 +84,16 @@ impl Store {
         let most = i64::try_from(at_once).unwrap_or(i64::MAX);
         let values = [Value::Integer(-micros(retention)), Value::Integer(most)];
         let found = transaction.query(&sql, &values).await?;
-        let runs = found.iter().map(theirs).collect::<Result<Vec<_>, _>>()?;
+        let runs = found.iter().map(run_key).collect::<Result<Vec<_>, _>>()?;
         if runs.is_empty() {
-            transaction.undo().await;
+            transaction.rollback().await;
             return Ok(0);
         }
-        let forgotten = forgetting::forget(&mut *transaction, dialect, &runs).await;
+        let forgotten = deletion::delete(&mut *transaction, dialect, &runs).await;
         match (forgotten, runs.as_slice()) {
             (Err(DatabaseError::TooSlow(_)), [run]) => {
                 drop(transaction);
-                forgetting::forget_in_slices(&*self.0.database, run).await?;
+                deletion::delete_in_slices(&*self.0.database, run).await?;
             }
             (forgotten, _) => {
                 forgotten?;

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use turnwire_contract::{
-    CallId, Event, Failure, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome,
-    Usage,
+    CallId, Event, Failure, RecordedEvent, RunId, RunOutcome, Seq, TenantId, Timestamp,
+    ToolOutcome, Usage,
 };
 
 use crate::{
@@ -66,7 +66,7 @@ impl EventRow {
 }
 
 /// The rows that keep `batch`.
-pub(crate) fn to_rows(batch: &[Arc<Recorded>]) -> Result<Vec<EventRow>, DatabaseError> {
+pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>, DatabaseError> {
     let mut rows: Vec<EventRow> = Vec::with_capacity(batch.len().min(16));
     let mut before: Option<&Event> = None;
     for recorded in batch {
@@ -74,7 +74,7 @@ pub(crate) fn to_rows(batch: &[Arc<Recorded>]) -> Result<Vec<EventRow>, Database
             (Some(row), Some(before), Some(text))
                 if row.body.len() < ROW_BYTES && are_of_one_item(before, &recorded.event) =>
             {
-                row.last = place(recorded.seq)?;
+                row.last = seq_column(recorded.seq)?;
                 row.body.pop();
                 row.body.push(',');
                 write_entry(&mut row.body, recorded.at, &text)?;
@@ -87,8 +87,8 @@ pub(crate) fn to_rows(batch: &[Arc<Recorded>]) -> Result<Vec<EventRow>, Database
     Ok(rows)
 }
 
-fn own_row(recorded: &Recorded) -> Result<EventRow, DatabaseError> {
-    let place = place(recorded.seq)?;
+fn own_row(recorded: &RecordedEvent) -> Result<EventRow, DatabaseError> {
+    let seq_column = seq_column(recorded.seq)?;
     let (kind, call) = match &recorded.event {
         Event::ToolStarted { call_id, .. } => ("start", Some(index_name(call_id))),
         Event::ToolFinished { call_id, .. } => ("end", Some(index_name(call_id))),
@@ -106,7 +106,7 @@ fn own_row(recorded: &Recorded) -> Result<EventRow, DatabaseError> {
         let message = format!("an event is nested {nesting} deep, more than {MAX_NESTING}");
         return Err(DatabaseError::Refused(message));
     }
-    Ok(EventRow { first: place, last: place, kind, call, body })
+    Ok(EventRow { first: seq_column, last: seq_column, kind, call, body })
 }
 
 /// How many arrays and objects of a JSON text are inside of each other at most.
@@ -162,7 +162,7 @@ fn with_real_numbers(event: &Event) -> Cow<'_, Event> {
 }
 
 /// A place as databases know it.
-pub(crate) fn place(seq: Seq) -> Result<i64, DatabaseError> {
+pub(crate) fn seq_column(seq: Seq) -> Result<i64, DatabaseError> {
     i64::try_from(seq.0).map_err(|error| DatabaseError::Broken(error.to_string()))
 }
 
@@ -188,13 +188,13 @@ pub(crate) struct StoredRow<'a> {
 
 impl StoredRow<'_> {
     /// The events of the row. If it cannot be read, others stand in their place.
-    pub(crate) fn events(&self, run_id: &RunId) -> Vec<Arc<Recorded>> {
+    pub(crate) fn events(&self, run_id: &RunId) -> Vec<Arc<RecordedEvent>> {
         self.decoded(run_id).unwrap_or_else(|error| {
-            tracing::error!(%run_id, seq = self.first, %error, "unreadable row in the journal");
+            tracing::error!(%run_id, seq = self.first, %error, "unreadable journal row");
             let (at, seqs) = (self.time(), self.first..=self.last);
             let recorded = |seq| {
                 let (seq, event) = (Seq(seq), self.substitute());
-                Arc::new(Recorded { run_id: run_id.clone(), seq, at, event })
+                Arc::new(RecordedEvent { run_id: run_id.clone(), seq, at, event })
             };
             seqs.filter_map(|seq| u64::try_from(seq).ok()).map(recorded).collect()
         })
@@ -207,10 +207,10 @@ impl StoredRow<'_> {
     }
 
     /// The events of the row.
-    pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<Recorded>>, String> {
+    pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<RecordedEvent>>, String> {
         let unreadable = |error: serde_json::Error| error.to_string();
         let entries: Vec<Entry> = serde_json::from_str(self.body).map_err(unreadable)?;
-        let mut events: Vec<Arc<Recorded>> = Vec::with_capacity(entries.len());
+        let mut events: Vec<Arc<RecordedEvent>> = Vec::with_capacity(entries.len());
         let seqs = u64::try_from(self.first).unwrap_or_default()..;
         for (seq, Entry(at, what)) in seqs.zip(entries) {
             let event = match events.first() {
@@ -222,7 +222,12 @@ impl StoredRow<'_> {
                 _ => serde_json::from_str(what.get()).map_err(unreadable)?,
             };
             let at = Timestamp::from_micros(at);
-            events.push(Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event }));
+            events.push(Arc::new(RecordedEvent {
+                run_id: run_id.clone(),
+                seq: Seq(seq),
+                at,
+                event,
+            }));
         }
         if events.len() as u64 == u64::try_from(self.last - self.first + 1).unwrap_or_default() {
             return Ok(events);
@@ -309,7 +314,7 @@ fn with_text(delta: &Event, text: String) -> Event {
 
 /// Writes the end of a run behind whatever there is of its journal, without reading it; nothing
 /// if it has an end.
-pub(crate) async fn append_end_unread(
+pub(crate) async fn append_forced_end(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
     run_id: &RunId,
@@ -318,7 +323,7 @@ pub(crate) async fn append_end_unread(
 ) -> Result<(), DatabaseError> {
     let (outcome, usage) = (outcome.clone(), Usage::default());
     let event = Event::RunFinished { outcome, usage };
-    let end = own_row(&Recorded { run_id: run_id.clone(), seq: Seq(0), at, event })?;
+    let end = own_row(&RecordedEvent { run_id: run_id.clone(), seq: Seq(0), at, event })?;
     let sql = "insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, body)
                select $1, $2, head.next, head.next, $3, 'over', $4
                from (select coalesce(max(last_seq), 0) + 1 as next

@@ -11,7 +11,7 @@ use turnwire_testkit::scenarios;
 
 use super::*;
 
-fn read_back(rows: &[EventRow], run_id: &RunId) -> Vec<Arc<Recorded>> {
+fn read_back(rows: &[EventRow], run_id: &RunId) -> Vec<Arc<RecordedEvent>> {
     rows.iter().flat_map(|row| stored(row).decoded(run_id).unwrap()).collect()
 }
 
@@ -26,12 +26,12 @@ fn stored(row: &EventRow) -> StoredRow<'_> {
     }
 }
 
-fn recorded(seq: u64, event: Event) -> Arc<Recorded> {
+fn recorded(seq: u64, event: Event) -> Arc<RecordedEvent> {
     let at = Timestamp::from_micros(1_700_000_000_000_000 + i64::try_from(seq).unwrap());
-    Arc::new(Recorded { run_id: RunId::from("run_1"), seq: Seq(seq), at, event })
+    Arc::new(RecordedEvent { run_id: RunId::from("run_1"), seq: Seq(seq), at, event })
 }
 
-fn text(seq: u64, item: &str, text: &str) -> Arc<Recorded> {
+fn text(seq: u64, item: &str, text: &str) -> Arc<RecordedEvent> {
     recorded(seq, Event::TextAdded { item_id: ItemId::from(item), text: text.to_owned() })
 }
 
@@ -120,7 +120,7 @@ fn a_name_that_no_index_takes_is_replaced_in_the_index_only() {
 #[test]
 fn a_row_does_not_grow_without_end() {
     let long = "x".repeat(1_000);
-    let batch: Vec<Arc<Recorded>> = (1..=100).map(|seq| text(seq, "msg_1", &long)).collect();
+    let batch: Vec<Arc<RecordedEvent>> = (1..=100).map(|seq| text(seq, "msg_1", &long)).collect();
     let rows = to_rows(&batch).unwrap();
     assert!(rows.iter().all(|row| row.body.len() < ROW_BYTES + 2_000));
     assert!((3..=5).contains(&rows.len()), "{}", rows.len());
@@ -150,10 +150,10 @@ fn a_row_that_cannot_be_read_has_a_substitute() {
         Event::TurnStarted { turn: 1 },
         Event::RunFinished { outcome, usage: Usage::default() },
     ];
-    let batch: Vec<Arc<Recorded>> = (7..).zip(events).map(|(n, e)| recorded(n, e)).collect();
+    let batch: Vec<Arc<RecordedEvent>> = (7..).zip(events).map(|(n, e)| recorded(n, e)).collect();
     let rows = to_rows(&batch).unwrap();
     let run_id = RunId::from("run_1");
-    let substitutes: Vec<Arc<Recorded>> = rows
+    let substitutes: Vec<Arc<RecordedEvent>> = rows
         .iter()
         .flat_map(|row| {
             let deep = format!("{}{}", &row.body[..row.body.len() - 2], ",1]]");
@@ -253,7 +253,7 @@ fn what_is_kept_can_be_read() {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(cases));
     let (run_id, kept) = (RunId::from("run_1"), std::cell::Cell::new(0_u32));
     let checked = runner.run(&vec(strange_events(), 1..4), |events| {
-        let batch: Vec<Arc<Recorded>> =
+        let batch: Vec<Arc<RecordedEvent>> =
             (1..).zip(events).map(|(seq, event)| recorded(seq, event)).collect();
         let Ok(rows) = to_rows(&batch) else { return Ok(()) };
         kept.set(kept.get() + 1);

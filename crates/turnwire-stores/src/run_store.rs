@@ -5,26 +5,26 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Ending, Entry, Failure, ItemId, NewRun,
-    RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore, StoreError,
+    Allowed, ConversationId, ConversationRecord, Created, Entry, Failure, ItemId, NewRun,
+    RequestKey, RunEnd, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore, StoreError,
     TenantId, Timestamp,
 };
 
 use crate::{
     Store,
     database::{DatabaseError, Dialect, Row, Transaction, Value},
-    entries::{self, Written},
-    failures::{read_again, undone, written},
-    forgetting,
+    deletion,
+    entries::{self, EncodedEntries},
+    failures::{decode, encode, rolled_back},
 };
 
 #[async_trait]
 impl RunStore for Store {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
-        self.keep(&run).await
+        self.create_run(&run).await
     }
 
-    async fn made_by(
+    async fn find_by_key(
         &self,
         tenant: &TenantId,
         key: &RequestKey,
@@ -73,8 +73,8 @@ impl RunStore for Store {
         }
         let tenant = TenantId::from(row.text(0)?);
         let mut transaction = self.0.database.begin().await?;
-        let (dialect, ending) = (self.0.database.dialect(), Ending { outcome, entries });
-        store_ending(&mut *transaction, dialect, &tenant, run_id, &ending).await?;
+        let (dialect, ending) = (self.0.database.dialect(), RunEnd { outcome, entries });
+        store_end(&mut *transaction, dialect, &tenant, run_id, &ending).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -104,20 +104,20 @@ impl RunStore for Store {
         entries::named(&*self.0.database, tenant, &names).await
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
         if let Err(refusal) = hold_finished(&mut *transaction, dialect, tenant, run_id).await {
-            return Err(undone(transaction, refusal).await);
+            return Err(rolled_back(transaction, refusal).await);
         }
-        let run = forgetting::Theirs {
+        let run = deletion::RunKey {
             tenant: tenant.as_str().to_owned(),
             run_id: run_id.as_str().to_owned(),
         };
-        match forgetting::forget(&mut *transaction, dialect, std::slice::from_ref(&run)).await {
+        match deletion::delete(&mut *transaction, dialect, std::slice::from_ref(&run)).await {
             Err(DatabaseError::TooSlow(_)) => {
                 drop(transaction);
-                Ok(forgetting::forget_in_slices(&*self.0.database, &run).await?)
+                Ok(deletion::delete_in_slices(&*self.0.database, &run).await?)
             }
             forgotten => {
                 forgotten?;
@@ -151,7 +151,7 @@ impl RunStore for Store {
         self.annotate(tenant, id, &metadata).await
     }
 
-    async fn forget_conversation(
+    async fn delete_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
@@ -243,12 +243,12 @@ pub(crate) async fn hold_finished(
 
 /// Stores what a run leaves behind, together with whatever else is in the transaction. Does
 /// nothing if the run is not active.
-pub(crate) async fn store_ending(
+pub(crate) async fn store_end(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     tenant: &TenantId,
     run_id: &RunId,
-    ending: &Ending,
+    ending: &RunEnd,
 ) -> Result<(), DatabaseError> {
     let end = format!(
         "update runs set state = 'finished', outcome = $3, finished_at = {}, worker = ''
@@ -256,7 +256,7 @@ pub(crate) async fn store_ending(
          returning tenant, id, conversation_id",
         dialect.now
     );
-    let (tenant_id, outcome) = (tenant, written(&ending.outcome)?);
+    let (tenant_id, outcome) = (tenant, encode(&ending.outcome)?);
     let (tenant, run) = (Value::Text(tenant.as_str()), Value::Text(run_id.as_str()));
     let outcome = Value::Text(&outcome);
     if dialect.writes_in_with {
@@ -269,7 +269,7 @@ pub(crate) async fn store_ending(
              from ended, {} order by pairs.n",
             dialect.pairs("$4", "$5")
         );
-        let added = Written::new(&ending.entries)?;
+        let added = EncodedEntries::new(&ending.entries)?;
         let (names, bodies) = (added.names(), added.bodies());
         let values = [tenant, run, outcome, Value::Texts(&names), Value::Texts(&bodies)];
         return transaction.query(&sql, &values).await.map(drop);
@@ -280,8 +280,8 @@ pub(crate) async fn store_ending(
     };
     let (conversation_id, added) = (row.optional_text(2)?, &ending.entries);
     entries::add(transaction, dialect, tenant_id, Some(run_id), conversation_id, added).await?;
-    let wishes = "delete from wishes where tenant = $1 and run_id = $2";
-    transaction.query(wishes, &[tenant, run]).await.map(drop)
+    let pending_commands = "delete from wishes where tenant = $1 and run_id = $2";
+    transaction.query(pending_commands, &[tenant, run]).await.map(drop)
 }
 
 fn unknown(run_id: &RunId) -> StoreError {
@@ -302,11 +302,11 @@ fn record(row: &Row) -> Result<RunRecord, DatabaseError> {
         None => RunStatus::Active,
         Some(outcome) => {
             let failed = || RunOutcome::Failed { failure: Failure::journal_unreadable() };
-            let outcome = read_again(outcome).inspect_err(unreadable);
+            let outcome = decode(outcome).inspect_err(unreadable);
             RunStatus::Finished { outcome: outcome.unwrap_or_else(|_| failed()) }
         }
     };
-    let request = read_again(row.text(2)?).inspect_err(unreadable);
+    let request = decode(row.text(2)?).inspect_err(unreadable);
     let request = request.unwrap_or_else(|_| RunRequest::new("unreadable", Vec::new()));
     Ok(RunRecord {
         created_at: Timestamp::from_micros(row.integer(1)?),

@@ -10,12 +10,12 @@ use std::{
 };
 
 use tokio::sync::OnceCell;
-use turnwire_contract::{Recorded, Seq};
+use turnwire_contract::{RecordedEvent, Seq};
 
 use crate::{database::DatabaseError, pages::Page, sync::lock};
 
 /// A page, once it is fetched.
-type Slot = OnceCell<Vec<Arc<Recorded>>>;
+type Slot = OnceCell<Vec<Arc<RecordedEvent>>>;
 
 /// The pages of one run that somebody reads, by the place they follow on.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// These, from the first on.
-    pub(crate) fn new(events: Vec<Arc<Recorded>>) -> Self {
+    pub(crate) fn new(events: Vec<Arc<RecordedEvent>>) -> Self {
         Self { page: Arc::new(Slot::new_with(Some(events))), n_seen: 0 }
     }
 
@@ -69,7 +69,7 @@ impl Events {
     }
 
     /// The next one. With the last one, all of them are let go.
-    pub(crate) fn next(&mut self) -> Option<Arc<Recorded>> {
+    pub(crate) fn next(&mut self) -> Option<Arc<RecordedEvent>> {
         let events = self.page.get()?;
         let next = events.get(self.n_seen).cloned()?;
         self.n_seen += 1;

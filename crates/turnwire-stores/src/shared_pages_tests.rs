@@ -6,9 +6,9 @@ use turnwire_contract::{Event, RunId, Timestamp};
 
 use super::*;
 
-fn recorded(seq: u64) -> Arc<Recorded> {
+fn recorded(seq: u64) -> Arc<RecordedEvent> {
     let (run_id, at) = (RunId::from("run_1"), Timestamp::from_micros(1));
-    Arc::new(Recorded { run_id, seq: Seq(seq), at, event: Event::RunStarted })
+    Arc::new(RecordedEvent { run_id, seq: Seq(seq), at, event: Event::RunStarted })
 }
 
 fn page_of(seqs: impl IntoIterator<Item = u64>) -> Page {
@@ -31,7 +31,7 @@ async fn c13_readers_of_one_place_share_a_page() {
     open.notify_one();
     let mut readers: Vec<Events> = reading.await.into_iter().map(Result::unwrap).collect();
     assert_eq!(*lock(&n_fetched), 1);
-    let first: Vec<Arc<Recorded>> = readers.iter_mut().filter_map(Events::next).collect();
+    let first: Vec<Arc<RecordedEvent>> = readers.iter_mut().filter_map(Events::next).collect();
     assert_eq!(first.len(), 50);
     assert!(first.iter().all(|recorded| Arc::ptr_eq(recorded, &first[0])));
 }

@@ -12,18 +12,19 @@ use tracing::warn;
 use crate::{
     database::{Database, DatabaseError, PostgresDatabase, SqliteDatabase, Value},
     follower::Follower,
-    news::{
-        News, Way,
-        postgres::Listening,
-        redis::{Channels, Publisher, Publishing, Subscribing},
+    live_tails::LiveTails,
+    notify::{
+        Notifier, Transport,
+        postgres::ListenTask,
+        redis::{Channels, PublishTask, Publisher, SubscribeTask},
     },
     outage::Outage,
     pages::Source,
-    retention::keep_tidy,
-    tails::Tails,
-    workers::Standing,
+    retention::retention_loop,
+    workers::HeartbeatState,
     writer::{
-        Herald, IsolatedWriter, Journal, PostgresJournal, SqliteJournal, Writer, WriterHandle,
+        BatchWriter, CommitNotifier, IsolatedWriter, PostgresBatchWriter, SqliteBatchWriter,
+        Writer, WriterHandle,
     },
 };
 
@@ -76,9 +77,9 @@ pub(crate) struct Inner {
     pub(crate) options: StoreOptions,
     /// Who this process is among the workers; another one after every start.
     pub(crate) worker: String,
-    pub(crate) news: News,
-    pub(crate) standing: Standing,
-    pub(crate) tails: Arc<Tails>,
+    pub(crate) notifier: Notifier,
+    pub(crate) heartbeats: HeartbeatState,
+    pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
     pub(crate) outage: Arc<Outage>,
     /// Everything that goes on in the background. Stops with `stop`.
@@ -116,7 +117,7 @@ impl Store {
             outage: Arc::new(Outage::of("database")),
             tails: Arc::default(),
             follower: Arc::default(),
-            to_do: Arc::default(),
+            work: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             database,
@@ -136,10 +137,10 @@ impl Store {
         self.0.stop.cancel();
         self.0.tasks.close();
         if timeout(CLOSING_TIME, self.0.tasks.wait()).await.is_err() {
-            warn!("store closed before everything was written: the database is away");
+            warn!("store closed with unwritten events, database unavailable");
         }
         if timeout(CLOSING_TIME, self.0.database.close()).await.is_err() {
-            warn!("the connections of the store did not close in time");
+            warn!("database connections not closed in time");
         }
     }
 }
@@ -149,9 +150,9 @@ struct Opening {
     worker: String,
     database: Arc<dyn Database>,
     postgres: Option<PostgresDatabase>,
-    tails: Arc<Tails>,
+    tails: Arc<LiveTails>,
     follower: Arc<Follower>,
-    to_do: Arc<Notify>,
+    work: Arc<Notify>,
     outage: Arc<Outage>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -159,19 +160,19 @@ struct Opening {
 
 impl Opening {
     async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
-        let (way, publisher) = match (&self.postgres, &options.fanout) {
+        let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {
                 let publisher = self.use_redis(url).await?;
-                (Way::Redis(publisher.clone()), Some(publisher))
+                (Transport::Redis(publisher.clone()), Some(publisher))
             }
             (Some(postgres), None) => {
                 self.listen_to(postgres);
-                (Way::Postgres(Arc::clone(&self.database)), None)
+                (Transport::Postgres(Arc::clone(&self.database)), None)
             }
             (None, _) => {
                 // What is written to the file is written here.
-                self.follower.note_news(true);
-                (Way::Alone, None)
+                self.follower.set_notified(true);
+                (Transport::None, None)
             }
         };
         self.follow(publisher.is_none());
@@ -179,10 +180,10 @@ impl Opening {
         let (tasks, stop) = (self.tasks.clone(), self.stop.clone());
         let store = Store(Arc::new(Inner {
             worker: self.worker,
-            news: News::over(way, self.to_do),
+            notifier: Notifier::over(transport, self.work),
             database: self.database,
             options,
-            standing: Standing::default(),
+            heartbeats: HeartbeatState::default(),
             tails: self.tails,
             writer,
             outage: self.outage,
@@ -191,7 +192,7 @@ impl Opening {
             stop: self.stop,
         }));
         let store_to_tidy = Arc::downgrade(&store.0);
-        tasks.spawn(async move { stop.run_until_cancelled(keep_tidy(store_to_tidy)).await });
+        tasks.spawn(async move { stop.run_until_cancelled(retention_loop(store_to_tidy)).await });
         Ok(store)
     }
 
@@ -201,44 +202,44 @@ impl Opening {
         let sql = "select value from secrets where name = $1";
         let found = self.database.query(sql, &[Value::Text("news")]).await.map_err(refused)?;
         let secret = found.first().map(|row| row.text(0).map(str::to_owned));
-        let missing = || OpenError::Refused("the database has no secret for its news".to_owned());
+        let missing = || OpenError::Refused("the database has no notification secret".to_owned());
         let channels = Channels::of(secret.ok_or_else(missing)?.map_err(refused)?);
-        let (publisher, posts) = Publisher::new();
+        let (publisher, notifications) = Publisher::new();
         let outage = Arc::new(Outage::of("Redis"));
-        let publishing = Publishing {
+        let publish_task = PublishTask {
             client: client.clone(),
             channels: channels.clone(),
-            posts,
+            notifications,
             outage: Arc::clone(&outage),
         };
-        let subscribing = Subscribing {
+        let subscribe_task = SubscribeTask {
             client,
             channels,
             tails: Arc::clone(&self.tails),
             follower: Arc::clone(&self.follower),
-            to_do: Arc::clone(&self.to_do),
+            work: Arc::clone(&self.work),
             outage,
         };
-        self.tasks.spawn(publishing.run(self.stop.clone()));
-        self.tasks.spawn(subscribing.run(self.stop.clone()));
+        self.tasks.spawn(publish_task.run(self.stop.clone()));
+        self.tasks.spawn(subscribe_task.run(self.stop.clone()));
         Ok(publisher)
     }
 
     fn listen_to(&self, postgres: &PostgresDatabase) {
-        let listening = Listening {
-            teller: self.worker.clone(),
+        let listen_task = ListenTask {
+            sender: self.worker.clone(),
             options: (*postgres.pool().connect_options()).clone(),
             tails: Arc::clone(&self.tails),
             follower: Arc::clone(&self.follower),
-            to_do: Arc::clone(&self.to_do),
-            outage: Arc::new(Outage::of("database that tells the news")),
+            work: Arc::clone(&self.work),
+            outage: Arc::new(Outage::of("notification listener")),
         };
-        self.tasks.spawn(listening.run(self.stop.clone()));
+        self.tasks.spawn(listen_task.run(self.stop.clone()));
     }
 
     fn follow(&self, notes_changes: bool) {
         let source = match &self.postgres {
-            Some(postgres) => Source::Postgres(Box::new(postgres.line())),
+            Some(postgres) => Source::Postgres(Box::new(postgres.dedicated_connection())),
             None => Source::Any(Arc::clone(&self.database)),
         };
         let (tails, outage) = (Arc::clone(&self.tails), Arc::clone(&self.outage));
@@ -248,27 +249,27 @@ impl Opening {
 
     fn start_writer(&self, publisher: Option<Publisher>) -> WriterHandle {
         let notifies = publisher.is_none();
-        let herald = Herald { tails: Arc::clone(&self.tails), publisher };
+        let commit_notifier = CommitNotifier { tails: Arc::clone(&self.tails), publisher };
         let (outage, stop) = (&self.outage, &self.stop);
         let (isolated, isolated_writer) = IsolatedWriter::new(
             self.journal(notifies),
-            herald.clone(),
+            commit_notifier.clone(),
             Arc::clone(outage),
             stop.clone(),
         );
         let journal = self.journal(notifies);
         let (handle, writer) =
-            Writer::new(journal, isolated, herald, Arc::clone(outage), stop.clone());
+            Writer::new(journal, isolated, commit_notifier, Arc::clone(outage), stop.clone());
         self.tasks.spawn(isolated_writer.run());
         self.tasks.spawn(writer.run());
         handle
     }
 
-    fn journal(&self, notifies: bool) -> Box<dyn Journal> {
+    fn journal(&self, notifies: bool) -> Box<dyn BatchWriter> {
         let worker = self.worker.clone();
         match &self.postgres {
-            Some(postgres) => Box::new(PostgresJournal::new(postgres, worker, notifies)),
-            None => Box::new(SqliteJournal::new(Arc::clone(&self.database), worker)),
+            Some(postgres) => Box::new(PostgresBatchWriter::new(postgres, worker, notifies)),
+            None => Box::new(SqliteBatchWriter::new(Arc::clone(&self.database), worker)),
         }
     }
 }

@@ -18,11 +18,13 @@ async fn all_workers_hear_that_there_is_something_to_do() {
         let other = Store::open(options).await.unwrap();
         // A connection is told to have something to do when it begins: that is not what is meant.
         for store in [&one, &other] {
-            timeout(Duration::from_secs(10), store.0.news.to_do()).await.expect("it is connected");
+            timeout(Duration::from_secs(10), store.0.notifier.work())
+                .await
+                .expect("it is connected");
         }
-        one.0.news.tell_to_do().await;
+        one.0.notifier.notify_work().await;
         for store in [&one, &other] {
-            timeout(Duration::from_secs(10), store.0.news.to_do()).await.expect("it is told");
+            timeout(Duration::from_secs(10), store.0.notifier.work()).await.expect("it is told");
         }
     }
 }
@@ -75,7 +77,7 @@ async fn c8_a_refusal_keeps_its_connection() {
     assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
     let refused = store.add_entries(&tenant, &id, Vec::new()).await;
     assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
-    let refused = RunStore::forget(&store, &tenant, &busy.run_id).await;
+    let refused = RunStore::delete(&store, &tenant, &busy.run_id).await;
     assert!(matches!(refused, Err(StoreError::Unfinished(_))), "{refused:?}");
     assert_eq!(backend(&store).await, before);
 

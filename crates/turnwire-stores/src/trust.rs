@@ -2,7 +2,7 @@
 //! the definitions of servers' tools that are trusted.
 
 use async_trait::async_trait;
-use turnwire_contract::{Allowed, ConversationId, Pinned, Pins, StoreError, TenantId};
+use turnwire_contract::{Allowed, ConversationId, PinnedTool, Pins, StoreError, TenantId};
 
 use crate::{
     Store,
@@ -45,13 +45,17 @@ impl Store {
         Ok(())
     }
 
-    async fn trusted(&self, tenant: &TenantId, server: &str) -> Result<Vec<Pinned>, StoreError> {
+    async fn trusted(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+    ) -> Result<Vec<PinnedTool>, StoreError> {
         let sql = "select tool, definition from pins where tenant = $1 and server = $2";
         let values = [Value::Text(tenant.as_str()), Value::Text(server)];
         let found = self.0.database.query(sql, &values).await?;
         let pinned = |row: &Row| {
             let (tool, definition) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
-            Ok::<_, DatabaseError>(Pinned { tool, definition })
+            Ok::<_, DatabaseError>(PinnedTool { tool, definition })
         };
         Ok(found.iter().map(pinned).collect::<Result<_, _>>()?)
     }
@@ -63,12 +67,12 @@ impl Pins for Store {
         &self,
         tenant: &TenantId,
         server: &str,
-        tools: &[Pinned],
-    ) -> Result<Vec<Pinned>, StoreError> {
-        let is_met = |pinned: &Pinned| tools.iter().any(|met| met.tool == pinned.tool);
+        tools: &[PinnedTool],
+    ) -> Result<Vec<PinnedTool>, StoreError> {
+        let is_met = |pinned: &PinnedTool| tools.iter().any(|met| met.tool == pinned.tool);
         let mut trusted = self.trusted(tenant, server).await?;
-        let is_known = |met: &&Pinned| trusted.iter().any(|pinned| pinned.tool == met.tool);
-        let new: Vec<&Pinned> = tools.iter().filter(|met| !is_known(met)).collect();
+        let is_known = |met: &&PinnedTool| trusted.iter().any(|pinned| pinned.tool == met.tool);
+        let new: Vec<&PinnedTool> = tools.iter().filter(|met| !is_known(met)).collect();
         if !new.is_empty() {
             let names: Vec<&str> = new.iter().map(|pinned| pinned.tool.as_str()).collect();
             let definitions: Vec<&str> =
@@ -94,7 +98,12 @@ impl Pins for Store {
         Ok(trusted)
     }
 
-    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
+    async fn trust(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tool: PinnedTool,
+    ) -> Result<(), StoreError> {
         let sql = "insert into pins (tenant, server, tool, definition) values ($1, $2, $3, $4)
                    on conflict (tenant, server, tool)
                    do update set definition = excluded.definition";

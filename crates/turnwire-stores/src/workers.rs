@@ -8,30 +8,30 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 use turnwire_contract::{
-    Abandoned, Ending, Lease, LeftWish, RunId, RunOutcome, StoreError, TenantId, Timestamp, Wish,
-    Workers,
+    AbandonedRun, Lease, PendingCommand, RunCommand, RunEnd, RunId, RunOutcome, StoreError,
+    TenantId, Timestamp, Workers,
     seeded::{Fault, is_seeded},
 };
 
 use crate::{
     Store,
     database::{DatabaseError, Dialect, Row, Value},
-    failures::{read_again, written},
-    forgetting::{self, Theirs, theirs},
-    rows::append_end_unread,
-    run_store::store_ending,
+    deletion::{self, RunKey, run_key},
+    failures::{decode, encode},
+    rows::append_forced_end,
+    run_store::store_end,
     sync::lock,
 };
 
 /// How often, in beats, workers that are long gone are struck from the list.
-const BEATS_BETWEEN_SWEEPS: u64 = 100;
+const HEARTBEATS_BETWEEN_SWEEPS: u64 = 100;
 
 /// When a worker is long gone: an hour after its lease.
-const LONG_GONE_MICROS: i64 = -60 * 60 * 1_000_000;
+const DEAD_FOR_MICROS: i64 = -60 * 60 * 1_000_000;
 
 /// For how long a run may turn up of which nobody knows whether it was kept: longer than a
 /// statement can be on its way.
-const DOUBT_LASTS: Duration = Duration::from_mins(1);
+const UNCERTAIN_FOR: Duration = Duration::from_mins(1);
 
 /// How long the journal may take no write while the database takes heartbeats. A worker that
 /// cannot write to its runs must not keep them from others.
@@ -39,14 +39,14 @@ const MAX_STUCK: Duration = Duration::from_secs(10);
 
 /// What a worker remembers of its own beats.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
-    beats: Mutex<Beats>,
-    doubtful: Mutex<Vec<(RunId, Instant)>>,
+pub(crate) struct HeartbeatState {
+    series: Mutex<HeartbeatSeries>,
+    uncertain: Mutex<Vec<(RunId, Instant)>>,
 }
 
 /// A series of beats, none of them later than a lease after the one before.
 #[derive(Debug, Default)]
-struct Beats {
+struct HeartbeatSeries {
     heard: u64,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -54,61 +54,62 @@ struct Beats {
     is_withheld: bool,
 }
 
-impl Standing {
+impl HeartbeatState {
     /// A beat that began at `now` was heard. Says how many there were.
-    fn beaten(&self, now: Instant, lease: Duration) -> u64 {
-        let mut beats = lock(&self.beats);
-        let unbroken = beats.last.is_some_and(|last| now.duration_since(last) <= lease);
+    fn record(&self, now: Instant, lease: Duration) -> u64 {
+        let mut series = lock(&self.series);
+        let unbroken = series.last.is_some_and(|last| now.duration_since(last) <= lease);
         if !unbroken {
-            beats.first = Some(now);
+            series.first = Some(now);
         }
-        beats.last = Some(now);
-        beats.heard += 1;
-        beats.heard
+        series.last = Some(now);
+        series.heard += 1;
+        series.heard
     }
 
     /// Whether this worker has been heard for a whole lease now. After the database was away,
     /// all leases have lapsed; only then has everybody else had the time to be heard too.
     fn is_settled(&self, now: Instant, lease: Duration) -> bool {
-        let beats = lock(&self.beats);
-        let within = |beat: Option<Instant>| beat.map(|beat| now.duration_since(beat));
-        within(beats.last).is_some_and(|since| since <= lease)
-            && within(beats.first).is_some_and(|since| since >= lease)
+        let series = lock(&self.series);
+        let within =
+            |heartbeat: Option<Instant>| heartbeat.map(|heartbeat| now.duration_since(heartbeat));
+        within(series.last).is_some_and(|since| since <= lease)
+            && within(series.first).is_some_and(|since| since >= lease)
     }
 
     /// Whether to beat although the writer has been `stuck_for` so long. After an outage it gets
     /// as much time again as it had.
-    fn may_beat(&self, now: Instant, stuck_for: Duration) -> bool {
-        let mut beats = lock(&self.beats);
-        let heard_for = beats.first.map_or(Duration::ZERO, |first| now.duration_since(first));
+    fn may_send(&self, now: Instant, stuck_for: Duration) -> bool {
+        let mut series = lock(&self.series);
+        let heard_for = series.first.map_or(Duration::ZERO, |first| now.duration_since(first));
         let is_stuck = stuck_for > MAX_STUCK;
-        beats.is_withheld = is_stuck && (beats.is_withheld || heard_for > MAX_STUCK);
-        !beats.is_withheld
+        series.is_withheld = is_stuck && (series.is_withheld || heard_for > MAX_STUCK);
+        !series.is_withheld
     }
 
     /// Whether this run was kept is not known, and its client was told that it was not.
-    pub(crate) fn doubt(&self, run_id: &RunId) {
-        lock(&self.doubtful).push((run_id.clone(), Instant::now()));
+    pub(crate) fn mark_uncertain(&self, run_id: &RunId) {
+        lock(&self.uncertain).push((run_id.clone(), Instant::now()));
     }
 
-    fn doubtful(&self) -> Vec<RunId> {
-        lock(&self.doubtful).iter().map(|(run_id, _)| run_id.clone()).collect()
+    fn uncertain(&self) -> Vec<RunId> {
+        lock(&self.uncertain).iter().map(|(run_id, _)| run_id.clone()).collect()
     }
 
     /// These have turned up; of the others, those that are too old never will.
-    fn doubt_no_more(&self, found: &[Theirs]) {
+    fn clear_uncertain(&self, found: &[RunKey]) {
         let is_found = |run_id: &RunId| found.iter().any(|run| run.run_id == run_id.as_str());
-        let may_come = |since: &Instant| since.elapsed() < DOUBT_LASTS;
-        lock(&self.doubtful).retain(|(run_id, since)| may_come(since) && !is_found(run_id));
+        let may_come = |since: &Instant| since.elapsed() < UNCERTAIN_FOR;
+        lock(&self.uncertain).retain(|(run_id, since)| may_come(since) && !is_found(run_id));
     }
 }
 
 #[async_trait]
 impl Workers for Store {
-    async fn beat(&self) -> Result<Lease, StoreError> {
+    async fn heartbeat(&self) -> Result<Lease, StoreError> {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
-        if !self.0.standing.may_beat(now, self.0.writer.stuck_for()) {
+        if !self.0.heartbeats.may_send(now, self.0.writer.stuck_for()) {
             return Err(StoreError::Unavailable("the journal takes no writes".to_owned()));
         }
         let sql = format!(
@@ -119,19 +120,19 @@ impl Workers for Store {
         let length_told = micros(length) + seeded_skew();
         let values = [Value::Text(&self.0.worker), Value::Integer(length_told)];
         database.query(&sql, &values).await?;
-        let n_beats = self.0.standing.beaten(now, length);
-        if n_beats.is_multiple_of(BEATS_BETWEEN_SWEEPS) {
-            self.strike_the_gone().await?;
+        let n_heartbeats = self.0.heartbeats.record(now, length);
+        if n_heartbeats.is_multiple_of(HEARTBEATS_BETWEEN_SWEEPS) {
+            self.delete_dead_workers().await?;
         }
-        if let Err(error) = self.settle_doubts().await {
-            warn!(%error, "runs that may have been kept by mistake are looked for again later");
+        if let Err(error) = self.resolve_uncertain().await {
+            warn!(%error, "cleanup of uncertain runs failed, retried later");
         }
         Ok(Lease { length })
     }
 
-    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError> {
+    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
         let (database, lease) = (&self.0.database, self.0.options.lease);
-        let settled = self.0.standing.is_settled(Instant::now(), lease);
+        let settled = self.0.heartbeats.is_settled(Instant::now(), lease);
         let values = [
             Value::Text(&self.0.worker),
             Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)),
@@ -146,8 +147,8 @@ impl Workers for Store {
         let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
         self.0.database.query(sql, &values).await?;
         // Readers here look elsewhere for what comes next.
-        self.0.tails.let_go(run_id);
-        self.0.news.tell_to_do().await;
+        self.0.tails.release(run_id);
+        self.0.notifier.notify_work().await;
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl Workers for Store {
         );
         let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
         self.0.database.query(&sql, &values).await?;
-        self.0.tails.let_go(run_id);
+        self.0.tails.release(run_id);
         Ok(())
     }
 
@@ -176,12 +177,12 @@ impl Workers for Store {
         let sql = "update runs set worker = '' where id = $1 and worker = $2";
         transaction.query(sql, &[id, worker]).await?;
         transaction.commit().await?;
-        self.0.tails.let_go(run_id);
-        self.0.news.tell_to_do().await;
+        self.0.tails.release(run_id);
+        self.0.notifier.notify_work().await;
         Ok(())
     }
 
-    async fn end_unread(
+    async fn force_end(
         &self,
         tenant: &TenantId,
         run_id: &RunId,
@@ -190,25 +191,25 @@ impl Workers for Store {
     ) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        append_end_unread(&mut *transaction, tenant, run_id, &outcome, at).await?;
-        let ending = Ending { outcome, entries: Vec::new() };
-        store_ending(&mut *transaction, dialect, tenant, run_id, &ending).await?;
+        append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
+        let ending = RunEnd { outcome, entries: Vec::new() };
+        store_end(&mut *transaction, dialect, tenant, run_id, &ending).await?;
         transaction.commit().await?;
-        self.0.tails.let_go(run_id);
+        self.0.tails.release(run_id);
         Ok(())
     }
 
-    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
         let sql = "select id from runs where worker = $1 and state = 'active'";
         let rows = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
         let run_id = |row: &Row| row.text(0).map(RunId::from);
         let mut ours: Vec<RunId> = rows.iter().map(run_id).collect::<Result<_, _>>()?;
-        let doubtful = self.0.standing.doubtful();
-        ours.retain(|run_id| !doubtful.contains(run_id));
+        let uncertain = self.0.heartbeats.uncertain();
+        ours.retain(|run_id| !uncertain.contains(run_id));
         Ok(ours)
     }
 
-    async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         let run_ids: Vec<&str> = run_ids.iter().map(RunId::as_str).collect();
         let sql = format!(
             "select value from {} where not exists
@@ -220,12 +221,17 @@ impl Workers for Store {
         let run_id = |row: &Row| row.text(0).map(RunId::from);
         let lost: Vec<RunId> = lost.iter().map(run_id).collect::<Result<_, _>>()?;
         for run_id in &lost {
-            self.0.tails.let_go(run_id);
+            self.0.tails.release(run_id);
         }
         Ok(lost)
     }
 
-    async fn leave(&self, tenant: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError> {
+    async fn enqueue(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        command: RunCommand,
+    ) -> Result<(), StoreError> {
         // Held, so that it cannot end in between and leave the wish behind.
         let sql = format!(
             "insert into wishes (tenant, run_id, wish)
@@ -233,52 +239,55 @@ impl Workers for Store {
              where tenant = $1 and id = $2 and state = 'active'{} returning id",
             self.0.database.dialect().for_update
         );
-        let text = written(&wish)?;
+        let text = encode(&command)?;
         let values =
             [Value::Text(tenant.as_str()), Value::Text(run_id.as_str()), Value::Text(&text)];
         if self.0.database.query(&sql, &values).await?.is_empty() {
             return Err(StoreError::NotFound(format!("unfinished run `{run_id}`")));
         }
-        if wish == Wish::Cancel {
-            self.let_anybody_claim(run_id).await?;
+        if command == RunCommand::Cancel {
+            self.make_claimable(run_id).await?;
         }
-        self.0.news.tell_to_do().await;
+        self.0.notifier.notify_work().await;
         Ok(())
     }
 
-    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         // Wishes are few and runs are many, which a database cannot know: it is told the way.
         let sql = "select w.id, w.run_id, w.wish from wishes w
                    where (select r.worker from runs r where r.id = w.run_id
                           and r.tenant = w.tenant and r.state = 'active') = $1
                    order by w.id";
         let found = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
-        Ok(found.iter().filter_map(left_wish).collect())
+        Ok(found.iter().filter_map(pending_command).collect())
     }
 
-    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
+    async fn pending_commands_for(
+        &self,
+        run_id: &RunId,
+    ) -> Result<Vec<PendingCommand>, StoreError> {
         let sql = "select id, run_id, wish from wishes where run_id = $1 order by id";
         let found = self.0.database.query(sql, &[Value::Text(run_id.as_str())]).await?;
-        Ok(found.iter().filter_map(left_wish).collect())
+        Ok(found.iter().filter_map(pending_command).collect())
     }
 
-    async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError> {
+    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError> {
         let list = self.0.database.dialect().integers("$1");
         let sql = format!("delete from wishes where id in (select value from {list})");
-        self.0.database.query(&sql, &[Value::Integers(wishes)]).await?;
+        self.0.database.query(&sql, &[Value::Integers(pending_commands)]).await?;
         Ok(())
     }
 
     async fn woken(&self) {
-        self.0.news.to_do().await;
+        self.0.notifier.work().await;
     }
 }
 
 impl Store {
-    async fn strike_the_gone(&self) -> Result<(), StoreError> {
+    async fn delete_dead_workers(&self) -> Result<(), StoreError> {
         let long_ago = self.0.database.dialect().later("$1");
         let sql = format!("delete from workers where lease_until < {long_ago}");
-        self.0.database.query(&sql, &[Value::Integer(LONG_GONE_MICROS)]).await?;
+        self.0.database.query(&sql, &[Value::Integer(DEAD_FOR_MICROS)]).await?;
         let sql = "delete from declined_runs where not exists
                        (select 1 from runs where id = run_id and state = 'active')
                    or not exists (select 1 from workers where id = worker)";
@@ -287,7 +296,7 @@ impl Store {
     }
 
     /// Whoever comes next may claim the run, also workers that have deferred or declined it.
-    async fn let_anybody_claim(&self, run_id: &RunId) -> Result<(), StoreError> {
+    async fn make_claimable(&self, run_id: &RunId) -> Result<(), StoreError> {
         let id = [Value::Text(run_id.as_str())];
         let sql = "delete from declined_runs where run_id = $1";
         self.0.database.query(sql, &id).await?;
@@ -299,12 +308,12 @@ impl Store {
     /// Looks for runs that were kept although nobody was told so: they have our name on them and
     /// would be active for ever. One that was sent with a key is released, because its client
     /// will send it again and find it; any other is forgotten.
-    async fn settle_doubts(&self) -> Result<(), StoreError> {
-        let doubtful = self.0.standing.doubtful();
-        if doubtful.is_empty() {
+    async fn resolve_uncertain(&self) -> Result<(), StoreError> {
+        let uncertain = self.0.heartbeats.uncertain();
+        if uncertain.is_empty() {
             return Ok(());
         }
-        let run_ids: Vec<&str> = doubtful.iter().map(RunId::as_str).collect();
+        let run_ids: Vec<&str> = uncertain.iter().map(RunId::as_str).collect();
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
         let release = format!(
@@ -324,13 +333,13 @@ impl Store {
             dialect.for_update
         );
         let others = transaction.query(&others, &values).await?;
-        let mut found = others.iter().map(theirs).collect::<Result<Vec<_>, _>>()?;
-        forgetting::forget(&mut *transaction, dialect, &found).await?;
+        let mut found = others.iter().map(run_key).collect::<Result<Vec<_>, _>>()?;
+        deletion::delete(&mut *transaction, dialect, &found).await?;
         transaction.commit().await?;
-        found.extend(released.iter().map(theirs).collect::<Result<Vec<_>, _>>()?);
-        self.0.standing.doubt_no_more(&found);
+        found.extend(released.iter().map(run_key).collect::<Result<Vec<_>, _>>()?);
+        self.0.heartbeats.clear_uncertain(&found);
         if !released.is_empty() {
-            self.0.news.tell_to_do().await;
+            self.0.notifier.notify_work().await;
         }
         Ok(())
     }
@@ -366,9 +375,9 @@ fn claim_sql(dialect: &Dialect) -> String {
     )
 }
 
-fn abandoned(row: &Row) -> Result<Abandoned, DatabaseError> {
+fn abandoned(row: &Row) -> Result<AbandonedRun, DatabaseError> {
     let count = |n| Ok::<_, DatabaseError>(u32::try_from(row.integer(n)?).unwrap_or(u32::MAX));
-    Ok(Abandoned {
+    Ok(AbandonedRun {
         tenant: TenantId::from(row.text(0)?),
         run_id: RunId::from(row.text(1)?),
         n_deaths: count(2)?,
@@ -378,10 +387,10 @@ fn abandoned(row: &Row) -> Result<Abandoned, DatabaseError> {
 
 /// What was left, unless it makes no sense here: a worker of a newer version may have left it for
 /// one of its kind. It stays until the run is over.
-fn left_wish(row: &Row) -> Option<LeftWish> {
-    let read = || -> Result<LeftWish, DatabaseError> {
+fn pending_command(row: &Row) -> Option<PendingCommand> {
+    let read = || -> Result<PendingCommand, DatabaseError> {
         let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
-        Ok(LeftWish { id, run_id, wish: read_again(row.text(2)?)? })
+        Ok(PendingCommand { id, run_id, command: decode(row.text(2)?)? })
     };
     read().inspect_err(|error| debug!(%error, "unknown command for a run ignored")).ok()
 }

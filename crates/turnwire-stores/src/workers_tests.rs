@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use turnwire_contract::Workers;
 use turnwire_testkit::services::postgres_url;
 
-use super::{MAX_STUCK, Standing, claim_sql};
+use super::{HeartbeatState, MAX_STUCK, claim_sql};
 use crate::{Store, StoreOptions, database::Value};
 
 /// A store with 100,000 active runs of three living workers, and ten of a dead one.
@@ -64,10 +64,10 @@ async fn c17_claiming_does_not_read_the_runs_of_the_living() {
         let reads_all = ["Seq Scan on runs", "SCAN r\n", "SCAN runs\n"];
         assert!(!reads_all.iter().any(|scan| plan.contains(scan)), "{plan}");
         assert!(plan.contains("runs_at_work"), "{plan}");
-        store.beat().await.expect("it can be heard");
+        store.heartbeat().await.expect("it can be heard");
         // As if it had been heard for a whole lease.
         let since = tokio::time::Instant::now().checked_sub(Duration::from_mins(10));
-        super::lock(&store.0.standing.beats).first = since;
+        super::lock(&store.0.heartbeats.series).first = since;
         let before = Instant::now();
         let claimed = store.claim(100).await.expect("it can claim");
         let took = before.elapsed();
@@ -81,19 +81,19 @@ async fn c17_claiming_does_not_read_the_runs_of_the_living() {
 #[test]
 fn c18_a_worker_is_settled_after_a_lease_of_beats() {
     let lease = Duration::from_secs(2);
-    let (standing, start) = (Standing::default(), tokio::time::Instant::now());
+    let (heartbeats, start) = (HeartbeatState::default(), tokio::time::Instant::now());
     let at = |millis| start + Duration::from_millis(millis);
-    assert!(!standing.is_settled(at(0), lease), "never heard");
-    for beat in [0, 1_900, 3_800] {
-        standing.beaten(at(beat), lease);
+    assert!(!heartbeats.is_settled(at(0), lease), "never heard");
+    for heartbeat in [0, 1_900, 3_800] {
+        heartbeats.record(at(heartbeat), lease);
     }
-    assert!(standing.is_settled(at(3_800), lease));
-    assert!(!standing.is_settled(at(5_900), lease), "not heard any more");
-    standing.beaten(at(5_900), lease);
-    assert!(!standing.is_settled(at(5_900), lease), "a new series");
-    standing.beaten(at(7_000), lease);
-    assert!(!standing.is_settled(at(7_899), lease));
-    assert!(standing.is_settled(at(7_900), lease));
+    assert!(heartbeats.is_settled(at(3_800), lease));
+    assert!(!heartbeats.is_settled(at(5_900), lease), "not heard any more");
+    heartbeats.record(at(5_900), lease);
+    assert!(!heartbeats.is_settled(at(5_900), lease), "a new series");
+    heartbeats.record(at(7_000), lease);
+    assert!(!heartbeats.is_settled(at(7_899), lease));
+    assert!(heartbeats.is_settled(at(7_900), lease));
 }
 
 /// C27: a node whose writer is stuck for good says nothing any more, so that its runs go to others;
@@ -103,14 +103,14 @@ fn c27_a_node_that_cannot_write_does_not_beat() {
     let (lease, start) = (Duration::from_secs(2), tokio::time::Instant::now());
     let at = |seconds| start + Duration::from_secs(seconds);
     let long = MAX_STUCK + Duration::from_secs(1);
-    let standing = Standing::default();
-    assert!(standing.may_beat(at(0), long), "it has only just begun");
+    let heartbeats = HeartbeatState::default();
+    assert!(heartbeats.may_send(at(0), long), "it has only just begun");
     for second in 0..=10 {
-        standing.beaten(at(second), lease);
+        heartbeats.record(at(second), lease);
     }
-    assert!(standing.may_beat(at(10), MAX_STUCK), "not for long enough");
-    standing.beaten(at(11), lease);
-    assert!(!standing.may_beat(at(11), long));
-    assert!(!standing.may_beat(at(60), long), "however long it lasts");
-    assert!(standing.may_beat(at(61), Duration::ZERO), "it writes again");
+    assert!(heartbeats.may_send(at(10), MAX_STUCK), "not for long enough");
+    heartbeats.record(at(11), lease);
+    assert!(!heartbeats.may_send(at(11), long));
+    assert!(!heartbeats.may_send(at(60), long), "however long it lasts");
+    assert!(heartbeats.may_send(at(61), Duration::ZERO), "it writes again");
 }

@@ -5,7 +5,7 @@ use std::{fs, sync::Arc};
 
 use futures::StreamExt;
 use turnwire_contract::{
-    Event, EventLog, EventStream, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome,
+    Event, EventStream, Journal, RunId, RunOutcome, Seq, TenantId, Timestamp, ToolOutcome,
     ToolOutput, Usage,
 };
 use turnwire_stores::{Store, StoreOptions};
@@ -21,9 +21,9 @@ fn resident() -> usize {
     kilobytes * 1024
 }
 
-fn recorded(seq: u64, event: Event) -> Arc<turnwire_contract::Recorded> {
+fn recorded(seq: u64, event: Event) -> Arc<turnwire_contract::RecordedEvent> {
     let (run_id, at) = (RunId::from("run_long"), Timestamp::from_micros(1));
-    Arc::new(turnwire_contract::Recorded { run_id, seq: Seq(seq), at, event })
+    Arc::new(turnwire_contract::RecordedEvent { run_id, seq: Seq(seq), at, event })
 }
 
 /// A run of 40 MB: small pieces of text, big pieces of text, and big results.
@@ -55,13 +55,13 @@ async fn long_run(store: &Store) -> u64 {
 }
 
 /// Readers that have taken one event each and then stop.
-async fn stopped(store: &Store, places: impl Iterator<Item = u64>) -> Vec<EventStream> {
+async fn stopped(store: &Store, backends: impl Iterator<Item = u64>) -> Vec<EventStream> {
     let (tenant, run_id) = (TenantId::default(), RunId::from("run_long"));
     let mut readers = Vec::new();
-    for place in places {
-        let mut reader = store.read(&tenant, &run_id, Seq(place)).await.unwrap();
+    for backend in backends {
+        let mut reader = store.read(&tenant, &run_id, Seq(backend)).await.unwrap();
         let first = reader.next().await.unwrap().unwrap();
-        assert_eq!(first.seq, Seq(place + 1));
+        assert_eq!(first.seq, Seq(backend + 1));
         readers.push(reader);
     }
     readers
@@ -92,8 +92,8 @@ async fn c13_readers_that_do_not_read_cost_little() {
     grown_by_at_most(before, 24 * MIB, "whoever reads on");
 
     let before = resident();
-    for place in [0, 100_100, last - 3] {
-        let readers = stopped(&store, (0..N_READERS).map(|_| place)).await;
+    for backend in [0, 100_100, last - 3] {
+        let readers = stopped(&store, (0..N_READERS).map(|_| backend)).await;
         assert_eq!(readers.len(), N_READERS);
         grown_by_at_most(before, 16 * MIB, "readers of one place");
     }

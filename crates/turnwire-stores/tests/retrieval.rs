@@ -19,25 +19,25 @@ use std::{
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord,
-    IndexQueue, Library, NoVectors, Query, Reader, TenantId, Timestamp,
+    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError, FileId,
+    FileRecord, IndexQueue, Library, Query, TenantId, TextAnalyzer, Timestamp,
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services::postgres_url;
-use turnwire_tools::{Embeddings, EmbeddingsOptions, Indexer, MemoryLibrary, TextReader};
+use turnwire_tools::{DefaultAnalyzer, Embeddings, EmbeddingsOptions, Indexer, MemoryLibrary};
 
 /// How many passages are looked at.
 const FIRST: usize = 5;
 
 /// The usual reader, with one eye shut.
 struct OneEyed {
-    reader: TextReader,
+    reader: DefaultAnalyzer,
     words: bool,
     meaning: bool,
 }
 
 #[async_trait]
-impl Reader for OneEyed {
+impl TextAnalyzer for OneEyed {
     fn words(&self, text: &str) -> Vec<String> {
         self.reader.words(text)
     }
@@ -50,7 +50,7 @@ impl Reader for OneEyed {
         self.reader.model().filter(|_| self.meaning)
     }
 
-    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         // The same texts are asked for over and over, and the server is slow.
         static KNOWN: LazyLock<Mutex<HashMap<String, Vec<f32>>>> = LazyLock::new(Mutex::default);
         let missing: Vec<&str> = {
@@ -135,10 +135,10 @@ async fn recall(library: &dyn Library, id: &CollectionId, questions: &[Question]
         let query = Query::new(question.text.as_str(), FIRST);
         let found = library.search(&tenant(), std::slice::from_ref(id), &query).await.unwrap();
         assert_eq!(found.words_only, None, "the embeddings server answers");
-        let answers = |passage: &turnwire_contract::Passage| {
-            passage.file_name == question.file && flat(&passage.text).contains(&question.piece)
+        let answers = |chunk: &turnwire_contract::FoundChunk| {
+            chunk.file_name == question.file && flat(&chunk.text).contains(&question.piece)
         };
-        n_found += u32::from(found.passages.iter().any(answers));
+        n_found += u32::from(found.chunks.iter().any(answers));
     }
     f64::from(n_found) / f64::from(u32::try_from(questions.len()).unwrap())
 }
@@ -151,15 +151,15 @@ fn reader(words: bool, meaning: bool) -> Arc<OneEyed> {
     let url = std::env::var_os("TURNWIRE_EMBEDDINGS_URL").expect("scripts/retrieval says where");
     let url = url.to_str().unwrap().to_owned();
     let embeddings = Embeddings::new(EmbeddingsOptions::new(url, "all-MiniLM-L6-v2")).unwrap();
-    Arc::new(OneEyed { reader: TextReader::new(Some(embeddings)), words, meaning })
+    Arc::new(OneEyed { reader: DefaultAnalyzer::new(Some(embeddings)), words, meaning })
 }
 
 /// Recall among the first five by words, by meaning and by both, on one kind of library.
 async fn measure<L: Library + IndexQueue + 'static>(
     kind: &str,
-    make: impl AsyncFn(Arc<dyn Reader>) -> Arc<L>,
+    make: impl AsyncFn(Arc<dyn TextAnalyzer>) -> Arc<L>,
 ) {
-    let whole: Arc<dyn Reader> = reader(true, true);
+    let whole: Arc<dyn TextAnalyzer> = reader(true, true);
     let library = make(whole.clone()).await;
     let id = fill(&*library, &Indexer::new(library.clone(), whole, None)).await;
     let by_words = make(reader(true, false)).await;
@@ -202,7 +202,7 @@ async fn both_ways_together_are_at_least_as_good_as_either_in_postgres() {
     measure("PostgreSQL", async |reader| open(&url, reader).await).await;
 }
 
-async fn open(url: &str, reader: Arc<dyn Reader>) -> Arc<turnwire_stores::StoreLibrary> {
+async fn open(url: &str, reader: Arc<dyn TextAnalyzer>) -> Arc<turnwire_stores::StoreLibrary> {
     let options = StoreOptions { connections: 4, ..StoreOptions::at(url) };
     Arc::new(Store::open(options).await.unwrap().library(reader))
 }
@@ -210,9 +210,9 @@ async fn open(url: &str, reader: Arc<dyn Reader>) -> Arc<turnwire_stores::StoreL
 /// What is in memory is gone with the library, so each way has its own.
 #[tokio::test]
 async fn both_ways_together_are_at_least_as_good_as_either_in_memory() {
-    let make = async |reader: Arc<dyn Reader>| {
+    let make = async |reader: Arc<dyn TextAnalyzer>| {
         let library = Arc::new(MemoryLibrary::with_reader(reader));
-        let whole: Arc<dyn Reader> = self::reader(true, true);
+        let whole: Arc<dyn TextAnalyzer> = self::reader(true, true);
         fill(&*library, &Indexer::new(library.clone(), whole, None)).await;
         library
     };

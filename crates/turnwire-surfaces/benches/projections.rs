@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use divan::{Bencher, counter::ItemsCount};
 use turnwire_contract::{
-    CallId, Completeness, Event, Finish, Item, ItemId, Recorded, RunId, RunOutcome, RunRequest,
-    Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, Usage,
+    CallId, Completeness, Event, Finish, Item, ItemId, RecordedEvent, RunId, RunOutcome,
+    RunRequest, Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, Usage,
 };
 use turnwire_surfaces::{
-    Answer, Callbacks, ChatEvents, Messages, PartialJson, Projection, Told, Transcript, preview,
+    Answer, Callbacks, ChatEvents, Messages, PartialJson, Projection, ToolCallbacks, Transcript,
+    preview,
 };
 
 fn main() {
@@ -22,7 +23,7 @@ const JOURNALS: [&str; 2] = ["text", "tools"];
 
 #[divan::bench(args = JOURNALS)]
 fn callbacks(bencher: Bencher, journal: &str) {
-    watch(bencher, journal, || Callbacks::new(Told { start: true, end: true }));
+    watch(bencher, journal, || Callbacks::new(ToolCallbacks { start: true, end: true }));
 }
 
 #[divan::bench(args = JOURNALS)]
@@ -83,7 +84,7 @@ fn watch<P: Projection>(bencher: Bencher, journal: &str, projection: impl Fn() -
     });
 }
 
-fn journal_of(name: &str) -> Vec<Recorded> {
+fn journal_of(name: &str) -> Vec<RecordedEvent> {
     let mut events = vec![
         Event::RunQueued { request: Arc::new(RunRequest::new("m", vec![Item::user("Hello?")])) },
         Event::RunStarted,
@@ -100,7 +101,7 @@ fn journal_of(name: &str) -> Vec<Recorded> {
     numbered
         .map(|(seq, event)| {
             let at = Timestamp::from_micros(i64::try_from(seq).unwrap_or_default());
-            Recorded { run_id: RunId::new("run_1"), seq: Seq(seq), at, event }
+            RecordedEvent { run_id: RunId::new("run_1"), seq: Seq(seq), at, event }
         })
         .collect()
 }

@@ -1,39 +1,38 @@
-//! The plain answer: what is left of a run when nobody watched it.
+//! The final answer of a run.
 //!
-//! A model that uses tools speaks several times. The answer is what it said last: **the text
-//! of the last turn that said anything**, all messages of that turn together. What it said on
-//! the way to its tools ("let me look that up") is not part of it, and neither is a turn that
-//! was superseded because its worker died. [`chat_events`](crate::chat_events) has its final
-//! text from here.
+//! A model that uses tools generates text in several turns. The answer is **the text of the last
+//! turn that has any**, all messages of that turn together. Text before tool calls ("let me look
+//! that up") is not part of it, and neither is a turn that was superseded because its worker died.
+//! [`chat_events`](crate::chat_events) takes its final text from here.
 //!
-//! Only finishing events are read, which carry whole values: deltas cost nothing.
+//! Only finishing events are read, which carry whole values; deltas are ignored.
 
-use turnwire_contract::{Completeness, Event, Failure, Recorded, RunOutcome, Usage};
+use turnwire_contract::{Completeness, Event, Failure, RecordedEvent, RunOutcome, Usage};
 
 use crate::clean::clean;
 
-/// The answer of one run, as far as it has come.
+/// The answer of one run so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What the turns before the open one left.
-    settled: Said,
-    /// What the open turn has said; nothing, if the turn is abandoned.
-    open: Said,
+    /// The text of the turns before the current one.
+    settled: TurnText,
+    /// The text of the current turn; empty if the turn was abandoned.
+    open: TurnText,
     outcome: Option<RunOutcome>,
     usage: Usage,
-    /// Whether a tool has begun to work.
+    /// Whether a tool has started.
     has_acted: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Said {
+struct TurnText {
     text: String,
     refusal: String,
 }
 
 impl Answer {
-    /// The answer that `events` add up to.
-    pub fn of<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Self {
+    /// The answer of `events`.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a RecordedEvent>) -> Self {
         let mut answer = Self::default();
         for recorded in events {
             answer.note(recorded);
@@ -41,11 +40,11 @@ impl Answer {
         answer
     }
 
-    /// Takes note of one event. Every event has to come by here, in order.
-    pub fn note(&mut self, recorded: &Recorded) {
+    /// Applies one event. All events have to be applied, in order.
+    pub fn note(&mut self, recorded: &RecordedEvent) {
         match &recorded.event {
             Event::TurnStarted { .. } => self.settle(),
-            Event::TurnAbandoned { .. } => self.open = Said::default(),
+            Event::TurnAbandoned { .. } => self.open = TurnText::default(),
             Event::MessageFinished { text, refusal, completeness, .. } => match completeness {
                 Completeness::Complete | Completeness::Cut => {
                     self.open.text.push_str(&clean(text));
@@ -91,28 +90,28 @@ impl Answer {
         }
     }
 
-    /// What the model said.
+    /// The text of the answer.
     pub fn text(&self) -> &str {
         &self.last_said().text
     }
 
-    /// What the model said instead of an answer; empty if it did not refuse.
+    /// The model's refusal; empty if it did not refuse.
     pub fn refusal(&self) -> &str {
         &self.last_said().refusal
     }
 
-    /// What a person is shown: the text, or the refusal if there is no text.
+    /// The text to display: the answer, or the refusal if there is no answer.
     pub fn content(&self) -> &str {
         if self.text().is_empty() { self.refusal() } else { self.text() }
     }
 
-    /// How the run ended; nothing while it goes on.
+    /// How the run ended; `None` while it is in progress.
     pub fn outcome(&self) -> Option<&RunOutcome> {
         self.outcome.as_ref()
     }
 
-    /// Why the run failed, if it did so before any tool began to work: whoever asks again repeats
-    /// nothing.
+    /// Why the run failed, if it did so before any tool started. A retry then repeats no side
+    /// effect.
     pub fn failure_before_acting(&self) -> Option<&Failure> {
         match &self.outcome {
             Some(RunOutcome::Failed { failure }) if !self.has_acted => Some(failure),
@@ -126,12 +125,12 @@ impl Answer {
         }
     }
 
-    /// What the run cost; nothing while it goes on.
+    /// The tokens used; zero while the run is in progress.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    fn last_said(&self) -> &Said {
+    fn last_said(&self) -> &TurnText {
         if self.open.is_empty() { &self.settled } else { &self.open }
     }
 
@@ -142,7 +141,7 @@ impl Answer {
     }
 }
 
-impl Said {
+impl TurnText {
     fn is_empty(&self) -> bool {
         self.text.is_empty() && self.refusal.is_empty()
     }

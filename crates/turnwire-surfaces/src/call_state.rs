@@ -1,4 +1,4 @@
-//! Where a call stands, in the ten words that web, terminal and interfaces share.
+//! The states of a call, with names that all surfaces share.
 
 use std::fmt;
 
@@ -8,44 +8,44 @@ use utoipa::ToSchema;
 
 use crate::words;
 
-/// Where a call stands.
+/// State of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub enum CallState {
-    /// The model is writing it, or it waits for its turn.
+    /// The model generates the arguments, or the call waits to be executed.
     #[serde(rename = "preparing")]
     Preparing,
-    /// A person has to allow it first.
+    /// The call waits for an approval.
     #[serde(rename = "needs approval")]
     NeedsApproval,
-    /// Its tool has asked a person something, and waits.
+    /// The tool asked the user a question and waits for the answer.
     #[serde(rename = "needs input")]
     NeedsInput,
-    /// A tool, or the client, is at work on it.
+    /// The tool, or the client, executes the call.
     #[serde(rename = "running")]
     Running,
-    /// The tool says it worked.
+    /// The tool succeeded.
     #[serde(rename = "done")]
     Done,
-    /// It did not work.
+    /// The tool failed.
     #[serde(rename = "failed")]
     Failed,
-    /// A person said no.
+    /// The call was denied.
     #[serde(rename = "denied")]
     Denied,
-    /// Somebody stopped it, or the run stopped before it.
+    /// The call was cancelled, or the run ended before it.
     #[serde(rename = "stopped")]
     Stopped,
-    /// The tool did not answer in time.
+    /// The tool did not respond in time.
     #[serde(rename = "timed out")]
     TimedOut,
-    /// The worker or the tool's server died while the tool worked; whether it did its work is
-    /// not known.
+    /// The worker or the tool's server died during the call; whether the tool did its work is not
+    /// known.
     #[serde(rename = "unknown")]
     Unknown,
 }
 
 impl CallState {
-    /// All of them, in the order of a call's life.
+    /// All states, in the order of a call's life.
     pub const ALL: [Self; 10] = [
         Self::Preparing,
         Self::NeedsApproval,
@@ -59,7 +59,7 @@ impl CallState {
         Self::Unknown,
     ];
 
-    /// The word for it, as it is written on every wire.
+    /// The name of the state, as it is sent.
     pub fn word(self) -> &'static str {
         match self {
             Self::Preparing => words::PREPARING,
@@ -75,7 +75,7 @@ impl CallState {
         }
     }
 
-    /// Where a call stands that ended so.
+    /// The state of a call with this outcome.
     pub fn at_end(outcome: &ToolOutcome) -> Self {
         match outcome {
             ToolOutcome::Succeeded { .. } => Self::Done,
@@ -89,8 +89,8 @@ impl CallState {
         }
     }
 
-    /// Where a call stands after `event`, which is about it; nothing if it stands where it
-    /// stood.
+    /// The state of a call after `event`, which is about it; `None` if the state does not change.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
     pub fn after(event: &Event) -> Option<Self> {
         match event {
             Event::CallAnnounced { .. }
@@ -102,33 +102,7 @@ impl CallState {
                 Some(Self::Running)
             }
             Event::ToolFinished { outcome, .. } => Some(Self::at_end(outcome)),
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::RunFinished { .. } => None,
+            _ => None,
         }
     }
 }

@@ -1,44 +1,44 @@
 //! The surface of S0: `on_token`, and `on_tool_start` and `on_tool_end` if they are given.
 //!
-//! Who gives neither sees tools as bracketed text among the tokens, byte for byte as it has
-//! always been: a line break before the first tool of a turn and after its last one, and for
-//! each tool `[Executing tool: …]` and `[Tool result: …]` on lines of their own. Each of them
-//! is one token. Who gives both sees no trace of tools in the tokens. Who gives one gets the
-//! other as text, and keeps the line breaks.
+//! A host that gives neither sees tools as bracketed text among the tokens, byte for byte as in
+//! earlier versions: a line break before the first tool of a turn and after its last one, and for
+//! each tool `[Executing tool: …]` and `[Tool result: …]` on lines of their own. Each of them is
+//! one token. A host that gives both sees nothing of tools in the tokens. A host that gives one
+//! gets the other as text, including the line breaks.
 
-use turnwire_contract::{CallId, Event, Recorded, ToolOutcome};
+use turnwire_contract::{CallId, Event, RecordedEvent, ToolOutcome};
 
 use crate::{
     Projection,
-    calls::{CallBook, CallNews},
+    calls::{CallBook, CallEvent},
     clean::Cleaner,
     preview::{bracketed_result, result_summary},
 };
 
-/// Which of the two optional callbacks were given.
+/// The optional callbacks that were given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ToolCallbacks {
     /// `on_tool_start`.
     pub start: bool,
     /// `on_tool_end`.
     pub end: bool,
 }
 
-/// What one callback is called with.
+/// The arguments of one callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallbackFrame {
     /// `on_token`.
     Token(String),
     /// `on_tool_start`.
     ToolStart {
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
     },
     /// `on_tool_end`.
     ToolEnd {
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
-        /// What came of it, on one line; never empty.
+        /// Summary of the result on one line; never empty.
         summary: String,
     },
 }
@@ -46,17 +46,17 @@ pub enum CallbackFrame {
 /// The projection of S0.
 #[derive(Debug, Default)]
 pub struct Callbacks {
-    told: Told,
+    given: ToolCallbacks,
     book: CallBook,
     cleaner: Cleaner,
-    /// Whether the line break before the tools of this turn is out and the one after is not.
+    /// Whether the line break before the tools of this turn was sent, and the one after was not.
     among_tools: bool,
 }
 
 impl Callbacks {
-    /// For a host that gave these callbacks.
-    pub fn new(told: Told) -> Self {
-        Self { told, ..Self::default() }
+    /// Creates a projection for a host that gave these callbacks.
+    pub fn new(given: ToolCallbacks) -> Self {
+        Self { given, ..Self::default() }
     }
 
     fn token(&mut self, text: &str) -> Vec<CallbackFrame> {
@@ -71,7 +71,7 @@ impl Callbacks {
             self.among_tools = true;
             self.break_line(frames);
         }
-        frames.push(if self.told.start {
+        frames.push(if self.given.start {
             CallbackFrame::ToolStart { name }
         } else {
             CallbackFrame::Token(format!("[Executing tool: {name}]\n"))
@@ -86,7 +86,7 @@ impl Callbacks {
     ) {
         let Some(call) = self.book.get(call_id) else { return };
         let name = call.tool.name.clone();
-        frames.push(if self.told.end {
+        frames.push(if self.given.end {
             CallbackFrame::ToolEnd { name, summary: result_summary(outcome) }
         } else {
             CallbackFrame::Token(format!("[Tool result: {}]\n", bracketed_result(outcome)))
@@ -104,7 +104,7 @@ impl Callbacks {
     }
 
     fn break_line(&self, frames: &mut Vec<CallbackFrame>) {
-        if !(self.told.start && self.told.end) {
+        if !(self.given.start && self.given.end) {
             frames.push(CallbackFrame::Token("\n".to_owned()));
         }
     }
@@ -113,29 +113,29 @@ impl Callbacks {
 impl Projection for Callbacks {
     type Frame = CallbackFrame;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<CallbackFrame> {
-        let news = self.book.note(recorded);
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<CallbackFrame> {
+        let event = self.book.note(recorded);
         let mut frames = Vec::new();
         match &recorded.event {
-            // A refusal is shown like any text: the person has to see it.
+            // A refusal is shown like any text, because the user has to see it.
             Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => {
                 return self.token(text);
             }
             Event::MessageStarted { .. } => self.cleaner.reset(),
             Event::ToolStarted { call_id, .. } => {
-                if news == CallNews::Began {
+                if event == CallEvent::Began {
                     self.begin_tool(call_id, &mut frames);
                 }
             }
             Event::ToolFinished { call_id, outcome, .. } => {
-                if news == CallNews::BeganAndEnded {
+                if event == CallEvent::BeganAndEnded {
                     self.begin_tool(call_id, &mut frames);
                 }
-                if news != CallNews::Neither {
+                if event != CallEvent::Neither {
                     self.end_tool(call_id, outcome, &mut frames);
                 }
             }
-            // Every call has ended by now; if one has not, its tools are over all the same.
+            // Every call has ended by now; if one has not, it will not end any more.
             Event::TurnStarted { .. } | Event::RunFinished { .. } => self.leave_tools(&mut frames),
             Event::RunQueued { .. }
             | Event::RunStarted

@@ -4,14 +4,14 @@ use turnwire_contract::{Finish, RunOutcome, ToolKind, ToolRef};
 use super::*;
 use crate::story::{Story, failed, succeeded};
 
-const NEITHER: Told = Told { start: false, end: false };
-const START: Told = Told { start: true, end: false };
-const END: Told = Told { start: false, end: true };
-const BOTH: Told = Told { start: true, end: true };
+const NEITHER: ToolCallbacks = ToolCallbacks { start: false, end: false };
+const START: ToolCallbacks = ToolCallbacks { start: true, end: false };
+const END: ToolCallbacks = ToolCallbacks { start: false, end: true };
+const BOTH: ToolCallbacks = ToolCallbacks { start: true, end: true };
 
 /// One line per callback.
 #[track_caller]
-fn check(told: Told, story: Story, expected: Expect) {
+fn check(told: ToolCallbacks, story: Story, expected: Expect) {
     let frames = story.seen_by(&mut Callbacks::new(told));
     let lines: Vec<String> = frames
         .iter()
@@ -38,7 +38,7 @@ fn one_tool() -> Story {
         .ended(RunOutcome::Completed)
 }
 
-fn result_of(told: Told, outcome: ToolOutcome) -> Vec<CallbackFrame> {
+fn result_of(told: ToolCallbacks, outcome: ToolOutcome) -> Vec<CallbackFrame> {
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     story.finished("call_1", outcome).last_seen_by(&mut Callbacks::new(told))
 }
@@ -205,7 +205,7 @@ fn s0_2_the_summary_is_not_the_whole_result() {
     assert_eq!(ended, [CallbackFrame::ToolEnd { name: "x".to_owned(), summary }]);
 }
 
-/// S0-12: a tool that never started still has its start, and its end.
+/// S0-12: a tool that never started still has a start and an end.
 #[test]
 fn s0_12_every_end_has_a_start() {
     let unknown = || {
@@ -292,7 +292,7 @@ fn a_refusal_is_shown() {
     check(BOTH, Story::new().turn().message().refusal("No."), expect![[r#"token "No.""#]]);
 }
 
-/// S4-5 holds here too: a delta that is only a colour is no token.
+/// S4-5: a delta that contains only a color sequence is not a token.
 #[test]
 fn s4_5_tokens_are_clean() {
     let story = Story::new().turn().message().text("a\u{1b}[3").text("1m").text("red\0");

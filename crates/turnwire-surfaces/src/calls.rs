@@ -1,18 +1,20 @@
-//! The facts of each call, by its id.
+//! The facts of each call, by its ID.
 //!
-//! An event about a call names the call and says what is new; which tool it is, on which
-//! server, with what arguments, was said before. The book remembers, so that every tool frame
-//! of every surface can repeat it and no client has to.
+//! An event about a call names the call and what is new; the tool, its server and the arguments
+//! were in earlier events. The book remembers them, so that every tool frame of every surface can
+//! repeat them and clients need not.
 //!
-//! It also keeps the one rule about calls that all surfaces share: **every end has a start**,
-//! there is one of each, and nothing comes after the end. A call that ends without having been
-//! started (an unknown tool, arguments that do not fit, a person who said no) begins right
-//! before it ends; [`CallBook::note`] says so.
+//! It also enforces the rule about calls that all surfaces share: **every end has a start**, there
+//! is one of each, and nothing comes after the end. A call that ends without having been started
+//! (an unknown tool, invalid arguments, a denied approval) starts right before it ends;
+//! [`CallBook::note`] reports that.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value};
-use turnwire_contract::{CallId, Event, ItemId, Recorded, RunRequest, Seq, Timestamp, ToolRef};
+use turnwire_contract::{
+    CallId, Event, ItemId, RecordedEvent, RunRequest, Seq, Timestamp, ToolRef,
+};
 
 use crate::{partial_json::PartialJson, preview};
 
@@ -25,49 +27,49 @@ pub struct CallBook {
     n_open: usize,
 }
 
-/// What is known about a call.
+/// The facts of a call.
 #[derive(Debug)]
 pub struct Call {
-    /// The call.
+    /// ID of the tool call.
     pub call_id: CallId,
-    /// The output item that stands for it.
+    /// ID of the output item of the call.
     pub item_id: ItemId,
-    /// Which tool, and of what kind.
+    /// The tool and its kind.
     pub tool: ToolRef,
-    /// The turn that asked for it.
+    /// The turn in which the model made the call.
     pub turn: u32,
-    /// When a tool began to work on it, if one did.
+    /// The start of the call, if a tool started.
     pub started: Option<Started>,
-    /// Whether it is over.
+    /// Whether it has ended.
     pub is_over: bool,
     arguments: Arguments,
-    /// Which arguments the tool's spec calls telling.
+    /// The arguments that the tool's spec marks as telling.
     telling: Vec<String>,
-    /// The label in the tool's own words, or from the whole arguments.
+    /// The label given by the tool, or made from the complete arguments.
     label: String,
-    /// When the tool last said anything.
+    /// Time of the tool's last report.
     heard_at: Option<Timestamp>,
 }
 
 /// The first start of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Started {
-    /// Its place in the journal.
+    /// Seq of the event.
     pub seq: Seq,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
-/// What an event means for the life of a call.
+/// What an event means for the start and end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallNews {
-    /// It neither begins nor ends here.
+pub enum CallEvent {
+    /// Neither a start nor an end.
     Neither,
-    /// It begins.
+    /// The call starts.
     Began,
-    /// It ends.
+    /// The call ends.
     Ended,
-    /// It ends without having begun: a surface shows both, the start first.
+    /// The call ends without having started: a surface shows both, the start first.
     BeganAndEnded,
 }
 
@@ -83,8 +85,9 @@ impl CallBook {
         Self::default()
     }
 
-    /// Takes note of one event. Every event has to come by here, in order.
-    pub fn note(&mut self, recorded: &Recorded) -> CallNews {
+    /// Applies one event. All events have to be applied, in order.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
+    pub fn note(&mut self, recorded: &RecordedEvent) -> CallEvent {
         match &recorded.event {
             Event::RunQueued { request } => self.request = Some(Arc::clone(request)),
             Event::TurnStarted { turn } => {
@@ -123,38 +126,17 @@ impl CallBook {
                 }
             }
             Event::ToolFinished { call_id, .. } => return self.finish(call_id),
-            Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::RunFinished { .. } => {}
+            _ => {}
         }
-        CallNews::Neither
+        CallEvent::Neither
     }
 
-    /// What is known about a call; nothing if it was never announced.
+    /// The facts of a call; `None` if it was never announced.
     pub fn get(&self, call_id: &CallId) -> Option<&Call> {
         self.calls.get(call_id)
     }
 
-    /// What the run was asked to do.
+    /// The request of the run.
     pub fn request(&self) -> Option<&Arc<RunRequest>> {
         self.request.as_ref()
     }
@@ -164,8 +146,8 @@ impl CallBook {
         self.turn
     }
 
-    /// How many calls of the latest turn have no end yet. Calls that the client carries out
-    /// after the run do not count: this run will not end them.
+    /// Number of calls in the latest turn that have not ended. Calls that the client executes after
+    /// the run do not count, because this run does not end them.
     pub fn n_open(&self) -> usize {
         self.n_open
     }
@@ -190,35 +172,35 @@ impl CallBook {
         }
     }
 
-    fn start(&mut self, call_id: &CallId, label: &str, recorded: &Recorded) -> CallNews {
+    fn start(&mut self, call_id: &CallId, label: &str, recorded: &RecordedEvent) -> CallEvent {
         let Some(call) = self.calls.get_mut(call_id).filter(|call| !call.is_over) else {
-            return CallNews::Neither;
+            return CallEvent::Neither;
         };
         if !label.is_empty() {
             call.label = preview::shortened(label, preview::LABEL_CHARS);
         }
         call.heard_at = Some(recorded.at);
         if call.started.is_some() {
-            return CallNews::Neither;
+            return CallEvent::Neither;
         }
         call.started = Some(Started { seq: recorded.seq, at: recorded.at });
-        CallNews::Began
+        CallEvent::Began
     }
 
-    fn finish(&mut self, call_id: &CallId) -> CallNews {
+    fn finish(&mut self, call_id: &CallId) -> CallEvent {
         let Some(call) = self.calls.get_mut(call_id).filter(|call| !call.is_over) else {
-            return CallNews::Neither;
+            return CallEvent::Neither;
         };
         call.is_over = true;
         if !is_for_client(&call.tool) {
             self.n_open = self.n_open.saturating_sub(1);
         }
-        if call.started.is_some() { CallNews::Ended } else { CallNews::BeganAndEnded }
+        if call.started.is_some() { CallEvent::Ended } else { CallEvent::BeganAndEnded }
     }
 }
 
 impl Call {
-    /// The tool as people read it: `server.name`, or the name alone.
+    /// The tool's display name: `server.name`, or the name alone.
     pub fn title(&self) -> String {
         match &self.tool.server {
             Some(server) => format!("{server}.{}", self.tool.own_name()),
@@ -226,8 +208,8 @@ impl Call {
         }
     }
 
-    /// The arguments in a few words: what the tool calls them once it has started, else by the
-    /// rule of [`preview::label`], also while they are being written.
+    /// The arguments in short form: as given by the tool once it has started, else by the rule of
+    /// [`preview::label`], also while they are generated.
     pub fn label(&self) -> Cow<'_, str> {
         match &self.arguments {
             Arguments::Growing(partial) if self.label.is_empty() => {
@@ -237,7 +219,7 @@ impl Call {
         }
     }
 
-    /// All of the arguments as they were written, once they are closed.
+    /// The complete arguments as text, once they are closed.
     pub fn raw_arguments(&self) -> Option<&str> {
         match &self.arguments {
             Arguments::Growing(_) => None,
@@ -245,8 +227,8 @@ impl Call {
         }
     }
 
-    /// The arguments as data. What is not a JSON object is shown as `invalid_arguments`, and
-    /// no text at all is an empty object.
+    /// The arguments as data. Text that is not a JSON object becomes `invalid_arguments`, and no
+    /// text is an empty object.
     pub fn arguments(&self) -> Map<String, Value> {
         let raw = match &self.arguments {
             Arguments::Growing(partial) => return partial.snapshot(),
@@ -261,7 +243,7 @@ impl Call {
         })
     }
 
-    /// How long the tool has said nothing, `elapsed_ms` into its work.
+    /// How long the tool has been silent, `elapsed_ms` after its start.
     pub(crate) fn silent_ms(&self, elapsed_ms: u64, at: Timestamp) -> u64 {
         match (self.started, self.heard_at) {
             (Some(started), Some(heard_at)) if heard_at > started.at => {
@@ -279,7 +261,7 @@ impl Call {
         }
     }
 
-    /// A person has put other arguments in the place of the model's.
+    /// Replaces the model's arguments by those of the user.
     fn replace_arguments(&mut self, arguments: &str) {
         let mut partial = PartialJson::default();
         partial.push(arguments);
@@ -287,7 +269,7 @@ impl Call {
         self.arguments = Arguments::Whole(arguments.to_owned());
     }
 
-    /// From here on the raw text is enough; the parts are let go.
+    /// Keeps only the raw text from here on; the parser is dropped.
     fn finish_arguments(&mut self, arguments: &str) {
         let Arguments::Growing(partial) = &mut self.arguments else { return };
         if partial.n_bytes() == 0 {

@@ -4,18 +4,18 @@ use turnwire_contract::{ToolKind, ToolSpec};
 use super::*;
 use crate::story::{Story, succeeded};
 
-fn read(story: Story) -> (CallBook, Vec<CallNews>) {
+fn read(story: Story) -> (CallBook, Vec<CallEvent>) {
     let mut book = CallBook::new();
-    let news = story.events().iter().map(|recorded| book.note(recorded)).collect();
-    (book, news)
+    let event = story.events().iter().map(|recorded| book.note(recorded)).collect();
+    (book, event)
 }
 
-/// What the events say about beginnings and endings, in order.
+/// The starts and ends of the events, in order.
 #[track_caller]
-fn check_news(story: Story, expected: &[CallNews]) {
-    let (_, mut news) = read(story);
-    news.retain(|news| *news != CallNews::Neither);
-    assert_eq!(news, expected);
+fn check_news(story: Story, expected: &[CallEvent]) {
+    let (_, mut event) = read(story);
+    event.retain(|event| *event != CallEvent::Neither);
+    assert_eq!(event, expected);
 }
 
 fn call(book: &CallBook) -> &Call {
@@ -27,13 +27,13 @@ fn a_call_begins_once_and_ends_once() {
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     let story = story.started_with("call_1", 2, "").finished("call_1", succeeded("1"));
     let story = story.finished("call_1", succeeded("2")).started_with("call_1", 3, "late");
-    check_news(story, &[CallNews::Began, CallNews::Ended]);
+    check_news(story, &[CallEvent::Began, CallEvent::Ended]);
 }
 
 #[test]
 fn s0_12_an_end_without_a_start_brings_its_own() {
     let story = Story::new().turn().calls("call_1", "x", "{}");
-    check_news(story.finished("call_1", succeeded("1")), &[CallNews::BeganAndEnded]);
+    check_news(story.finished("call_1", succeeded("1")), &[CallEvent::BeganAndEnded]);
 }
 
 #[test]

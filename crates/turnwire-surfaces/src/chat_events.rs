@@ -1,63 +1,63 @@
 //! The surface of S3: `on_event(event_type, data)`.
 //!
-//! Five frames, made for a chat window that wants to say more than "Thinking…": `tool_call`
-//! and `tool_result` around each tool, then `response` or `error`, then `done`. The answer
-//! comes in one piece at the end; what it is when the model spoke several times is decided in
-//! [`answer`](crate::answer). A run that stopped at a limit has a `response` like a completed
-//! one, because what it says is good; a failed or cancelled one has an `error` instead.
+//! Five frames for a chat window that shows tool use: `tool_call` and `tool_result` around each
+//! tool, then `response` or `error`, then `done`. The answer is sent in one piece at the end;
+//! [`answer`](crate::answer) decides what it is if the model generated several texts. A run that
+//! stopped at a limit has a `response` like a completed one, because its text is usable; a failed
+//! or cancelled one has an `error` instead.
 //!
-//! A frame knows a little more than `data` shows, because
-//! [`chat_stream`](crate::chat_stream) is made from it.
+//! A frame has a few more fields than `data` shows, because [`chat_stream`](crate::chat_stream) is
+//! made from it.
 
 use serde_json::{Value, json};
-use turnwire_contract::{CallId, ConversationId, Event, Recorded, RunOutcome, ToolOutcome};
+use turnwire_contract::{CallId, ConversationId, Event, RecordedEvent, RunOutcome, ToolOutcome};
 
 use crate::{
     Projection,
     answer::Answer,
-    calls::{Call, CallBook, CallNews},
+    calls::{Call, CallBook, CallEvent},
     preview::result_summary,
 };
 
-/// One event as S3 has it.
+/// One event of S3.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatFrame {
-    /// The agent is calling a tool.
+    /// The model calls a tool.
     ToolCall {
-        /// Its name.
+        /// Name of the tool.
         tool: String,
-        /// The arguments: `{}` if there are none, `{"invalid_arguments": "…"}` if they are not
-        /// a JSON object.
+        /// The arguments: `{}` if there are none, `{"invalid_arguments": "…"}` if they are not a
+        /// JSON object.
         args: Value,
-        /// The call; not part of `data`.
+        /// ID of the tool call; not part of `data`.
         call_id: CallId,
     },
-    /// The tool is done.
+    /// A tool has ended.
     ToolResult {
-        /// Its name.
+        /// Name of the tool.
         tool: String,
-        /// Whether it says it worked.
+        /// Whether the tool succeeded.
         success: bool,
-        /// The call; not part of `data`.
+        /// ID of the tool call; not part of `data`.
         call_id: CallId,
-        /// What came of it, on one line; not part of `data`.
+        /// Summary of the result on one line; not part of `data`.
         summary: String,
-        /// How long the tool worked; not part of `data`.
+        /// Execution time in milliseconds; not part of `data`.
         duration_ms: u64,
     },
     /// The final text.
     Response {
-        /// All of it.
+        /// The complete text.
         content: String,
     },
     /// The run failed or was cancelled.
     Error {
-        /// Why, in public words.
+        /// Message for the user.
         error: String,
     },
-    /// Nothing follows.
+    /// The end; nothing follows.
     Done {
-        /// The conversation the run belongs to, if it belongs to one.
+        /// The conversation of the run, if it belongs to one.
         conversation_id: Option<ConversationId>,
     },
 }
@@ -94,12 +94,12 @@ pub struct ChatEvents {
 }
 
 impl ChatEvents {
-    /// At the beginning of a run.
+    /// Creates a projection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is known about the calls so far.
+    /// The calls so far.
     pub(crate) fn book(&self) -> &CallBook {
         &self.book
     }
@@ -118,21 +118,21 @@ impl ChatEvents {
 impl Projection for ChatEvents {
     type Frame = ChatFrame;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<ChatFrame> {
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<ChatFrame> {
         self.answer.note(recorded);
-        let news = self.book.note(recorded);
+        let event = self.book.note(recorded);
         match &recorded.event {
             Event::ToolStarted { call_id, .. } => match self.book.get(call_id) {
-                Some(call) if news == CallNews::Began => vec![tool_call(call)],
+                Some(call) if event == CallEvent::Began => vec![tool_call(call)],
                 Some(_) | None => Vec::new(),
             },
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 let Some(call) = self.book.get(call_id) else { return Vec::new() };
                 let result = || tool_result(call, outcome, *duration_ms);
-                match news {
-                    CallNews::Ended => vec![result()],
-                    CallNews::BeganAndEnded => vec![tool_call(call), result()],
-                    CallNews::Neither | CallNews::Began => Vec::new(),
+                match event {
+                    CallEvent::Ended => vec![result()],
+                    CallEvent::BeganAndEnded => vec![tool_call(call), result()],
+                    CallEvent::Neither | CallEvent::Began => Vec::new(),
                 }
             }
             Event::RunFinished { outcome, .. } => self.last_frames(outcome),
@@ -190,7 +190,7 @@ fn tool_result(call: &Call, outcome: &ToolOutcome, duration_ms: u64) -> ChatFram
     }
 }
 
-/// Why a run that ended so has no response; nothing if it has one.
+/// Why a run with this outcome has no response; `None` if it has one.
 pub(crate) fn problem(outcome: &RunOutcome) -> Option<String> {
     match outcome {
         RunOutcome::Completed | RunOutcome::Incomplete { .. } => None,

@@ -1,18 +1,18 @@
-//! The body of `POST /chat/stream`, and the answer of `POST /chat`.
+//! The stream of `POST /chat/stream`, and the answer of `POST /chat`.
 //!
-//! The frames are those of [`chat_events`](crate::chat_events) with the event's name as their
-//! `type`: `tool_call`, `tool_result`, `response`, `error`, `done`, and no others unless the
-//! client asked. `"tokens": true` adds `token`, `"approvals": true` adds `approval_request`,
-//! `"inputs": true` adds `input_request`.
-//! The place of a frame is the same either way, so a client may come back with other wishes.
+//! The frames are those of [`chat_events`](crate::chat_events) with the name of the event as their
+//! `type`: `tool_call`, `tool_result`, `response`, `error`, `done`, and no others unless the client
+//! enabled them. `"tokens": true` adds `token`, `"approvals": true` adds `approval_request`,
+//! `"inputs": true` adds `input_request`. The cursor of a frame does not depend on these options,
+//! so a client may resume with other options.
 //!
-//! The last word is `response` or `error`, once, and then `done`, once. With tokens the
-//! `response` comes all the same: it is the answer, while tokens are everything that was said,
-//! also on the way to a tool and by a worker that died.
+//! The stream ends with one `response` or `error` and then one `done`. With tokens the `response`
+//! is sent as well: it is the answer, while tokens are all generated text, including text before
+//! tool calls and of a worker that died.
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, ConversationId, Event, InputId, Recorded, Timestamp};
+use turnwire_contract::{CallId, ConversationId, Event, InputId, RecordedEvent, Timestamp};
 use utoipa::ToSchema;
 
 use crate::{
@@ -23,91 +23,91 @@ use crate::{
     wire_json::wire_json,
 };
 
-/// One `data:` line.
+/// The data of one frame.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ChatStreamFrame {
-    /// The agent is calling a tool.
+    /// The model calls a tool.
     ToolCall {
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// The arguments: always an object.
+        /// The arguments. Always an object.
         #[schema(value_type = Object)]
         args: Value,
-        /// The call; the same on its `tool_result`.
+        /// ID of the tool call. Its `tool_result` has the same.
         #[schema(value_type = String)]
         call_id: CallId,
     },
-    /// The tool is done.
+    /// A tool has ended.
     ToolResult {
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// Whether it says it worked.
+        /// Whether the tool succeeded.
         success: bool,
-        /// The call.
+        /// ID of the tool call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// What came of it: the first 100 characters, on one line.
+        /// Summary of the result: the first 100 characters, on one line.
         summary: String,
-        /// How long the tool worked; 0 if it never started.
+        /// Execution time in milliseconds; 0 if the tool never started.
         duration_ms: u64,
     },
-    /// The answer, all of it at once.
+    /// The complete answer.
     Response {
-        /// The text.
+        /// Text of the answer.
         content: String,
     },
-    /// There is no answer.
+    /// The run ended without an answer.
     Error {
-        /// Why, in one sentence.
+        /// Human-readable message.
         error: String,
     },
-    /// Nothing follows.
+    /// End of the stream. Nothing follows.
     Done {
-        /// The conversation, to go on with.
+        /// ID of the conversation, for the next message.
         #[schema(value_type = Option<String>)]
         session_id: Option<ConversationId>,
     },
-    /// The model said something. Asked for with `tokens`.
+    /// A text delta. Enabled with `tokens`.
     Token {
-        /// The words; never empty.
+        /// The new text. Never empty.
         content: String,
     },
-    /// A person has to allow a call. Asked for with `approvals`.
+    /// A call needs an approval. Enabled with `approvals`.
     ApprovalRequest {
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// The arguments: always an object.
+        /// The arguments. Always an object.
         #[schema(value_type = Object)]
         args: Value,
-        /// The call.
+        /// ID of the tool call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// Until when the answer may come; then the call is denied.
+        /// Time at which the request expires. The call is denied then. Missing if it does not
+        /// expire.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
-        /// What the tool says of itself now, if its definition is not the one that was trusted
-        /// before.
+        /// The new definition of the tool, if it differs from the one that was approved before.
         #[serde(skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
     },
-    /// A tool asks the person something, and waits. Asked for with `inputs`.
+    /// A tool asks the user a question and waits for the answer. Enabled with `inputs`.
     InputRequest {
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// The call.
+        /// ID of the tool call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// The question.
+        /// ID of the question.
         #[schema(value_type = String)]
         input_id: InputId,
-        /// What is asked.
+        /// Text of the question.
         message: String,
-        /// The JSON Schema of the answer.
+        /// JSON schema of the answer.
         #[schema(value_type = Object)]
         schema: Value,
-        /// Until when the answer may come.
+        /// Time at which the question expires. Missing if it does not.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
@@ -115,7 +115,7 @@ pub enum ChatStreamFrame {
 }
 
 impl ChatStreamFrame {
-    /// What stands after `data: `: JSON on one line.
+    /// The frame as JSON on one line, for a `data:` line.
     pub fn data(&self) -> String {
         wire_json(self)
     }
@@ -138,18 +138,18 @@ impl From<ChatFrame> for ChatStreamFrame {
     }
 }
 
-/// What a client of `/chat/stream` wants beside the five frames.
+/// The optional frames of `/chat/stream`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChatStreamOptions {
-    /// What the model says while it says it.
+    /// Text deltas.
     pub tokens: bool,
-    /// Calls that a person has to allow.
+    /// Approval requests.
     pub approvals: bool,
-    /// What tools ask the person.
+    /// Questions of tools.
     pub inputs: bool,
 }
 
-/// The projection of `/chat/stream`. [`WithPlaces`](crate::WithPlaces) adds the places.
+/// The projection of `/chat/stream`. [`WithCursors`](crate::WithCursors) adds the cursors.
 #[derive(Debug, Default)]
 pub struct ChatStream {
     options: ChatStreamOptions,
@@ -158,7 +158,7 @@ pub struct ChatStream {
 }
 
 impl ChatStream {
-    /// For a client that wants this much.
+    /// Creates a projection with these optional frames.
     pub fn new(options: ChatStreamOptions) -> Self {
         Self { options, ..Self::default() }
     }
@@ -210,7 +210,7 @@ impl ChatStream {
 impl Projection for ChatStream {
     type Frame = ChatStreamFrame;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<ChatStreamFrame> {
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<ChatStreamFrame> {
         let frames = self.events.project(recorded);
         match &recorded.event {
             Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => self.token(text),
@@ -256,19 +256,19 @@ impl Projection for ChatStream {
     }
 }
 
-/// The answer of `POST /chat`.
+/// Answer of `POST /chat`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ChatAnswer {
-    /// What the model said.
+    /// Text of the model's answer.
     pub response: String,
-    /// The conversation, to go on with.
+    /// ID of the conversation. Send it with the next message to continue.
     #[schema(value_type = String)]
     pub session_id: ConversationId,
 }
 
 impl ChatAnswer {
-    /// What `/chat` answers when the run is over. An error says why there is no answer, in the
-    /// words of the stream's `error`.
+    /// The answer of a run that has ended. The error says why there is no answer, as in the `error`
+    /// frame of the stream.
     pub fn of(answer: &Answer, session_id: ConversationId) -> Result<Self, String> {
         match answer.outcome().and_then(problem) {
             None => Ok(Self { response: answer.content().to_owned(), session_id }),

@@ -4,7 +4,7 @@ use turnwire_contract::{Completeness, Failure, Finish, IncompleteReason, RunOutc
 
 use super::*;
 use crate::{
-    WithPlaces,
+    WithCursors,
     cursor::Cursor,
     story::{Story, failed, request, succeeded},
     tests::{tell, turns},
@@ -36,14 +36,14 @@ fn multiplies() -> Story {
         .ended(RunOutcome::Completed)
 }
 
-/// A frame as an event of a stream, with its place.
-fn sse_text(placed: &crate::Placed<ChatStreamFrame>) -> String {
+/// A frame as a server-sent event, with its cursor.
+fn sse_text(placed: &crate::FrameAt<ChatStreamFrame>) -> String {
     format!("id: {}\ndata: {}\n\n", placed.cursor, placed.frame.data())
 }
 
 #[track_caller]
 fn check(story: Story, options: ChatStreamOptions, expected: Expect) {
-    let frames = story.seen_by(&mut WithPlaces::new(ChatStream::new(options)));
+    let frames = story.seen_by(&mut WithCursors::new(ChatStream::new(options)));
     let stream: String = frames.iter().map(sse_text).collect();
     expected.assert_eq(stream.trim_end());
 }
@@ -132,7 +132,7 @@ fn s3_8_a_frame_is_one_line_for_every_reader() {
     let hostile = "a\u{85}b\u{2028}c\nd\r\u{c}e\u{1b}[1m";
     let story = in_session().turn().says(&[hostile]).calls("call_1", hostile, "{\u{85}");
     let story = story.finished("call_1", failed(hostile)).ended(RunOutcome::Completed);
-    for placed in story.seen_by(&mut WithPlaces::new(ChatStream::new(EVERYTHING))) {
+    for placed in story.seen_by(&mut WithCursors::new(ChatStream::new(EVERYTHING))) {
         let text = sse_text(&placed);
         let lines: Vec<&str> =
             text.split(|c: char| c.is_control() || "\u{2028}\u{2029}".contains(c)).collect();
@@ -159,7 +159,7 @@ fn a_call_that_is_over_is_not_asked_about() {
     assert_eq!(unknown.last_seen_by(&mut ChatStream::new(EVERYTHING)), []);
 }
 
-/// S3-10: `/chat` answers with the same words as the stream.
+/// S3-10: `/chat` has the same text as the `response` of the stream.
 #[test]
 fn s3_10_the_plain_answer_is_the_response_of_the_stream() {
     let answer = Answer::of(&multiplies().events());
@@ -182,19 +182,20 @@ fn s3_10_the_plain_answer_is_the_response_of_the_stream() {
 }
 
 proptest! {
-    /// R11, C11: `Last-Event-ID` brings exactly the rest, also with other wishes than before.
+    /// R11, C11: `Last-Event-ID` returns exactly the remaining frames, also with other options.
     #[test]
     fn r11_c11_who_comes_back_gets_exactly_what_is_missing(turns in turns(), at in any::<prop::sample::Index>()) {
-        let whole = tell(&turns).seen_by(&mut WithPlaces::new(ChatStream::new(EVERYTHING)));
+        let whole = tell(&turns).seen_by(&mut WithCursors::new(ChatStream::new(EVERYTHING)));
         let seen: Cursor = whole[at.index(whole.len())].cursor.to_string().parse().unwrap();
         let rest: Vec<_> = whole.iter().filter(|placed| placed.cursor.is_after(seen)).collect();
         prop_assert_eq!(rest, whole.iter().skip(at.index(whole.len()) + 1).collect::<Vec<_>>());
 
-        let plain = tell(&turns).seen_by(&mut WithPlaces::new(ChatStream::default()));
+        let plain = tell(&turns).seen_by(&mut WithCursors::new(ChatStream::default()));
         prop_assert!(plain.iter().all(|placed| whole.contains(placed)));
     }
 
-    /// S3-5, S3-7, S3-17: one last word, then `done`, and nothing that was not asked for.
+    /// S3-5, S3-7, S3-17: one `response` or `error`, then `done`, and no frames that were not
+    /// enabled.
     #[test]
     fn s3_5_s3_7_s3_17_a_stream_has_one_last_word_and_ends_with_done(turns in turns()) {
         let frames = tell(&turns).seen_by(&mut ChatStream::default());

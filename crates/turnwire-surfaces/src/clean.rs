@@ -1,32 +1,32 @@
-//! Takes out of a text what a terminal would obey: colours, cursor moves, window titles, bells.
+//! Removes terminal control sequences from a text: colors, cursor moves, window titles, bells.
 //!
-//! A model or a tool can write `ESC ]0;…` as easily as any other text. Such sequences are
-//! stripped, even when they are split over two deltas, together with all control characters
-//! but tab, line feed and carriage return. The journal keeps the text as it came.
+//! A model or a tool can write `ESC ]0;…` as easily as any other text. Such sequences are removed,
+//! even if they are split over two deltas, together with all control characters but tab, line feed
+//! and carriage return. The journal has the original text.
 //!
-//! No sequence outlives its line: a terminal would swallow everything after an `ESC ]` that is
-//! never closed, we lose at most the rest of that line.
+//! No sequence extends past its line: a terminal would swallow everything after an `ESC ]` that is
+//! never closed; here at most the rest of that line is lost.
 //!
-//! `anstream`'s `StripStr` looks like the part for this and is not: it forgets at the end of a
-//! piece that it was inside a sequence. Its `StripBytes` remembers.
+//! `anstream`'s `StripStr` does not work for this: at the end of a piece it forgets that it was
+//! inside a sequence. Its `StripBytes` remembers.
 
 use std::borrow::Cow;
 
 use anstream::adapter::StripBytes;
 
-/// Cleans one text that comes in pieces.
+/// Cleans one text that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct Cleaner {
     strip: StripBytes,
 }
 
 impl Cleaner {
-    /// At the beginning of a text.
+    /// Creates a cleaner for a new text.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cleans the next piece. Borrows it when there is nothing to take out.
+    /// Cleans the next piece. Borrows it if nothing has to be removed.
     pub fn clean<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
         if self.strip == StripBytes::new() && !contains_unwanted(text) {
             return Cow::Borrowed(text);
@@ -37,8 +37,8 @@ impl Cleaner {
                 self.strip = StripBytes::new();
                 kept.push(b'\n');
             }
-            // One character at a time: what a sequence swallows must not depend on where a text
-            // was cut into pieces.
+            // One character at a time, so that the result does not depend on how a text was cut
+            // into pieces.
             for character in line.chars() {
                 let mut bytes = [0; 4];
                 let bytes = character.encode_utf8(&mut bytes).as_bytes();
@@ -53,7 +53,7 @@ impl Cleaner {
         Cow::Owned(kept)
     }
 
-    /// Begins a new text; an open sequence of the old one is forgotten.
+    /// Starts a new text and forgets an open sequence of the old one.
     pub fn reset(&mut self) {
         self.strip = StripBytes::new();
     }
@@ -64,7 +64,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cleaner::new().clean(text)
 }
 
-/// Looks at bytes first, because nearly all texts pass there. C1 controls begin with 0xC2, and
+/// Checks bytes first, because nearly all texts pass that check. C1 controls start with 0xC2, and
 /// so do many harmless characters.
 fn contains_unwanted(text: &str) -> bool {
     let suspicious = |byte: u8| {

@@ -30,7 +30,7 @@ fn s4_5_nul_and_other_controls_are_taken_out() {
     check(&["a\tb\0\nc\rd\n"], &["a\tb\nc\rd\n"]);
 }
 
-/// `U+009B` is a CSI of its own for some terminals.
+/// Some terminals treat `U+009B` as a CSI.
 #[test]
 fn c1_controls_are_taken_out() {
     check(&["a\u{80}b\u{9b}31mc\u{9f}d\u{a0}e"], &["ab31mcd\u{a0}e"]);
@@ -72,7 +72,7 @@ fn a_new_text_begins_outside_of_any_sequence() {
 }
 
 proptest::proptest! {
-    /// How a text is cut makes no difference, and what comes out has nothing to obey.
+    /// The result does not depend on how a text is cut, and contains no control sequence.
     #[test]
     fn pieces_add_up_to_the_whole(
         text in "([a-zé漢\\n\\t ]|\u{1b}\\[[0-9]{0,2}m|\u{1b}\\]0;[a-z]{0,3}\u{7}|\u{1b}|\0|\u{9b}){0,12}",

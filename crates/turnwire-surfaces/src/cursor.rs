@@ -1,25 +1,25 @@
-//! How far a client has come: the place of a frame in its stream, and how it is written.
+//! The position of a frame in its stream, and its text format.
 //!
-//! A projection makes any number of frames from one event, so a place is two numbers: the
-//! event's place in the journal, and the frame's place among those of that event. Both follow
-//! from the journal alone. A client that says "I have seen 12.1" is sent what comes after, by
-//! whichever server it reaches, whatever happened in between.
+//! A projection makes any number of frames from one event, so a cursor has two numbers: the seq of
+//! the event, and the index of the frame among those of that event. Both follow from the journal
+//! alone. A client that resumes after `12.1` gets the following frames from any server, whatever
+//! happened in between.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use turnwire_contract::{Recorded, Seq};
+use turnwire_contract::{RecordedEvent, Seq};
 
 use crate::Projection;
 
-/// The place of a frame: `12.0` is the first frame of event 12.
+/// The position of a frame: `12.0` is the first frame of event 12.
 ///
-/// A number alone, as in `12`, is read as "all of event 12".
+/// A single number, such as `12`, means all frames of event 12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
-    /// The event's place in the journal.
+    /// Seq of the event.
     pub seq: Seq,
-    /// The frame's place among the frames of that event, from 0.
+    /// Index of the frame among those of the event, from 0.
     pub index: u32,
 }
 
@@ -37,7 +37,7 @@ impl Cursor {
         Self { seq, index: u32::MAX }
     }
 
-    /// Whether a client that has seen `seen` has yet to see this.
+    /// Whether this frame comes after `seen`.
     pub fn is_after(self, seen: Self) -> bool {
         self > seen
     }
@@ -58,22 +58,22 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// A text that is no place.
+/// A text that is not a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotACursor;
+pub struct ParseCursorError;
 
-impl fmt::Display for NotACursor {
+impl fmt::Display for ParseCursorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a place in a stream is written as 12.0, or as 12 for all of event 12")
     }
 }
 
-impl std::error::Error for NotACursor {}
+impl std::error::Error for ParseCursorError {}
 
 impl FromStr for Cursor {
-    type Err = NotACursor;
+    type Err = ParseCursorError;
 
-    fn from_str(text: &str) -> Result<Self, NotACursor> {
+    fn from_str(text: &str) -> Result<Self, ParseCursorError> {
         let (seq, index) = match text.split_once('.') {
             Some((seq, index)) => (seq, number(index)?),
             None => (text, u32::MAX),
@@ -82,10 +82,10 @@ impl FromStr for Cursor {
     }
 }
 
-/// Digits alone: no sign, no spaces.
-fn number<N: FromStr>(text: &str) -> Result<N, NotACursor> {
+/// Parses digits only: no sign, no spaces.
+fn number<N: FromStr>(text: &str) -> Result<N, ParseCursorError> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_plain).ok_or(NotACursor)
+    text.parse().ok().filter(|_| is_plain).ok_or(ParseCursorError)
 }
 
 impl Serialize for Cursor {
@@ -109,35 +109,35 @@ impl<'de> Deserialize<'de> for Cursor {
     }
 }
 
-/// A frame with its place.
+/// A frame with its cursor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Placed<F> {
-    /// Its place.
+pub struct FrameAt<F> {
+    /// The cursor of the frame.
     pub cursor: Cursor,
-    /// What is sent.
+    /// The frame.
     pub frame: F,
 }
 
-/// Any surface, with the place of each frame.
+/// A projection that adds cursors to the frames of another.
 #[derive(Debug, Default)]
-pub struct WithPlaces<P> {
+pub struct WithCursors<P> {
     surface: P,
 }
 
-impl<P: Projection> WithPlaces<P> {
-    /// The frames of `surface` with their places.
+impl<P: Projection> WithCursors<P> {
+    /// Adds cursors to the frames of `surface`.
     pub fn new(surface: P) -> Self {
         Self { surface }
     }
 }
 
-impl<P: Projection> Projection for WithPlaces<P> {
-    type Frame = Placed<P::Frame>;
+impl<P: Projection> Projection for WithCursors<P> {
+    type Frame = FrameAt<P::Frame>;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<Self::Frame> {
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<Self::Frame> {
         let frames = (0..).zip(self.surface.project(recorded));
         frames
-            .map(|(index, frame)| Placed { cursor: Cursor::new(recorded.seq, index), frame })
+            .map(|(index, frame)| FrameAt { cursor: Cursor::new(recorded.seq, index), frame })
             .collect()
     }
 }

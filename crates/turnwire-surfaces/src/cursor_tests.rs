@@ -25,7 +25,7 @@ fn a_number_alone_is_all_of_an_event() {
 #[test]
 fn what_is_no_place_is_refused() {
     for text in ["", ".", "12.", ".0", "12.0.0", "-1", "+1", "1.-1", " 1", "1.x", "evt_1", "1e3"] {
-        assert_eq!(text.parse::<Cursor>(), Err(NotACursor), "{text:?}");
+        assert_eq!(text.parse::<Cursor>(), Err(ParseCursorError), "{text:?}");
     }
     assert!("99999999999999999999".parse::<Cursor>().is_err());
     assert!(serde_json::from_value::<Cursor>(json!("x")).unwrap_err().to_string().contains("12.0"));

@@ -1,7 +1,7 @@
-//! What was said before the run, as messages of the list.
+//! The conversation before the run, as messages of the list.
 //!
-//! A conversation is kept as items, because that is what a model is shown; a person is shown
-//! messages, each with the calls it made. Nothing is reported about these: they are history.
+//! A conversation is stored as items, because models read items; users see messages, each with its
+//! calls. No frames are sent about these messages.
 
 use turnwire_contract::{
     Content, Failure, Image, Item, Role, ToolKind, ToolOutcome, ToolOutput, ToolRef,
@@ -68,7 +68,7 @@ pub(crate) fn end_earlier_block(list: &mut [Message], item: &Item) {
     }
 }
 
-/// How the call ended, as far as the model was told.
+/// The outcome of the call, as far as the item shows it.
 fn outcome_of(output: &str, images: &[Image], failed: bool) -> ToolOutcome {
     if failed {
         let message = output.strip_prefix("Error: ").unwrap_or(output);
@@ -85,7 +85,7 @@ fn role_of(item: &Item) -> Role {
     }
 }
 
-/// The words of a part; a picture has none.
+/// The text of a part; empty for an image or a file.
 pub(crate) fn words_of(content: &Content) -> &str {
     match content {
         Content::Text { text } | Content::Refusal { text } => text,

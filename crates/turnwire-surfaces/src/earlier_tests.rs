@@ -1,4 +1,4 @@
-//! S4-2: what was said before is in the list, and nothing is reported about it.
+//! S4-2: earlier messages are in the list, and no frames are sent about them.
 
 use turnwire_contract::{Content, Image, Item, Role};
 
@@ -19,7 +19,7 @@ fn result(id: &str, output: &str, failed: bool) -> Item {
     }
 }
 
-/// A message at a glance: who, what, thoughts, and each call with its end.
+/// A message in short form: role, text, reasoning, and each call with its end.
 fn glance(message: &Message) -> String {
     let blocks: Vec<String> = message
         .tool_blocks

@@ -1,4 +1,4 @@
-//! S4-19: whatever happens in a run, all surfaces tell the same story.
+//! S4-19: all surfaces agree about a run, whatever happens in it.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use turnwire_contract::{CallId, Event, Finish, RunOutcome, ToolOutcome};
 use super::*;
 use crate::story::{Story, failed, succeeded};
 
-/// What one call comes to.
+/// How one call goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fate {
     Works,
@@ -88,7 +88,7 @@ proptest! {
 
         let mut tokens = String::new();
         let (mut n_open, mut n_ended) = (0, 0);
-        for frame in tell(&turns).seen_by(&mut Callbacks::new(Told { start: true, end: true })) {
+        for frame in tell(&turns).seen_by(&mut Callbacks::new(ToolCallbacks { start: true, end: true })) {
             match frame {
                 CallbackFrame::Token(text) => tokens.push_str(&text),
                 CallbackFrame::ToolStart { .. } => n_open += 1,

@@ -1,86 +1,86 @@
-//! What the message list of S4 is made of: messages, and in them a block for each call.
+//! The message list of S4: messages, with a block for each call.
 
 use turnwire_contract::{CallId, Role, ToolOutcome, ToolRef};
 
 use crate::{preview::result_summary, words};
 
-/// One message of the list.
+/// A message of the list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Stable for the whole run: `input_1`, `input_2`, … for what was asked, the id of the
-    /// first item the model opened for its own.
+    /// ID of the message, stable for the whole run: `input_1`, `input_2`, … for input, the ID of
+    /// the first item for output of the model.
     pub id: String,
-    /// Who speaks.
+    /// Role of the author.
     pub role: Role,
-    /// What is said, so far. A refusal is here too.
+    /// The text so far. Includes a refusal.
     pub content: String,
-    /// What was thought, so far.
+    /// The reasoning so far.
     pub reasoning: String,
-    /// The calls of this message, in the order the model named them.
+    /// The calls of this message, in the order of the model.
     pub tool_blocks: Vec<ToolBlock>,
-    /// Whether more of the content will come.
+    /// State of the text.
     pub state: MessageState,
 }
 
-/// Whether a message was said to its end. Its tools may still be at work.
+/// State of the text of a message. Its tools may still be running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageState {
-    /// More will come.
+    /// More text follows.
     Streaming,
-    /// It was said to its end.
+    /// The text is complete.
     Complete,
-    /// It was cut; what is there stays.
+    /// The text was cut off.
     Cut,
-    /// Its worker died; another message replaces it.
+    /// The worker died; another message replaces this one.
     Superseded,
 }
 
-/// One call, as it is shown.
+/// A call, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolBlock {
-    /// The call.
+    /// ID of the tool call.
     pub id: CallId,
-    /// Which tool, and of what kind.
+    /// The tool and its kind.
     pub tool: ToolRef,
-    /// The arguments as raw JSON text, so far.
+    /// The arguments so far, as JSON text.
     pub parameters: String,
-    /// The arguments in a few words, so far.
+    /// The arguments so far, in short form.
     pub compact_params: String,
-    /// How far it has come; never goes back.
+    /// Stage of the call. Never goes back.
     pub stage: Stage,
-    /// What the tool is doing, in a few words.
+    /// What the tool is doing, in short form.
     pub note: String,
-    /// What the tool let out while it worked.
+    /// Partial output of the tool.
     pub output: String,
-    /// The whole text in the journal, exactly as the tool returned it.
+    /// The result in the journal, exactly as the tool returned it.
     pub result: Option<String>,
-    /// Whether the tool says it worked.
+    /// Whether the tool succeeded.
     pub success: Option<bool>,
-    /// What went wrong, in one sentence.
+    /// Error message.
     pub error: Option<String>,
-    /// The result in a few words.
+    /// The result, in short form.
     pub short_result: Option<String>,
-    /// Pictures the tool returned, as addresses that carry them along.
+    /// Images that the tool returned, as `data:` URLs.
     pub images: Vec<String>,
-    /// How long the tool worked.
+    /// Execution time in milliseconds.
     pub duration_ms: u64,
 }
 
-/// How far a call has come.
+/// Stage of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// The model has named it.
+    /// The model has named the call.
     Start,
-    /// The model is writing its arguments.
+    /// The model generates the arguments.
     Streaming,
-    /// A tool is at work on it, or it waits for a person.
+    /// A tool executes the call, or it waits for the user.
     Running,
-    /// It is over.
+    /// The call has ended.
     End,
 }
 
 impl Stage {
-    /// The stage as S4 writes it.
+    /// The name of the stage in S4.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",

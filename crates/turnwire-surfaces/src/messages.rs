@@ -1,20 +1,20 @@
 //! The surface of S4: a list of messages that keeps itself up to date.
 //!
-//! [`Messages`] holds the list, so that a consumer keeps no state: a frame says *where*
-//! something changed and *what is new*, and the rest is borrowed from the list
-//! ([`Messages::accumulated`], [`Messages::update`]). Nothing is copied whole per delta, so an
-//! answer or an argument of ten megabytes costs ten megabytes of work however it is cut.
+//! [`Messages`] holds the list, so that a consumer keeps no state: a frame says *where* something
+//! changed and *what is new*, and the rest is borrowed from the list ([`Messages::accumulated`],
+//! [`Messages::update`]). Nothing is copied whole per delta, so the cost of an answer or an
+//! argument is linear in its size, however it is cut into pieces.
 //!
-//! Each turn of the model is one assistant message, added right before the first thing it
-//! contains. Each call is one block with four stages that never go back: `start` once,
-//! `streaming` per piece of its arguments, `running` while a tool works or a person is waited
-//! for, `end` once, and then nothing. What a cancel or a crash leaves open is closed here as
-//! well; only calls for the client stay open, because this run does not know their end.
+//! Each turn of the model is one assistant message, added right before its first content. Each call
+//! is one block with four stages that never go back: `start` once, `streaming` per piece of its
+//! arguments, `running` while a tool runs or waits for the user, `end` once, and then nothing.
+//! Whatever a cancel or a crash leaves open is closed here as well; only calls for the client stay
+//! open, because this run does not know their end.
 
 use std::collections::HashMap;
 
 use turnwire_contract::{
-    CallId, Completeness, Event, Finish, Item, ItemId, Recorded, Role, RunOutcome, RunRequest,
+    CallId, Completeness, Event, Finish, Item, ItemId, RecordedEvent, Role, RunOutcome, RunRequest,
     ToolOutcome,
 };
 
@@ -27,69 +27,69 @@ use crate::{
     words,
 };
 
-/// What has changed in the list.
+/// A change of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageFrame {
-    /// The model begins a message; its slot is in the list.
+    /// A message of the model was added.
     AssistantMessageAdded {
-        /// Its place in the list.
+        /// Index in the list.
         message: usize,
     },
-    /// A message has grown; [`Messages::accumulated`] has all of it.
+    /// A message has grown; [`Messages::accumulated`] has its full text.
     ContentUpdated {
-        /// Its place in the list.
+        /// Index in the list.
         message: usize,
-        /// Only the new part.
+        /// The new text only.
         chunk: String,
     },
-    /// A call has changed; [`Messages::update`] has all of it.
+    /// A call has changed; [`Messages::update`] has its full state.
     ToolBlockUpdated {
-        /// The message's place in the list.
+        /// Index of the message in the list.
         message: usize,
-        /// The block's place in the message.
+        /// Index of the block in the message.
         block: usize,
-        /// How far the call has come.
+        /// Stage of the call.
         stage: Stage,
-        /// The new part of the arguments, if that is what changed.
+        /// The new part of the arguments, if they changed.
         parameters_chunk: Option<String>,
     },
-    /// The list is different from before.
+    /// The list has changed.
     MessagesChanged {
-        /// Whether more than the length of a text has changed: a message or block was added,
-        /// or one has ended. Others may be gathered up.
+        /// Whether more than the length of a text has changed: a message or block was added, or one
+        /// has ended. Other changes may be batched.
         structural: bool,
     },
 }
 
-/// A call as S4 reports it, borrowed from the list.
+/// The state of a call, borrowed from the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolBlockUpdate<'a> {
-    /// The message's place in the list.
+    /// Index of the message in the list.
     pub message: usize,
-    /// The call.
+    /// ID of the tool call.
     pub id: &'a str,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: &'a str,
-    /// The arguments so far, as raw JSON text.
+    /// The arguments so far, as JSON text.
     pub parameters: &'a str,
-    /// Only the new part of them.
+    /// The new part of the arguments only.
     pub parameters_chunk: Option<&'a str>,
-    /// The arguments in a few words, so far; nothing if there is nothing to say.
+    /// The arguments so far, in short form; `None` if there is nothing to show.
     pub compact_params: Option<&'a str>,
-    /// The whole text the tool returned.
+    /// The complete result.
     pub result: Option<&'a str>,
-    /// Whether the tool says it worked.
+    /// Whether the tool succeeded.
     pub success: Option<bool>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<&'a str>,
-    /// How far the call has come.
+    /// Stage of the call.
     pub stage: Stage,
-    /// What the tool is doing, in a few words, once it is at work.
+    /// What the tool is doing, in short form, while it is running.
     pub note: Option<&'a str>,
-    /// The result in a few words.
+    /// The result, in short form.
     pub short_result: Option<&'a str>,
-    /// Pictures the tool returned, as addresses that carry them along.
+    /// Images that the tool returned, as `data:` URLs.
     pub images: &'a [String],
 }
 
@@ -98,11 +98,11 @@ pub struct ToolBlockUpdate<'a> {
 pub struct Messages {
     book: CallBook,
     list: Vec<Message>,
-    /// Where the block of a call is: message, block.
+    /// Indexes of the block of a call: message, block.
     places: HashMap<CallId, (usize, usize)>,
-    /// How many messages were there before the run; nothing is reported about those.
+    /// Number of messages before the run; no frames are sent about them.
     n_earlier: usize,
-    /// What tools let out early is cleaned call by call: an escape may be cut in two.
+    /// Partial output is cleaned per call, because a control sequence may be split.
     output_cleaners: HashMap<CallId, Cleaner>,
     /// The message of the open turn.
     current: Option<usize>,
@@ -110,30 +110,30 @@ pub struct Messages {
     reasoning_cleaner: Cleaner,
 }
 
-/// === Looking ===
+/// Read access.
 impl Messages {
     /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A list that begins with what was said before the run. Nothing is reported about that.
+    /// A list that starts with the conversation before the run. No frames are sent about it.
     pub fn after(history: &[Item]) -> Self {
         let list = messages_of(history);
         Self { n_earlier: list.len(), list, ..Self::default() }
     }
 
-    /// The list as it stands.
+    /// The current list.
     pub fn messages(&self) -> &[Message] {
         &self.list
     }
 
-    /// All that a message says so far; empty if there is no such message.
+    /// The full text of a message so far; empty if there is no such message.
     pub fn accumulated(&self, message: usize) -> &str {
         self.list.get(message).map_or("", |message| &message.content)
     }
 
-    /// All that is known about the call `frame` is about; nothing if it is about none.
+    /// The full state of the call that `frame` is about; `None` if it is about none.
     pub fn update<'a>(&'a self, frame: &'a MessageFrame) -> Option<ToolBlockUpdate<'a>> {
         let MessageFrame::ToolBlockUpdated { message, block, stage, parameters_chunk } = frame
         else {
@@ -158,10 +158,10 @@ impl Messages {
     }
 }
 
-/// === Messages ===
+/// Changes of messages.
 impl Messages {
     fn add_input(&mut self, request: &RunRequest) -> Vec<MessageFrame> {
-        // What the client says of its own calls belongs to the messages that made them.
+        // Results that the client sends for its own calls belong to the messages that made them.
         for item in &request.input {
             end_earlier_block(&mut self.list, item);
         }
@@ -173,7 +173,7 @@ impl Messages {
         if self.list.is_empty() { Vec::new() } else { vec![changed(true)] }
     }
 
-    /// The place of the open turn's message, which is added if this is the first of it.
+    /// Index of the message of the open turn. Adds the message if there is none.
     fn open_message(&mut self, item_id: &ItemId, frames: &mut Vec<MessageFrame>) -> usize {
         if let Some(message) = self.current {
             return message;
@@ -210,7 +210,7 @@ impl Messages {
         frames
     }
 
-    /// Gives the open turn's message its last state, unless it has one.
+    /// Sets the final state of the message of the open turn, unless it has one.
     fn close_message(&mut self, state: MessageState) -> Vec<MessageFrame> {
         let slot = self.current.and_then(|message| self.list.get_mut(message));
         match slot {
@@ -259,7 +259,7 @@ impl Messages {
     }
 }
 
-/// === Blocks ===
+/// Changes of blocks.
 impl Messages {
     fn add_block(&mut self, call_id: &CallId, item_id: &ItemId) -> Vec<MessageFrame> {
         let mut frames = Vec::with_capacity(2);
@@ -285,7 +285,8 @@ impl Messages {
         vec![updated(place, Stage::Streaming, Some(text.to_owned())), changed(false)]
     }
 
-    /// The whole arguments: from a provider that does not stream them this is the first piece.
+    /// Sets the complete arguments. From a provider that does not stream them this is the first
+    /// piece.
     fn close_parameters(&mut self, call_id: &CallId, arguments: &str) -> Vec<MessageFrame> {
         let label = self.book.get(call_id).map(|call| call.label().into_owned());
         let Some((_, block)) = self.open_block(call_id) else { return Vec::new() };
@@ -300,7 +301,7 @@ impl Messages {
         vec![changed(false)]
     }
 
-    fn work_on_block(&mut self, call_id: &CallId, recorded: &Recorded) -> Vec<MessageFrame> {
+    fn work_on_block(&mut self, call_id: &CallId, recorded: &RecordedEvent) -> Vec<MessageFrame> {
         let Some(call) = self.book.get(call_id) else { return Vec::new() };
         let note = words::tool_note(call, &recorded.event, recorded.at);
         let label = call.label().into_owned();
@@ -332,8 +333,8 @@ impl Messages {
         vec![updated(place, Stage::End, None), changed(true)]
     }
 
-    /// The block of a call that is not over. A call nobody announced gets no block: whoever
-    /// made one up would show a tool without a name.
+    /// The block of a call that has not ended. A call that was not announced gets no block, because
+    /// its tool is not known.
     fn open_block(&mut self, call_id: &CallId) -> Option<((usize, usize), &mut ToolBlock)> {
         let place @ (message, block) = *self.places.get(call_id)?;
         let block = self.list.get_mut(message)?.tool_blocks.get_mut(block)?;
@@ -356,7 +357,7 @@ impl Messages {
 impl Projection for Messages {
     type Frame = MessageFrame;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<MessageFrame> {
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<MessageFrame> {
         self.book.note(recorded);
         match &recorded.event {
             Event::RunQueued { request } => self.add_input(request),
@@ -421,7 +422,7 @@ impl Projection for Messages {
     }
 }
 
-/// What somebody said; nothing for the other items of a conversation.
+/// Role and text of a message; `None` for other items.
 fn spoken(item: &Item) -> Option<(Role, String)> {
     match item {
         Item::Message { role, content } => Some((*role, content.iter().map(words_of).collect())),

@@ -214,7 +214,7 @@ fn what_a_tool_lets_out_is_gathered_clean() {
     assert_eq!(block(&messages).output, "one\ntwo");
 }
 
-/// The arguments are closed once a tool works on them.
+/// The arguments are closed once a tool has started.
 #[test]
 fn s4_8_a_stage_never_goes_back() {
     let story = Story::new().turn().announced("call_1", "x").started("call_1");
@@ -305,7 +305,7 @@ fn s4_6_images_and_short_results_are_handed_on() {
     assert_eq!((update.success, update.error), (Some(true), None));
 }
 
-/// L46: a call nobody announced gets no block.
+/// L46: a call that was not announced gets no block.
 #[test]
 fn s4_10_a_call_nobody_announced_makes_no_block() {
     let story = Story::new().turn().says(&["a"]).started("call_9").writes("call_9", "{}");
@@ -315,7 +315,7 @@ fn s4_10_a_call_nobody_announced_makes_no_block() {
     assert_eq!(messages.messages()[1].tool_blocks, []);
 }
 
-/// S4-10 and I12: a cancel closes what is open, and what was said stays.
+/// S4-10 and I12: a cancel closes what is open, and the text so far stays.
 #[test]
 fn s4_10_a_cancel_ends_open_calls_and_keeps_the_text() {
     let client = ToolRef { name: "ask".to_owned(), kind: ToolKind::Client, server: None };
@@ -508,7 +508,8 @@ fn r14_a_piece_costs_what_it_is_long() {
     });
 }
 
-/// S4-2: a list that begins with a history reports only what is new, at the right places.
+/// S4-2: a list that starts with a history sends frames only about what is new, with the right
+/// indexes.
 #[test]
 fn a_history_is_in_the_list_and_not_reported() {
     let history = [Item::user("before"), Item::assistant("said")];
@@ -531,7 +532,7 @@ fn a_history_is_in_the_list_and_not_reported() {
     assert_eq!(messages.accumulated(1), "said");
 }
 
-/// S4-9: what a tool is doing is told with each update, not only kept in the list.
+/// S4-9: each update has the note about what the tool is doing.
 #[test]
 fn an_update_says_what_the_tool_is_doing() {
     let progressed = Event::ToolProgressed {
@@ -552,8 +553,8 @@ fn an_update_says_what_the_tool_is_doing() {
     assert_eq!(notes, [None, None, said("running"), said("1/3 lint")]);
 }
 
-/// S4-2: a call that the client carries out is ended by what the client says of it, and the end
-/// of the run reports nothing about earlier messages.
+/// S4-2: a call of the client is ended by its result, and the end of the run sends no frames about
+/// earlier messages.
 #[test]
 fn an_earlier_call_is_ended_by_its_result_alone() {
     let call = Item::call("call_1", "locate", "{}");
@@ -573,7 +574,7 @@ fn an_earlier_call_is_ended_by_its_result_alone() {
     }
 }
 
-/// S4-5: an escape that a tool cuts in two does not come through.
+/// S4-5: a control sequence that is split over two pieces of output is removed.
 #[test]
 fn early_output_is_cleaned_across_its_pieces() {
     let output =

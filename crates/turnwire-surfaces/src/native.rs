@@ -1,358 +1,343 @@
-//! A run as it stands: what `GET /v1/runs/{id}` shows.
+//! The current state of a run: the snapshot that `GET /v1/runs/{id}` returns.
 //!
-//! Whoever comes late need not read a run from its first event. The snapshot is all events so
-//! far, added up, and `last_seq` says how far: read on from there and every delta has something
-//! to be added to. It is the same fold for a run that goes on and for one that is over.
+//! A client that joins late need not read a run from its first event. The snapshot is the fold of
+//! all events so far, and `last_seq` is the seq of the last one: events after it can be applied to
+//! the snapshot. The fold is the same for a run in progress and for one that has ended.
 //!
-//! The heart of it is the ledger: who worked on the run and when, and for each call what was asked for, every try with its
-//! time and why the one before did not count, and how it ended, in the words that all surfaces
-//! share ([`CallState`]). What was said stands here as the journal has it, so that deltas fit;
-//! only `text`, which is for showing, is cleaned. Results are a summary and a reference,
-//! because they may be big.
+//! It lists the workers that executed the run, and for each call the arguments, every attempt with
+//! its time and the reason for the retry, and the outcome, with the states that all surfaces share
+//! ([`CallState`]). Texts are those of the journal, so that deltas can be appended; only `text`,
+//! which is for display, is cleaned. Results are a summary and a reference, because they may be
+//! large.
 
 use serde::Serialize;
 use turnwire_contract::{
     Annotation, CallId, Completeness, ConversationId, Decision, DiscoveryOutcome, Event, Failure,
-    InputId, ItemId, Recorded, Reply, RunId, RunOutcome, Seq, Timestamp, ToolKind, ToolOutcome,
-    ToolRef, Usage,
+    InputId, ItemId, RecordedEvent, Reply, RunId, RunOutcome, Seq, Timestamp, ToolKind,
+    ToolOutcome, ToolRef, Usage,
 };
 use utoipa::ToSchema;
 
 use crate::{
     call_state::CallState,
     clean::clean,
-    native_event::{
-        AnnotationShape, DecisionShape, FailureShape, ReplyShape, RunOutcomeShape, ToolKindShape,
-        UsageShape,
-    },
     preview::{WIRE_BYTES, result_ref, result_summary},
 };
 
-/// A run as it stands.
+/// Current state of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct RunSnapshot {
-    /// The run.
+    /// ID of the run.
     #[schema(value_type = String)]
     pub run_id: RunId,
-    /// Where it stands.
+    /// Status of the run.
     pub status: RunWord,
-    /// How it ended, with the reason; nothing while it goes on.
-    #[schema(value_type = Option<RunOutcomeShape>)]
+    /// How the run ended, with the reason. Null while it is in progress.
     pub outcome: Option<RunOutcome>,
-    /// What the run needs and no worker has, if it is stalled.
+    /// If the run is stalled: the model, server or tool it needs and no worker has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
-    /// Which model was asked for.
+    /// Name of the model.
     pub model: String,
-    /// The conversation it belongs to.
+    /// ID of the conversation. Null if the run belongs to none.
     #[schema(value_type = Option<String>)]
     pub conversation_id: Option<ConversationId>,
-    /// The run it continues, where there is no conversation.
+    /// ID of the run it continues, if it belongs to no conversation.
     #[schema(value_type = Option<String>)]
     pub continues: Option<RunId>,
-    /// When it was asked for.
+    /// Time of the request.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When a worker first took it up.
+    /// Time at which a worker started the run.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time at which the run ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// Who has worked on it, in order: more than one if the others went away.
+    /// Workers that executed the run, in order. There is more than one after a takeover.
     pub workers: Vec<WorkerSnapshot>,
-    /// How often the model has been asked; 0 before the first time.
+    /// Number of the current turn; 0 before the first one.
     pub turn: u32,
-    /// What the model is being asked again for, if it is.
+    /// The pending retry of a model request. Null if there is none.
     pub retrying: Option<Retrying>,
-    /// How many unreadable parts of the model's answers were left out.
+    /// Number of unreadable parts in the model's output that were skipped.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped_parts: u32,
-    /// The answer so far: what was said in the last turn that said anything.
+    /// The answer so far: the text of the last turn that has any.
     pub text: String,
-    /// Everything that was said and thought, in order.
-    pub said: Vec<SaidSnapshot>,
-    /// Every call, in order.
+    /// All messages and reasoning of the model, in order.
+    pub said: Vec<TextSnapshot>,
+    /// All tool calls, in order.
     pub calls: Vec<CallSnapshot>,
-    /// Every tool server that was asked for its tools.
+    /// All tool servers that were asked to list their tools.
     pub servers: Vec<ServerSnapshot>,
-    /// What the model cost so far.
-    #[schema(value_type = UsageShape)]
+    /// Tokens used so far.
     pub usage: Usage,
-    /// The place of the last event in here; read on after it.
+    /// Seq of the last event in this snapshot. Pass it as `after` to get later events.
     #[schema(value_type = u64)]
     pub last_seq: Seq,
 }
 
-/// Where a run stands.
+/// Status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunWord {
-    /// No worker has taken it up.
+    /// No worker has started it.
     Queued,
-    /// It is being worked on.
+    /// A worker executes it.
     Running,
-    /// Its worker has died, and no other has what it needs.
+    /// Its worker has died, and no other worker has the model, server or tool it needs.
     Stalled,
-    /// The model gave its answer, or handed calls to the client.
+    /// The model gave its answer, or the run ended with calls for the client.
     Completed,
     /// It stopped at a limit.
     Incomplete,
-    /// The model or the engine could not go on.
+    /// The model or the engine could not continue.
     Failed,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
 }
 
-/// A worker's time with a run.
+/// The time a worker executed a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WorkerSnapshot {
-    /// 1 for the first.
+    /// Number of the worker in the order of execution, from 1.
     pub attempt: u32,
-    /// When it took the run up.
+    /// Time at which the worker started or took over the run.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// When it ended the run, or recorded its last event before another one took over; nothing
-    /// while it works.
+    /// Time at which it ended the run, or of its last event before a takeover. Missing while it
+    /// executes the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
-    /// Whether it went on with what another worker had left.
+    /// Whether it took the run over from another worker.
     pub taken_over: bool,
 }
 
-/// A turn that is being tried again.
+/// A retry of a model request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Retrying {
-    /// 2 for the second try.
+    /// Number of the attempt; 2 for the first retry.
     pub attempt: u32,
-    /// What went wrong.
-    #[schema(value_type = FailureShape)]
+    /// Why the attempt before failed.
     pub reason: Failure,
-    /// How long is waited first.
+    /// Delay before the retry, in milliseconds.
     pub delay_ms: u64,
-    /// Since when.
+    /// Time at which the retry was decided.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
 }
 
-/// One thing that the model said or thought.
+/// A message or reasoning text of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct SaidSnapshot {
-    /// The item.
+pub struct TextSnapshot {
+    /// ID of the item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// Said or thought.
-    pub kind: SaidKind,
-    /// In which turn.
+    /// Whether it is a message or reasoning.
+    pub kind: TextKind,
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// How far it has come.
-    pub state: SaidState,
-    /// The words so far.
+    /// State of the text.
+    pub state: TextState,
+    /// The text so far.
     pub text: String,
-    /// The refusal so far.
+    /// The refusal so far. Missing if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refusal: String,
-    /// Where the statements come from.
+    /// Sources of the text. Missing if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<AnnotationShape>)]
     pub annotations: Vec<Annotation>,
 }
 
-/// Said or thought.
+/// Kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SaidKind {
-    /// Said to the person.
+pub enum TextKind {
+    /// A message to the user.
     Message,
-    /// Thought aloud.
+    /// Reasoning of the model.
     Reasoning,
 }
 
-/// How far a text has come.
+/// State of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SaidState {
-    /// It may still grow.
+pub enum TextState {
+    /// More text may follow.
     Open,
-    /// The model finished it.
+    /// The model finished the text.
     Complete,
-    /// It was cut.
+    /// The text was cut off.
     Cut,
-    /// Its worker died; what follows replaces it.
+    /// The worker died; a text that follows replaces this one.
     Superseded,
 }
 
-/// One line of the ledger of calls.
+/// State of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CallSnapshot {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub call_id: CallId,
-    /// The output item that stands for it.
+    /// ID of the output item of the call.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// What kind of tool it is.
-    #[schema(value_type = ToolKindShape)]
+    /// Kind of the tool.
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Null if the tool has none.
     pub server: Option<String>,
-    /// In which turn it was asked for; 0 for calls that came with the request.
+    /// Number of the turn in which the model made the call; 0 for calls that came with the request.
     pub turn: u32,
-    /// Where it stands.
+    /// State of the call.
     pub state: CallState,
-    /// The arguments so far, as raw JSON text.
+    /// The arguments so far, as JSON text.
     pub arguments: String,
-    /// Whether those are all of them.
+    /// Whether the arguments are complete.
     pub arguments_complete: bool,
-    /// When the model named it.
+    /// Time at which the model named the call.
     #[schema(value_type = String, format = DateTime)]
     pub announced_at: Timestamp,
-    /// What a person was asked, if one was.
+    /// The approval of the call. Null if none was requested.
     pub approval: Option<ApprovalSnapshot>,
-    /// What its tool has asked a person.
+    /// Questions that the tool asked the user. Missing if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<InputSnapshot>,
-    /// Every try.
+    /// All attempts to execute the call.
     pub attempts: Vec<AttemptSnapshot>,
-    /// When a tool first began to work on it.
+    /// Time at which the first attempt started.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time at which the call ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// How long the tool worked; nothing while the call goes on.
+    /// Execution time in milliseconds. Null until the call ends.
     pub duration_ms: Option<u64>,
-    /// What the tool last told of its work.
+    /// Latest progress of the tool. Null if it reported none.
     pub progress: Option<ProgressSnapshot>,
-    /// What the tool let out early, the last 32 KiB of it.
+    /// Partial output of the tool: the last 32 KiB. Missing if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub output_so_far: String,
-    /// What came of it, on one line; nothing while the call goes on.
+    /// Summary of the result on one line. Null until the call ends.
     pub summary: Option<String>,
-    /// What went wrong, if there is a code for it.
-    #[schema(value_type = Option<FailureShape>)]
+    /// Why the call failed. Null otherwise.
     pub failure: Option<Failure>,
-    /// How many bytes the whole result has, if it worked.
+    /// Size of the full result in bytes, if the call succeeded.
     pub result_bytes: Option<u64>,
-    /// Where the whole result is, if it worked.
+    /// Path of the full result, if the call succeeded: `/v1/runs/{run_id}/calls/{call_id}/result`.
     pub result_ref: Option<String>,
 }
 
-/// What a person was asked about a call.
+/// Approval of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ApprovalSnapshot {
-    /// When; nothing if the run before asked.
+    /// Time of the approval request. Null if an earlier run requested it.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub requested_at: Option<Timestamp>,
-    /// When the answer came.
+    /// Time of the decision.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub resolved_at: Option<Timestamp>,
-    /// The answer.
-    #[schema(value_type = Option<DecisionShape>)]
+    /// The decision. Null while it is pending.
     pub decision: Option<Decision>,
-    /// Until when it may come.
+    /// Time at which the approval request expires. Missing if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// What the tool says of itself now, if its definition is not the one that was trusted
-    /// before.
+    /// The new definition of the tool, if it differs from the one that was approved before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
-    /// The arguments as the model wrote them, if a person has put others in their place.
+    /// The model's arguments, if the user replaced them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_from: Option<String>,
-    /// Whether the answer holds for the rest of the conversation.
+    /// Whether the decision applies to the rest of the conversation. Missing if false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remember: bool,
-    /// Where the answer came from.
+    /// Where the decision was made, such as `/v1/runs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// What a tool has asked a person.
+/// A question that a tool asked the user.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct InputSnapshot {
-    /// The question.
+    /// ID of the question.
     #[schema(value_type = String)]
     pub input_id: InputId,
-    /// What is asked.
+    /// Text of the question.
     pub message: String,
-    /// The JSON Schema of the answer.
+    /// JSON schema of the answer.
     #[schema(value_type = Object)]
     pub schema: serde_json::Value,
-    /// When it was asked.
+    /// Time of the question.
     #[schema(value_type = String, format = DateTime)]
     pub requested_at: Timestamp,
-    /// Until when the answer may come.
+    /// Time at which the question expires. Missing if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// The answer; nothing while the tool waits.
-    #[schema(value_type = Option<ReplyShape>)]
+    /// The answer. Null while the tool waits for it.
     pub reply: Option<Reply>,
 }
 
-/// One try of a call.
+/// One attempt to execute a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AttemptSnapshot {
-    /// 1 for the first.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// When it began.
+    /// Time at which the attempt started.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Why the try before it did not count.
+    /// Why the attempt before failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<FailureShape>)]
     pub reason: Option<Failure>,
 }
 
-/// What a tool last told of its work.
+/// Latest progress of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct ProgressSnapshot {
-    /// The phase it is in, in its own words.
+    /// Current phase, as named by the tool.
     pub phase: Option<String>,
-    /// How much is done, in its own unit.
+    /// Work done so far, in the tool's own unit.
     pub progress: Option<f64>,
-    /// How much there is.
+    /// Total amount of work, in the same unit.
     pub total: Option<f64>,
-    /// What it is doing.
+    /// What the tool is doing.
     pub message: Option<String>,
-    /// When it last said anything; nothing if it has not since it began.
+    /// Time of the tool's last report. Null if it has not reported since it started.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub heard_at: Option<Timestamp>,
-    /// How long it had been at work when it was last found silent.
+    /// Execution time in milliseconds when the tool was last found silent.
     pub silent_at_ms: Option<u64>,
 }
 
-/// A tool server that was asked for its tools.
+/// A tool server that was asked to list its tools.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ServerSnapshot {
-    /// Its label.
+    /// Label of the server.
     pub server: String,
-    /// The output item that stands for the question.
+    /// ID of the output item of the listing.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The tools it has for this run; nothing while it is being asked, or if it did not answer.
+    /// Names of its tools. Null while it is being asked, or if it failed.
     pub tools: Option<Vec<String>>,
-    /// Why it did not answer.
-    #[schema(value_type = Option<FailureShape>)]
+    /// Why the listing failed. Null otherwise.
     pub failure: Option<Failure>,
 }
 
-/// A snapshot that is put together event by event, so that nobody needs all of them at once.
+/// Builds a snapshot event by event, so that not all events have to be in memory.
 #[derive(Debug, Clone, Default)]
 pub struct SnapshotFold {
     snapshot: Option<RunSnapshot>,
-    /// When the last event was.
+    /// Time of the last event.
     last: Option<Timestamp>,
 }
 
 impl SnapshotFold {
-    /// Takes note of one event. Every event has to come by here, in order.
-    pub fn note(&mut self, recorded: &Recorded) {
+    /// Applies one event. All events have to be applied, in order.
+    pub fn note(&mut self, recorded: &RecordedEvent) {
         match &mut self.snapshot {
             None => self.snapshot = Some(RunSnapshot::begin(recorded)),
             Some(snapshot) => {
@@ -365,7 +350,7 @@ impl SnapshotFold {
         self.last = Some(recorded.at);
     }
 
-    /// The run as it stands; nothing if there was no event.
+    /// The state of the run; `None` if there was no event.
     pub fn snapshot(self) -> Option<RunSnapshot> {
         let mut snapshot = self.snapshot?;
         snapshot.text = snapshot.answer();
@@ -374,7 +359,7 @@ impl SnapshotFold {
 }
 
 impl RunSnapshot {
-    /// The same run, stalled if no worker has what it needs.
+    /// The snapshot, marked as stalled if `lack` names what the run needs and no worker has.
     pub fn stalled_by(mut self, lack: Option<String>) -> Self {
         if lack.is_some() {
             self.status = RunWord::Stalled;
@@ -383,14 +368,14 @@ impl RunSnapshot {
         self
     }
 
-    /// The run that `events` add up to; nothing if there are none.
-    pub fn of<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Option<Self> {
+    /// The snapshot of `events`; `None` if there are none.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a RecordedEvent>) -> Option<Self> {
         let mut fold = SnapshotFold::default();
         events.into_iter().for_each(|recorded| fold.note(recorded));
         fold.snapshot()
     }
 
-    fn begin(first: &Recorded) -> Self {
+    fn begin(first: &RecordedEvent) -> Self {
         let mut snapshot = Self {
             run_id: first.run_id.clone(),
             status: RunWord::Queued,
@@ -417,7 +402,7 @@ impl RunSnapshot {
         snapshot
     }
 
-    fn note(&mut self, recorded: &Recorded) {
+    fn note(&mut self, recorded: &RecordedEvent) {
         self.last_seq = recorded.seq;
         let at = recorded.at;
         match &recorded.event {
@@ -450,7 +435,7 @@ impl RunSnapshot {
                 self.usage += *usage;
                 self.retrying = None;
             }
-            Event::MessageStarted { item_id } => self.open(item_id, SaidKind::Message),
+            Event::MessageStarted { item_id } => self.open(item_id, TextKind::Message),
             Event::TextAdded { item_id, text } => {
                 self.update_said(item_id, |said| said.text.push_str(text));
             }
@@ -461,15 +446,15 @@ impl RunSnapshot {
                 self.update_said(item_id, |said| said.annotations.push(annotation.clone()));
             }
             Event::MessageFinished { item_id, text, refusal, completeness } => {
-                self.close(item_id, SaidKind::Message, text, *completeness);
+                self.close(item_id, TextKind::Message, text, *completeness);
                 self.update_said(item_id, |said| said.refusal.clone_from(refusal));
             }
             Event::ReasoningAdded { item_id, text } => {
-                self.open(item_id, SaidKind::Reasoning);
+                self.open(item_id, TextKind::Reasoning);
                 self.update_said(item_id, |said| said.text.push_str(text));
             }
             Event::ReasoningFinished { item_id, text, completeness, .. } => {
-                self.close(item_id, SaidKind::Reasoning, text, *completeness);
+                self.close(item_id, TextKind::Reasoning, text, *completeness);
             }
             Event::DiscoveryStarted { item_id, server } => self.ask(item_id, server),
             Event::ToolsDiscovered { item_id, server, outcome } => {
@@ -503,7 +488,7 @@ impl RunSnapshot {
         }
     }
 
-    /// One call, if the run has it.
+    /// Finds a call.
     pub fn call(&self, call_id: &CallId) -> Option<&CallSnapshot> {
         self.calls.iter().rev().find(|call| call.call_id == *call_id)
     }
@@ -512,54 +497,54 @@ impl RunSnapshot {
         self.workers.push(WorkerSnapshot { attempt, since, until: None, taken_over });
     }
 
-    /// The worker that has the run was heard of at `until` for the last time.
+    /// Ends the time of the current worker at `until`.
     fn part_with_worker(&mut self, until: Timestamp) {
         if let Some(worker) = self.workers.last_mut() {
             worker.until.get_or_insert(until);
         }
     }
 
-    /// Whatever a withdrawn turn said will be said again.
+    /// Marks the texts of a withdrawn turn as superseded.
     fn abandon(&mut self, turn: u32) {
         self.retrying = None;
         let withdrawn = self.said.iter_mut().filter(|said| said.turn == turn);
-        withdrawn.for_each(|said| said.state = SaidState::Superseded);
+        withdrawn.for_each(|said| said.state = TextState::Superseded);
     }
 
-    fn open(&mut self, item_id: &ItemId, kind: SaidKind) {
+    fn open(&mut self, item_id: &ItemId, kind: TextKind) {
         self.retrying = None;
         if self.said.iter().rev().any(|said| said.item_id == *item_id) {
             return;
         }
-        self.said.push(SaidSnapshot {
+        self.said.push(TextSnapshot {
             item_id: item_id.clone(),
             kind,
             turn: self.turn,
-            state: SaidState::Open,
+            state: TextState::Open,
             text: String::new(),
             refusal: String::new(),
             annotations: Vec::new(),
         });
     }
 
-    fn close(&mut self, item_id: &ItemId, kind: SaidKind, text: &str, completeness: Completeness) {
+    fn close(&mut self, item_id: &ItemId, kind: TextKind, text: &str, completeness: Completeness) {
         self.open(item_id, kind);
         self.update_said(item_id, |said| {
             text.clone_into(&mut said.text);
-            said.state = SaidState::of(completeness);
+            said.state = TextState::of(completeness);
         });
     }
 
-    fn update_said(&mut self, item_id: &ItemId, update: impl FnOnce(&mut SaidSnapshot)) {
+    fn update_said(&mut self, item_id: &ItemId, update: impl FnOnce(&mut TextSnapshot)) {
         if let Some(said) = self.said.iter_mut().rev().find(|said| said.item_id == *item_id) {
             update(said);
         }
     }
 
-    /// What [`Answer`](crate::Answer) would be if the run ended here: all words of the last
-    /// turn that has any, or its refusal if it has no others.
+    /// What [`Answer`](crate::Answer) would be if the run ended here: the text of the last turn
+    /// that has any, or its refusal.
     fn answer(&self) -> String {
-        let heard = |said: &&SaidSnapshot| said.is_answer() && !said.is_empty();
+        let heard = |said: &&TextSnapshot| said.is_answer() && !said.is_empty();
         let last = self.said.iter().rfind(heard).map(|said| said.turn);
         let of_last = || self.said.iter().filter(heard).filter(|said| Some(said.turn) == last);
         let text: String = of_last().map(|said| clean(&said.text)).collect();
@@ -614,8 +599,8 @@ impl RunSnapshot {
         });
     }
 
-    /// Nothing changes about a call that is over.
-    fn note_call(&mut self, recorded: &Recorded) {
+    /// Applies an event to its call, unless the call has ended.
+    fn note_call(&mut self, recorded: &RecordedEvent) {
         let Some(call_id) = recorded.event.call_id() else { return };
         let call = self.calls.iter_mut().rev().find(|call| call.call_id == *call_id);
         if let Some(call) = call.filter(|call| call.finished_at.is_none()) {
@@ -625,7 +610,8 @@ impl RunSnapshot {
 }
 
 impl CallSnapshot {
-    fn note(&mut self, recorded: &Recorded) {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
+    fn note(&mut self, recorded: &RecordedEvent) {
         let at = recorded.at;
         if let Some(state) = CallState::after(&recorded.event) {
             self.state = state;
@@ -635,7 +621,7 @@ impl CallSnapshot {
             Event::ArgumentsFinished { arguments, completeness, .. } => {
                 self.arguments.clone_from(arguments);
                 self.arguments_complete = *completeness == Completeness::Complete;
-                // From here on the client works on it; this run will not hear of it again.
+                // From here on the client executes it; the run gets no further events about it.
                 if self.kind.is_run_by_client() && self.arguments_complete {
                     self.state = CallState::Running;
                 }
@@ -697,28 +683,7 @@ impl CallSnapshot {
             Event::ToolFinished { outcome, duration_ms, .. } => {
                 self.finish(outcome, *duration_ms, recorded);
             }
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::LogprobsAdded { .. }
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::RunFinished { .. } => {}
+            _ => {}
         }
     }
 
@@ -735,7 +700,7 @@ impl CallSnapshot {
         })
     }
 
-    /// A new try begins its own story: what the one before said of itself is over.
+    /// Starts a new attempt. Progress and output of the one before are dropped.
     fn attempt(&mut self, attempt: u32, at: Timestamp, reason: Option<Failure>) {
         if self.attempts.iter().any(|known| known.attempt == attempt) {
             return;
@@ -753,8 +718,8 @@ impl CallSnapshot {
         progress
     }
 
-    /// Keeps the end: twice as much is let in before the beginning is cut off, so that a tool
-    /// that writes byte by byte does not cost a copy each time.
+    /// Appends output and keeps its end. Only cuts at twice the limit, so that a tool that writes
+    /// byte by byte does not cause a copy each time.
     fn add_output(&mut self, text: &str) {
         self.output_so_far.push_str(text);
         if self.output_so_far.len() > 2 * WIRE_BYTES {
@@ -764,7 +729,7 @@ impl CallSnapshot {
         }
     }
 
-    fn finish(&mut self, outcome: &ToolOutcome, duration_ms: u64, recorded: &Recorded) {
+    fn finish(&mut self, outcome: &ToolOutcome, duration_ms: u64, recorded: &RecordedEvent) {
         self.finished_at = Some(recorded.at);
         self.duration_ms = Some(duration_ms);
         self.summary = Some(result_summary(outcome));
@@ -784,7 +749,7 @@ fn is_zero(count: &u32) -> bool {
 }
 
 impl RunWord {
-    /// Where a run stands that ended so.
+    /// The status of a run with this outcome.
     pub fn at_end(outcome: &RunOutcome) -> Self {
         match outcome {
             RunOutcome::Completed => Self::Completed,
@@ -795,10 +760,10 @@ impl RunWord {
     }
 }
 
-impl SaidSnapshot {
+impl TextSnapshot {
     /// Whether it can be part of the answer.
     fn is_answer(&self) -> bool {
-        self.kind == SaidKind::Message && self.state != SaidState::Superseded
+        self.kind == TextKind::Message && self.state != TextState::Superseded
     }
 
     fn is_empty(&self) -> bool {
@@ -806,7 +771,7 @@ impl SaidSnapshot {
     }
 }
 
-impl SaidState {
+impl TextState {
     fn of(completeness: Completeness) -> Self {
         match completeness {
             Completeness::Complete => Self::Complete,

@@ -263,7 +263,7 @@ fn a_turn_that_is_tried_again_says_why_until_the_model_speaks() {
     assert_eq!(snapshot(story().ended(RunOutcome::Cancelled)).retrying, None);
 }
 
-/// R20: what a dead worker said stands there as superseded and is no answer.
+/// R20: text of a dead worker is marked as superseded and is not part of the answer.
 #[test]
 fn r20_a_run_that_was_taken_over_shows_both() {
     let story = Story::new()
@@ -276,12 +276,12 @@ fn r20_a_run_that_was_taken_over_shows_both() {
         .text("It is");
     let shown = snapshot(story);
     assert_eq!((shown.workers.len(), shown.text.as_str()), (2, "It is"));
-    let states: Vec<SaidState> = shown.said.iter().map(|said| said.state).collect();
-    assert_eq!(states, [SaidState::Superseded, SaidState::Open]);
+    let states: Vec<TextState> = shown.said.iter().map(|said| said.state).collect();
+    assert_eq!(states, [TextState::Superseded, TextState::Open]);
 }
 
-/// The ledger says who worked on a run: each worker from when it took it up to when it was last
-/// heard of, or to the end.
+/// Every worker of a run is listed with its start, and with its last event before a takeover or the
+/// end of the run.
 #[test]
 fn every_worker_is_in_the_ledger() {
     let taken_over = |attempt| Event::RunTakenOver { attempt };
@@ -346,7 +346,7 @@ fn a_result_that_is_a_picture_is_counted() {
 }
 
 proptest! {
-    /// S4-19: the snapshot tells the same story as the other surfaces.
+    /// S4-19: the snapshot agrees with the other surfaces.
     #[test]
     fn s4_19_the_snapshot_agrees_with_the_answer(turns in turns()) {
         let events = tell(&turns).events();

@@ -1,64 +1,64 @@
-//! Tool arguments, read while the model is still writing them.
+//! An incremental parser for tool arguments that are still being generated.
 //!
-//! [`PartialJson`] is a real tokenizer that goes on where it stopped: a chunk costs what the
-//! chunk is long, however much came before. At any moment it knows the top-level entries so
-//! far: what is complete as it is, and of the entry being written as much as is certain. An
-//! unfinished string is its decoded beginning, an unfinished number is shown if it is a number
-//! already, an unfinished `tru` is not there yet, open objects and arrays have what they have.
+//! [`PartialJson`] is a tokenizer that continues where it stopped: the cost of a chunk is linear in
+//! its length, however much came before. At any moment it has the top-level entries so far:
+//! complete ones as they are, and of the current one as much as is certain. An unfinished string is
+//! its decoded beginning, an unfinished number is shown if it is already a number, an unfinished
+//! `tru` is omitted, open objects and arrays have what they contain so far.
 //!
-//! It is made for display and forgives: junk before the first key is skipped, a second entry
-//! of the same key replaces the first, a comma too many is overlooked, a word that means
-//! nothing is left out. Where the text cannot be understood any more, and at its limits
-//! ([`MAX_DEPTH`], [`MAX_BYTES`], [`MAX_VALUES`], [`MAX_WORD`]), it stops interpreting and
-//! keeps what it has; it never panics. How the pieces were cut makes no difference.
+//! It is made for display and is lenient: junk before the first key is skipped, a second entry with
+//! the same key replaces the first, a comma too many is ignored, an unknown literal is omitted. At
+//! an error, and at its limits ([`MAX_DEPTH`], [`MAX_BYTES`], [`MAX_VALUES`], [`MAX_WORD`]), it
+//! stops parsing and keeps what it has; it never panics. The result does not depend on how the text
+//! was cut into pieces.
 //!
-//! Why it is written by hand is in `docs/decisions/002-partial-json.md`.
+//! The reasons for writing it by hand are in `docs/decisions/002-partial-json.md`.
 
 use serde_json::{Map, Number, Value};
 
 use crate::unescape::Unescape;
 
-/// How deep objects and arrays may be nested, the outermost object included.
+/// Maximum nesting depth, including the outermost object.
 pub const MAX_DEPTH: usize = 64;
-/// How much text is interpreted.
+/// Maximum number of bytes that are parsed.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// How many values are kept; one costs many times the two bytes it may be written in.
+/// Maximum number of values. A value of two bytes in the text needs many times that in memory.
 pub const MAX_VALUES: usize = 200_000;
-/// How long a number or a literal may be.
+/// Maximum length of a number or a literal.
 pub const MAX_WORD: usize = 1024;
-/// How many characters of the raw text [`PartialJson::raw_tail`] shows.
+/// Number of characters that [`PartialJson::raw_tail`] returns.
 pub const TAIL_CHARS: usize = 30;
-/// How many top-level entries [`PartialJson::scalars`] looks at.
+/// Number of top-level entries that [`PartialJson::scalars`] checks.
 const MAX_LOOKED_AT: usize = 64;
 
-/// The arguments of one call, as far as they are written.
+/// The arguments of one call so far.
 #[derive(Debug, Default)]
 pub struct PartialJson {
     root: Object,
     /// The open objects and arrays inside the root, outermost first.
     inner: Vec<Level>,
     state: State,
-    /// Whether the rest is not interpreted. The state stays, and with it what can be seen.
+    /// Whether parsing has stopped. The state is kept for reading.
     stopped: bool,
-    /// The string or key being read.
+    /// The string or key being parsed.
     text: Unescape,
-    /// The number or literal being read.
+    /// The number or literal being parsed.
     word: String,
     tail: String,
     n_bytes: usize,
     n_values: usize,
 }
 
-/// A top-level entry, complete or not, without a copy.
+/// A top-level entry, complete or not, borrowed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry<'a> {
     /// A string, or its beginning.
     Text(&'a str),
     /// A number.
     Number(Number),
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// Nothing.
+    /// Null.
     Null,
     /// An object or an array.
     Nested,
@@ -79,7 +79,7 @@ enum State {
     Colon,
     /// After the colon.
     Value,
-    /// Where an array has its next element or its end.
+    /// Before the next element or the end of an array.
     Element,
     /// Inside a string value.
     Text,
@@ -94,7 +94,7 @@ enum State {
 #[derive(Debug, Default)]
 struct Object {
     entries: Map<String, Value>,
-    /// The key whose value is being read.
+    /// The key whose value is being parsed.
     key: String,
 }
 
@@ -104,14 +104,14 @@ enum Level {
     Array(Vec<Value>),
 }
 
-/// === Looking ===
+/// Read access.
 impl PartialJson {
-    /// Nothing yet.
+    /// A parser without input.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many bytes have come.
+    /// Number of bytes received.
     pub fn n_bytes(&self) -> usize {
         self.n_bytes
     }
@@ -121,12 +121,12 @@ impl PartialJson {
         self.state == State::Done
     }
 
-    /// Whether the rest is not interpreted: a limit was reached, or the text makes no sense.
+    /// Whether parsing has stopped at a limit or an error.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// All that is there so far, as a copy.
+    /// A copy of all entries so far.
     pub fn snapshot(&self) -> Map<String, Value> {
         let mut open = match self.state {
             State::Text => Some(Value::String(self.text.text().to_owned())),
@@ -147,13 +147,13 @@ impl PartialJson {
         self.root.with(open)
     }
 
-    /// The top-level entry `key`, if anything of it is there.
+    /// The top-level entry `key`, if any of it is there.
     pub fn get(&self, key: &str) -> Option<Entry<'_>> {
         let open = if self.root.key == key { self.open_entry() } else { None };
         open.or_else(|| self.root.entries.get(key).map(Entry::of))
     }
 
-    /// The first `max_chars` characters of the string `key`; costs what it returns.
+    /// The first `max_chars` characters of the string `key`. The cost is linear in the result.
     pub fn str_prefix(&self, key: &str, max_chars: usize) -> Option<&str> {
         match self.get(key)? {
             Entry::Text(text) => Some(crate::preview::first_chars(text, max_chars).0),
@@ -161,8 +161,8 @@ impl PartialJson {
         }
     }
 
-    /// The top-level entries that are neither objects nor arrays, in the order they came.
-    /// Only the first 64 entries are looked at, so that a label costs what a label is long.
+    /// The top-level entries that are neither objects nor arrays, in order. Only the first 64
+    /// entries are checked, to bound the cost of a label.
     pub fn scalars(&self) -> impl Iterator<Item = (&str, Entry<'_>)> {
         self.entries().take(MAX_LOOKED_AT).filter(|(_, entry)| *entry != Entry::Nested)
     }
@@ -172,7 +172,7 @@ impl PartialJson {
         self.scalars().next()
     }
 
-    /// The last characters as they were written, at most [`TAIL_CHARS`].
+    /// The last characters of the raw text, at most [`TAIL_CHARS`].
     pub fn raw_tail(&self) -> &str {
         let start = self.tail.char_indices().rev().nth(TAIL_CHARS - 1).map_or(0, |(at, _)| at);
         self.tail.get(start..).unwrap_or_default()
@@ -189,7 +189,7 @@ impl PartialJson {
         complete.chain(added)
     }
 
-    /// What is certain of the top-level entry being written.
+    /// What is certain about the current top-level entry.
     fn open_entry(&self) -> Option<Entry<'_>> {
         if !self.inner.is_empty() {
             return Some(Entry::Nested);
@@ -215,9 +215,9 @@ impl PartialJson {
     }
 }
 
-/// === Reading ===
+/// Parsing.
 impl PartialJson {
-    /// Reads on.
+    /// Parses the next chunk.
     pub fn push(&mut self, chunk: &str) {
         self.remember_tail(chunk);
         let room = MAX_BYTES.saturating_sub(self.n_bytes);
@@ -229,7 +229,7 @@ impl PartialJson {
         self.stopped |= !beyond.is_empty();
     }
 
-    /// Reads at least one character of `rest` and returns what is left.
+    /// Parses at least one character of `rest` and returns what is left.
     fn step<'a>(&mut self, rest: &'a str) -> &'a str {
         match self.state {
             State::Before => {
@@ -259,7 +259,7 @@ impl PartialJson {
         }
     }
 
-    /// One character that is neither space nor inside a string, number or literal.
+    /// Parses one character that is neither space nor inside a string, number or literal.
     fn read_mark(&mut self, mark: char) {
         match (self.state, mark) {
             (State::FirstKey | State::NextKey, '"') => self.state = State::Key,
@@ -351,13 +351,12 @@ impl PartialJson {
         self.stopped |= self.n_values == MAX_VALUES;
     }
 
-    /// Keeps a little more than is shown, so that characters are dropped now and then and not
-    /// with every chunk.
+    /// Keeps a little more than is shown, so that characters are not dropped with every chunk.
     fn remember_tail(&mut self, chunk: &str) {
-        const MOST_BYTES: usize = TAIL_CHARS * 4;
-        self.tail.push_str(end_of(chunk, MOST_BYTES));
-        if self.tail.len() > 8 * MOST_BYTES {
-            self.tail = end_of(&self.tail, MOST_BYTES).to_owned();
+        const TAIL_BYTES: usize = TAIL_CHARS * 4;
+        self.tail.push_str(end_of(chunk, TAIL_BYTES));
+        if self.tail.len() > 8 * TAIL_BYTES {
+            self.tail = end_of(&self.tail, TAIL_BYTES).to_owned();
         }
     }
 }
@@ -397,7 +396,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a number or literal means, if it means anything yet.
+/// The value of a number or literal; `None` if it is not valid yet.
 fn value_of(word: &str) -> Option<Value> {
     serde_json::from_str(word).ok()
 }

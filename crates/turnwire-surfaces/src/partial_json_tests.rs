@@ -10,7 +10,7 @@ fn read(text: &str) -> PartialJson {
     partial
 }
 
-/// `text` reads as `expected`, in one piece and character by character.
+/// `text` is parsed as `expected`, in one piece and character by character.
 #[track_caller]
 fn check(text: &str, expected: Value) {
     assert_eq!(Value::Object(read(text).snapshot()), expected, "{text}");
@@ -21,7 +21,7 @@ fn check(text: &str, expected: Value) {
     assert_eq!(Value::Object(partial.snapshot()), expected, "{text}, character by character");
 }
 
-/// S4-11, the vectors of the origin.
+/// S4-11: the test vectors of the original implementation.
 #[test]
 fn s4_11_what_the_origin_wanted() {
     check("", json!({}));
@@ -34,7 +34,7 @@ fn s4_11_what_the_origin_wanted() {
     check(r#"{"a": true, "b": false, "c": null}"#, json!({"a": true, "b": false, "c": null}));
 }
 
-/// S4-11, where the origin's regular expressions went wrong.
+/// S4-11: cases that the regular expressions of the original implementation got wrong.
 #[test]
 fn s4_11_what_the_origin_got_wrong() {
     check(r#"{"path": "C:\\new\\dir"#, json!({"path": r"C:\new\dir"}));
@@ -269,7 +269,7 @@ fn arguments() -> impl Strategy<Value = Map<String, Value>> {
         .prop_map(|entries| entries.into_iter().collect())
 }
 
-/// JSON text of `arguments`, with every character that allows it written as `\u…`.
+/// JSON text of `arguments`, with every possible character written as `\u…`.
 fn written(arguments: &Map<String, Value>, pretty: bool, escaped: bool) -> String {
     let text = if pretty {
         serde_json::to_string_pretty(arguments)
@@ -332,7 +332,7 @@ proptest! {
     }
 }
 
-/// A string argument that is being written and has come to `n_bytes`.
+/// An unfinished string argument of `n_bytes`.
 fn long_string(n_bytes: usize) -> PartialJson {
     read(&format!(r#"{{"content": "{}"#, "x".repeat(n_bytes)))
 }

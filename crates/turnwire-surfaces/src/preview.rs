@@ -1,7 +1,7 @@
-//! Long results and arguments, shortened the same way on every surface.
+//! Shortens long results and arguments the same way on every surface.
 //!
-//! Lengths are counted in characters, never in bytes, and what was cut says so. Whatever comes
-//! out of here has been cleaned, because it ends up in terminals.
+//! Lengths are counted in characters, never in bytes, and a cut is marked. All output is cleaned,
+//! because it may end up in terminals.
 
 use std::borrow::Cow;
 
@@ -12,21 +12,21 @@ use crate::{
     partial_json::{Entry, PartialJson},
 };
 
-/// How many characters of a result a summary has, the `...` not counted.
+/// Maximum length of a summary in characters, without the `...`.
 pub const SUMMARY_CHARS: usize = 100;
-/// How many characters a label has at most, the `…` included.
+/// Maximum length of a label in characters, including the `…`.
 pub const LABEL_CHARS: usize = 60;
-/// How many bytes of a result go over a wire; the rest is fetched by reference.
+/// Maximum size of a result on the wire, in bytes. The rest is fetched by reference.
 pub const WIRE_BYTES: usize = 32 * 1024;
 
-/// Arguments that usually say what a call is about, most telling first.
+/// Arguments that usually describe a call, most telling first.
 const USUALLY_TELLING: [&str; 7] = ["query", "path", "file_path", "command", "url", "name", "id"];
-/// How much of one argument is looked at for a label: more than is shown, because runs of
-/// spaces become one, but never all of a big one.
+/// Number of characters of one argument that are read for a label: more than are shown, because
+/// white space is collapsed, but never all of a large one.
 const LOOKED_AT_CHARS: usize = 4 * LABEL_CHARS;
 
-/// What came of a call, on one line and never empty: the first 100 characters with all white
-/// space made single spaces, then `...` if there is more. A failure begins with `Error: `.
+/// Summary of a call on one line, never empty: the first 100 characters with white space collapsed
+/// to single spaces, then `...` if there is more. A failure starts with `Error: `.
 pub fn result_summary(outcome: &ToolOutcome) -> String {
     let (text, has_more) = result_text(outcome);
     let (line, cut) = squeeze(&text, SUMMARY_CHARS);
@@ -36,8 +36,8 @@ pub fn result_summary(outcome: &ToolOutcome) -> String {
     with_dots(&line, cut || has_more)
 }
 
-/// What came of a call for the bracketed text of S0, which has to be what it always was: the
-/// first 100 characters with their line breaks, then `...` if there is more.
+/// Summary of a call for the bracketed text of S0, which must not change: the first 100 characters
+/// with their line breaks, then `...` if there is more.
 pub fn bracketed_result(outcome: &ToolOutcome) -> String {
     let (text, has_more) = result_text(outcome);
     if text.is_empty() {
@@ -47,13 +47,13 @@ pub fn bracketed_result(outcome: &ToolOutcome) -> String {
     with_dots(beginning, cut || has_more)
 }
 
-/// The arguments of a call in a few words, while they are written and after.
+/// The arguments of a call in short form, while they are generated and after.
 ///
-/// The first of the tool's own `telling` arguments that says anything, then the first of the
-/// usual ones (`query`, `path`, `file_path`, `command`, `url`, `name`, `id`). If none does, all
-/// top-level scalars as `a=5 b=4`, because one of several numbers alone says little. If there
-/// are none either, the last 30 characters as they were written, and nothing for a complete
-/// object. On one line, at most 60 characters, the last one `…` if there is more.
+/// The first of the tool's own `telling` arguments that is not empty, then the first of the usual
+/// ones (`query`, `path`, `file_path`, `command`, `url`, `name`, `id`). If there is none, all
+/// top-level scalars as `a=5 b=4`, because one of several numbers alone says little. If there are
+/// none either, the last 30 characters of the raw text, and an empty label for a complete object.
+/// The label is on one line, with at most 60 characters, the last one `…` if there is more.
 pub fn label(telling: &[String], arguments: &PartialJson) -> String {
     let keys = telling.iter().map(String::as_str).chain(USUALLY_TELLING);
     let mut told = keys.filter_map(|key| scalar_text(&arguments.get(key)?));
@@ -75,36 +75,35 @@ pub fn label(telling: &[String], arguments: &PartialJson) -> String {
     shortened(&arguments.raw_tail().replace('\n', "\\n"), LABEL_CHARS)
 }
 
-/// A text cut for a wire.
+/// A text cut to a maximum size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireText<'a> {
-    /// The beginning, whole characters only.
+    /// The beginning, in whole characters.
     pub text: &'a str,
     /// Whether there is more.
     pub truncated: bool,
 }
 
-/// As much of `text` as fits into `max_bytes`, which is [`WIRE_BYTES`] unless a client asks
-/// for less.
+/// As much of `text` as fits into `max_bytes`, which is [`WIRE_BYTES`] unless a client asks for
+/// less.
 pub fn wire_text(text: &str, max_bytes: usize) -> WireText<'_> {
     let (beginning, rest) = text.split_at(text.floor_char_boundary(max_bytes));
     WireText { text: beginning, truncated: !rest.is_empty() }
 }
 
-/// Where the whole result of a call is read that was too big for a wire (R17).
+/// Path of the full result of a call that was too large for the wire (R17).
 pub fn result_ref(run_id: &str, call_id: &str) -> String {
     format!("/v1/runs/{run_id}/calls/{call_id}/result")
 }
 
-/// The first `max` characters, and whether there are more. Costs what it returns.
+/// The first `max` characters, and whether there are more. The cost is linear in the result.
 pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
     let end = text.char_indices().nth(max).map_or(text.len(), |(at, _)| at);
     let (beginning, rest) = text.split_at(end);
     (beginning, !rest.is_empty())
 }
 
-/// `text`, cleaned, on one line, with at most `max` characters, the last one `…` if there is
-/// more.
+/// `text`, cleaned, on one line, with at most `max` characters, the last one `…` if there is more.
 pub fn shortened(text: &str, max: usize) -> String {
     let (mut line, cut) = squeeze(&clean(text), max);
     if cut {
@@ -114,7 +113,7 @@ pub fn shortened(text: &str, max: usize) -> String {
     line
 }
 
-/// What the tool said, or what went wrong; and whether the journal has only the beginning.
+/// The output or the error of a tool, and whether the journal has only the beginning.
 fn result_text(outcome: &ToolOutcome) -> (Cow<'_, str>, bool) {
     match outcome {
         ToolOutcome::Succeeded { output } => (clean(&output.text), output.rest.is_some()),
@@ -132,7 +131,7 @@ fn result_text(outcome: &ToolOutcome) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// What to say of a result that has pictures and no words.
+/// The summary of a result that has images and no text.
 fn pictures(outcome: &ToolOutcome) -> Option<String> {
     let ToolOutcome::Succeeded { output } = outcome else { return None };
     match output.images.len() {
@@ -142,11 +141,11 @@ fn pictures(outcome: &ToolOutcome) -> Option<String> {
     }
 }
 
-/// What an argument says; nothing if it is empty, null or nested.
+/// The text of an argument; `None` if it is empty, null or nested.
 fn scalar_text(entry: &Entry<'_>) -> Option<String> {
     match entry {
         Entry::Text(text) => {
-            // One character more than a label has, so that it can see that there is more.
+            // One character more than a label has, to detect that there is more.
             let line = squeeze(&clean(first_chars(text, LOOKED_AT_CHARS).0), LABEL_CHARS + 1).0;
             Some(line).filter(|line| !line.is_empty())
         }
@@ -156,7 +155,7 @@ fn scalar_text(entry: &Entry<'_>) -> Option<String> {
     }
 }
 
-/// The first `max` characters once all white space is single spaces, and whether there are
+/// The first `max` characters with white space collapsed to single spaces, and whether there are
 /// more.
 fn squeeze(text: &str, max: usize) -> (String, bool) {
     let mut line = String::new();

@@ -1,4 +1,4 @@
-use turnwire_contract::{BlobId, Image, ToolOutput, tool::KeptAside};
+use turnwire_contract::{BlobId, Image, ToolOutput, tool::BlobRef};
 
 use super::*;
 use crate::story::{failed, succeeded};
@@ -63,7 +63,7 @@ fn r16_a_failure_begins_with_error() {
     check_summary(&failed("a\nb"), "Error: a b", "Error: a\nb");
 }
 
-/// S0-12: whatever ended the call, there is something to say.
+/// S0-12: every outcome has a summary.
 #[test]
 fn s0_12_every_ending_has_a_summary() {
     let message = || "there is no tool `x`".to_owned();
@@ -83,7 +83,7 @@ fn s0_12_every_ending_has_a_summary() {
     }
 }
 
-/// L44: a result that is only a picture is not "no content".
+/// L44: a result that has only an image is not "no output".
 #[test]
 fn r19_a_result_without_words_still_says_something() {
     check_summary(&succeeded(""), "(no output)", "");
@@ -95,7 +95,7 @@ fn r19_a_result_without_words_still_says_something() {
 
 #[test]
 fn r17_a_result_kept_elsewhere_says_that_there_is_more() {
-    let rest = Some(KeptAside { blob: BlobId::new("blob_1"), bytes: 1 << 30 });
+    let rest = Some(BlobRef { blob: BlobId::new("blob_1"), bytes: 1 << 30 });
     let output = ToolOutput { rest, ..ToolOutput::text("begin") };
     check_summary(&ToolOutcome::Succeeded { output }, "begin...", "begin...");
 }
@@ -107,7 +107,7 @@ fn what_a_terminal_would_obey_is_taken_out() {
     check_label(&[], r#"{"query":"\u001b[31mred"}"#, "red");
 }
 
-/// S4-11: the label follows the arguments while they are written.
+/// S4-11: the label follows the arguments while they are generated.
 #[test]
 fn s4_11_the_telling_argument_is_shown_as_far_as_it_is_written() {
     check_label(&[], r#"{"query": "ru"#, "ru");

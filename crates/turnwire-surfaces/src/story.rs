@@ -1,4 +1,4 @@
-//! Tells a run as a list of events, for the tests of this crate.
+//! Builds a run as a list of events, for the tests of this crate.
 //!
 //! Every event is a tenth of a second after the one before it.
 
@@ -8,16 +8,16 @@ use std::{
 };
 
 use turnwire_contract::{
-    CallId, Completeness, Event, Finish, Item, ItemId, Recorded, RunId, RunOutcome, RunRequest,
-    Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec, Usage,
+    CallId, Completeness, Event, Finish, Item, ItemId, RecordedEvent, RunId, RunOutcome,
+    RunRequest, Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolSpec, Usage,
 };
 
 use crate::Projection;
 
-/// A journal in the making.
+/// A journal being built.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
-    events: Vec<Recorded>,
+    events: Vec<RecordedEvent>,
     micros: i64,
     said: String,
     refused: String,
@@ -57,11 +57,11 @@ impl Story {
         self.micros += 100_000;
         let seq = Seq(self.events.len() as u64 + 1);
         let at = Timestamp::from_micros(self.micros);
-        self.events.push(Recorded { run_id: RunId::new("run_1"), seq, at, event });
+        self.events.push(RecordedEvent { run_id: RunId::new("run_1"), seq, at, event });
         self
     }
 
-    /// Lets time pass on top of the tenth of a second.
+    /// Adds time to the tenth of a second.
     pub(crate) fn wait_ms(mut self, ms: i64) -> Self {
         self.micros += ms * 1000;
         self
@@ -162,16 +162,16 @@ impl Story {
         self.then(Event::RunFinished { outcome, usage })
     }
 
-    pub(crate) fn events(self) -> Vec<Recorded> {
+    pub(crate) fn events(self) -> Vec<RecordedEvent> {
         self.events
     }
 
-    /// All frames of `projection`, one list per event.
+    /// All frames of `projection`.
     pub(crate) fn seen_by<P: Projection>(self, projection: &mut P) -> Vec<P::Frame> {
         self.events.iter().flat_map(|recorded| projection.project(recorded)).collect()
     }
 
-    /// The frames of the last event alone.
+    /// The frames of the last event only.
     pub(crate) fn last_seen_by<P: Projection>(self, projection: &mut P) -> Vec<P::Frame> {
         let frames = self.events.iter().map(|recorded| projection.project(recorded));
         frames.last().unwrap_or_default()
@@ -182,10 +182,10 @@ impl Story {
     }
 }
 
-/// Fails if growing something big takes much longer than growing something small.
+/// Fails if growing something large takes much longer than growing something small.
 ///
-/// The best of several rounds counts, so that a busy machine does not make it flake; what is
-/// copied whole with each step takes hundreds of times as long.
+/// The best of several rounds counts, so that a busy machine does not make it flaky; copying
+/// everything in each step takes hundreds of times as long.
 #[track_caller]
 pub(crate) fn check_that_size_does_not_matter<T>(
     grown_to: impl Fn(usize) -> T,

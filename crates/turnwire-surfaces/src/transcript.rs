@@ -1,17 +1,17 @@
 //! The terminal: what `turnwire run` and `turnwire follow` show.
 //!
-//! The answer is [`TranscriptFrame::Text`] and goes to standard output; everything else is
-//! about the work and goes to standard error. A terminal that redraws shows the tools at work
-//! as a block of rows by call id; one that does not prints [`TranscriptFrame::plain_line`].
-//! Drawing, colours and widths are the terminal's own business.
+//! The answer is [`TranscriptFrame::Text`] and goes to standard output; everything else is about
+//! progress and goes to standard error. A terminal that redraws shows the running tools as a block
+//! of rows by call ID; one that does not prints [`TranscriptFrame::plain_line`]. Drawing, colors
+//! and widths are left to the terminal code.
 
 use turnwire_contract::{
-    CallId, DiscoveryOutcome, Event, Recorded, RunOutcome, Timestamp, ToolOutcome, Usage,
+    CallId, DiscoveryOutcome, Event, RecordedEvent, RunOutcome, Timestamp, ToolOutcome, Usage,
 };
 
 use crate::{
     Projection,
-    calls::{Call, CallBook, CallNews},
+    calls::{Call, CallBook, CallEvent},
     clean::{Cleaner, clean},
     words,
 };
@@ -19,84 +19,84 @@ use crate::{
 /// Something to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TranscriptFrame {
-    /// More of the answer.
+    /// A piece of the answer.
     Text(String),
-    /// A tool has begun to work.
+    /// A tool has started.
     ToolBegan {
-        /// The call.
+        /// ID of the tool call.
         call_id: CallId,
         /// `server.name`, or the name alone.
         title: String,
-        /// The arguments in a few words.
+        /// The arguments in short form.
         label: String,
     },
-    /// What a call is doing now. The first one (`preparing`) comes before the tool begins.
+    /// What a call is doing now. The first one (`preparing`) comes before the tool starts.
     ToolNoted {
-        /// The call.
+        /// ID of the tool call.
         call_id: CallId,
         /// `server.name`, or the name alone.
         title: String,
-        /// The arguments in a few words.
+        /// The arguments in short form.
         label: String,
         /// What it is doing.
         note: String,
     },
-    /// A call is over.
+    /// A call has ended.
     ToolEnded {
-        /// The call.
+        /// ID of the tool call.
         call_id: CallId,
         /// `server.name`, or the name alone.
         title: String,
-        /// The arguments in a few words.
+        /// The arguments in short form.
         label: String,
-        /// How it ended, at a glance.
+        /// How it ended, as a symbol.
         mark: Mark,
-        /// How it ended, in a few words.
+        /// How it ended, in short form.
         detail: String,
-        /// How long the tool worked; nothing if it never began.
+        /// Execution time in milliseconds; `None` if the tool never started.
         duration_ms: Option<u64>,
     },
-    /// Something about the run that a person would want to know.
+    /// A notice about the run.
     Notice(String),
-    /// The run is over.
+    /// The run has ended.
     Ended {
-        /// How.
+        /// Outcome of the run.
         outcome: RunOutcome,
-        /// How, in a few words.
+        /// The outcome, in short form.
         words: String,
-        /// What it took.
+        /// Totals of the run.
         totals: Totals,
     },
 }
 
-/// How a call ended, at a glance: four endings that look different.
+/// How a call ended: four outcomes with different symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// The tool says it worked.
+    /// The tool succeeded.
     Done,
-    /// It did not work, for whatever reason.
+    /// The call failed, for whatever reason.
     Failed,
-    /// It was stopped, or never carried out because the run stopped.
+    /// The call was cancelled, or never executed because the run ended.
     Stopped,
-    /// Nobody knows whether it did its work.
+    /// It is not known whether the tool did its work.
     Unknown,
 }
 
-/// What a run took.
+/// Totals of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// From the first start to the end.
+    /// Time from the first start to the end, in milliseconds.
     pub elapsed_ms: u64,
-    /// How many calls there were.
+    /// Number of calls.
     pub n_tools: u32,
-    /// How many of them failed, or may have.
+    /// Number of calls that failed, or may have.
     pub n_failed: u32,
-    /// Tokens read and written.
+    /// Number of input and output tokens.
     pub n_tokens: u64,
 }
 
 impl Mark {
-    /// The mark as one character.
+    /// The symbol.
     pub fn symbol(self) -> char {
         match self {
             Self::Done => '✓',
@@ -121,8 +121,8 @@ impl Mark {
 }
 
 impl TranscriptFrame {
-    /// The frame as one line without colours, for pipes and screen readers. Nothing for the
-    /// answer, which goes elsewhere, and for a call of which only the name is known.
+    /// The frame as one line without colors, for pipes and screen readers. `None` for the answer,
+    /// which goes elsewhere, and for a call of which only the name is known.
     pub fn plain_line(&self) -> Option<String> {
         match self {
             Self::Text(_) => None,
@@ -177,7 +177,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// At the beginning of a run.
+    /// Creates a projection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -196,7 +196,7 @@ impl Transcript {
         frames
     }
 
-    fn tool_noted(&self, call_id: &CallId, recorded: &Recorded) -> Vec<TranscriptFrame> {
+    fn tool_noted(&self, call_id: &CallId, recorded: &RecordedEvent) -> Vec<TranscriptFrame> {
         let call = self.book.get(call_id).filter(|call| !call.is_over);
         let noted = call.and_then(|call| {
             let note = words::tool_note(call, &recorded.event, recorded.at)?;
@@ -211,14 +211,14 @@ impl Transcript {
         call_id: &CallId,
         outcome: &ToolOutcome,
         duration_ms: u64,
-        news: CallNews,
+        event: CallEvent,
     ) -> Vec<TranscriptFrame> {
         let Some(call) = self.book.get(call_id) else { return Vec::new() };
         let mut frames = Vec::with_capacity(2);
-        match news {
-            CallNews::Neither | CallNews::Began => return frames,
-            CallNews::BeganAndEnded => frames.push(tool_began(call)),
-            CallNews::Ended => {}
+        match event {
+            CallEvent::Neither | CallEvent::Began => return frames,
+            CallEvent::BeganAndEnded => frames.push(tool_began(call)),
+            CallEvent::Ended => {}
         }
         let mark = Mark::of(outcome);
         let (call_id, title, label) = facts(call);
@@ -252,8 +252,8 @@ impl Transcript {
 impl Projection for Transcript {
     type Frame = TranscriptFrame;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<TranscriptFrame> {
-        let news = self.book.note(recorded);
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<TranscriptFrame> {
+        let event = self.book.note(recorded);
         match &recorded.event {
             Event::RunStarted => {
                 self.started_at = Some(recorded.at);
@@ -287,7 +287,7 @@ impl Projection for Transcript {
                 }
             },
             Event::ToolStarted { call_id, .. } => match self.book.get(call_id) {
-                Some(call) if news == CallNews::Began => vec![tool_began(call)],
+                Some(call) if event == CallEvent::Began => vec![tool_began(call)],
                 Some(_) | None => self.tool_noted(call_id, recorded),
             },
             Event::CallAnnounced { call_id, .. }
@@ -301,7 +301,7 @@ impl Projection for Transcript {
             | Event::ToolStayedSilent { call_id, .. }
             | Event::ToolRetried { call_id, .. } => self.tool_noted(call_id, recorded),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
-                self.tool_ended(call_id, outcome, *duration_ms, news)
+                self.tool_ended(call_id, outcome, *duration_ms, event)
             }
             Event::RunFinished { outcome, usage } => {
                 vec![self.ended(outcome, *usage, recorded.at)]
@@ -327,7 +327,7 @@ fn tool_began(call: &Call) -> TranscriptFrame {
     TranscriptFrame::ToolBegan { call_id, title, label }
 }
 
-/// What every tool frame repeats.
+/// The fields that every tool frame repeats.
 fn facts(call: &Call) -> (CallId, String, String) {
     (call.call_id.clone(), clean(&call.title()).into_owned(), call.label().into_owned())
 }

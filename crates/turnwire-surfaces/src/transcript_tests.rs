@@ -4,7 +4,7 @@ use turnwire_contract::{CallId, Decision, Failure, Finish, ToolKind, ToolOutput,
 use super::*;
 use crate::story::{Story, failed, succeeded};
 
-/// The answer as it is quoted, the rest as plain lines.
+/// The answer quoted, the rest as plain lines.
 #[track_caller]
 fn check(story: Story, expected: Expect) {
     let frames = story.seen_by(&mut Transcript::new());

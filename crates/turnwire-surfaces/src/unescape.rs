@@ -1,10 +1,10 @@
-//! The inside of a JSON string, decoded while it is still being written.
+//! Decodes the inside of a JSON string while it is still being generated.
 //!
-//! What has been decoded is always whole characters. The part that may still change its
-//! meaning is held back: a lone backslash, `\u12`, the first half of a surrogate pair.
+//! The decoded text always consists of whole characters. A part that may still change its meaning
+//! is held back: a lone backslash, `\u12`, the first half of a surrogate pair.
 //!
-//! It never refuses anything, because it serves display and models make mistakes: an unknown
-//! escape such as `\d` stays as it was written, and what is not a character becomes U+FFFD.
+//! It never fails, because it is for display and models make mistakes: an unknown escape such as
+//! `\d` is kept as it is, and an invalid character becomes U+FFFD.
 
 /// Decodes one string after another.
 #[derive(Debug, Default)]
@@ -27,17 +27,18 @@ enum Escape {
 }
 
 impl Unescape {
-    /// What has been decoded so far.
+    /// The text decoded so far.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Hands over the decoded string and makes room for the next one.
+    /// Takes the decoded string, and starts the next one.
     pub(crate) fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
 
-    /// Reads on. Returns what follows the closing quote, or nothing if it has not come yet.
+    /// Decodes the next piece. Returns what follows the closing quote, or `None` if there is none
+    /// yet.
     pub(crate) fn push<'a>(&mut self, piece: &'a str) -> Option<&'a str> {
         let mut rest = piece;
         loop {
@@ -67,7 +68,7 @@ impl Unescape {
                         self.push_digit(n_digits + 1, code * 16 + digit);
                         following.as_str()
                     } else {
-                        // What was begun is lost, and this is text again.
+                        // The unfinished escape is invalid; this is text again.
                         self.escape = Escape::None;
                         self.push_char(char::REPLACEMENT_CHARACTER);
                         rest

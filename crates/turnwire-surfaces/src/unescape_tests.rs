@@ -1,6 +1,6 @@
 use super::*;
 
-/// What can be seen of `inside` while the string is open.
+/// The text decoded from `inside` while the string is open.
 #[track_caller]
 fn check_open(inside: &str, expected: &str) {
     let mut unescape = Unescape::default();
@@ -8,7 +8,7 @@ fn check_open(inside: &str, expected: &str) {
     assert_eq!(unescape.text(), expected);
 }
 
-/// What is left of `inside` once the quote has come, however it was cut.
+/// The text decoded from `inside` after the closing quote, however it was cut into pieces.
 #[track_caller]
 fn check_closed(inside: &str, expected: &str) {
     let written = format!("{inside}\" rest");

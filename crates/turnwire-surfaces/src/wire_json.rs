@@ -1,21 +1,21 @@
-//! JSON as it goes over a wire: on one line, however the reader tells lines apart.
+//! JSON on one line, for every definition of a line.
 //!
-//! JSON allows a few characters to stand for themselves that some readers take for the end of
-//! a line (`U+0085`, `U+2028`, `U+2029`; widely used clients split text there) and that a
-//! terminal may obey (`DEL` and the C1 controls). They are written as escapes instead. The
-//! value is the same, so nothing is lost, and no line of a stream can be torn.
+//! JSON allows a few raw characters in strings that some readers treat as the end of a line
+//! (`U+0085`, `U+2028`, `U+2029`; widely used clients split text there) or that a terminal may
+//! interpret (`DEL` and the C1 controls). They are written as escapes instead. The value is the
+//! same, and no line of a stream can be split.
 
 use std::{borrow::Cow, fmt::Write};
 
 use serde::Serialize;
 
-/// `value` as JSON on one line. What cannot be written as JSON, which none of our frames is,
-/// comes out as `null`.
+/// `value` as JSON on one line. A value that cannot be serialized becomes `null`; none of our
+/// frames is one.
 pub fn wire_json(value: &impl Serialize) -> String {
     in_escapes(serde_json::to_string(value))
 }
 
-/// `value` as JSON for people, on many lines, with the same escapes.
+/// `value` as indented JSON, with the same escapes.
 pub fn wire_json_pretty(value: &impl Serialize) -> String {
     in_escapes(serde_json::to_string_pretty(value))
 }
@@ -28,8 +28,8 @@ fn in_escapes(text: serde_json::Result<String>) -> String {
     }
 }
 
-/// JSON text with its unwelcome characters as escapes. They are legal only inside strings,
-/// where an escape means the same.
+/// JSON text with these characters as escapes. They are valid only inside strings, where an escape
+/// means the same.
 pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(is_unwelcome) {
         return Cow::Borrowed(json);

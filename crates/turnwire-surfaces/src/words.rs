@@ -1,6 +1,6 @@
-//! What is said about tools at work and at their end, in the same words on every surface.
+//! Texts about running and ended tools, the same on every surface.
 //!
-//! The state words are: preparing, needs approval, needs input, running, done, failed, denied,
+//! The state names are: preparing, needs approval, needs input, running, done, failed, denied,
 //! stopped, timed out, unknown.
 
 use turnwire_contract::{Decision, Event, Failure, Reply, RunOutcome, Timestamp, ToolOutcome};
@@ -10,17 +10,17 @@ use crate::{
     preview::{result_summary, shortened},
 };
 
-/// The note on a call whose arguments are being written.
+/// The note on a call whose arguments are being generated.
 pub const PREPARING: &str = "preparing";
-/// The note on a call that waits for a person.
+/// The note on a call that waits for an approval.
 pub const NEEDS_APPROVAL: &str = "needs approval";
-/// The note on a call whose tool waits for a person.
+/// The note on a call whose tool waits for the user.
 pub const NEEDS_INPUT: &str = "needs input";
-/// How long a note or an ending may get.
+/// Maximum length of a note or an ending, in characters.
 const NOTE_CHARS: usize = 100;
 
-/// What `event` says about what `call` is doing now, in a few words; nothing for events that
-/// say nothing about it.
+/// What `call` is doing after `event`, in short form; `None` for events that do not change it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
 pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
     let note = match event {
         Event::CallAnnounced { .. } => PREPARING.to_owned(),
@@ -47,36 +47,13 @@ pub fn tool_note(call: &Call, event: &Event, at: Timestamp) -> Option<String> {
         Event::ToolRetried { attempt, reason, .. } => {
             format!("trying again (attempt {attempt}): {}", reason.message)
         }
-        Event::RunQueued { .. }
-        | Event::RunStarted
-        | Event::Unknown(_)
-        | Event::LogprobsAdded { .. }
-        | Event::ToolTaskStarted { .. }
-        | Event::RunTakenOver { .. }
-        | Event::TurnStarted { .. }
-        | Event::TurnRetried { .. }
-        | Event::PartSkipped { .. }
-        | Event::TurnAbandoned { .. }
-        | Event::TurnFinished { .. }
-        | Event::MessageStarted { .. }
-        | Event::TextAdded { .. }
-        | Event::RefusalAdded { .. }
-        | Event::AnnotationAdded { .. }
-        | Event::MessageFinished { .. }
-        | Event::ReasoningAdded { .. }
-        | Event::ReasoningFinished { .. }
-        | Event::DiscoveryStarted { .. }
-        | Event::ToolsDiscovered { .. }
-        | Event::ArgumentsAdded { .. }
-        | Event::ArgumentsFinished { .. }
-        | Event::ToolFinished { .. }
-        | Event::RunFinished { .. } => return None,
+        _ => return None,
     };
     Some(shortened(&note, NOTE_CHARS))
 }
 
-/// How a call ended, on one line: what the tool said of itself or the beginning of its result,
-/// or what went wrong.
+/// How a call ended, on one line: the tool's own short text or the beginning of its result, or the
+/// error.
 pub fn ending(outcome: &ToolOutcome) -> String {
     let words = match outcome {
         ToolOutcome::Succeeded { output } => match &output.short {
@@ -97,7 +74,7 @@ pub fn ending(outcome: &ToolOutcome) -> String {
     shortened(&words, NOTE_CHARS)
 }
 
-/// How a run ended, in a few words.
+/// How a run ended, in short form.
 pub fn run_ending(outcome: &RunOutcome) -> String {
     match outcome {
         RunOutcome::Completed => "done".to_owned(),
@@ -127,7 +104,7 @@ pub fn seconds(ms: u64) -> String {
     }
 }
 
-/// `0.0s`, `5.8s`: always with one digit, so that columns stay in line.
+/// `0.0s`, `5.8s`: always with one digit, so that columns are aligned.
 pub fn seconds_with_tenths(ms: u64) -> String {
     format!("{}.{}s", ms / 1000, ms % 1000 / 100)
 }
@@ -160,7 +137,7 @@ fn progress_words(progress: f64, total: Option<f64>, message: Option<&str>) -> S
     }
 }
 
-/// Whether a person would count it: `3/5` says more than `60%`, `131072/4000000` less.
+/// Whether an amount is shown as a count: `3/5` says more than `60%`, `131072/4000000` less.
 fn is_countable(amount: f64) -> bool {
     amount.fract() == 0.0 && (0.0..1_000.0).contains(&amount)
 }

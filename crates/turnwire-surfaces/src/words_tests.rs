@@ -10,7 +10,7 @@ fn call_id() -> CallId {
     CallId::from("call_1")
 }
 
-/// What `event` says about a call that was started a tenth of a second before.
+/// The note of `event` on a call that was started a tenth of a second before.
 #[track_caller]
 fn check_note(event: Event, expected: Option<&str>) {
     let events = Story::new().turn().calls("call_1", "deploy", "{}").started("call_1").then(event);

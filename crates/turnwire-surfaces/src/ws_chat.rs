@@ -1,38 +1,37 @@
-//! The surface of S2: a turn as the messages of a chat socket.
+//! The surface of S2: a turn as the messages of a chat WebSocket.
 //!
-//! Words come as `token`s, tools as a `tool_start` and then a `tool_complete`, or an `error`
-//! with the code `TOOL_ERROR` if they did not work. Every end of a tool has its start before
-//! it, with the same `tool_call_id`, also for calls that no tool ever worked on. Nothing comes
-//! after the end of a call, and nothing after the end of a turn.
+//! Text is sent as `token`s, a tool as a `tool_start` and then a `tool_complete`, or an `error`
+//! with the code `TOOL_ERROR` if it failed. Every end of a tool has its start before it, with the
+//! same `tool_call_id`, also for calls whose tool never started. Nothing comes after the end of a
+//! call, and nothing after the end of a turn.
 //!
 //! How a turn ends:
 //!
-//! * **it has its answer**, whole or cut by a limit: `complete`, once. A tool that failed on
-//!   the way changes nothing about that.
-//! * **it failed**: `error` with `LLM_ERROR` or `INTERNAL_ERROR`, and no `complete`, which has
-//!   always meant that there is an answer.
-//! * **somebody stopped it**: `error` without a code, because nothing is broken, and no
-//!   `complete`.
+//! * **it has its answer**, complete or cut off by a limit: `complete`, once. A tool that failed
+//!   during the turn does not change that.
+//! * **it failed**: `error` with `LLM_ERROR` or `INTERNAL_ERROR`, and no `complete`, which always
+//!   means that there is an answer.
+//! * **it was cancelled**: `error` without a code, because there is no failure, and no `complete`.
 //!
-//! Such an `error` has `outcome`, so that nobody has to know the codes to see that the turn is
-//! over. An `error` without it is news on the way: a tool did not work, the model is asked
-//! again, or the answer begins again because its worker died. `fatal` is never set here: the
-//! socket outlives every turn.
+//! Such an `error` has `outcome`, so that a client need not know the codes to see that the turn has
+//! ended. An `error` without it does not end the turn: a tool failed, the model request is retried,
+//! or the answer starts again because its worker died. `fatal` is never set here: the socket
+//! outlives every turn.
 //!
-//! The place of a message does not depend on what a client asked for: what it did not ask for
-//! is counted and left out. So a client may ask for more when it comes back.
+//! The cursor of a message does not depend on the enabled messages: disabled ones are counted and
+//! left out. So a client may resume with other options.
 
 use turnwire_contract::{
-    Completeness, ConversationId, Event, IncompleteReason, InputId, ItemId, Recorded, RunId,
+    Completeness, ConversationId, Event, IncompleteReason, InputId, ItemId, RecordedEvent, RunId,
     RunOutcome, Timestamp, ToolOutcome, ToolOutput,
 };
 
 use crate::{
     Projection,
     call_state::CallState,
-    calls::{Call, CallBook, CallNews},
+    calls::{Call, CallBook, CallEvent},
     clean::{Cleaner, clean},
-    cursor::{Cursor, Placed},
+    cursor::{Cursor, FrameAt},
     preview::{WIRE_BYTES, result_ref, result_summary, wire_text},
     wire_json::{escaped, wire_json},
     words,
@@ -44,7 +43,7 @@ use crate::{
     ws_request::WsOptions,
 };
 
-/// What a call is called whose name the model left out.
+/// Name of a call whose name the model left out.
 const UNNAMED: &str = "(unnamed)";
 
 /// The projection of S2.
@@ -54,7 +53,7 @@ pub struct WsChat {
     book: CallBook,
     cleaner: Cleaner,
     run_id: Option<RunId>,
-    /// Whether the open turn has been heard.
+    /// Whether any text of the open turn was sent.
     turn_was_heard: bool,
     /// The last message of the open turn, which enters the conversation with the turn.
     said: Option<ItemId>,
@@ -62,14 +61,14 @@ pub struct WsChat {
     kept: Option<ItemId>,
 }
 
-/// The messages of one event, with their places.
+/// The messages of one event, with their cursors.
 struct Out {
     cursor: Cursor,
-    messages: Vec<Placed<WsMessage>>,
+    messages: Vec<FrameAt<WsMessage>>,
 }
 
 impl WsChat {
-    /// For a client that asked for this much.
+    /// Creates a projection with these optional messages.
     pub fn new(options: WsOptions) -> Self {
         Self { options, ..Self::default() }
     }
@@ -82,7 +81,7 @@ impl WsChat {
         }
     }
 
-    fn started(&self, recorded: &Recorded, out: &mut Out) {
+    fn started(&self, recorded: &RecordedEvent, out: &mut Out) {
         out.send_if(self.options.resume, || {
             let (run_id, conversation_id) = (recorded.run_id.clone(), self.conversation_id());
             WsMessage::Started(Started { run_id, conversation_id })
@@ -124,7 +123,7 @@ impl WsChat {
         }));
     }
 
-    /// What the journal holds of a big result, in pieces that a wire takes.
+    /// Sends the part of a large result that the journal contains, in pieces.
     fn send_chunks(
         &self,
         call: &Call,
@@ -155,8 +154,8 @@ impl WsChat {
         });
     }
 
-    /// Only while the call goes on: what a tool says after its end is not shown.
-    fn tell_progress(&self, recorded: &Recorded, out: &mut Out) {
+    /// Sends progress while the call is in progress. Reports after its end are dropped.
+    fn tell_progress(&self, recorded: &RecordedEvent, out: &mut Out) {
         let call = recorded.event.call_id().and_then(|call_id| self.book.get(call_id));
         let Some(call) = call.filter(|call| !call.is_over) else { return };
         out.send_if(self.options.progress, || tool_progress(call, recorded));
@@ -198,7 +197,7 @@ impl WsChat {
         })
     }
 
-    /// The model's last message, or the one it was asked with if it said nothing.
+    /// The model's last message, or the user's if the model generated none.
     fn last_message_id(&self) -> String {
         if let Some(item_id) = &self.kept {
             return item_id.to_string();
@@ -208,7 +207,7 @@ impl WsChat {
         last.map(|entry| entry.id.to_string()).unwrap_or_default()
     }
 
-    /// Empty for a run outside of any conversation; the socket begins none.
+    /// Empty for a run outside of any conversation; the socket starts none.
     fn conversation_id(&self) -> ConversationId {
         let id = self.book.request().and_then(|request| request.conversation_id.clone());
         id.unwrap_or_else(|| ConversationId::new(""))
@@ -221,10 +220,10 @@ impl WsChat {
 }
 
 impl Projection for WsChat {
-    type Frame = Placed<WsMessage>;
+    type Frame = FrameAt<WsMessage>;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<Placed<WsMessage>> {
-        let news = self.book.note(recorded);
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<FrameAt<WsMessage>> {
+        let event = self.book.note(recorded);
         let mut out = Out { cursor: Cursor::new(recorded.seq, 0), messages: Vec::new() };
         match &recorded.event {
             Event::RunQueued { .. } => {
@@ -239,7 +238,7 @@ impl Projection for WsChat {
                     ..WsError::new(ErrorCode::LlmError, sentence(&message))
                 }));
             }
-            // The turn goes on, so there is no `outcome` (S2-22).
+            // The turn continues, so there is no `outcome` (S2-22).
             Event::PartSkipped { reason, .. } => {
                 out.send(WsMessage::Error(WsError {
                     failure: Some(reason.code.clone()),
@@ -255,7 +254,7 @@ impl Projection for WsChat {
             }
             Event::TurnFinished { .. } => self.kept = self.said.take().or(self.kept.take()),
             Event::MessageStarted { .. } => self.cleaner.reset(),
-            // A refusal is shown like any text: the person has to see it.
+            // A refusal is sent like any text, because the user has to see it.
             Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => {
                 self.token(text, &mut out);
             }
@@ -284,7 +283,7 @@ impl Projection for WsChat {
                 }
             }
             Event::ToolStarted { call_id, .. } => {
-                if let Some(call) = self.book.get(call_id).filter(|_| news == CallNews::Began) {
+                if let Some(call) = self.book.get(call_id).filter(|_| event == CallEvent::Began) {
                     out.send(tool_start(call, recorded.at));
                 }
             }
@@ -294,10 +293,10 @@ impl Projection for WsChat {
             | Event::ToolRetried { .. } => self.tell_progress(recorded, &mut out),
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 let Some(call) = self.book.get(call_id) else { return Vec::new() };
-                if news == CallNews::BeganAndEnded {
+                if event == CallEvent::BeganAndEnded {
                     out.send(tool_start(call, recorded.at));
                 }
-                if news != CallNews::Neither {
+                if event != CallEvent::Neither {
                     self.end_call(call, outcome, *duration_ms, recorded.at, &mut out);
                 }
             }
@@ -327,18 +326,18 @@ impl Out {
         self.send_if(true, || message);
     }
 
-    /// Counts the message in any case, so that places do not depend on what is wanted.
+    /// Counts the message in any case, so that cursors do not depend on the options.
     fn send_if(&mut self, is_wanted: bool, message: impl FnOnce() -> WsMessage) {
         if is_wanted {
-            self.messages.push(Placed { cursor: self.cursor, frame: message() });
+            self.messages.push(FrameAt { cursor: self.cursor, frame: message() });
         }
         self.cursor.index += 1;
     }
 }
 
 impl WsOptions {
-    /// A message as it goes over the socket, with its `cursor` for those who may come back.
-    pub fn wire_text(self, placed: &Placed<WsMessage>) -> String {
+    /// A message as JSON, with its `cursor` if the client enabled `resume`.
+    pub fn wire_text(self, placed: &FrameAt<WsMessage>) -> String {
         #[derive(serde::Serialize)]
         struct WithCursor<'a> {
             #[serde(flatten)]
@@ -364,7 +363,7 @@ fn tool_start(call: &Call, at: Timestamp) -> WsMessage {
     })
 }
 
-fn approval_request(call: &Call, recorded: &Recorded) -> WsMessage {
+fn approval_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
     let (expires_at, changed) =
         if let Event::ApprovalRequested { expires_at, changed, .. } = &recorded.event {
             (*expires_at, changed.as_deref().map(sentence))
@@ -383,7 +382,7 @@ fn approval_request(call: &Call, recorded: &Recorded) -> WsMessage {
     })
 }
 
-fn input_request(call: &Call, recorded: &Recorded) -> WsMessage {
+fn input_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
     let (input_id, message, schema, expires_at) = if let Event::InputRequested {
         input_id,
         message,
@@ -427,8 +426,8 @@ fn tool_error(call: &Call, outcome: &ToolOutcome, duration_ms: u64, at: Timestam
     })
 }
 
-/// What the tool says of itself in its own numbers and words, and else what is said about it.
-fn tool_progress(call: &Call, recorded: &Recorded) -> WsMessage {
+/// The tool's own progress, or else the note about the event.
+fn tool_progress(call: &Call, recorded: &RecordedEvent) -> WsMessage {
     let (progress, total, message) =
         if let Event::ToolProgressed { progress, total, message, .. } = &recorded.event {
             (Some(*progress), *total, message.as_deref().map(sentence))
@@ -447,20 +446,20 @@ fn tool_progress(call: &Call, recorded: &Recorded) -> WsMessage {
     })
 }
 
-/// The tool's name, never empty: a model may call a tool by no name at all.
+/// The tool's name, never empty: a model may call a tool without a name.
 fn name(call: &Call) -> String {
     let name = clean(&call.tool.name);
     if name.is_empty() { UNNAMED.to_owned() } else { name.into_owned() }
 }
 
-/// The arguments as the model wrote them, if that is a JSON object; else as one.
+/// The arguments as the model generated them if they are a JSON object, else wrapped in one.
 fn input(call: &Call) -> String {
     let raw = call.raw_arguments().unwrap_or_default().trim();
     let is_object = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(raw).is_ok();
     if is_object { escaped(raw).into_owned() } else { wire_json(&call.arguments()) }
 }
 
-/// What a stranger may have written, fit for a message.
+/// Untrusted text, cleaned and shortened for a message.
 fn sentence(text: &str) -> String {
     let text = clean(text);
     let beginning = wire_text(&text, WIRE_BYTES);

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, Failure, Finish, Image, Item, RunRequest, ToolKind, ToolRef, tool::KeptAside,
+    CallId, Failure, Finish, Image, Item, RunRequest, ToolKind, ToolRef, tool::BlobRef,
 };
 
 use super::*;
@@ -117,7 +117,7 @@ fn s2_10_s2_11_a_failing_tool_is_an_error_and_the_answer_still_comes() {
     );
 }
 
-/// S2-10, S2-23, S2-28: also what never started has a start, and nothing but a success has a
+/// S2-10, S2-23, S2-28: calls that never started have a start too, and only a success has a
 /// `tool_complete`.
 #[test]
 fn s2_10_s2_23_s2_28_every_way_to_fail_is_a_tool_error_after_its_start() {
@@ -282,7 +282,7 @@ fn s2_21_an_escape_that_is_never_closed_ends_with_its_message() {
     assert_eq!(messages(story, WsOptions::default()), [token("a"), token("b")]);
 }
 
-/// One character of two bytes more than fits, so that a cut by bytes would tear it.
+/// Longer than the limit by one character of two bytes, so that a cut by bytes would split it.
 fn big_text() -> String {
     format!("x{}", "é".repeat(WIRE_BYTES))
 }
@@ -311,10 +311,10 @@ fn s2_q1_r17_a_result_that_just_fits_is_not_cut() {
     assert_eq!((end.result_bytes, &end.result_ref), (None, &None));
 }
 
-/// R17: also when what the journal has would fit, but is not all.
+/// R17: also if the part in the journal would fit, but is not all.
 #[test]
 fn s2_q1_r17_a_result_kept_aside_is_never_cut_in_silence() {
-    let rest = Some(KeptAside { blob: "blob_1".into(), bytes: 5_000_000 });
+    let rest = Some(BlobRef { blob: "blob_1".into(), bytes: 5_000_000 });
     let output = ToolOutput { text: "begin".to_owned(), rest, ..ToolOutput::default() };
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     check_with(
@@ -474,7 +474,7 @@ fn s2_22_a_broken_piece_from_the_model_is_told_and_the_stream_goes_on() {
     );
 }
 
-/// C6: never silently retracted or doubled.
+/// C6: never silently retracted or repeated.
 #[test]
 fn s2_22_an_answer_that_begins_again_says_so() {
     let story = in_conversation()
@@ -560,7 +560,7 @@ fn s2_20_r12_who_asks_for_nothing_gets_only_the_messages_of_old() {
     assert_eq!(types, ["tool_start", "tool_complete", "complete"]);
 }
 
-/// What is written can be read again: a client in Rust sees what was sent.
+/// Messages can be deserialized: a client in Rust gets what was sent.
 #[test]
 fn every_message_reads_as_it_was_written() {
     let story = in_conversation()
@@ -638,8 +638,8 @@ proptest! {
         prop_assert_eq!(words, said);
     }
 
-    /// I6, I8, C11: the frames of a prefix are a prefix; who comes back is sent exactly the
-    /// rest; and a place means the same whatever was asked for.
+    /// I6, I8, C11: the frames of a prefix are a prefix; a client that resumes gets exactly the
+    /// rest; and a cursor means the same with any options.
     #[test]
     fn c11_who_comes_back_gets_exactly_what_is_missing(turns in turns(), cut in any::<prop::sample::Index>()) {
         let whole = tell(&turns).seen_by(&mut WsChat::new(EVERYTHING));
@@ -661,7 +661,7 @@ proptest! {
     }
 }
 
-/// C11: also in the middle of the pieces of a big result.
+/// C11: also in the middle of the pieces of a large result.
 #[test]
 fn c11_s2_f1_places_do_not_depend_on_what_was_asked_for() {
     let story = || {

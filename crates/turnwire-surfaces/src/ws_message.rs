@@ -1,16 +1,16 @@
-//! What the socket of S2 sends: six messages that never change, and a few that a client has to
-//! ask for.
+//! Messages that the server sends on the chat WebSocket (S2): six that never change, and a few that
+//! are optional.
 //!
 //! `token`, `complete`, `error`, `pong`, `tool_start` and `tool_complete` have the fields of
 //! specification 002 and keep them for ever; fields may be added, and a client ignores those it
-//! does not know. `started`, `tool_progress`, `tool_result_chunk`, `tool_result_end`,
-//! `approval_request` and `tools` are sent only to those who asked (see
-//! [`WsOptions`](crate::WsOptions)), because a client of the first kind has never heard of them.
+//! does not know. `started`, `tool_progress`, `tool_output`, `tool_result_chunk`,
+//! `tool_result_end`, `approval_request`, `input_request` and `tools` are sent only to clients that
+//! enabled them (see [`WsOptions`](crate::WsOptions)), because older clients do not know them.
 //!
-//! The types can be read as well as written, for clients in Rust. A tool message without a
-//! name, an input or a result is refused in both directions. Its time is always there: a
-//! message made from an event has that event's time, and [`WsMessage::read`] takes the time to
-//! put in where a sender left it out, because this crate has no clock.
+//! The types can also be deserialized, for clients in Rust. A tool message without a name, an input
+//! or a result is refused in both directions. It always has a time: a message made from an event
+//! has the time of the event, and [`WsMessage::read`] takes the time to use if the sender omitted
+//! it, because this crate has no clock.
 
 use std::fmt;
 
@@ -21,76 +21,71 @@ use turnwire_contract::{
 };
 use utoipa::ToSchema;
 
-use crate::{
-    call_state::CallState,
-    native_event::{IncompleteReasonShape, ToolKindShape},
-    preview::shortened,
-};
+use crate::{call_state::CallState, preview::shortened};
 
-/// How long a complaint about a message may get.
+/// Maximum length of an error about a message, in characters.
 const COMPLAINT_CHARS: usize = 200;
 
 /// A message of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WsMessage {
-    /// The model said something.
+    /// A text delta.
     Token(Token),
-    /// The turn is over and has its answer.
+    /// The turn has ended with an answer.
     Complete(Complete),
-    /// Something went wrong. Only if `outcome` is set is the turn over.
+    /// An error. It ends the turn only if `outcome` is set.
     Error(WsError),
-    /// The answer to `ping`.
+    /// Answer to `ping`.
     Pong,
-    /// A tool is about to work.
+    /// A tool starts.
     ToolStart(ToolStart),
-    /// A tool has worked. A failed one has an `error` with the code `TOOL_ERROR` instead.
+    /// A tool succeeded. If it failed, an `error` with the code `TOOL_ERROR` is sent instead.
     ToolComplete(ToolComplete),
-    /// The turn has a run. Asked for with `resume`.
+    /// The run of the turn has started. Enabled with `resume`.
     Started(Started),
-    /// A tool tells how far it is. Asked for with `progress`.
+    /// Progress of a tool. Enabled with `progress`.
     ToolProgress(ToolProgress),
-    /// A piece of a big result; comes before its `tool_complete`. Asked for with `chunks`.
+    /// A piece of a large result, sent before its `tool_complete`. Enabled with `chunks`.
     ToolResultChunk(ToolResultChunk),
-    /// All pieces of a big result are out. Asked for with `chunks`.
+    /// All pieces of a large result were sent. Enabled with `chunks`.
     ToolResultEnd(ToolResultEnd),
-    /// A person has to allow a call. Asked for with `approvals`.
+    /// A call needs an approval. Enabled with `approvals`.
     ApprovalRequest(ApprovalRequest),
-    /// A tool asks the person something, and waits. Asked for with `inputs`.
+    /// A tool asks the user a question and waits for the answer. Enabled with `inputs`.
     InputRequest(InputRequest),
-    /// A tool let out some of its output early. Asked for with `output`.
+    /// Partial output of a running tool. Enabled with `output`.
     ToolOutput(ToolOutputPiece),
-    /// The tools there are. Asked for with `tools`.
+    /// The available tools. Enabled with `tools`.
     Tools(Tools),
 }
 
-/// A piece of what the model says, never empty.
+/// A text delta.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToken)]
 pub struct Token {
-    /// The words.
+    /// The new text. Never empty.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub content: String,
 }
 
-/// The turn is over and has its answer.
+/// The turn has ended with an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsComplete)]
 pub struct Complete {
-    /// The last message of the conversation: the model's, or, if it said nothing at all, the
-    /// one it was asked with. It can be looked up.
+    /// ID of the last message of the conversation: the model's, or the user's if the model
+    /// generated none. It can be looked up.
     pub message_id: String,
-    /// The conversation.
+    /// ID of the conversation.
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
-    /// `completed`, or `incomplete` if a limit stopped the turn.
+    /// `completed`, or `incomplete` if the turn stopped at a limit.
     #[serde(default)]
     #[schema(required)]
     pub outcome: TurnOutcome,
-    /// Which limit, if one did.
+    /// The limit, if `outcome` is `incomplete`. Missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<IncompleteReasonShape>)]
     pub reason: Option<IncompleteReason>,
 }
 
@@ -102,102 +97,102 @@ pub enum TurnOutcome {
     /// The model gave its answer.
     #[default]
     Completed,
-    /// It stopped at a limit; what it said is good but not whole.
+    /// The turn stopped at a limit. The answer is not complete.
     Incomplete,
-    /// The model or the server could not go on.
+    /// The model or the server could not continue.
     Failed,
-    /// Somebody stopped it.
+    /// The turn was cancelled.
     Cancelled,
 }
 
-/// Something went wrong.
+/// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WsError {
-    /// What, in one sentence for people.
+    /// Human-readable message.
     pub message: String,
-    /// What, for programs. Missing when nobody made a mistake: somebody stopped the turn.
+    /// Machine-readable code. Missing if the turn was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
-    /// Whether the socket closes now.
+    /// Whether the server closes the socket after this message.
     #[serde(default)]
     #[schema(required)]
     pub fatal: bool,
-    /// How the turn ended, if this ends it; then no `complete` follows.
+    /// How the turn ended. If set, the turn has ended and no `complete` follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<TurnOutcome>,
-    /// The failure code behind it, where there is one.
+    /// Failure code, as listed in `docs/errors.md`. Missing if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The call that did not work, for `TOOL_ERROR`.
+    /// The failed call, for `TOOL_ERROR`.
     #[serde(flatten)]
     #[schema(value_type = MaybeFailedCall)]
     pub call: Option<FailedCall>,
 }
 
-/// The call behind a `TOOL_ERROR`.
+/// The failed call of a `TOOL_ERROR`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedCall {
-    /// The call.
+    /// ID of the tool call.
     pub tool_call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     #[serde(deserialize_with = "not_empty")]
     pub tool_name: String,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     #[serde(default)]
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Failed, denied, stopped, timed out or unknown.
+    /// State of the call: `failed`, `denied`, `stopped`, `timed out` or `unknown`.
     pub state: CallState,
-    /// How long the tool worked; 0 if it never started.
+    /// Execution time in milliseconds; 0 if the tool never started.
     pub duration_ms: u64,
-    /// When it ended.
+    /// Time at which the call ended.
     pub timestamp: Timestamp,
 }
 
-/// [`FailedCall`] as the document has it: all of its fields, or none.
+/// Fields about the failed call. Present only if `code` is `TOOL_ERROR`.
 #[derive(ToSchema)]
 #[schema(as = WsFailedCall)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct MaybeFailedCall {
-    /// The call.
+    /// ID of the tool call.
     tool_call_id: Option<String>,
-    /// The tool's name.
+    /// Name of the tool.
     tool_name: Option<String>,
-    /// What kind of tool it is.
-    kind: Option<ToolKindShape>,
-    /// The server it lives on, if it lives on one.
+    /// Kind of the tool.
+    kind: Option<ToolKind>,
+    /// Label of the tool's server. Missing if the tool has none.
     server: Option<String>,
-    /// Failed, denied, stopped, timed out or unknown.
+    /// State of the call: `failed`, `denied`, `stopped`, `timed out` or `unknown`.
     state: Option<CallState>,
-    /// How long the tool worked; 0 if it never started.
+    /// Execution time in milliseconds; 0 if the tool never started.
     duration_ms: Option<u64>,
-    /// When it ended.
+    /// Time at which the call ended.
     #[schema(format = DateTime)]
     timestamp: Option<String>,
 }
 
-/// What went wrong, for programs.
+/// Code of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsErrorCode)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
-    /// The message is not one this server knows. Repair it; the socket stays open.
+    /// The message is invalid. The socket stays open.
     InvalidFormat,
-    /// The conversation does not exist, or belongs to somebody else.
+    /// The conversation does not exist, or belongs to another tenant.
     AccessDenied,
-    /// The model could not be reached or did not finish. If `outcome` is missing it is being
-    /// asked again.
+    /// The model could not be reached or did not finish. If `outcome` is missing, the request is
+    /// retried.
     LlmError,
-    /// The server could not go on. If `outcome` is missing the turn goes on all the same.
+    /// The server could not continue. If `outcome` is missing, the turn continues.
     InternalError,
-    /// A tool did not work. The model is told, and the turn goes on.
+    /// A tool failed. The model gets the error, and the turn continues.
     ToolError,
 }
 
 impl ErrorCode {
-    /// Every code there is.
+    /// All codes.
     pub const ALL: [Self; 5] = [
         Self::InvalidFormat,
         Self::AccessDenied,
@@ -206,7 +201,7 @@ impl ErrorCode {
         Self::ToolError,
     ];
 
-    /// The code as it is written on the wire.
+    /// The code as it is sent.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidFormat => "INVALID_FORMAT",
@@ -224,264 +219,263 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A tool is about to work.
+/// A tool starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolStart)]
 pub struct ToolStart {
-    /// The call; the same on every message about it.
+    /// ID of the tool call. The same in all messages about it.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_name: String,
-    /// The arguments as JSON text: always an object, whatever the model wrote.
+    /// The arguments, as JSON text. Always an object, even if the model generated something else.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_input: String,
-    /// When it began.
+    /// Time of the start.
     #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     #[serde(default)]
-    #[schema(required, value_type = ToolKindShape)]
+    #[schema(required)]
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
 }
 
-/// A tool has worked.
+/// A tool succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolComplete)]
 pub struct ToolComplete {
-    /// The call; the same on every message about it.
+    /// ID of the tool call. The same in all messages about it.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// The tool's name; the same as in its `tool_start`.
+    /// Name of the tool. The same as in its `tool_start`.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_name: String,
-    /// What it returned, as text; its beginning if it is big.
+    /// The result, as text. If it is large, only its beginning.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_result: String,
-    /// When it ended.
+    /// Time of the end.
     #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     #[serde(default)]
-    #[schema(required, value_type = ToolKindShape)]
+    #[schema(required)]
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// How long the tool worked.
+    /// Execution time in milliseconds.
     #[serde(default)]
     #[schema(required)]
     pub duration_ms: u64,
-    /// Whether the tool returned nothing; `tool_result` then says so in words.
+    /// Whether the result is empty; `tool_result` is then a placeholder text. Missing if false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub empty: bool,
-    /// Whether `tool_result` is only the beginning.
+    /// Whether `tool_result` is only the beginning of the result. Missing if false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// How many bytes the whole result has, if it was cut.
+    /// Size of the full result in bytes, if it was cut off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
-    /// Where the whole result is, if it was cut.
+    /// Path of the full result, if it was cut off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
 }
 
-/// The turn has a run.
+/// The run of a turn has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsStarted)]
 pub struct Started {
-    /// The run, for `resume` after a lost connection.
+    /// ID of the run, for `resume` after a disconnect.
     #[schema(value_type = String)]
     pub run_id: RunId,
-    /// The conversation.
+    /// ID of the conversation.
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
 }
 
-/// A tool tells how far it is, or it is told about a tool that says nothing.
+/// Progress of a tool, or a notice that the tool is silent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolProgress)]
 pub struct ToolProgress {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_name: String,
-    /// How much is done, in the tool's own unit.
+    /// Work done so far, in the tool's own unit.
     #[serde(default)]
     pub progress: Option<f64>,
-    /// How much there is, if the tool knows.
+    /// Total amount of work, if the tool knows it.
     #[serde(default)]
     pub total: Option<f64>,
-    /// What it is doing.
+    /// What the tool is doing.
     #[serde(default)]
     pub message: Option<String>,
-    /// When.
+    /// Time of the report.
     #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     #[serde(default)]
-    #[schema(required, value_type = ToolKindShape)]
+    #[schema(required)]
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
 }
 
-/// A piece of a big result. All pieces together are what the journal holds of it.
+/// A piece of a large result. All pieces together are the part of the result that the journal
+/// contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolResultChunk)]
 pub struct ToolResultChunk {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// 0, 1, 2, …
+    /// Index of the piece, from 0.
     pub index: u32,
-    /// Whole characters, never empty.
+    /// The text of the piece, in whole characters. Never empty.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub content: String,
 }
 
-/// All pieces of a big result are out.
+/// All pieces of a large result were sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolResultEnd)]
 pub struct ToolResultEnd {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// How many pieces there were.
+    /// Number of pieces.
     pub chunks: u32,
-    /// How many bytes they have together.
+    /// Total size of the pieces, in bytes.
     pub bytes: u64,
-    /// How many bytes the whole result has; more than `bytes` if the journal has only its
-    /// beginning, or if control characters were taken out.
+    /// Size of the full result, in bytes. More than `bytes` if the journal has only its beginning,
+    /// or if control characters were removed.
     pub result_bytes: u64,
-    /// Where the whole result is.
+    /// Path of the full result.
     pub result_ref: String,
 }
 
-/// A person has to allow a call.
+/// A call needs an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsApprovalRequest)]
 pub struct ApprovalRequest {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_name: String,
-    /// The arguments as JSON text.
+    /// The arguments, as JSON text.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_input: String,
-    /// When it was asked.
+    /// Time of the request.
     #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     #[serde(default)]
-    #[schema(required, value_type = ToolKindShape)]
+    #[schema(required)]
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Until when the answer may come; then the call is denied.
+    /// Time at which the request expires. The call is denied then. Missing if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// What the tool says of itself now, if its definition is not the one that was trusted
-    /// before.
+    /// The new definition of the tool, if it differs from the one that was approved before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
 }
 
-/// A tool asks the person something, and waits.
+/// A tool asks the user a question and waits for the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsInputRequest)]
 pub struct InputRequest {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// The question; a call may have several.
+    /// ID of the question. A call may ask several.
     #[schema(value_type = String)]
     pub input_id: InputId,
-    /// The tool's name.
+    /// Name of the tool.
     #[serde(deserialize_with = "not_empty")]
     #[schema(min_length = 1)]
     pub tool_name: String,
-    /// What is asked.
+    /// Text of the question.
     pub message: String,
-    /// The JSON Schema of the answer.
+    /// JSON schema of the answer.
     #[schema(value_type = Object)]
     pub schema: serde_json::Value,
-    /// When it was asked.
+    /// Time of the question.
     #[schema(value_type = String, format = DateTime)]
     pub timestamp: Timestamp,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     #[serde(default)]
-    #[schema(required, value_type = ToolKindShape)]
+    #[schema(required)]
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Until when the answer may come.
+    /// Time at which the question expires. Missing if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
 }
 
-/// A piece of what a tool lets out while it works.
+/// Partial output of a running tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolOutput)]
 pub struct ToolOutputPiece {
-    /// The call.
+    /// ID of the tool call.
     #[schema(value_type = String)]
     pub tool_call_id: CallId,
-    /// Only the new part.
+    /// The new output only.
     pub content: String,
 }
 
-/// The tools there are.
+/// The available tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsTools)]
 pub struct Tools {
-    /// Each of them.
+    /// The tools.
     pub tools: Vec<ToolInfo>,
 }
 
-/// A tool as clients are told of it.
+/// A tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WsToolInfo)]
 pub struct ToolInfo {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// What it does.
+    /// Description of the tool.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON schema of the arguments.
     #[schema(value_type = Object)]
     pub parameters: Value,
-    /// What kind of tool it is.
-    #[schema(value_type = ToolKindShape)]
+    /// Kind of the tool.
     pub kind: ToolKind,
-    /// The server it lives on, if it lives on one.
+    /// Label of the tool's server. Missing if the tool has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
 }
 
 impl WsMessage {
-    /// Reads a message of the server. A tool message that says no time gets `received_at`.
-    /// An error says what is wrong with it.
+    /// Reads a message of the server. A tool message without a time gets `received_at`. The error
+    /// says what is wrong with it.
     pub fn read(text: &str, received_at: Timestamp) -> Result<Self, String> {
         let mut message = read_object(text)?;
         let kind = message.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -493,25 +487,24 @@ impl WsMessage {
         from_object(message)
     }
 
-    /// An error that is not about a run: a message that cannot be read, a conversation that is
-    /// not there.
+    /// An error that is not about a run, such as an invalid message or an unknown conversation.
     pub fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::Error(WsError::new(code, message))
     }
 
-    /// The last words before the socket closes.
+    /// The last message before the socket closes.
     pub fn closing(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::Error(WsError { fatal: true, ..WsError::new(code, message) })
     }
 
-    /// The answer to who asks for the tools.
+    /// The answer to a request for the tools.
     pub fn tools<'a>(specs: impl IntoIterator<Item = &'a ToolSpec>) -> Self {
         Self::Tools(Tools { tools: specs.into_iter().map(ToolInfo::of).collect() })
     }
 }
 
 impl WsError {
-    /// An error after which everything goes on.
+    /// An error that does not end the turn.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -525,7 +518,7 @@ impl WsError {
 }
 
 impl ToolInfo {
-    /// What clients are told of a tool.
+    /// The description of a tool for clients.
     pub fn of(spec: &ToolSpec) -> Self {
         Self {
             name: spec.name.clone(),
@@ -538,7 +531,7 @@ impl ToolInfo {
 }
 
 impl ToolStart {
-    /// A start at `at`, of a function. Refused without a name or an input.
+    /// The start of a function at `at`. Refused without a name or an input.
     pub fn new(
         tool_call_id: impl Into<CallId>,
         tool_name: impl Into<String>,
@@ -557,7 +550,7 @@ impl ToolStart {
 }
 
 impl ToolComplete {
-    /// An end at `at`, of a function. Refused without a name or a result.
+    /// The end of a function at `at`. Refused without a name or a result.
     pub fn new(
         tool_call_id: impl Into<CallId>,
         tool_name: impl Into<String>,
@@ -580,10 +573,10 @@ impl ToolComplete {
     }
 }
 
-/// A field that must say something says nothing.
+/// A required field is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmptyField(
-    /// Which one.
+    /// The field.
     pub &'static str,
 );
 
@@ -600,7 +593,7 @@ fn filled(field: &'static str, text: impl Into<String>) -> Result<String, EmptyF
     if text.is_empty() { Err(EmptyField(field)) } else { Ok(text) }
 }
 
-/// For fields that must say something.
+/// Deserializes a string that must not be empty.
 pub(crate) fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() {
@@ -609,7 +602,7 @@ pub(crate) fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
     Ok(text)
 }
 
-/// The object that `text` is.
+/// Parses `text` as a JSON object.
 pub(crate) fn read_object(text: &str) -> Result<serde_json::Map<String, Value>, String> {
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
@@ -618,14 +611,14 @@ pub(crate) fn read_object(text: &str) -> Result<serde_json::Map<String, Value>, 
     }
 }
 
-/// The message that `object` is.
+/// Deserializes a message from `object`.
 pub(crate) fn from_object<T: de::DeserializeOwned>(
     object: serde_json::Map<String, Value>,
 ) -> Result<T, String> {
     serde_json::from_value(Value::Object(object)).map_err(|error| complaint(&error.to_string()))
 }
 
-/// What is wrong, on one line and not too long: it may repeat what a stranger wrote.
+/// An error on one line and of limited length, because it may repeat client input.
 fn complaint(text: &str) -> String {
     shortened(text, COMPLAINT_CHARS)
 }

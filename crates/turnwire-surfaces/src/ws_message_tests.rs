@@ -61,7 +61,7 @@ fn s2_u1_s2_u5_a_tool_message_with_all_fields_is_valid() {
     assert_eq!((built.tool_name.as_str(), built.tool_result.as_str()), ("multiply", "20"));
 }
 
-/// This crate has no clock, so whoever reads says what time it is (S2-13).
+/// This crate has no clock, so the reader passes the time (S2-13).
 #[test]
 fn s2_u2_s2_u6_a_tool_message_without_a_time_is_dated() {
     for message in [start(), end()] {
@@ -149,7 +149,7 @@ fn s2_u9_s2_u10_s2_u11_what_is_written_is_json_with_iso_times_and_every_field() 
     );
 }
 
-/// The messages of old, as they were written before there was anything to add (S2-20).
+/// The original messages, without later additions (S2-20).
 #[test]
 fn s2_20_messages_of_old_still_read() {
     let old = [
@@ -237,7 +237,7 @@ fn what_is_no_message_is_refused_with_a_sentence() {
     assert!(read(&json!({ "type": "nonsense" })).unwrap_err().contains("nonsense"));
 }
 
-/// The fields of a call are there together or not at all.
+/// The fields of a call are all present or all missing.
 #[test]
 fn the_schema_of_an_error_fits_errors_with_and_without_a_call() {
     let schema = serde_json::to_value(WsError::schema()).unwrap();

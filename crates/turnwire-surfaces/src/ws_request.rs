@@ -1,9 +1,10 @@
-//! What the socket of S2 is sent: `message` and `ping`, and what came later.
+//! Messages that a client sends on the chat WebSocket (S2): `message` and `ping`, and later
+//! additions.
 //!
-//! Whatever a client writes, it gets an answer that says what is wrong and the socket stays
-//! open; so reading never fails with anything but a sentence. Fields and types nobody knows are
-//! refused: a client that is not told would take silence for consent. Only in a `hello` they are
-//! not, because it asks for nothing: a client may understand more than a server has to say.
+//! Whatever a client sends, it gets an answer that says what is wrong, and the socket stays open;
+//! so reading only fails with a sentence. Unknown fields and types are refused, because a client
+//! would otherwise assume that they work. Only in `hello` they are accepted: it only lists what the
+//! client understands, which may be more than the server offers.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
@@ -19,99 +20,100 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum WsRequest {
-    /// Says something in a conversation, and so begins a turn.
+    /// Sends a user message to a conversation and starts a turn.
     Message {
-        /// The conversation.
+        /// ID of the conversation. It must exist.
         #[serde(deserialize_with = "conversation")]
         #[schema(value_type = String, min_length = 1)]
         conversation_id: ConversationId,
-        /// What is said.
+        /// Text of the message.
         #[serde(deserialize_with = "content")]
         #[schema(min_length = 1)]
         content: String,
     },
-    /// Asks whether somebody is there; `pong` is the answer, also while a turn goes on.
+    /// Checks the connection. Answered with `pong`, also during a turn.
     Ping,
-    /// Says what the client understands beside the six messages of old. May come again; the
-    /// last one counts.
+    /// Enables optional messages. May be sent again; the latest one applies.
     Hello(WsOptions),
-    /// Asks for the tools.
+    /// Requests the list of tools.
     Tools,
-    /// Stops the turn.
+    /// Cancels the current turn.
     Cancel,
-    /// Stops one call; the model is told, and the turn goes on.
+    /// Cancels one call. The model gets the outcome, and the turn continues.
     ToolCancel {
-        /// The call.
+        /// ID of the tool call.
         #[schema(value_type = String)]
         tool_call_id: CallId,
     },
-    /// Has a call that did not work carried out again, in a turn of its own.
+    /// Retries a call that ended without success, in a new turn.
     ToolRetry {
-        /// The call.
+        /// ID of the tool call.
         #[schema(value_type = String)]
         tool_call_id: CallId,
     },
     /// Answers an `approval_request`.
     Approval {
-        /// The call that waits.
+        /// ID of the tool call that waits for the approval.
         #[schema(value_type = String)]
         tool_call_id: CallId,
-        /// Whether it may be carried out.
+        /// Whether the call is approved.
         approved: bool,
-        /// Why not; the model is told.
+        /// Why the call is denied. Passed to the model.
         #[serde(default)]
         reason: String,
-        /// The arguments to call the tool with instead of the model's.
+        /// Arguments to use instead of the model's. They must match the schema of the tool. Ignored
+        /// if the call is denied.
         #[serde(default)]
         #[schema(value_type = Option<Object>)]
         arguments: Option<Map<String, Value>>,
-        /// Whether later calls of this tool in this conversation are allowed too.
+        /// Also approve later calls of this tool in this conversation. Ignored if the call is
+        /// denied. Default: false.
         #[serde(default)]
         remember: bool,
     },
     /// Answers an `input_request`.
     Input {
-        /// The call whose tool asks.
+        /// ID of the tool call whose tool asks.
         #[schema(value_type = String)]
         tool_call_id: CallId,
-        /// The question; the call's latest if it is missing.
+        /// ID of the question. Default: the latest question of the call.
         #[serde(default)]
         #[schema(value_type = Option<String>)]
         input_id: Option<InputId>,
-        /// What the person does about it.
+        /// How the user responds.
         action: InputAction,
-        /// With `accept`: what the person says, in the shape that was asked for.
+        /// With `accept`: the user's input. It must match the schema of the question.
         #[serde(default)]
         #[schema(value_type = Object)]
         content: Map<String, Value>,
     },
-    /// Goes on with a turn after a lost connection.
+    /// Resumes a turn after a disconnect.
     Resume {
-        /// Which run; the latest one of this socket if it is missing.
+        /// ID of the run. Default: the latest run of this socket.
         #[serde(default)]
         #[schema(value_type = Option<String>)]
         run_id: Option<RunId>,
-        /// The `cursor` of the last message that was seen; everything if it is missing.
+        /// `cursor` of the last message received. If omitted, all messages of the turn are sent.
         #[serde(default)]
         #[schema(value_type = String, example = "12.0")]
         after: Cursor,
     },
 }
 
-/// What a person does about a tool's question.
+/// How a user responds to a question of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputAction {
-    /// Answers it.
+    /// The user answers.
     Accept,
-    /// Does not want to answer.
+    /// The user refuses to answer.
     Decline,
-    /// Puts it aside.
+    /// The user dismisses the question.
     Cancel,
 }
 
 impl InputAction {
-    /// What the tool is told.
+    /// The reply for the tool.
     pub fn reply(self, content: Map<String, Value>) -> Reply {
         match self {
             Self::Accept => Reply::Accepted { content },
@@ -121,30 +123,30 @@ impl InputAction {
     }
 }
 
-/// What a client understands beside the six messages of old.
+/// Optional messages of the server. All are disabled by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct WsOptions {
-    /// Big results in pieces: `tool_result_chunk`, `tool_result_end`.
+    /// Send large results in pieces: `tool_result_chunk` and `tool_result_end`.
     pub chunks: bool,
-    /// What tools say while they work: `tool_progress`.
+    /// Send the progress of tools: `tool_progress`.
     pub progress: bool,
-    /// The tools, at once: `tools`.
+    /// Send the list of tools at once: `tools`.
     pub tools: bool,
-    /// Calls that a person has to allow: `approval_request`.
+    /// Send approval requests: `approval_request`. Otherwise calls that need one are denied.
     pub approvals: bool,
-    /// What tools ask the person: `input_request`.
+    /// Send questions of tools: `input_request`. Otherwise tools are told that no user can answer.
     pub inputs: bool,
-    /// What tools let out while they work: `tool_output`.
+    /// Send partial output of running tools: `tool_output`.
     pub output: bool,
-    /// What is needed to go on after a lost connection: `started`, and a `cursor` on every
-    /// message of a turn.
+    /// Send what is needed to resume after a disconnect: `started`, and a `cursor` in every message
+    /// of a turn.
     pub resume: bool,
 }
 
 impl WsRequest {
-    /// Reads what a client wrote. An error says what is wrong with it, for `INVALID_FORMAT`.
+    /// Reads a message of a client. The error says what is wrong with it, for `INVALID_FORMAT`.
     pub fn read(text: &str) -> Result<Self, String> {
         from_object(read_object(text)?)
     }

@@ -29,7 +29,7 @@ fn s2_1_s2_6_a_message_says_something_in_a_conversation() {
     );
 }
 
-/// C30: a field that nobody knows is not taken for one that was meant.
+/// C30: an unknown field is refused.
 #[test]
 fn c30_an_unknown_field_is_refused() {
     let refused = |text: &str| WsRequest::read(text).unwrap_err();
@@ -68,7 +68,7 @@ fn s2_6_what_is_wrong_with_a_message_is_said() {
     assert!(unknown.starts_with("unknown variant `token`, expected one of `message`, `ping`"));
 }
 
-/// S2-6, S2-21: a complaint repeats what a stranger wrote, so it is short and clean.
+/// S2-6, S2-21: an error repeats client input, so it is short and cleaned.
 #[test]
 fn s2_6_a_complaint_cannot_be_abused() {
     let hostile = json!({ "type": format!("\u{1b}]0;x\u{7}{}", "é".repeat(100_000)) });

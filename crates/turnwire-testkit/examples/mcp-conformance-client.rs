@@ -27,7 +27,7 @@ const LABEL: &str = "conformance";
 const ABOUT_US: &str = "https://conformance-test.local/client-metadata.json";
 
 /// How often a person logs in again before they lose patience.
-const MOST_LOGINS: usize = 3;
+const MAX_LOGINS: usize = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -82,7 +82,7 @@ async fn use_everything(servers: &McpServers) -> Result<(), String> {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
-        if !servers.waits_for_login(LABEL) || logins == MOST_LOGINS {
+        if !servers.waits_for_login(LABEL) || logins == MAX_LOGINS {
             return Err(why);
         }
         logins += 1;

@@ -6,12 +6,12 @@
 use std::collections::{HashMap, HashSet};
 
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Event, InputId, Item, ItemId, Prompt, Recorded, RunOutcome,
-    RunRequest, Seq, ToolOutcome,
+    Approvals, CallId, Completeness, Event, InputId, Item, ItemId, Prompt, RecordedEvent,
+    RunOutcome, RunRequest, Seq, ToolOutcome,
 };
 
 /// What is wrong with a whole journal; nothing, if all is well.
-pub fn violations<'a>(journal: impl IntoIterator<Item = &'a Recorded>) -> Vec<String> {
+pub fn violations<'a>(journal: impl IntoIterator<Item = &'a RecordedEvent>) -> Vec<String> {
     let mut reader = JournalReader::default();
     for recorded in journal {
         reader.read(recorded);
@@ -90,7 +90,7 @@ impl JournalReader {
         self.wrong.push(format!("{} (at {last})", complaint.into()));
     }
 
-    fn read(&mut self, recorded: &Recorded) {
+    fn read(&mut self, recorded: &RecordedEvent) {
         if recorded.seq != self.last.next() {
             self.complain(format!("I5: {} follows", recorded.seq));
         }

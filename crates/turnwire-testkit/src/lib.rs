@@ -22,19 +22,19 @@
 )]
 
 pub mod conformance;
+pub mod fake_servers;
+pub mod fake_tools;
 pub mod golden;
 pub mod invariants;
 pub mod mcp_ledger;
 pub mod mcp_server;
-pub mod prop_servers;
-pub mod props;
 pub mod scenarios;
 pub mod scripts;
 pub mod services;
-pub mod stage;
 pub mod surfaces;
+pub mod test_bench;
 pub mod upstreams;
 
-pub use prop_servers::PropServers;
-pub use props::{Behaviour, Prop};
-pub use stage::{Act, Played, Stage};
+pub use fake_servers::FakeServers;
+pub use fake_tools::{Behaviour, FakeTool};
+pub use test_bench::{Act, Played, TestBench};

@@ -11,15 +11,15 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use turnwire_contract::{
     Annotation, ApprovalAnswer, Approvals, CallId, Decision, Effect, Event, FirstCall, Item,
-    ModelError, ModelPart, Question, Recorded, Reply, Tool, ToolContext, ToolError, ToolKind,
+    ModelError, ModelPart, Question, RecordedEvent, Reply, Tool, ToolContext, ToolError, ToolKind,
     ToolOutput, ToolRef, ToolRequest, ToolSpec, Usage,
 };
 use turnwire_models::Turn;
 
 use crate::{
-    prop_servers::PropServers,
-    props::{Behaviour, Prop},
-    stage::{Act, Stage},
+    fake_servers::FakeServers,
+    fake_tools::{Behaviour, FakeTool},
+    test_bench::{Act, TestBench},
 };
 
 /// A run to be played, and what happens to it from outside.
@@ -27,15 +27,15 @@ pub struct Scenario {
     /// Its folder.
     pub name: &'static str,
     /// The run.
-    pub stage: Stage,
+    pub stage: TestBench,
     director: Director,
 }
 
-type Director = Box<dyn FnMut(&Recorded) -> Option<Act>>;
+type Director = Box<dyn FnMut(&RecordedEvent) -> Option<Act>>;
 
 impl Scenario {
     /// Plays it, and returns its journal.
-    pub async fn play(self) -> Vec<Arc<Recorded>> {
+    pub async fn play(self) -> Vec<Arc<RecordedEvent>> {
         self.stage.play_with(self.director).await.journal
     }
 
@@ -51,19 +51,19 @@ impl std::fmt::Debug for Scenario {
     }
 }
 
-fn undisturbed(name: &'static str, stage: Stage) -> Scenario {
+fn undisturbed(name: &'static str, stage: TestBench) -> Scenario {
     Scenario { name, stage, director: Box::new(|_| None) }
 }
 
 /// Does `act` once, after the first event that `when` is waiting for.
 fn disturbed(
     name: &'static str,
-    stage: Stage,
+    stage: TestBench,
     when: fn(&Event) -> bool,
     act: fn(&Event) -> Act,
 ) -> Scenario {
     let mut is_done = false;
-    let director = move |recorded: &Recorded| {
+    let director = move |recorded: &RecordedEvent| {
         if is_done || !when(&recorded.event) {
             return None;
         }
@@ -91,8 +91,8 @@ pub fn all() -> Vec<Scenario> {
     kinds.into_iter().flatten().collect()
 }
 
-fn multiply() -> Prop {
-    Prop::new("multiply", Behaviour::Multiplies)
+fn multiply() -> FakeTool {
+    FakeTool::new("multiply", Behaviour::Multiplies)
 }
 
 fn ask_to_multiply() -> Turn {
@@ -112,16 +112,16 @@ fn answers() -> Vec<Scenario> {
     vec![
         undisturbed(
             "plain_text",
-            Stage::new([Turn::new().text_in(["Hello", ", ", "world."]).usage(usage)]),
+            TestBench::new([Turn::new().text_in(["Hello", ", ", "world."]).usage(usage)]),
         ),
         undisturbed(
             "reasoning_then_text",
-            Stage::new([Turn::new().reasoning("The user greets me.").text("Hello.")]),
+            TestBench::new([Turn::new().reasoning("The user greets me.").text("Hello.")]),
         ),
-        undisturbed("refusal", Stage::new([Turn::new().refusal("I cannot help with that.")])),
+        undisturbed("refusal", TestBench::new([Turn::new().refusal("I cannot help with that.")])),
         undisturbed(
             "hostile_text",
-            Stage::new([Turn::new().text_in([
+            TestBench::new([Turn::new().text_in([
                 "red \u{1b}[3",
                 "1mtext\u{1b}[0m",
                 " and\0 a bell\u{7}, naïve 🦀",
@@ -138,19 +138,19 @@ fn tools() -> Vec<Scenario> {
             .call_with_id("call_b", "broken", json!({ "path": "/tmp/x" }))
             .call_with_id("call_c", "slow", json!({ "id": 7 }))
     };
-    let delete = Prop::new("delete", Behaviour::Returns("deleted".into()))
+    let delete = FakeTool::new("delete", Behaviour::Returns("deleted".into()))
         .with(|spec: &mut ToolSpec| spec.needs_approval = true);
     let client =
         ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("locate", "Where the user is.") };
     vec![
         undisturbed(
             "one_tool",
-            Stage::new([ask_to_multiply(), Turn::new().text_in(["5 times 4 ", "is 20."])])
+            TestBench::new([ask_to_multiply(), Turn::new().text_in(["5 times 4 ", "is 20."])])
                 .tool(multiply()),
         ),
         undisturbed(
             "two_tools_in_sequence",
-            Stage::new([
+            TestBench::new([
                 Turn::new()
                     .call_with_id("call_1", "multiply", json!({ "a": 5, "b": 4 }))
                     .call_with_id("call_2", "multiply", json!({ "a": 20, "b": 2 })),
@@ -161,25 +161,28 @@ fn tools() -> Vec<Scenario> {
         ),
         undisturbed(
             "three_tools_in_parallel",
-            Stage::new([three(), Turn::new().text("One of three failed.")])
-                .tool(Prop::new(
+            TestBench::new([three(), Turn::new().text("One of three failed.")])
+                .tool(FakeTool::new(
                     "fast",
                     Behaviour::Takes(Duration::from_millis(200), "6 results".into()),
                 ))
-                .tool(Prop::new("broken", Behaviour::FailsAfter(seconds(1), "disk is full".into())))
-                .tool(Prop::new("slow", slow)),
+                .tool(FakeTool::new(
+                    "broken",
+                    Behaviour::FailsAfter(seconds(1), "disk is full".into()),
+                ))
+                .tool(FakeTool::new("slow", slow)),
         ),
         undisturbed(
             "tool_with_progress",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "deploy", json!({ "name": "v4" })),
                 Turn::new().text("Deployed."),
             ])
-            .tool(Prop::new("deploy", Behaviour::Reports(3, seconds(1), "all green".into()))),
+            .tool(FakeTool::new("deploy", Behaviour::Reports(3, seconds(1), "all green".into()))),
         ),
         disturbed(
             "approval_denied",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "delete", json!({ "path": "old" })),
                 Turn::new().text("Then I leave it."),
             ])
@@ -192,7 +195,7 @@ fn tools() -> Vec<Scenario> {
         ),
         undisturbed(
             "client_tool",
-            Stage::new([Turn::new().text("Where are you? ").call_with_id(
+            TestBench::new([Turn::new().text("Where are you? ").call_with_id(
                 "call_1",
                 "locate",
                 json!({}),
@@ -201,19 +204,19 @@ fn tools() -> Vec<Scenario> {
         ),
         undisturbed(
             "empty_result",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "quiet", json!({})),
                 Turn::new().text("Nothing came."),
             ])
-            .tool(Prop::new("quiet", Behaviour::Returns(String::new()))),
+            .tool(FakeTool::new("quiet", Behaviour::Returns(String::new()))),
         ),
         undisturbed(
             "big_result",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "dump", json!({})),
                 Turn::new().text("That was a lot."),
             ])
-            .tool(Prop::new(
+            .tool(FakeTool::new(
                 "dump",
                 Behaviour::Returns("0123456789\n".repeat(5 * 1024 * 1024 / 11)),
             ))
@@ -221,18 +224,18 @@ fn tools() -> Vec<Scenario> {
         ),
         undisturbed(
             "image_result",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "draw", json!({})),
                 Turn::new().text("A picture."),
             ])
-            .tool(Prop::new("draw", Behaviour::Draws)),
+            .tool(FakeTool::new("draw", Behaviour::Draws)),
         ),
     ]
 }
 
 /// People who say more than yes and no.
 fn people() -> Vec<Scenario> {
-    let delete = Prop::new("delete", Behaviour::Returns("deleted".into()))
+    let delete = FakeTool::new("delete", Behaviour::Returns("deleted".into()))
         .with(|spec: &mut ToolSpec| spec.needs_approval = true);
     let question = Question {
         message: "Window or aisle?".to_owned(),
@@ -241,7 +244,7 @@ fn people() -> Vec<Scenario> {
     vec![
         disturbed(
             "approval_edited",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "delete", json!({ "path": "/" })),
                 Turn::new().text("Only that one, then."),
             ])
@@ -257,11 +260,11 @@ fn people() -> Vec<Scenario> {
         ),
         disturbed(
             "input_given",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "book", json!({ "to": "Oslo" })),
                 Turn::new().text("Booked."),
             ])
-            .tool(Prop::new("book", Behaviour::Asks(question)))
+            .tool(FakeTool::new("book", Behaviour::Asks(question)))
             .request(|request| request.inputs = true),
             |event| matches!(event, Event::InputRequested { .. }),
             |event| {
@@ -279,62 +282,62 @@ fn failing_tools() -> Vec<Scenario> {
     vec![
         undisturbed(
             "failing_tool",
-            Stage::new([call("broken", json!({})), sorry()])
-                .tool(Prop::new("broken", Behaviour::Fails("disk is full".into()))),
+            TestBench::new([call("broken", json!({})), sorry()])
+                .tool(FakeTool::new("broken", Behaviour::Fails("disk is full".into()))),
         ),
         undisturbed(
             "unknown_tool",
-            Stage::new([call("serch", json!({})), sorry()]).tool(multiply()),
+            TestBench::new([call("serch", json!({})), sorry()]).tool(multiply()),
         ),
         undisturbed(
             "invalid_arguments",
-            Stage::new([call("multiply", json!({ "a": "five" })), sorry()]).tool(multiply()),
+            TestBench::new([call("multiply", json!({ "a": "five" })), sorry()]).tool(multiply()),
         ),
         undisturbed(
             "broken_arguments",
-            Stage::new([Turn::new().call_raw("multiply", ["{\"a\": 5, \"b\""]), sorry()])
+            TestBench::new([Turn::new().call_raw("multiply", ["{\"a\": 5, \"b\""]), sorry()])
                 .tool(multiply()),
         ),
         undisturbed(
             "tool_timeout",
-            Stage::new([call("hang", json!({})), sorry()])
-                .tool(Prop::new("hang", Behaviour::Hangs))
+            TestBench::new([call("hang", json!({})), sorry()])
+                .tool(FakeTool::new("hang", Behaviour::Hangs))
                 .limits(|limits| limits.call_silence = seconds(12)),
         ),
         undisturbed(
             "tool_outcome_unknown",
-            Stage::new([call("pay", json!({ "euros": 7 })), Turn::new().text("Please check.")])
+            TestBench::new([call("pay", json!({ "euros": 7 })), Turn::new().text("Please check.")])
                 .tool(vanishing("pay", "the connection broke before it answered")),
         ),
         undisturbed(
             "tool_panic",
-            Stage::new([call("crash", json!({})), sorry()])
-                .tool(Prop::new("crash", Behaviour::Panics)),
+            TestBench::new([call("crash", json!({})), sorry()])
+                .tool(FakeTool::new("crash", Behaviour::Panics)),
         ),
         undisturbed(
             "tool_retried",
-            Stage::new([call("flaky", json!({})), Turn::new().text("It worked at last.")])
-                .tool(Prop::new("flaky", Behaviour::FailsAtFirst(1, "fine now".into()))),
+            TestBench::new([call("flaky", json!({})), Turn::new().text("It worked at last.")])
+                .tool(FakeTool::new("flaky", Behaviour::FailsAtFirst(1, "fine now".into()))),
         ),
     ]
 }
 
 /// A tool that must not act twice, and of which nobody hears again.
-fn vanishing(name: &str, what: &str) -> Prop {
-    Prop::new(name, Behaviour::Vanishes(seconds(2), what.into()))
+fn vanishing(name: &str, what: &str) -> FakeTool {
+    FakeTool::new(name, Behaviour::Vanishes(seconds(2), what.into()))
         .with(|spec: &mut ToolSpec| spec.effect = Effect::Once)
 }
 
 fn servers() -> Vec<Scenario> {
-    let find = |text: &str| Prop::new("find", Behaviour::Returns(text.into()));
-    let now = || Prop::new("now", Behaviour::Returns("9 o'clock".into()));
+    let find = |text: &str| FakeTool::new("find", Behaviour::Returns(text.into()));
+    let now = || FakeTool::new("now", Behaviour::Returns("9 o'clock".into()));
     let ask = || Turn::new().call_with_id("call_1", "find", json!({ "query": "rust" }));
-    let broken = Prop::new("find", Behaviour::Fails("the index is being built".into()));
-    let deploy = Prop::new("deploy", Behaviour::Reports(2, seconds(7), "all green".into()));
+    let broken = FakeTool::new("find", Behaviour::Fails("the index is being built".into()));
+    let deploy = FakeTool::new("deploy", Behaviour::Reports(2, seconds(7), "all green".into()));
     vec![
         undisturbed(
             "server_known",
-            Stage::new([
+            TestBench::new([
                 Turn::new()
                     .text("Let me look. ")
                     .part(ModelPart::CallStarted {
@@ -346,58 +349,58 @@ fn servers() -> Vec<Scenario> {
                     .part(ModelPart::CallArguments { key: 0, text: "\"rust\"}".into() }),
                 Turn::new().text("Found it."),
             ])
-            .servers(PropServers::default().with("docs", [find("3 pages")])),
+            .servers(FakeServers::default().with("docs", [find("3 pages")])),
         ),
         undisturbed(
             "server_slow",
-            Stage::new([ask(), Turn::new().text("Found it.")])
-                .servers(PropServers::default().slow("docs", seconds(3), [find("3 pages")])),
+            TestBench::new([ask(), Turn::new().text("Found it.")])
+                .servers(FakeServers::default().slow("docs", seconds(3), [find("3 pages")])),
         ),
         undisturbed(
             "server_dead",
-            Stage::new([
+            TestBench::new([
                 ask().call_with_id("call_2", "now", json!({})),
                 Turn::new().text("I only know the time."),
             ])
             .servers(
-                PropServers::default().dead("docs", "connection refused").with("clock", [now()]),
+                FakeServers::default().dead("docs", "connection refused").with("clock", [now()]),
             ),
         ),
         undisturbed(
             "server_dies",
-            Stage::new([ask(), Turn::new().text("Please check.")]).servers(
-                PropServers::default()
+            TestBench::new([ask(), Turn::new().text("Please check.")]).servers(
+                FakeServers::default()
                     .with("docs", [vanishing("find", "the server went away in the middle")]),
             ),
         ),
         undisturbed(
             "server_names_collide",
-            Stage::new([
+            TestBench::new([
                 ask().call_with_id("call_2", "wiki__find", json!({ "query": "rust" })),
                 Turn::new().text("Found it twice."),
             ])
             .servers(
-                PropServers::default()
+                FakeServers::default()
                     .with("docs", [find("3 pages")])
                     .with("wiki", [find("1 article")]),
             ),
         ),
         undisturbed(
             "server_tool_fails",
-            Stage::new([ask(), Turn::new().text("That did not work.")])
-                .servers(PropServers::default().with("docs", [broken])),
+            TestBench::new([ask(), Turn::new().text("That did not work.")])
+                .servers(FakeServers::default().with("docs", [broken])),
         ),
         undisturbed(
             "server_tool_with_progress",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "deploy", json!({ "name": "v4" })),
                 Turn::new().text("Deployed."),
             ])
-            .servers(PropServers::default().with("ship", [deploy])),
+            .servers(FakeServers::default().with("ship", [deploy])),
         ),
         disturbed(
             "cancel_during_discovery",
-            Stage::new([ask()]).servers(PropServers::default().slow(
+            TestBench::new([ask()]).servers(FakeServers::default().slow(
                 "docs",
                 seconds(60),
                 [find("3 pages")],
@@ -411,13 +414,13 @@ fn servers() -> Vec<Scenario> {
 /// A run that leaves the question to the client, and the two that bring the answer.
 fn handed_back() -> Vec<Scenario> {
     let delete = || {
-        Prop::new("delete", Behaviour::Returns("deleted".into()))
+        FakeTool::new("delete", Behaviour::Returns("deleted".into()))
             .with(|spec| spec.needs_approval = true)
     };
-    let files = || PropServers::default().with("files", [delete()]);
+    let files = || FakeServers::default().with("files", [delete()]);
     let arguments = || json!({ "path": "old" });
     let answered = |decision: Decision, turn: Turn| {
-        Stage::new([turn]).servers(files()).request(move |request| {
+        TestBench::new([turn]).servers(files()).request(move |request| {
             request.approvals = Approvals::HandBack;
             request.first_calls = vec![FirstCall {
                 call_id: CallId::new("call_1"),
@@ -436,9 +439,13 @@ fn handed_back() -> Vec<Scenario> {
     vec![
         undisturbed(
             "approval_handed_back",
-            Stage::new([Turn::new().text("May I? ").call_with_id("call_1", "delete", arguments())])
-                .servers(files())
-                .request(|request| request.approvals = Approvals::HandBack),
+            TestBench::new([Turn::new().text("May I? ").call_with_id(
+                "call_1",
+                "delete",
+                arguments(),
+            )])
+            .servers(files())
+            .request(|request| request.approvals = Approvals::HandBack),
         ),
         undisturbed(
             "approval_answered_yes",
@@ -493,7 +500,7 @@ fn searches() -> Vec<Scenario> {
             { "url": "https://example.com/two", "title": "Two" },
         ],
     });
-    let passages = json!({
+    let chunks = json!({
         "queries": ["leave", "holidays"],
         "results": [{
             "file_id": "file_1",
@@ -521,17 +528,20 @@ fn searches() -> Vec<Scenario> {
     vec![
         undisturbed(
             "web_search",
-            Stage::new([look(), Turn::new().text("They are.").part(ModelPart::Annotation(source))])
-                .tool(web(found("[1] One\n[2] Two", "2 results", pages))),
+            TestBench::new([
+                look(),
+                Turn::new().text("They are.").part(ModelPart::Annotation(source)),
+            ])
+            .tool(web(found("[1] One\n[2] Two", "2 results", pages))),
         ),
         undisturbed(
             "web_search_fails",
-            Stage::new([look(), Turn::new().text("The search is down.")])
+            TestBench::new([look(), Turn::new().text("The search is down.")])
                 .tool(web(Err("the search engine did not answer"))),
         ),
         undisturbed(
             "file_search",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id(
                     "call_1",
                     "file_search",
@@ -542,7 +552,7 @@ fn searches() -> Vec<Scenario> {
             .tool(Search::new(
                 "file_search",
                 ToolKind::FileSearch,
-                found("[1] handbook.md (file_1)\nThirty days.", "1 passage", passages),
+                found("[1] handbook.md (file_1)\nThirty days.", "1 passage", chunks),
             ))
             .request(|request| {
                 let included = json!(["file_search_call.results"]);
@@ -557,13 +567,13 @@ fn stops() -> Vec<Scenario> {
     vec![
         disturbed(
             "cancel_during_text",
-            Stage::new([Turn::new().text("Once upon").pause(seconds(60)).text(" a time.")]),
+            TestBench::new([Turn::new().text("Once upon").pause(seconds(60)).text(" a time.")]),
             |event| matches!(event, Event::TextAdded { .. }),
             cancel,
         ),
         disturbed(
             "cancel_during_arguments",
-            Stage::new([Turn::new()
+            TestBench::new([Turn::new()
                 .part(ModelPart::CallStarted {
                     key: 0,
                     id: Some("call_1".into()),
@@ -577,14 +587,18 @@ fn stops() -> Vec<Scenario> {
         ),
         disturbed(
             "cancel_during_tool",
-            Stage::new([Turn::new().text("Working. ").call_with_id("call_1", "wait", json!({}))])
-                .tool(Prop::new("wait", Behaviour::WaitsToBeStopped)),
+            TestBench::new([Turn::new().text("Working. ").call_with_id(
+                "call_1",
+                "wait",
+                json!({}),
+            )])
+            .tool(FakeTool::new("wait", Behaviour::WaitsToBeStopped)),
             |event| matches!(event, Event::ToolStarted { .. }),
             cancel,
         ),
         disturbed(
             "cancel_one_of_two_calls",
-            Stage::new([
+            TestBench::new([
                 Turn::new().call_with_id("call_1", "wait", json!({})).call_with_id(
                     "call_2",
                     "fast",
@@ -592,8 +606,8 @@ fn stops() -> Vec<Scenario> {
                 ),
                 Turn::new().text("One was stopped."),
             ])
-            .tool(Prop::new("wait", Behaviour::WaitsToBeStopped))
-            .tool(Prop::new("fast", Behaviour::Takes(seconds(2), "6 results".into()))),
+            .tool(FakeTool::new("wait", Behaviour::WaitsToBeStopped))
+            .tool(FakeTool::new("fast", Behaviour::Takes(seconds(2), "6 results".into()))),
             |event| matches!(event, Event::ToolStarted { .. }),
             |event| Act::CancelCall(event.call_id().cloned().unwrap_or_else(|| CallId::new(""))),
         ),
@@ -605,13 +619,13 @@ fn limits() -> Vec<Scenario> {
     vec![
         undisturbed(
             "max_turns",
-            Stage::new([again(1), again(2), again(3)])
+            TestBench::new([again(1), again(2), again(3)])
                 .tool(multiply())
                 .limits(|limits| limits.max_turns = 2),
         ),
         undisturbed(
             "max_tool_calls",
-            Stage::new([
+            TestBench::new([
                 again(1),
                 Turn::new()
                     .call("multiply", json!({ "a": 2, "b": 1 }))
@@ -622,18 +636,22 @@ fn limits() -> Vec<Scenario> {
         ),
         undisturbed(
             "repeated_call",
-            Stage::new([again(1), again(1), again(1), again(1)]).tool(multiply()),
+            TestBench::new([again(1), again(1), again(1), again(1)]).tool(multiply()),
         ),
         undisturbed(
             "time_limit",
-            Stage::new([Turn::new().text("Working. ").call_with_id("call_1", "hang", json!({}))])
-                .tool(Prop::new("hang", Behaviour::Hangs))
-                .limits(|limits| limits.wall_clock = seconds(32)),
+            TestBench::new([Turn::new().text("Working. ").call_with_id(
+                "call_1",
+                "hang",
+                json!({}),
+            )])
+            .tool(FakeTool::new("hang", Behaviour::Hangs))
+            .limits(|limits| limits.wall_clock = seconds(32)),
         ),
-        undisturbed("length_cut", Stage::new([Turn::new().text("It is a long").length_cut()])),
+        undisturbed("length_cut", TestBench::new([Turn::new().text("It is a long").length_cut()])),
         undisturbed(
             "length_cut_in_arguments",
-            Stage::new([Turn::new().call_raw("multiply", ["{\"a\": 5"]).length_cut()])
+            TestBench::new([Turn::new().call_raw("multiply", ["{\"a\": 5"]).length_cut()])
                 .tool(multiply()),
         ),
     ]
@@ -645,37 +663,37 @@ fn models() -> Vec<Scenario> {
     let busy = |wait| ModelError::RateLimited { message: message(), retry_after: Some(wait) };
     let lost = || ModelPart::Unreadable { bytes: 40 };
     vec![
-        undisturbed("model_rate_limited", Stage::new([Turn::fails(busy(seconds(90)))])),
+        undisturbed("model_rate_limited", TestBench::new([Turn::fails(busy(seconds(90)))])),
         undisturbed(
             "context_length_exceeded",
-            Stage::new([Turn::fails(ModelError::ContextTooLong { message: message() })]),
+            TestBench::new([Turn::fails(ModelError::ContextTooLong { message: message() })]),
         ),
         undisturbed(
             "part_skipped",
-            Stage::new([Turn::new().text("It goes ").part(lost()).text("on.")]),
+            TestBench::new([Turn::new().text("It goes ").part(lost()).text("on.")]),
         ),
         undisturbed(
             "part_skipped_in_call",
-            Stage::new([
+            TestBench::new([
                 ask_to_multiply().part(lost()),
                 Turn::new().call_with_id("call_2", "multiply", json!({ "a": 5, "b": 4 })),
                 Turn::new().text("20."),
             ])
             .tool(multiply()),
         ),
-        undisturbed("model_retry", Stage::new([away(), Turn::new().text("Here I am.")])),
-        undisturbed("model_unavailable", Stage::new([away(), away(), away()])),
+        undisturbed("model_retry", TestBench::new([away(), Turn::new().text("Here I am.")])),
+        undisturbed("model_unavailable", TestBench::new([away(), away(), away()])),
         undisturbed(
             "model_rejects",
-            Stage::new([Turn::fails(ModelError::Rejected { message: "no such model".into() })]),
+            TestBench::new([Turn::fails(ModelError::Rejected { message: "no such model".into() })]),
         ),
         undisturbed(
             "model_breaks_off",
-            Stage::new([Turn::new().text("I was about to").breaks("connection reset")]),
+            TestBench::new([Turn::new().text("I was about to").breaks("connection reset")]),
         ),
         undisturbed(
             "conversation_of_images",
-            Stage::new([Turn::new().text("A cat.")]).request(|request| {
+            TestBench::new([Turn::new().text("A cat.")]).request(|request| {
                 let image = turnwire_contract::Content::image("data:image/png;base64,iVBO");
                 request.input = vec![Item::Message {
                     role: turnwire_contract::Role::User,

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use serde_json::json;
-use turnwire_contract::{CallId, Event, ModelError, ModelPart, Recorded, Tool};
+use turnwire_contract::{CallId, Event, ModelError, ModelPart, RecordedEvent, Tool};
 use turnwire_models::{Scripted, Turn};
 
 use crate::{
-    props::{Behaviour, Prop},
-    stage::{Act, Stage},
+    fake_tools::{Behaviour, FakeTool},
+    test_bench::{Act, TestBench},
 };
 
 /// How many tools a random run has; the model may also call one that is not there.
@@ -90,9 +90,9 @@ pub enum Disturbance {
 
 impl RandomRun {
     /// The tools, as they can be used once.
-    pub fn props(&self) -> Vec<Prop> {
+    pub fn props(&self) -> Vec<FakeTool> {
         let prop = |(n, tool): (usize, &RandomTool)| {
-            Prop::new(&format!("tool_{n}"), tool.behaviour.clone()).with(|spec| {
+            FakeTool::new(&format!("tool_{n}"), tool.behaviour.clone()).with(|spec| {
                 spec.parallel = tool.beside_others;
                 spec.needs_approval = tool.needs_approval;
                 if !tool.may_repeat {
@@ -111,9 +111,9 @@ impl RandomRun {
     }
 
     /// The run, ready to be played with these props.
-    pub fn stage(&self, model: Scripted, props: &[Prop]) -> Stage {
+    pub fn stage(&self, model: Scripted, props: &[FakeTool]) -> TestBench {
         let tools = props.iter().map(|prop| Arc::new(prop.clone()) as Arc<dyn Tool>);
-        Stage::with_model(Arc::new(model))
+        TestBench::with_model(Arc::new(model))
             .tools(tools)
             .heartbeat(Duration::from_secs(3))
             .request(|request| request.parallel_tool_calls = self.parallel)
@@ -125,7 +125,7 @@ impl RandomRun {
 
     /// Does to the run what is to be done, and answers every question of the run: every
     /// second one with no.
-    pub fn director(&self) -> impl FnMut(&Recorded) -> Option<Act> {
+    pub fn director(&self) -> impl FnMut(&RecordedEvent) -> Option<Act> {
         let disturbances = self.disturbances.clone();
         let mut last_call: Option<CallId> = None;
         let mut n_asked = 0;

@@ -2,15 +2,16 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use turnwire_contract::Recorded;
+use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
     CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
-    ChatStreamOptions, MessageFrame, Messages, Placed, Profile, Projection, Responses, RunSnapshot,
-    Told, Transcript, TranscriptFrame, WithPlaces, WsChat, WsOptions, wire_json, wire_json_pretty,
+    ChatStreamOptions, FrameAt, MessageFrame, Messages, Profile, Projection, Responses,
+    RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat, WsOptions,
+    wire_json, wire_json_pretty,
 };
 
-type Journal = [Arc<Recorded>];
-type WriteDown = fn(&Journal) -> String;
+type RecordedEvents = [Arc<RecordedEvent>];
+type WriteDown = fn(&RecordedEvents) -> String;
 
 /// Every surface: the name of its golden file, and how it is written down.
 pub const ALL: [(&str, WriteDown); 12] = [
@@ -40,21 +41,21 @@ pub const ASKED: WsOptions = WsOptions {
 };
 
 /// What happened.
-pub fn events(journal: &Journal) -> String {
+pub fn events(journal: &RecordedEvents) -> String {
     journal.iter().map(|recorded| wire_json(recorded.as_ref()) + "\n").collect()
 }
 
 /// `on_token`, `on_tool_start`, `on_tool_end`, all given.
-pub fn callbacks(journal: &Journal) -> String {
-    called(journal, Told { start: true, end: true })
+pub fn callbacks(journal: &RecordedEvents) -> String {
+    called(journal, ToolCallbacks { start: true, end: true })
 }
 
 /// `on_token` alone: the bracketed fallback.
-pub fn fallback(journal: &Journal) -> String {
-    called(journal, Told::default())
+pub fn fallback(journal: &RecordedEvents) -> String {
+    called(journal, ToolCallbacks::default())
 }
 
-fn called(journal: &Journal, told: Told) -> String {
+fn called(journal: &RecordedEvents, told: ToolCallbacks) -> String {
     let line = |frame| match frame {
         CallbackFrame::Token(text) => format!("on_token({text:?})\n"),
         CallbackFrame::ToolStart { name } => format!("on_tool_start({name:?})\n"),
@@ -64,14 +65,14 @@ fn called(journal: &Journal, told: Told) -> String {
 }
 
 /// `on_event`.
-pub fn on_event(journal: &Journal) -> String {
+pub fn on_event(journal: &RecordedEvents) -> String {
     let frames = frames(journal, ChatEvents::new());
     let line = |frame: &ChatFrame| format!("{} {}", frame.event_type(), frame.data());
     frames.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// The message manager.
-pub fn messages(journal: &Journal) -> String {
+pub fn messages(journal: &RecordedEvents) -> String {
     let mut out = String::new();
     let mut projection = Messages::new();
     for recorded in journal {
@@ -104,7 +105,7 @@ fn write_message_frame(out: &mut String, messages: &Messages, frame: &MessageFra
 }
 
 /// The terminal, without colours and redrawing.
-pub fn transcript(journal: &Journal) -> String {
+pub fn transcript(journal: &RecordedEvents) -> String {
     let frames = frames(journal, Transcript::new());
     let mut out = String::new();
     for frame in frames {
@@ -118,55 +119,55 @@ pub fn transcript(journal: &Journal) -> String {
 }
 
 /// `/v1/responses`, to clients that know official names only.
-pub fn responses(journal: &Journal) -> String {
+pub fn responses(journal: &RecordedEvents) -> String {
     responded(journal, Profile::Strict)
 }
 
 /// `/v1/responses`, to clients that asked for more.
-pub fn responses_extended(journal: &Journal) -> String {
+pub fn responses_extended(journal: &RecordedEvents) -> String {
     responded(journal, Profile::Extended)
 }
 
-fn responded(journal: &Journal, profile: Profile) -> String {
+fn responded(journal: &RecordedEvents, profile: Profile) -> String {
     let frames = frames(journal, Responses::new(profile));
     frames.iter().map(|frame| wire_json(frame) + "\n").collect()
 }
 
 /// `/ws/chat`, to a client that asked for nothing.
-pub fn ws_chat(journal: &Journal) -> String {
+pub fn ws_chat(journal: &RecordedEvents) -> String {
     on_socket(journal, WsOptions::default())
 }
 
 /// `/ws/chat`, to a client that asked for everything.
-pub fn ws_chat_asked(journal: &Journal) -> String {
+pub fn ws_chat_asked(journal: &RecordedEvents) -> String {
     on_socket(journal, ASKED)
 }
 
-fn on_socket(journal: &Journal, options: WsOptions) -> String {
+fn on_socket(journal: &RecordedEvents, options: WsOptions) -> String {
     let frames = frames(journal, WsChat::new(options));
     frames.iter().map(|placed| options.wire_text(placed) + "\n").collect()
 }
 
 /// `/chat/stream` with tokens, approvals and inputs. A client that did not ask for them gets the same
 /// without those lines, at the same places.
-pub fn chat_stream(journal: &Journal) -> String {
+pub fn chat_stream(journal: &RecordedEvents) -> String {
     let options = ChatStreamOptions { tokens: true, approvals: true, inputs: true };
-    let frames = frames(journal, WithPlaces::new(ChatStream::new(options)));
+    let frames = frames(journal, WithCursors::new(ChatStream::new(options)));
     let run_id = journal.first().map_or("", |recorded| recorded.run_id.as_str());
-    let block = |placed: &Placed<ChatStreamFrame>| {
+    let block = |placed: &FrameAt<ChatStreamFrame>| {
         format!("id: {run_id}:{}\ndata: {}\n\n", placed.cursor, placed.frame.data())
     };
     frames.iter().map(block).collect()
 }
 
 /// `GET /v1/runs/{id}` when the run is over.
-pub fn snapshot(journal: &Journal) -> String {
+pub fn snapshot(journal: &RecordedEvents) -> String {
     let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
     wire_json_pretty(&snapshot) + "\n"
 }
 
 /// All frames of a journal.
-pub fn frames<P: Projection>(journal: &Journal, mut projection: P) -> Vec<P::Frame> {
+pub fn frames<P: Projection>(journal: &RecordedEvents, mut projection: P) -> Vec<P::Frame> {
     journal.iter().flat_map(|recorded| projection.project(recorded)).collect()
 }
 

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use turnwire_contract::{
-    CallId, Event, Item, Recorded, Reply, RunId, RunOutcome, RunRequest, Seq, ServerUse, TenantId,
-    ToolOutcome,
+    CallId, Event, Item, RecordedEvent, Reply, RunId, RunOutcome, RunRequest, Seq, ServerUse,
+    TenantId, ToolOutcome,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_models::Scripted;
@@ -69,7 +69,7 @@ fn request(calls: Value) -> RunRequest {
     request
 }
 
-fn outcomes(journal: &[Arc<Recorded>]) -> HashMap<CallId, ToolOutcome> {
+fn outcomes(journal: &[Arc<RecordedEvent>]) -> HashMap<CallId, ToolOutcome> {
     let ended = journal.iter().filter_map(|recorded| match &recorded.event {
         Event::ToolFinished { call_id, outcome, .. } => Some((call_id.clone(), outcome.clone())),
         _ => None,
@@ -150,7 +150,7 @@ async fn c14_one_of_three_is_cancelled_a_thousand_times() {
     assert!(began > ROUNDS / 2, "most calls had begun: {began}");
 }
 
-async fn answered(world: &World, run_id: &RunId, reply: Option<Reply>) -> Vec<Arc<Recorded>> {
+async fn answered(world: &World, run_id: &RunId, reply: Option<Reply>) -> Vec<Arc<RecordedEvent>> {
     let tenant = TenantId::default();
     let mut events = world.runs.follow(&tenant, run_id, Seq::START).await.unwrap();
     let mut journal = Vec::new();

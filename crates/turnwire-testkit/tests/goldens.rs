@@ -16,7 +16,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use turnwire_contract::{Event, Recorded, ToolKind};
+use turnwire_contract::{Event, RecordedEvent, ToolKind};
 use turnwire_surfaces::ResponseEvent;
 use turnwire_testkit::{golden, invariants, scenarios, surfaces};
 
@@ -34,7 +34,7 @@ async fn every_scenario_shows_what_is_written_down_on_every_surface() {
             golden::check(&folder.join(file), &write_down(&journal));
         }
         let text = fs::read_to_string(folder.join("events.jsonl")).unwrap();
-        let read: Vec<Arc<Recorded>> =
+        let read: Vec<Arc<RecordedEvent>> =
             text.lines().map(|line| Arc::new(serde_json::from_str(line).unwrap())).collect();
         assert_eq!(read, journal, "{name}");
         let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
@@ -194,7 +194,7 @@ struct SeenItem {
 }
 
 impl Reader {
-    fn read(mut self, name: &str, stream: &[Value], journal: &[Arc<Recorded>]) {
+    fn read(mut self, name: &str, stream: &[Value], journal: &[Arc<RecordedEvent>]) {
         for (n, frame) in stream.iter().enumerate() {
             let kind = kind_of(frame);
             assert_eq!(frame["sequence_number"], json!(n), "R4: {name}: {frame}");
@@ -245,7 +245,7 @@ impl Reader {
 
     /// A function that the server runs has its output, behind it and once; one that the client
     /// runs has none, nor has one whose arguments were cut, which is never run (R18).
-    fn check_pairs(&self, name: &str, journal: &[Arc<Recorded>]) {
+    fn check_pairs(&self, name: &str, journal: &[Arc<RecordedEvent>]) {
         let is_client = announced(journal).any(ToolKind::is_run_by_client);
         for (place, item) in self.items.iter().enumerate() {
             let has_call_id = |other: &&SeenItem| other.first["call_id"] == item.first["call_id"];
@@ -271,7 +271,7 @@ impl Reader {
     }
 }
 
-fn announced(journal: &[Arc<Recorded>]) -> impl Iterator<Item = ToolKind> {
+fn announced(journal: &[Arc<RecordedEvent>]) -> impl Iterator<Item = ToolKind> {
     journal.iter().filter_map(|recorded| match &recorded.event {
         Event::CallAnnounced { tool, .. } => Some(tool.kind),
         _ => None,

@@ -42,7 +42,7 @@ use turnwire_contract::{
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::mcp_server::{Generation, LOG_VARIABLE, McpProps, PIXEL};
-use turnwire_tools::{Egress, EgressOptions, McpServerOptions, McpServers, Welcome};
+use turnwire_tools::{Egress, EgressOptions, McpServerOptions, McpServers, UrlRule};
 
 const PROPS: &str = env!("CARGO_BIN_EXE_mcp-props");
 
@@ -628,21 +628,21 @@ async fn a4_a_request_may_bring_a_server_from_where_it_is_welcome() {
         ports: vec![port],
         ..EgressOptions::default()
     };
-    let welcome = || vec![Welcome::at(&format!("http://127.0.0.1:{port}")).unwrap()];
+    let welcome = || vec![UrlRule::at(&format!("http://127.0.0.1:{port}")).unwrap()];
     let (tenant, nobody) = (TenantId::default(), McpServers::new(BTreeMap::new()));
     let brought = |url| ServerRef { label: "mine", url: Some(url) };
 
-    assert!(!nobody.welcomes(&tenant, &address), "nothing is welcome unless somebody says so");
+    assert!(!nobody.allows_url(&tenant, &address), "nothing is welcome unless somebody says so");
     assert!(nobody.tools(&tenant, brought(&address)).await.is_err());
 
     let closed = McpServers::new(BTreeMap::new())
-        .welcoming(welcome(), Egress::new(&EgressOptions::default()).unwrap());
+        .allowing_urls(welcome(), Egress::new(&EgressOptions::default()).unwrap());
     let Err(error) = closed.tools(&tenant, brought(&address)).await else { panic!("it is closed") };
     assert!(error.to_string().contains("not opened"), "{error}");
 
     let servers =
-        McpServers::new(BTreeMap::new()).welcoming(welcome(), Egress::new(&open).unwrap());
-    assert!(servers.welcomes(&tenant, &address));
+        McpServers::new(BTreeMap::new()).allowing_urls(welcome(), Egress::new(&open).unwrap());
+    assert!(servers.allows_url(&tenant, &address));
     let tools = servers.tools(&tenant, brought(&address)).await.unwrap();
     let add = tools.iter().find(|tool| tool.spec().name == "add").unwrap();
     assert_eq!(add.spec().server.as_deref(), Some("mine"));

@@ -36,7 +36,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 use turnwire_contract::{
-    Effect, Event, Item, Recorded, RunOutcome, RunRequest, ServerUse, Tool, ToolOutcome,
+    Effect, Event, Item, RecordedEvent, RunOutcome, RunRequest, ServerUse, Tool, ToolOutcome,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
@@ -54,7 +54,7 @@ const NOT_KNOWN: &str = "whether it did its work is not known, so check before y
 
 /// What came of a run with one call.
 struct Ran {
-    journal: Vec<Arc<Recorded>>,
+    journal: Vec<Arc<RecordedEvent>>,
     outcome: RunOutcome,
     /// The result of the call as the model was shown it.
     told: String,
@@ -73,7 +73,7 @@ impl Ran {
 
     fn n_retries(&self) -> usize {
         let retried =
-            |recorded: &&Arc<Recorded>| matches!(recorded.event, Event::ToolRetried { .. });
+            |recorded: &&Arc<RecordedEvent>| matches!(recorded.event, Event::ToolRetried { .. });
         self.journal.iter().filter(retried).count()
     }
 

@@ -5,7 +5,7 @@
 use std::{fs, sync::Arc};
 
 use serde_json::Value;
-use turnwire_contract::{Event, Recorded};
+use turnwire_contract::{Event, RecordedEvent};
 use turnwire_testkit::{scenarios, surfaces};
 
 const TERMINAL: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
@@ -17,11 +17,12 @@ fn c27_every_surface_shows_a_run_with_an_unreadable_event() {
     let mut n_journals = 0;
     for scenario in scenarios::all() {
         let text = fs::read_to_string(scenario.folder().join("events.jsonl")).unwrap();
-        let journal: Vec<Arc<Recorded>> =
+        let journal: Vec<Arc<RecordedEvent>> =
             text.lines().map(|line| Arc::new(serde_json::from_str(line).unwrap())).collect();
         for (n, readable) in journal.iter().enumerate() {
             let mut journal = journal.clone();
-            let unreadable = Recorded { event: Event::unreadable(), ..Recorded::clone(readable) };
+            let unreadable =
+                RecordedEvent { event: Event::unreadable(), ..RecordedEvent::clone(readable) };
             *journal.get_mut(n).unwrap() = Arc::new(unreadable);
             for (name, write_down) in surfaces::ALL {
                 let shown = write_down(&journal);

@@ -231,7 +231,7 @@ impl HttpFunction {
             request = request.json(&rest);
         }
         request.build().map_err(|error| {
-            warn!(error = %error.without_url(), "A request could not be written.");
+            warn!(error = %error.without_url(), "request not built");
             ToolError::failed("the request could not be written")
         })
     }
@@ -255,7 +255,7 @@ impl HttpFunction {
 
     fn refused(&self, status: StatusCode, page: &str) -> ToolError {
         let name = &self.spec.name;
-        warn!(%status, function = %name, "A function answered with an error.");
+        warn!(%status, function = %name, "HTTP function returned an error");
         let page: String = page.trim().chars().take(MAX_ERROR_CHARS).collect();
         let colon = if page.is_empty() { "" } else { ": " };
         let message = format!("it answered with status {}{colon}{page}", status.as_u16());
@@ -345,7 +345,7 @@ async fn read(response: Response, most: usize) -> Result<String, ToolError> {
 
 fn out_of_reach(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
-    warn!(?error, "A function is out of reach.");
+    warn!(?error, "HTTP function unreachable");
     if error.is_connect() {
         ToolError::Transient("it is out of reach".to_owned())
     } else {

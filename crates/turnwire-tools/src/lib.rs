@@ -23,14 +23,14 @@ pub mod web_search;
 
 pub use egress::{Egress, EgressError, EgressOptions, EgressSetupError};
 pub use file_search::{
-    Embeddings, EmbeddingsError, EmbeddingsOptions, FileSearch, Indexer, MemoryLibrary, PdfProgram,
-    TextReader,
+    DefaultAnalyzer, Embeddings, EmbeddingsError, EmbeddingsOptions, FileSearch, Indexer,
+    MemoryLibrary, PdfProgram,
 };
 pub use function::{FunctionTool, NoArguments};
 pub use http_function::{HttpFunction, HttpFunctionError, HttpFunctionOptions, HttpMethod};
 pub use mcp::{
     Grant, Login, LoginError, McpServerOptions, McpServers, McpToolOptions, McpTransport,
-    NoWelcome, OAuthOptions, SigningAlgorithm, Welcome,
+    OAuthOptions, SigningAlgorithm, UrlRule, UrlRuleError,
 };
 pub use output::{IntoToolOutput, Json};
 pub use secret::Secret;

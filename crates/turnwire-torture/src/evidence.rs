@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context;
 use serde_json::Value;
 use sqlx::{PgPool, Row as _};
-use turnwire_contract::{Entry, Recorded, RunId};
+use turnwire_contract::{Entry, RecordedEvent, RunId};
 use turnwire_surfaces::responses::ids::response_id;
 
 use crate::{
@@ -172,7 +172,7 @@ pub async fn told(client: &Client, run_id: &RunId, dice: &mut Dice) -> Result<To
     let lost = |error: &dyn std::fmt::Display| Refused::Lost(error.to_string());
     let text = answer.text().await.map_err(|error| lost(&error))?;
     let lines = text.lines().filter(|line| !line.is_empty());
-    let journal: Result<Vec<Recorded>, _> = lines.map(serde_json::from_str).collect();
+    let journal: Result<Vec<RecordedEvent>, _> = lines.map(serde_json::from_str).collect();
     let journal = journal.map_err(|error| lost(&error))?;
     let path = format!("/v1/responses/{}", response_id(run_id));
     let answer = client.insist(dice, PATIENCE, |node| http.get(node.url(&path))).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use turnwire_contract::{Event, Recorded, RunId, RunOutcome, ToolOutcome};
+use turnwire_contract::{Event, RecordedEvent, RunId, RunOutcome, ToolOutcome};
 
 use crate::{
     checker::{GIVES_UP_AFTER, RunFacts, n_takeovers, outcome_of},
@@ -110,7 +110,13 @@ pub struct Figures {
 
 impl Figures {
     /// Takes one run into account.
-    pub fn count(&mut self, run_id: &RunId, facts: &RunFacts, journal: &[Recorded], acts: &[Act]) {
+    pub fn count(
+        &mut self,
+        run_id: &RunId,
+        facts: &RunFacts,
+        journal: &[RecordedEvent],
+        acts: &[Act],
+    ) {
         self.n_runs += 1;
         self.n_events += journal.len() as u64;
         *self.outcomes.entry(outcome_word(journal)).or_default() += 1;
@@ -146,7 +152,13 @@ impl Figures {
         self.measure(run_id, facts, journal, acts);
     }
 
-    fn measure(&mut self, run_id: &RunId, facts: &RunFacts, journal: &[Recorded], acts: &[Act]) {
+    fn measure(
+        &mut self,
+        run_id: &RunId,
+        facts: &RunFacts,
+        journal: &[RecordedEvent],
+        acts: &[Act],
+    ) {
         for act in acts.iter().filter(|act| act.owned.contains(run_id)) {
             let next = journal.windows(2).find_map(|pair| match pair {
                 [before, after] => {
@@ -264,7 +276,7 @@ fn pairs<K: ToString, V: ToString>(counted: &BTreeMap<K, V>) -> Vec<String> {
     counted.iter().map(|(key, n)| format!("{} {}", n.to_string(), key.to_string())).collect()
 }
 
-fn outcome_word(journal: &[Recorded]) -> &'static str {
+fn outcome_word(journal: &[RecordedEvent]) -> &'static str {
     match outcome_of(journal) {
         Some(RunOutcome::Completed) => "completed",
         Some(RunOutcome::Incomplete { .. }) => "incomplete",

@@ -2,7 +2,7 @@
 //! deltas.
 
 use serde_json::Value;
-use turnwire_contract::{Event, Recorded, RunId, Seq, Timestamp};
+use turnwire_contract::{Event, RecordedEvent, RunId, Seq, Timestamp};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Row {
 }
 
 /// The events of a row, numbered by the row's places; or what is wrong with it.
-pub fn events_of(run_id: &RunId, row: &Row) -> Result<Vec<Recorded>, String> {
+pub fn events_of(run_id: &RunId, row: &Row) -> Result<Vec<RecordedEvent>, String> {
     let events: Vec<Value> = serde_json::from_str(&row.body)
         .map_err(|error| format!("row {} is no array of events: {error}", row.first_seq))?;
     let n_places = (row.last_seq + 1).saturating_sub(row.first_seq);
@@ -44,7 +44,7 @@ pub fn events_of(run_id: &RunId, row: &Row) -> Result<Vec<Recorded>, String> {
         let event: Event = serde_json::from_value(before.clone())
             .map_err(|error| unreadable(error.to_string()))?;
         let (run_id, at) = (run_id.clone(), Timestamp::from_micros(at));
-        read.push(Recorded { run_id, seq: Seq(seq), at, event });
+        read.push(RecordedEvent { run_id, seq: Seq(seq), at, event });
     }
     Ok(read)
 }

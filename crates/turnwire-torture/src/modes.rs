@@ -21,7 +21,7 @@ use crate::{
     cluster::Cluster,
     dice::Dice,
     evidence::{Verdict, judge},
-    nemesis::{Avenger, Plan},
+    nemesis::{FaultInjector, Plan},
     observations::{Act, Notes, now},
     options::{Nemesis, Options},
     reader::Manners,
@@ -40,7 +40,7 @@ pub struct Stage {
     /// Who makes requests.
     pub client: Client,
     /// Who does the damage.
-    pub avenger: Avenger,
+    pub injector: FaultInjector,
     /// What all chance follows from.
     pub dice: Dice,
     /// What is written into the result.
@@ -65,7 +65,7 @@ impl Stage {
         let client = Client { cluster: Arc::clone(&cluster), notes: notes.clone(), give_up };
         Ok(Self {
             client,
-            avenger: Avenger { cluster, notes, tasks: TaskTracker::new() },
+            injector: FaultInjector { cluster, notes, tasks: TaskTracker::new() },
             dice: Dice::new(seed),
             setting: Setting { title: title.to_owned(), seed, ..Setting::default() },
             settle: Duration::from_secs(options.settle),
@@ -91,7 +91,7 @@ impl Stage {
         &mut self,
         workload: &Workload,
         n_runs: usize,
-        meanwhile: impl AsyncFnOnce(&Avenger, &mut Dice) -> T,
+        meanwhile: impl AsyncFnOnce(&FaultInjector, &mut Dice) -> T,
     ) -> T {
         let (mut dice, watching) = (self.dice.fork(), CancellationToken::new());
         let (settle, give_up) = (self.settle, self.client.give_up.clone());
@@ -101,7 +101,7 @@ impl Stage {
             watching.cancel();
         };
         let damage = async {
-            let done = meanwhile(&self.avenger, &mut self.dice).await;
+            let done = meanwhile(&self.injector, &mut self.dice).await;
             workload.stop.cancel();
             // Whoever is not done by then never will be.
             if timeout(settle, watching.cancelled()).await.is_err() {
@@ -128,7 +128,7 @@ impl Stage {
     /// Takes another look with the same gateways.
     pub fn renew(&mut self) {
         self.client.give_up = CancellationToken::new();
-        self.avenger.tasks = TaskTracker::new();
+        self.injector.tasks = TaskTracker::new();
     }
 }
 
@@ -145,14 +145,14 @@ pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
     let most = Duration::from_secs(options.seconds_max).max(least);
     let kills = options.kills;
     stage
-        .under_load(&workload, options.runs_at_once, async |avenger, dice| {
+        .under_load(&workload, options.runs_at_once, async |injector, dice| {
             let begun = Instant::now();
             let stop = CancellationToken::new();
-            let rage = async {
+            let inject = async {
                 if plan.deeds.is_empty() {
                     return;
                 }
-                avenger.rage(&plan, kills, &stop, dice).await;
+                injector.inject(&plan, kills, &stop, dice).await;
             };
             // Told to stop rather than dropped: nothing may be left frozen.
             let time = async {
@@ -160,7 +160,7 @@ pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
                 stop.cancel();
             };
             tokio::select! {
-                () = rage => {}
+                () = inject => {}
                 () = async { time.await; std::future::pending().await } => {}
             }
             sleep(least.saturating_sub(begun.elapsed())).await;

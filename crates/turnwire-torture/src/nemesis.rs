@@ -18,7 +18,7 @@ use crate::{
     node::Node,
     observations::{Act, Deed, Notes, now},
     options::Nemesis,
-    proxy::Weather,
+    proxy::NetworkFaults,
 };
 
 /// How long a node that was asked to go may take.
@@ -62,7 +62,7 @@ impl Plan {
 
 /// The one who does it. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Avenger {
+pub struct FaultInjector {
     /// To whom it is done.
     pub cluster: Arc<Cluster>,
     /// Where it is written down.
@@ -71,10 +71,10 @@ pub struct Avenger {
     pub tasks: TaskTracker,
 }
 
-impl Avenger {
+impl FaultInjector {
     /// Goes on until `kills` nodes at work have been killed, or it is stopped. Everything is up
     /// again afterwards.
-    pub async fn rage(&self, plan: &Plan, kills: u64, stop: &CancellationToken, dice: &mut Dice) {
+    pub async fn inject(&self, plan: &Plan, kills: u64, stop: &CancellationToken, dice: &mut Dice) {
         while !stop.is_cancelled() && (kills == 0 || self.n_kills() < kills) {
             if let Some(deed) = dice.weigh(&plan.deeds).copied() {
                 self.begin(deed, dice).await;
@@ -148,8 +148,8 @@ impl Avenger {
             Deed::Kill => self.kill(node).await,
             Deed::Stop => self.hold(node, longer).await,
             Deed::Term => self.ask_to_go(node).await,
-            Deed::Cut => self.weather(node, Weather::Cut, dice.millis(20, 600)).await,
-            Deed::BlackHole => self.weather(node, Weather::Silent, longer).await,
+            Deed::Cut => self.faults(node, NetworkFaults::Cut, dice.millis(20, 600)).await,
+            Deed::BlackHole => self.faults(node, NetworkFaults::Silent, longer).await,
             Deed::CutAfterCommit => match &node.proxy {
                 Some(proxy) => {
                     if !proxy.lose_an_answer(Duration::from_secs(1)).await {
@@ -256,11 +256,16 @@ impl Avenger {
         self.cluster.start_node(node).await
     }
 
-    async fn weather(&self, node: &Node, bad: Weather, length: Duration) -> anyhow::Result<()> {
+    async fn faults(
+        &self,
+        node: &Node,
+        bad: NetworkFaults,
+        length: Duration,
+    ) -> anyhow::Result<()> {
         let proxy = node.proxy.as_ref().context("it has no way to the database")?;
         proxy.set(bad);
         sleep(length).await;
-        proxy.set(Weather::Fair);
+        proxy.set(NetworkFaults::Fair);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::Value;
-use turnwire_contract::{CallId, Recorded, RunId};
+use turnwire_contract::{CallId, RecordedEvent, RunId};
 
 /// Microseconds since 1970, by the clock that the nodes of this machine share with us.
 pub fn now() -> i64 {
@@ -252,7 +252,7 @@ pub struct Observations {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
     /// Its events, in the order they came.
-    pub journal: Vec<Recorded>,
+    pub journal: Vec<RecordedEvent>,
     /// The response it is.
     pub response: Value,
 }

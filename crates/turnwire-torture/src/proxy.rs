@@ -22,7 +22,7 @@ use tokio_util::{
 
 /// How bytes are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
+pub enum NetworkFaults {
     /// They pass.
     Fair,
     /// They pass after so many milliseconds.
@@ -54,7 +54,7 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     target: u16,
-    weather: watch::Sender<Weather>,
+    faults: watch::Sender<NetworkFaults>,
     mood: AtomicU8,
     n_lost: AtomicU64,
     tasks: TaskTracker,
@@ -69,7 +69,7 @@ impl Proxy {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let shared = Arc::new(Shared {
             target,
-            weather: watch::Sender::new(Weather::Fair),
+            faults: watch::Sender::new(NetworkFaults::Fair),
             mood: AtomicU8::new(TRUSTY),
             n_lost: AtomicU64::new(0),
             tasks: tasks.clone(),
@@ -85,13 +85,13 @@ impl Proxy {
     }
 
     /// From now on.
-    pub fn set(&self, weather: Weather) {
-        self.shared.weather.send_replace(weather);
+    pub fn set(&self, faults: NetworkFaults) {
+        self.shared.faults.send_replace(faults);
     }
 
     /// How it is.
-    pub fn weather(&self) -> Weather {
-        *self.shared.weather.borrow()
+    pub fn faults(&self) -> NetworkFaults {
+        *self.shared.faults.borrow()
     }
 
     /// Loses the answer to the next commit: the database has done it, the node is not told, and
@@ -134,7 +134,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept() => accepted,
         };
         let Ok((client, _)) = accepted else { continue };
-        if *shared.weather.borrow() == Weather::Cut {
+        if *shared.faults.borrow() == NetworkFaults::Cut {
             reset(&client);
             continue;
         }
@@ -148,11 +148,11 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.target)).await;
     let Ok(server) = server else { return reset(&client) };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let mut weather = shared.weather.subscribe();
+    let mut faults = shared.faults.subscribe();
     let is_lost = {
         let there = pass(&client, &server, &shared, false);
         let back = pass(&server, &client, &shared, true);
-        let cut = weather.wait_for(|weather| *weather == Weather::Cut);
+        let cut = faults.wait_for(|faults| *faults == NetworkFaults::Cut);
         tokio::select! {
             () = shared.stop.cancelled() => true,
             _ = cut => true,
@@ -180,7 +180,7 @@ impl Ended {
 
 async fn pass(from: &TcpStream, to: &TcpStream, shared: &Shared, is_answer: bool) -> Ended {
     let mut chunk = vec![0; CHUNK];
-    let mut weather = shared.weather.subscribe();
+    let mut faults = shared.faults.subscribe();
     loop {
         let read = async {
             from.readable().await?;
@@ -198,12 +198,12 @@ async fn pass(from: &TcpStream, to: &TcpStream, shared: &Shared, is_answer: bool
         if is_answer && loses(shared, bytes) {
             return Ended::Lost;
         }
-        let now = *weather.borrow_and_update();
+        let now = *faults.borrow_and_update();
         match now {
-            Weather::Fair | Weather::Cut => {}
-            Weather::Slow(ms) => sleep(Duration::from_millis(ms.into())).await,
-            Weather::Silent => {
-                let _ = weather.wait_for(|weather| *weather != Weather::Silent).await;
+            NetworkFaults::Fair | NetworkFaults::Cut => {}
+            NetworkFaults::Slow(ms) => sleep(Duration::from_millis(ms.into())).await,
+            NetworkFaults::Silent => {
+                let _ = faults.wait_for(|faults| *faults != NetworkFaults::Silent).await;
             }
         }
         if write_all(to, bytes).await.is_err() {

@@ -7,7 +7,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::{Proxy, Weather};
+use super::{NetworkFaults, Proxy};
 
 /// Answers every chunk with what a database says after a commit.
 async fn database(tasks: &TaskTracker) -> u16 {
@@ -44,10 +44,10 @@ async fn bytes_pass_and_stop_and_pass_again() {
     let proxy = Proxy::to(database(&tasks).await).await.unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     assert_eq!(ask(&mut stream).await.unwrap(), 22);
-    proxy.set(Weather::Silent);
+    proxy.set(NetworkFaults::Silent);
     let waiting = timeout(Duration::from_millis(100), ask(&mut stream)).await;
     assert!(waiting.is_err(), "nothing passes");
-    proxy.set(Weather::Fair);
+    proxy.set(NetworkFaults::Fair);
     let mut chunk = [0; 64];
     let n_bytes = timeout(SOON, stream.read(&mut chunk)).await.unwrap().unwrap();
     assert_eq!(n_bytes, 22, "what was held comes, on the same connection");
@@ -59,13 +59,13 @@ async fn a_cut_breaks_what_is_there_and_keeps_out_what_comes() {
     let proxy = Proxy::to(database(&tasks).await).await.unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     assert_eq!(ask(&mut stream).await.unwrap(), 22);
-    proxy.set(Weather::Cut);
+    proxy.set(NetworkFaults::Cut);
     let mut chunk = [0; 64];
     let broken = timeout(SOON, stream.read(&mut chunk)).await.unwrap();
     assert!(!broken.is_ok_and(|n_bytes| n_bytes > 0));
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     assert!(!timeout(SOON, ask(&mut stream)).await.unwrap().is_ok_and(|n_bytes| n_bytes > 0));
-    proxy.set(Weather::Fair);
+    proxy.set(NetworkFaults::Fair);
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     assert_eq!(ask(&mut stream).await.unwrap(), 22);
 }

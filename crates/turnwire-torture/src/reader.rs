@@ -23,8 +23,8 @@ use crate::{
 const BORED_AFTER: Duration = Duration::from_secs(4);
 
 /// How often a reader leaves by itself, and how often it takes a rest.
-const MOST_LEAVES: u32 = 6;
-const MOST_RESTS: u32 = 12;
+const MAX_LEAVES: u32 = 6;
+const MAX_RESTS: u32 = 12;
 
 /// The manners of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl Reader {
             if self.take_all(reader.read(&bytes)) {
                 return;
             }
-            if self.manners.slow && self.n_rests < MOST_RESTS && self.dice.chance(20) {
+            if self.manners.slow && self.n_rests < MAX_RESTS && self.dice.chance(20) {
                 self.n_rests += 1;
                 let rest = self.dice.millis(50, 300);
                 sleep(rest).await;
@@ -192,7 +192,7 @@ impl Reader {
 
     fn wants_to_leave(&mut self) -> bool {
         let leaves = self.dice.roll() % 1_000 < self.manners.restless;
-        let leaves = leaves && self.n_leaves < MOST_LEAVES;
+        let leaves = leaves && self.n_leaves < MAX_LEAVES;
         self.n_leaves += u32::from(leaves);
         leaves
     }

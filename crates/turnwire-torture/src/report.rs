@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How many violations are told in words.
-const MOST_TOLD: usize = 25;
+const MAX_TOLD: usize = 25;
 
 /// What is known about how it was done.
 #[derive(Debug, Clone, Default)]
@@ -42,12 +42,12 @@ pub fn text(setting: &Setting, verdict: &Verdict) -> String {
     for missed in &setting.missed {
         let _ = writeln!(text, "missed: {missed}");
     }
-    for violation in verdict.violations.iter().take(MOST_TOLD) {
+    for violation in verdict.violations.iter().take(MAX_TOLD) {
         let _ = writeln!(text, "violation: {violation}");
     }
     let n_violations = verdict.violations.len();
-    if n_violations > MOST_TOLD {
-        let _ = writeln!(text, "… and {} more", n_violations - MOST_TOLD);
+    if n_violations > MAX_TOLD {
+        let _ = writeln!(text, "… and {} more", n_violations - MAX_TOLD);
         for (kind, n) in by_kind(&verdict.violations) {
             let _ = writeln!(text, "  {kind:?}: {n}");
         }
@@ -67,7 +67,7 @@ pub fn markdown(setting: &Setting, verdict: &Verdict) -> String {
     for (kind, n) in by_kind {
         let _ = writeln!(text, "- {kind:?}: {n}");
     }
-    for violation in verdict.violations.iter().take(MOST_TOLD) {
+    for violation in verdict.violations.iter().take(MAX_TOLD) {
         let _ = writeln!(text, "- `{violation}`");
     }
     for missed in &setting.missed {

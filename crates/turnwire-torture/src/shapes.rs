@@ -10,7 +10,7 @@ pub struct Shape {
     /// Its name.
     pub name: &'static str,
     /// The way it comes in.
-    pub door: Door,
+    pub endpoint: Endpoint,
     /// What the model is asked: its own script.
     pub script: String,
     /// What the model says last.
@@ -25,7 +25,7 @@ pub struct Shape {
 
 /// Where a request is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum Endpoint {
     /// `POST /v1/responses` with `stream`.
     Stream,
     /// `POST /v1/responses` with `background`.
@@ -67,19 +67,22 @@ impl Shape {
     /// A text that takes about so long.
     pub fn lasting(dice: &mut Dice, millis: u64) -> Self {
         let pieces = words(dice, millis / 20);
-        Self { door: Door::Stream, ..Self::new("lasting", dice, vec![spoken(&pieces, 20)], pieces) }
+        Self {
+            endpoint: Endpoint::Stream,
+            ..Self::new("lasting", dice, vec![spoken(&pieces, 20)], pieces)
+        }
     }
 
     fn new(name: &'static str, dice: &mut Dice, turns: Vec<Value>, last: Vec<String>) -> Self {
         let doors = [
-            (4, Door::Stream),
-            (2, Door::Background),
-            (1, Door::BackgroundStream),
-            (3, Door::Chat),
+            (4, Endpoint::Stream),
+            (2, Endpoint::Background),
+            (1, Endpoint::BackgroundStream),
+            (3, Endpoint::Chat),
         ];
         Self {
             name,
-            door: dice.weigh(&doors).copied().unwrap_or(Door::Stream),
+            endpoint: dice.weigh(&doors).copied().unwrap_or(Endpoint::Stream),
             script: json!({ "turns": turns }).to_string(),
             answer: last.concat(),
             uses_tools: false,
@@ -163,7 +166,7 @@ fn approval(dice: &mut Dice) -> Shape {
     let turns = vec![json!({ "calls": [call] }), spoken(&last, 3)];
     let shape = Shape::new("approval", dice, turns, last).with_tools();
     // Only there does a run wait for a person.
-    Shape { door: Door::Chat, ..shape }
+    Shape { endpoint: Endpoint::Chat, ..shape }
 }
 
 fn cancelled(dice: &mut Dice) -> Shape {

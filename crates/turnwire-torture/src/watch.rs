@@ -12,7 +12,7 @@ use crate::{
 };
 
 const EVERY: Duration = Duration::from_millis(100);
-const MOST_TOLD: usize = 10;
+const MAX_TOLD: usize = 10;
 
 /// How often we look whether we are still there ourselves.
 const TICK: Duration = Duration::from_millis(20);
@@ -63,7 +63,7 @@ async fn look_for_torn_ends(client: &Client) {
     for row in rows {
         let id: String = row.try_get("id").unwrap_or_default();
         let detail = format!("{id} had its end in the journal while it was active");
-        if torn.len() < MOST_TOLD && !torn.contains(&detail) {
+        if torn.len() < MAX_TOLD && !torn.contains(&detail) {
             torn.push(detail);
         }
     }

@@ -19,7 +19,7 @@ use crate::{
     evidence,
     observations::{Approval, Asked, Cancel, Surface, View, now},
     reader::{Manners, Reader, StreamReader, run_in},
-    shapes::{Door, Shape},
+    shapes::{Endpoint, Shape},
 };
 
 /// How long a cancel may take to be answered: it waits for the end.
@@ -171,10 +171,10 @@ impl Workload {
                 }
                 answer => answer?,
             };
-            let named = match shape.door {
-                Door::Background => named_in_body(answer).await.map(|run_id| (run_id, None)),
-                Door::Stream | Door::BackgroundStream | Door::Chat => {
-                    let named = named_in_stream(surface_of(shape.door), answer).await;
+            let named = match shape.endpoint {
+                Endpoint::Background => named_in_body(answer).await.map(|run_id| (run_id, None)),
+                Endpoint::Stream | Endpoint::BackgroundStream | Endpoint::Chat => {
+                    let named = named_in_stream(surface_of(shape.endpoint), answer).await;
                     named.map(|(run_id, answer, reader)| (run_id, Some((answer, reader))))
                 }
             };
@@ -201,12 +201,12 @@ impl Workload {
         let (questions, asked) = mpsc::unbounded_channel();
         let over = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let main = self.reader(run_id, surface_of(shape.door), shape, dice).asking(questions);
+        let main = self.reader(run_id, surface_of(shape.endpoint), shape, dice).asking(questions);
         let main = tasks.spawn(main.follow(first));
         let others: Vec<_> = (0..dice.between(1, 4))
             .map(|_| {
                 let choices = [Surface::Responses, Surface::Runs, Surface::Chat];
-                let n_choices = if shape.door == Door::Chat { 3 } else { 2 };
+                let n_choices = if shape.endpoint == Endpoint::Chat { 3 } else { 2 };
                 let choices = choices.get(..n_choices).unwrap_or_default();
                 let surface = dice.pick(choices).copied().unwrap_or(Surface::Runs);
                 let reader = self.reader(run_id, surface, shape, dice);
@@ -322,15 +322,15 @@ impl Workload {
     }
 }
 
-fn surface_of(door: Door) -> Surface {
-    match door {
-        Door::Stream | Door::Background | Door::BackgroundStream => Surface::Responses,
-        Door::Chat => Surface::Chat,
+fn surface_of(endpoint: Endpoint) -> Surface {
+    match endpoint {
+        Endpoint::Stream | Endpoint::Background | Endpoint::BackgroundStream => Surface::Responses,
+        Endpoint::Chat => Surface::Chat,
     }
 }
 
 fn request_of(key: &str, shape: &Shape, conversation: Option<&str>) -> (&'static str, Value) {
-    if shape.door == Door::Chat {
+    if shape.endpoint == Endpoint::Chat {
         let body = json!({
             "message": shape.script,
             "session_id": conversation,
@@ -346,8 +346,8 @@ fn request_of(key: &str, shape: &Shape, conversation: Option<&str>) -> (&'static
     let body = json!({
         "model": "default",
         "input": shape.script,
-        "stream": shape.door != Door::Background,
-        "background": shape.door != Door::Stream,
+        "stream": shape.endpoint != Endpoint::Background,
+        "background": shape.endpoint != Endpoint::Stream,
         "conversation": conversation,
         "tools": tools.unwrap_or_else(|| json!([])),
         "metadata": { KEY_NOTE: key },

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, ConversationId, ConversationRecord, Effect, Entry, EventLog, Generation, Item,
+    BlobStore, ConversationId, ConversationRecord, Effect, Entry, Generation, Item, Journal,
     Limits, Model, RunId, RunRecord, RunRequest, RunStore, ServerUse, TenantId, Tool, ToolServers,
     Workers,
 };
@@ -51,8 +51,8 @@ impl Agent {
     /// [store](AgentBuilder::store): runs that a process has left, because it was killed or told to
     /// go, are taken up by one that is there. To be called once, before the first question; runs
     /// that are kept in memory end with their process, and then this does nothing.
-    pub async fn keep_working(&self) -> Result<(), Error> {
-        Ok(self.runs.keep_working().await?)
+    pub async fn start_worker(&self) -> Result<(), Error> {
+        Ok(self.runs.start_worker().await?)
     }
 
     /// A run that is kept, by its id: one that was begun earlier, perhaps by another process. It
@@ -235,10 +235,10 @@ impl AgentBuilder {
 
     /// Where everything is kept, so that runs outlive this process: something that keeps events,
     /// runs and big results, and knows who works on what. The `Store` of `turnwire-stores` does, in
-    /// an SQLite file or in PostgreSQL. See [`Agent::keep_working`].
+    /// an SQLite file or in PostgreSQL. See [`Agent::start_worker`].
     pub fn store<S>(self, store: S) -> Self
     where
-        S: EventLog + RunStore + BlobStore + Workers + 'static,
+        S: Journal + RunStore + BlobStore + Workers + 'static,
     {
         let store = Arc::new(store);
         self.event_log(store.clone())
@@ -254,8 +254,8 @@ impl AgentBuilder {
     }
 
     /// Where events are kept; in memory by default.
-    pub fn event_log(mut self, log: Arc<dyn EventLog>) -> Self {
-        self.parts.log = log;
+    pub fn event_log(mut self, log: Arc<dyn Journal>) -> Self {
+        self.parts.journal = log;
         self
     }
 

@@ -14,7 +14,7 @@ use crate::{
     callbacks::{CallOptions, CallbackOutcome, MessageCallbacks, TokenCallbacks, boxed_on_event},
     error::Error,
     run::{Reply, Run},
-    watching::{Audience, watch},
+    watching::{Observers, watch},
 };
 
 /// What an agent is asked.
@@ -57,13 +57,13 @@ pub struct StreamChat {
     input: Input,
     limits: Option<Limits>,
     generation: Option<Generation>,
-    audience: Audience,
+    observers: Observers,
 }
 
 impl StreamChat {
     pub(crate) fn new(agent: Agent, conversation_id: Option<ConversationId>, input: Input) -> Self {
-        let audience = Audience::default();
-        Self { agent, conversation_id, input, limits: None, generation: None, audience }
+        let observers = Observers::default();
+        Self { agent, conversation_id, input, limits: None, generation: None, observers }
     }
 
     /// Is called with every piece of the answer as it comes.
@@ -110,20 +110,20 @@ impl StreamChat {
         F: Future<Output = R> + Send + 'static,
         R: CallbackOutcome + 'static,
     {
-        self.audience.on_event = Some(boxed_on_event(callback));
+        self.observers.on_event = Some(boxed_on_event(callback));
         self
     }
 
     /// Keeps a list of messages up to date and tells what changes in it. In a conversation the
     /// list begins with what was said before.
     pub fn messages(mut self, callbacks: MessageCallbacks) -> Self {
-        self.audience.messages = Some(callbacks);
+        self.observers.messages = Some(callbacks);
         self
     }
 
     /// Low-level callbacks: the answer so far, the arguments so far.
     pub fn options(mut self, options: CallOptions) -> Self {
-        self.audience.options = Some(options);
+        self.observers.options = Some(options);
         self
     }
 
@@ -142,25 +142,25 @@ impl StreamChat {
     /// Starts the run and returns at once, with a handle to watch, cancel or await it. The run
     /// does not depend on the handle.
     pub async fn start(self) -> Result<Run, Error> {
-        let Self { agent, conversation_id, input, limits, generation, mut audience } = self;
+        let Self { agent, conversation_id, input, limits, generation, mut observers } = self;
         let mut request = agent.request(input.0);
         request.conversation_id.clone_from(&conversation_id);
         request.limits = limits.unwrap_or(request.limits);
         request.generation = generation.unwrap_or(request.generation);
-        if audience.is_empty() {
+        if observers.is_empty() {
             let handle = agent.runs.start(request).await?;
             return Ok(Run::new(agent, handle, conversation_id, None));
         }
-        if let (Some(id), Some(_)) = (&conversation_id, &audience.messages) {
+        if let (Some(id), Some(_)) = (&conversation_id, &observers.messages) {
             // Read before the start: a quick run could have added to it already.
             let entries = agent.runs.store().history(&request.tenant, id).await?;
             let items = entries.into_iter().map(|entry| Arc::unwrap_or_clone(entry.item));
-            audience.earlier = items.collect();
+            observers.earlier = items.collect();
         }
         let (seen, watched) = tokio::sync::watch::channel(Seq::START);
         let handle = agent.runs.start_watched(request, Some(watched.clone())).await?;
         let events = handle.events().await?;
-        watch(audience, handle.id().clone(), events, seen).map_err(|error| {
+        watch(observers, handle.id().clone(), events, seen).map_err(|error| {
             handle.cancel();
             Error::NoThread(error)
         })?;
@@ -168,7 +168,7 @@ impl StreamChat {
     }
 
     fn tokens(&mut self) -> &mut TokenCallbacks {
-        self.audience.tokens.get_or_insert_default()
+        self.observers.tokens.get_or_insert_default()
     }
 }
 

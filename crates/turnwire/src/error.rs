@@ -1,6 +1,6 @@
 //! Why something was not done, and how to go on.
 
-use turnwire_contract::{Failure, LogError, RunId, StoreError};
+use turnwire_contract::{Failure, JournalError, RunId, StoreError};
 use turnwire_engine::{StartError, ToolboxError};
 
 /// Why an agent could not be made, or gave no reply.
@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// The journal could not be read.
     #[error(transparent)]
-    Journal(#[from] LogError),
+    Journal(#[from] JournalError),
     /// The conversation could not be read or put in place.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -41,9 +41,9 @@ pub use run::{Reply, Run};
 pub use async_trait::async_trait;
 pub use turnwire_contract::{
     ApprovalAnswer, BlobError, BlobStore, CallId, Completeness, Content, ConversationId,
-    ConversationRecord, Decision, Effect, Entry, Event, EventLog, EventStream, Failure, Finish,
-    Generation, Image, IncompleteReason, Item, ItemId, JournalHead, Limits, LogError, Model,
-    ModelError, ModelPart, ModelStream, Prompt, Question, Recorded, Role, RunId, RunOutcome,
+    ConversationRecord, Decision, Effect, Entry, Event, EventStream, Failure, Finish, Generation,
+    Image, IncompleteReason, Item, ItemId, Journal, JournalError, JournalHead, Limits, Model,
+    ModelError, ModelPart, ModelStream, Prompt, Question, RecordedEvent, Role, RunId, RunOutcome,
     RunRecord, RunRequest, RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Tool,
     ToolContext, ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRef, ToolRequest, ToolServers,
     ToolSpec, Usage, Workers,

@@ -112,7 +112,7 @@ impl Run {
                 // The thread is gone, with what it had to say.
                 Ok(Err(_)) => return,
                 Err(_) => {
-                    warn!(run_id = %self.id(), "A callback does not return; the reply does not wait for it.");
+                    warn!(run_id = %self.id(), "callback still running, reply not delayed");
                     return;
                 }
             }

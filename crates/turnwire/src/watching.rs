@@ -15,10 +15,10 @@ use std::{
 use futures::StreamExt;
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 use tracing::{info_span, warn};
-use turnwire_contract::{EventStream, Item, Recorded, RunId, Seq};
+use turnwire_contract::{EventStream, Item, RecordedEvent, RunId, Seq};
 use turnwire_surfaces::{
     CallbackFrame, Callbacks, ChatEvents, ChatFrame, MessageFrame, Messages, Projection, Stage,
-    Told,
+    ToolCallbacks,
 };
 
 use crate::callbacks::{
@@ -31,7 +31,7 @@ const BETWEEN_CHANGES: Duration = Duration::from_millis(33);
 
 /// Whoever watches a run.
 #[derive(Default)]
-pub(crate) struct Audience {
+pub(crate) struct Observers {
     pub(crate) tokens: Option<TokenCallbacks>,
     pub(crate) on_event: Option<OnEvent>,
     pub(crate) messages: Option<MessageCallbacks>,
@@ -40,54 +40,55 @@ pub(crate) struct Audience {
     pub(crate) earlier: Vec<Item>,
 }
 
-impl Audience {
+impl Observers {
     pub(crate) fn is_empty(&self) -> bool {
         let Self { tokens, on_event, messages, options, earlier: _ } = self;
         tokens.is_none() && on_event.is_none() && messages.is_none() && options.is_none()
     }
 
     /// One seat for each kind of callback, with the projection it looks through.
-    fn seats(self, runtime: &Handle) -> Vec<Box<dyn Seat>> {
+    fn into_observers(self, runtime: &Handle) -> Vec<Box<dyn Observer>> {
         let Self { tokens, on_event, messages, options, earlier } = self;
-        let mut seats: Vec<Box<dyn Seat>> = Vec::new();
+        let mut into_observers: Vec<Box<dyn Observer>> = Vec::new();
         if let Some(callbacks) = tokens {
-            let told = Told {
+            let given = ToolCallbacks {
                 start: callbacks.on_tool_start.is_some(),
                 end: callbacks.on_tool_end.is_some(),
             };
-            seats.push(Box::new(TokenSeat { surface: Callbacks::new(told), callbacks }));
+            into_observers
+                .push(Box::new(TokenObserver { surface: Callbacks::new(given), callbacks }));
         }
         if let Some(callback) = on_event {
             let (surface, runtime) = (ChatEvents::new(), runtime.clone());
-            seats.push(Box::new(EventSeat { surface, callback, runtime }));
+            into_observers.push(Box::new(EventObserver { surface, callback, runtime }));
         }
         if let Some(callbacks) = messages {
             let (surface, changes) = (Messages::after(&earlier), Changes::default());
-            seats.push(Box::new(MessageSeat { surface, callbacks, changes }));
+            into_observers.push(Box::new(MessageObserver { surface, callbacks, changes }));
         }
         if let Some(options) = options {
-            seats.push(Box::new(OptionSeat { surface: Messages::new(), options }));
+            into_observers.push(Box::new(OptionObserver { surface: Messages::new(), options }));
         }
-        seats
+        into_observers
     }
 }
 
-impl fmt::Debug for Audience {
+impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Audience").finish_non_exhaustive()
     }
 }
 
-/// Shows the events of a run to `audience` on a thread of its own, and says in `seen` how far
+/// Shows the events of a run to `observers` on a thread of its own, and says in `seen` how far
 /// it is.
 pub(crate) fn watch(
-    audience: Audience,
+    observers: Observers,
     run_id: RunId,
     mut events: EventStream,
     seen: watch::Sender<Seq>,
 ) -> io::Result<()> {
     let runtime = Handle::current();
-    let mut seats = audience.seats(&runtime);
+    let mut into_observers = observers.into_observers(&runtime);
     let show = move || {
         // Callbacks may spawn tasks, and what they do wrong is logged with the run it concerns.
         let _runtime = runtime.enter();
@@ -100,23 +101,23 @@ pub(crate) fn watch(
             };
             match next {
                 Ok(Some(Ok(recorded))) => {
-                    for seat in &mut seats {
-                        seat.see(&recorded);
+                    for observer in &mut into_observers {
+                        observer.see(&recorded);
                     }
                     seen.send_replace(recorded.seq);
                 }
                 Ok(Some(Err(error))) => {
-                    warn!(%error, "The callbacks cannot follow the run any further.");
+                    warn!(%error, "callbacks stopped, journal unavailable");
                     return;
                 }
                 Ok(None) => return,
                 Err(_) => {
-                    for seat in &mut seats {
-                        seat.catch_up();
+                    for observer in &mut into_observers {
+                        observer.catch_up();
                     }
                 }
             }
-            wait = seats.iter().filter_map(|seat| seat.catches_up_in()).min();
+            wait = into_observers.iter().filter_map(|observer| observer.catches_up_in()).min();
         }
     };
     // Not a task: a callback may block for ever, and must not keep the runtime from ending.
@@ -124,9 +125,9 @@ pub(crate) fn watch(
 }
 
 /// Somebody who looks at a run through one projection.
-trait Seat: Send {
+trait Observer: Send {
     /// Looks at the next event.
-    fn see(&mut self, recorded: &Recorded);
+    fn see(&mut self, recorded: &RecordedEvent);
 
     /// How soon something held back has to be told.
     fn catches_up_in(&self) -> Option<Duration> {
@@ -141,10 +142,10 @@ trait Seat: Send {
 fn call(name: &str, callback: impl FnOnce() -> Problem) {
     match catch_unwind(AssertUnwindSafe(callback)) {
         Ok(None) => {}
-        Ok(Some(problem)) => warn!(callback = name, %problem, "A callback returned an error."),
+        Ok(Some(problem)) => warn!(callback = name, %problem, "callback failed"),
         Err(panic) => {
             let problem = words_of(panic.as_ref());
-            warn!(callback = name, %problem, "A callback panicked.");
+            warn!(callback = name, %problem, "callback panicked");
         }
     }
 }
@@ -155,13 +156,13 @@ fn words_of(panic: &(dyn Any + Send)) -> &str {
     words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
-struct TokenSeat {
+struct TokenObserver {
     surface: Callbacks,
     callbacks: TokenCallbacks,
 }
 
-impl Seat for TokenSeat {
-    fn see(&mut self, recorded: &Recorded) {
+impl Observer for TokenObserver {
+    fn see(&mut self, recorded: &RecordedEvent) {
         let TokenCallbacks { on_token, on_tool_start, on_tool_end } = &mut self.callbacks;
         for frame in self.surface.project(recorded) {
             match frame {
@@ -185,14 +186,14 @@ impl Seat for TokenSeat {
     }
 }
 
-struct EventSeat {
+struct EventObserver {
     surface: ChatEvents,
     callback: OnEvent,
     runtime: Handle,
 }
 
-impl Seat for EventSeat {
-    fn see(&mut self, recorded: &Recorded) {
+impl Observer for EventObserver {
+    fn see(&mut self, recorded: &RecordedEvent) {
         for frame in self.surface.project(recorded) {
             // The end of the stream is for wires; a function simply returns.
             if matches!(frame, ChatFrame::Done { .. }) {
@@ -204,7 +205,7 @@ impl Seat for EventSeat {
     }
 }
 
-struct MessageSeat {
+struct MessageObserver {
     surface: Messages,
     callbacks: MessageCallbacks,
     changes: Changes,
@@ -224,7 +225,7 @@ impl Changes {
     }
 }
 
-impl MessageSeat {
+impl MessageObserver {
     fn tell_of_change(&mut self) {
         self.changes = Changes { told_at: Some(Instant::now()), held_back: false };
         if let Some(on_messages_change) = &mut self.callbacks.on_messages_change {
@@ -233,8 +234,8 @@ impl MessageSeat {
     }
 }
 
-impl Seat for MessageSeat {
-    fn see(&mut self, recorded: &Recorded) {
+impl Observer for MessageObserver {
+    fn see(&mut self, recorded: &RecordedEvent) {
         for frame in self.surface.project(recorded) {
             let callbacks = &mut self.callbacks;
             match &frame {
@@ -281,13 +282,13 @@ impl Seat for MessageSeat {
     }
 }
 
-struct OptionSeat {
+struct OptionObserver {
     surface: Messages,
     options: CallOptions,
 }
 
-impl Seat for OptionSeat {
-    fn see(&mut self, recorded: &Recorded) {
+impl Observer for OptionObserver {
+    fn see(&mut self, recorded: &RecordedEvent) {
         for frame in self.surface.project(recorded) {
             match &frame {
                 MessageFrame::ContentUpdated { message, .. } => {

@@ -206,9 +206,9 @@ fn set_http(limits: &mut HttpLimits, raw: &RawLimits) {
     set(&mut limits.socket_queue, raw.max_socket_queue.map(NonZeroUsize::get));
 }
 
-fn set<T>(limit: &mut T, wish: Option<T>) {
-    if let Some(wish) = wish {
-        *limit = wish;
+fn set<T>(limit: &mut T, choice: Option<T>) {
+    if let Some(choice) = choice {
+        *limit = choice;
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Table;
-use turnwire_tools::{McpServerOptions, Welcome};
+use turnwire_tools::{McpServerOptions, UrlRule};
 
 use super::{
     file::{RawTable, Sections, SettingsFile, all_of, read_table},
@@ -75,7 +75,7 @@ pub(super) struct McpSection {
     /// Files with servers, found from where the settings are.
     pub(super) files: Vec<PathBuf>,
     /// Where servers may be that requests bring.
-    pub(super) on_request: Vec<Welcome>,
+    pub(super) on_request: Vec<UrlRule>,
 }
 
 pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>) -> McpSection {
@@ -87,14 +87,14 @@ pub(super) fn mcp(table: Table, file: &SettingsFile, mistakes: &mut Vec<String>)
     McpSection { files, on_request }
 }
 
-fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<Welcome> {
+fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule> {
     let path = format!("mcp.on_request[{n}]");
     let raw: RawOnRequest = read_table(&format!("{path}."), table, mistakes);
     let Some(url) = raw.url else {
         mistakes.push(format!("{path}: say `url`, where servers of requests may be"));
         return None;
     };
-    let welcome = match Welcome::at(&url) {
+    let welcome = match UrlRule::at(&url) {
         Ok(welcome) => welcome,
         Err(why) => {
             mistakes.push(format!("{path}.url: `{url}`: {why}"));

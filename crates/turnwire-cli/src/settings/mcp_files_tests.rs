@@ -139,8 +139,8 @@ fn a4_places_are_opened_one_by_one() {
          [[on_request]]\nurl = \"https://b.example\"\ntenants = [\"blue\"]",
     );
     let (first, second) = ("https://a.example/x", "https://b.example");
-    let second = Welcome::at(second).unwrap().only_for(vec!["blue".into()]);
-    assert_eq!(read.on_request, [Welcome::at(first).unwrap(), second]);
+    let second = UrlRule::at(second).unwrap().only_for(vec!["blue".into()]);
+    assert_eq!(read.on_request, [UrlRule::at(first).unwrap(), second]);
     assert_eq!(mistakes, [""; 0]);
     for (text, mistake) in [
         ("[[on_request]]\n", "say `url`"),

@@ -148,16 +148,16 @@ impl ServedModels {
     pub(super) fn of(
         models: &BTreeMap<String, NamedModel>,
         environment: &Environment,
-        wish: Option<&str>,
+        choice: Option<&str>,
         fallback: Option<&str>,
     ) -> Result<Self, Problem> {
-        let (default, default_name) = choose(models, environment, wish, Occasion::Serve)?;
+        let (default, default_name) = choose(models, environment, choice, Occasion::Serve)?;
         let named = models.iter().map(|(name, model)| {
             let provider = provider(name, model, environment)?;
             Ok((name.clone(), ModelSettings::Provider(provider)))
         });
         let mut named: BTreeMap<_, _> = named.collect::<Result<_, Problem>>()?;
-        let chosen = wish.and_then(|wish| models.get(wish));
+        let chosen = choice.and_then(|choice| models.get(choice));
         let chosen = chosen.or_else(|| default_of(models, environment).map(|(_, model)| model));
         let passes_names_on = chosen.is_none_or(|model| model.model.is_none());
         let others = match fallback {
@@ -354,26 +354,26 @@ pub(super) enum Occasion {
 pub(super) fn choose(
     models: &BTreeMap<String, NamedModel>,
     environment: &Environment,
-    wish: Option<&str>,
+    choice: Option<&str>,
     occasion: Occasion,
 ) -> Result<(Provider, String), Problem> {
-    let named = wish.and_then(|wish| models.get_key_value(wish));
+    let named = choice.and_then(|choice| models.get_key_value(choice));
     if let Some((name, model)) = named {
         return Ok((provider(name, model, environment)?, name.clone()));
     }
-    let name = wish.unwrap_or(DEFAULT_MODEL).to_owned();
+    let name = choice.unwrap_or(DEFAULT_MODEL).to_owned();
     if let Some((its_name, model)) = default_of(models, environment) {
         let provider = provider(its_name, model, environment)?;
         // A name that we do not know is the server's.
-        return Ok(match wish {
+        return Ok(match choice {
             Some(_) => (Provider { model: None, ..provider }, name),
             None => (provider, its_name.clone()),
         });
     }
-    let is_named = wish.is_some();
+    let is_named = choice.is_some();
     match provider_of_environment(environment)? {
         Some(provider) if is_named || environment.is_set("OPENAI_BASE_URL") => Ok((provider, name)),
-        _ if !models.is_empty() => Err(which_model(wish, models)),
+        _ if !models.is_empty() => Err(which_model(choice, models)),
         Some(_) => Err(no_model_name()),
         None => Err(no_model(occasion)),
     }
@@ -508,11 +508,11 @@ fn no_model_name() -> Problem {
         .hint("name one with --model NAME or TURNWIRE_MODEL=NAME")
 }
 
-fn which_model(wish: Option<&str>, models: &BTreeMap<String, NamedModel>) -> Problem {
+fn which_model(choice: Option<&str>, models: &BTreeMap<String, NamedModel>) -> Problem {
     let names: Vec<&str> = models.keys().map(String::as_str).collect();
-    match wish {
-        Some(wish) => Problem::usage(format!("there is no model `{wish}` in the settings"))
-            .hint(did_you_mean(wish, &names))
+    match choice {
+        Some(choice) => Problem::usage(format!("there is no model `{choice}` in the settings"))
+            .hint(did_you_mean(choice, &names))
             .hint("a name for the server to know needs a [models.default] in the settings"),
         None => Problem::usage("the settings have several models, and none is the default")
             .hint(format!("choose one with --model: {}", one_of(&names)))

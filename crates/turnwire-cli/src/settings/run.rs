@@ -60,11 +60,11 @@ impl RunSettings {
         if !(mistakes.is_empty() && in_environment.is_empty()) {
             return Err(all_of(mistakes, in_environment, file));
         }
-        let wish = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
-        let (model, model_name) = match wish {
+        let choice = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
+        let (model, model_name) = match choice {
             Some(SCRIPTED) => (ModelSettings::Scripted(demo), SCRIPTED.to_owned()),
-            wish => {
-                let chosen = choose(&sections.models, environment, wish, Occasion::Run);
+            choice => {
+                let chosen = choose(&sections.models, environment, choice, Occasion::Run);
                 let chosen = chosen.map_err(|problem| located(problem, file))?;
                 (ModelSettings::Provider(chosen.0), chosen.1)
             }

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use turnwire::Limits;
-use turnwire_gateway::DoorOptions;
+use turnwire_gateway::AuthOptions;
 use turnwire_stores::StoreOptions;
 use turnwire_tools::{
-    EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions,
-    Welcome,
+    EgressOptions, EmbeddingsOptions, HttpFunctionOptions, McpServerOptions, UrlRule,
+    WebSearchOptions,
 };
 
 use super::{
@@ -26,13 +26,13 @@ use crate::{args::ServeArguments, environment::Environment, exit::Problem};
 pub(crate) struct ServeSettings {
     pub(crate) listen: SocketAddr,
     /// Who may come in.
-    pub(crate) door: DoorOptions,
+    pub(crate) auth: AuthOptions,
     /// What the model is told on `/chat` and `/ws/chat`.
     pub(crate) instructions: Option<String>,
     pub(crate) models: ServedModels,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
     /// Where tool servers may be that requests bring.
-    pub(crate) on_request: Vec<Welcome>,
+    pub(crate) on_request: Vec<UrlRule>,
     pub(crate) functions: Vec<HttpFunctionOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
     /// Where it goes when a model or a request names the address.
@@ -80,8 +80,8 @@ impl ServeSettings {
             web_search.map(|search| search.with_environment(environment, &mut in_file));
         let embeddings = sections.embeddings.as_ref();
         let embeddings = embeddings.map(|section| section.options(environment, &mut in_file));
-        let wish = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
-        let is_demo = arguments.demo || wish == Some(SCRIPTED);
+        let choice = arguments.model.as_deref().or(environment.get("TURNWIRE_MODEL"));
+        let is_demo = arguments.demo || choice == Some(SCRIPTED);
         let store = sections.store.options(is_demo, environment, &mut in_file, &mut in_environment);
         if !is_demo {
             in_file.extend(missing_for_all(&sections.models, environment)?);
@@ -93,7 +93,7 @@ impl ServeSettings {
             ServedModels::scripted(demo)
         } else {
             let fallback = sections.server.fallback_model.as_deref();
-            let served = ServedModels::of(&sections.models, environment, wish, fallback);
+            let served = ServedModels::of(&sections.models, environment, choice, fallback);
             served.map_err(|problem| located(problem, file))?
         };
         let warnings = warnings(&sections, file);
@@ -101,7 +101,7 @@ impl ServeSettings {
         let origins = server.origins.into_iter().chain(arguments.origin.iter().cloned()).collect();
         Ok(Self {
             listen: arguments.listen.or(listen).or(server.listen).unwrap_or(DEFAULT_LISTEN),
-            door: DoorOptions { api_keys, hosts: server.hosts, origins },
+            auth: AuthOptions { api_keys, hosts: server.hosts, origins },
             instructions: server.instructions,
             models,
             tool_servers,

@@ -58,7 +58,7 @@ fn origins_of_the_flag_come_beside_those_of_the_file() {
         let origin = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let arguments = ServeArguments { origin, demo: true, ..ServeArguments::default() };
         let settings = ServeSettings::of(&arguments, &Environment::default(), Some(&file(text)));
-        settings.unwrap().door.origins
+        settings.unwrap().auth.origins
     };
     let named = "[server]\norigins = [\"https://app.example.com\"]\n";
     let page = "http://localhost:5173";
@@ -247,7 +247,7 @@ fn the_example_is_without_mistakes() {
     let served = settings(&all, &variables, None).unwrap();
     assert_eq!(served.models.named.len(), 3);
     assert_eq!(served.tool_servers.len(), 5);
-    assert_eq!(served.door.api_keys, ["something"]);
+    assert_eq!(served.auth.api_keys, ["something"]);
     assert!(served.web_search.is_some());
     assert_eq!(served.functions.len(), 1);
 }

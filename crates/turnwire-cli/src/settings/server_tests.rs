@@ -4,7 +4,7 @@ use super::*;
 use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
 
 fn keys(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
-    demo_settings(text, variables).unwrap().door.api_keys
+    demo_settings(text, variables).unwrap().auth.api_keys
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn hosts_and_origins_are_names() {
 hosts = ["chat.example.com", "chat.example.com:8443", "[::1]:80"]
 origins = ["https://app.example.com", "http://localhost:3000"]
 "#;
-    let door = demo_settings(text, &[]).unwrap().door;
-    assert_eq!(door.hosts, ["chat.example.com", "chat.example.com:8443", "[::1]:80"]);
-    assert_eq!(door.origins, ["https://app.example.com", "http://localhost:3000"]);
+    let auth = demo_settings(text, &[]).unwrap().auth;
+    assert_eq!(auth.hosts, ["chat.example.com", "chat.example.com:8443", "[::1]:80"]);
+    assert_eq!(auth.origins, ["https://app.example.com", "http://localhost:3000"]);
     let origin = |text: &str| {
         format!(
             "server.origins: `{text}` is not the origin of a web page; it should look like \

@@ -20,7 +20,7 @@ const PROVIDERS: [(&str, SearchProvider); 3] = [
 ];
 const EXAMPLE_URL: &str = "http://localhost:8888";
 /// More would drown the model.
-const MOST_RESULTS: i64 = 50;
+const MAX_RESULTS: i64 = 50;
 /// Nobody waits longer for a search.
 const LONGEST_SEC: i64 = 120;
 
@@ -78,7 +78,7 @@ impl WebSearchSection {
             }
             Some(_) | None => {}
         }
-        let max_results = between("max_results", raw.max_results, MOST_RESULTS, &mut tell);
+        let max_results = between("max_results", raw.max_results, MAX_RESULTS, &mut tell);
         let timeout = between("timeout_sec", raw.timeout_sec, LONGEST_SEC, &mut tell);
         let key_variable = key_variable(provider?, &raw, &mut tell);
         let mut options = usual(provider?);

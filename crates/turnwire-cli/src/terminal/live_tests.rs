@@ -1,10 +1,10 @@
 //! What the rows say. How they are drawn is tried in a real terminal, in `tests/it`.
 
 use super::*;
-use crate::{args::ColorWish, environment::Environment};
+use crate::{args::ColorChoice, environment::Environment};
 
 fn live() -> Live {
-    Live::new(Paint::choose(ColorWish::Never, &Environment::default(), false))
+    Live::new(Paint::choose(ColorChoice::Never, &Environment::default(), false))
 }
 
 fn note(live: &mut Live, id: &str, title: &str, label: &str, note: &str) {

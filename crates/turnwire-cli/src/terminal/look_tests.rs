@@ -1,7 +1,7 @@
 //! Who gets what to see.
 
 use super::*;
-use crate::args::ColorWish;
+use crate::args::ColorChoice;
 
 const ON_A_TERMINAL: Streams = Streams { stderr_is_terminal: true, shared: true };
 const PIPED: Streams = Streams { stderr_is_terminal: false, shared: false };
@@ -48,9 +48,9 @@ fn a_log_and_a_live_block_do_not_go_together() {
 
 #[test]
 fn flags_win_over_the_environment() {
-    let always = || RunArguments { color: ColorWish::Always, ..RunArguments::default() };
+    let always = || RunArguments { color: ColorChoice::Always, ..RunArguments::default() };
     assert_eq!(look(always(), &[("NO_COLOR", "1")], PIPED), (View::Plain, true));
-    let never = RunArguments { color: ColorWish::Never, ..RunArguments::default() };
+    let never = RunArguments { color: ColorChoice::Never, ..RunArguments::default() };
     assert_eq!(look(never, &[("CLICOLOR_FORCE", "1")], ON_A_TERMINAL), (View::Live, false));
     let plain = RunArguments { plain: true, ..RunArguments::default() };
     assert_eq!(look(plain, &[], ON_A_TERMINAL), (View::Plain, true));

@@ -2,7 +2,7 @@
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use crate::{args::ColorWish, environment::Environment};
+use crate::{args::ColorChoice, environment::Environment};
 
 /// What the colours mean is up to whoever uses them; these are the ones that can be read on a
 /// dark and on a light ground.
@@ -20,13 +20,17 @@ pub(crate) struct Paint(bool);
 
 impl Paint {
     /// What was wished for, or else what the environment and the terminal say.
-    pub(crate) fn choose(wish: ColorWish, environment: &Environment, on_terminal: bool) -> Self {
+    pub(crate) fn choose(
+        choice: ColorChoice,
+        environment: &Environment,
+        on_terminal: bool,
+    ) -> Self {
         let is_forced = environment.get("CLICOLOR_FORCE").is_some_and(|force| force != "0");
-        Self(match wish {
-            ColorWish::Always => true,
-            ColorWish::Never => false,
-            ColorWish::Auto if environment.is_set("NO_COLOR") => false,
-            ColorWish::Auto => is_forced || on_terminal && !Self::is_dumb(environment),
+        Self(match choice {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto if environment.is_set("NO_COLOR") => false,
+            ColorChoice::Auto => is_forced || on_terminal && !Self::is_dumb(environment),
         })
     }
 

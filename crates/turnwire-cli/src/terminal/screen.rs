@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use turnwire_contract::Recorded;
+use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{Projection, Transcript, TranscriptFrame, wire_json};
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) enum News {
     /// The next event of the run.
-    Event(Arc<Recorded>),
+    Event(Arc<RecordedEvent>),
     /// The run was asked to stop.
     Stopping,
     /// Time has passed.
@@ -51,7 +51,7 @@ pub(crate) struct Shown {
     answer: Answer<Stdout>,
     status: Status,
     /// What happens while the person is asked; it is shown afterwards.
-    held: Option<Vec<Arc<Recorded>>>,
+    held: Option<Vec<Arc<RecordedEvent>>>,
 }
 
 /// Everything but the answer.
@@ -116,7 +116,7 @@ impl Screen {
 }
 
 impl Shown {
-    fn show(&mut self, recorded: &Arc<Recorded>) -> io::Result<()> {
+    fn show(&mut self, recorded: &Arc<RecordedEvent>) -> io::Result<()> {
         if let Some(held) = &mut self.held {
             held.push(Arc::clone(recorded));
             return Ok(());

@@ -408,7 +408,7 @@ async fn c20_a_hangup_does_not_end_it() {
     let world = quick().with("TURNWIRE_LOG", "info");
     let mut gateway = Gateway::start(&world, &DEMO);
     gateway.signal("HUP");
-    gateway.running().stderr.rest_of_line("SIGHUP is ignored");
+    gateway.running().stderr.rest_of_line("SIGHUP ignored");
     assert_eq!(status_of(gateway.get("/readyz")).await, StatusCode::OK);
     gateway.signal("TERM");
     assert_eq!(gateway.finish().code, Some(0));

@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwire_contract::Recorded;
+use turnwire_contract::RecordedEvent;
 
 /// How long anything may take on a busy machine before the test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -283,8 +283,8 @@ impl Question {
 }
 
 /// The events on standard output, checked to be numbered without gaps.
-pub(crate) fn journal(stdout: &str) -> Vec<Recorded> {
-    let journal: Vec<Recorded> =
+pub(crate) fn journal(stdout: &str) -> Vec<RecordedEvent> {
+    let journal: Vec<RecordedEvent> =
         stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let numbers: Vec<u64> = journal.iter().map(|recorded| recorded.seq.0).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());

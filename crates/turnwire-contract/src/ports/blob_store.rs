@@ -26,7 +26,7 @@ pub trait BlobStore: Send + Sync {
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError>;
 
     /// Forgets every text of a run. Forgetting what is not there is fine.
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError>;
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError>;
 }
 
 /// Why the blob store did not do what it was asked.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{Chunking, LibraryError, Unreadable};
+use super::{Chunking, ExtractionFailure, LibraryError};
 use crate::{CollectionId, FileId, TenantId};
 
 /// The files of a library that wait to be read.
@@ -16,7 +16,7 @@ use crate::{CollectionId, FileId, TenantId};
 ///   process is gone, somebody else gets it;
 /// * only the last claim counts: who was late, or whose file was detached, cancelled or attached
 ///   anew, changes nothing;
-/// * a file that was claimed [too often](MOST_CLAIMS) without an end has failed;
+/// * a file that was claimed [too often](MAX_CLAIMS) without an end has failed;
 /// * the oldest comes first.
 #[async_trait]
 pub trait IndexQueue: Send + Sync {
@@ -44,7 +44,7 @@ pub trait IndexQueue: Send + Sync {
 
 /// How often a file is begun before it is given up: somebody who crashes over it, takes everybody
 /// with it otherwise.
-pub const MOST_CLAIMS: u32 = 3;
+pub const MAX_CLAIMS: u32 = 3;
 
 /// A file that somebody has claimed.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +76,7 @@ pub enum IndexTask {
     /// It has been read, and can be found by its words only.
     Embed {
         /// Its passages, in their order.
-        passages: Vec<String>,
+        chunks: Vec<String>,
     },
 }
 
@@ -84,9 +84,9 @@ pub enum IndexTask {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Indexed {
     /// It has been read.
-    Passages {
+    Chunks {
         /// What it says.
-        passages: Vec<NewPassage>,
+        chunks: Vec<NewChunk>,
         /// Their vectors, one for each; without them it is found by its words.
         vectors: Option<Vectors>,
     },
@@ -97,7 +97,7 @@ pub enum Indexed {
     /// It cannot be read.
     Failed {
         /// In a word.
-        why: Unreadable,
+        why: ExtractionFailure,
         /// For its owner.
         reason: String,
     },
@@ -105,10 +105,10 @@ pub enum Indexed {
 
 /// A passage that has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewPassage {
+pub struct NewChunk {
     /// What it says.
     pub text: String,
-    /// The words it is found by, as [`Reader::words`] says them.
+    /// The words it is found by, as [`TextAnalyzer::words`] says them.
     pub words: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ pub struct Vectors {
 /// How texts are understood: by what words, and with an embeddings model by what vectors they are
 /// found. The same goes for passages and for questions.
 #[async_trait]
-pub trait Reader: Send + Sync {
+pub trait TextAnalyzer: Send + Sync {
     /// The words that a text is found by: small letters and digits only, so that every database
     /// keeps them as they are.
     fn words(&self, text: &str) -> Vec<String>;
@@ -138,10 +138,10 @@ pub trait Reader: Send + Sync {
     fn model(&self) -> Option<&str>;
 
     /// One vector for each text, of length 1; an error if there is no model, or if it is away.
-    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors>;
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError>;
 }
 
 /// Why there are no vectors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NoVectors(pub String);
+pub struct EmbeddingError(pub String);

@@ -142,7 +142,7 @@ pub trait Library: Send + Sync {
     ) -> Result<(), LibraryError>;
 
     /// What a file of a collection says, passage by passage; nothing before it has been read.
-    async fn passages(
+    async fn chunks(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
@@ -180,7 +180,7 @@ pub trait Library: Send + Sync {
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<Found, LibraryError>;
+    ) -> Result<SearchResults, LibraryError>;
 }
 
 /// What is in a file, piece by piece.
@@ -379,7 +379,7 @@ pub enum Indexing {
     /// It cannot.
     Failed {
         /// In a word.
-        why: Unreadable,
+        why: ExtractionFailure,
         /// For its owner.
         reason: String,
     },
@@ -390,7 +390,7 @@ pub enum Indexing {
 /// Why a file cannot be found by what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unreadable {
+pub enum ExtractionFailure {
     /// It is of a kind that nobody here can read.
     Unsupported,
     /// It is broken, or more than can be coped with.
@@ -419,16 +419,16 @@ impl Query {
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct SearchResults {
     /// Best first.
-    pub passages: Vec<Passage>,
+    pub chunks: Vec<FoundChunk>,
     /// Set if passages should have been found by their meaning too, and were not: why.
     pub words_only: Option<String>,
 }
 
 /// A passage that was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Passage {
+pub struct FoundChunk {
     /// The file it stands in.
     pub file_id: FileId,
     /// That file's name.

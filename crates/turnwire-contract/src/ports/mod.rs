@@ -5,9 +5,9 @@
 //! conformance suite in `turnwire-testkit` has one test per promise.
 
 mod blob_store;
-mod event_log;
 mod filter;
 mod indexing;
+mod journal;
 mod library;
 mod model;
 mod pins;
@@ -18,18 +18,19 @@ mod tool_servers;
 mod workers;
 
 pub use blob_store::{BlobError, BlobStore};
-pub use event_log::{Ending, EventLog, EventStream, JournalHead, LogError};
 pub use filter::{Comparison, Filter, FilterMistake};
 pub use indexing::{
-    IndexQueue, IndexTask, IndexWork, Indexed, MOST_CLAIMS, NewPassage, NoVectors, Reader, Vectors,
+    EmbeddingError, IndexQueue, IndexTask, IndexWork, Indexed, MAX_CLAIMS, NewChunk, TextAnalyzer,
+    Vectors,
 };
+pub use journal::{EventStream, Journal, JournalError, JournalHead, RunEnd};
 pub use library::{
     Attachment, BatchRecord, Chunking, CollectionNotes, CollectionRecord, CollectionUsage,
-    ContentStream, FileCounts, FileRecord, FileUpload, Found, Indexing, Library, LibraryError,
-    Passage, Query, Unreadable,
+    ContentStream, ExtractionFailure, FileCounts, FileRecord, FileUpload, FoundChunk, Indexing,
+    Library, LibraryError, Query, SearchResults,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
-pub use pins::{Pinned, Pins};
+pub use pins::{PinnedTool, Pins};
 pub use ranking::{RANKED, fused};
 pub use run_store::{
     Allowed, ConversationRecord, Created, NewRun, RequestKey, RunRecord, RunStatus, RunStore,
@@ -37,4 +38,4 @@ pub use run_store::{
 };
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
 pub use tool_servers::{NoToolServers, ServerRef, ToolServers};
-pub use workers::{Abandoned, Alone, Lease, LeftWish, Wish, Workers};
+pub use workers::{AbandonedRun, Lease, PendingCommand, RunCommand, SingleWorker, Workers};

@@ -9,6 +9,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::Stream;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Annotation, Capabilities, Generation, Item, Logprob, ToolChoice, ToolSpec, Usage};
 
@@ -106,7 +107,7 @@ pub enum ModelPart {
 }
 
 /// Why the model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// It had nothing more to say.

@@ -7,7 +7,7 @@ use crate::{StoreError, TenantId};
 
 /// A tool of a server, with the definition of it that is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinned {
+pub struct PinnedTool {
     /// The name its server knows it by.
     pub tool: String,
     /// What stands for its name, description and schema: the same for the same ones, and
@@ -31,9 +31,14 @@ pub trait Pins: Send + Sync {
         &self,
         tenant: &TenantId,
         server: &str,
-        tools: &[Pinned],
-    ) -> Result<Vec<Pinned>, StoreError>;
+        tools: &[PinnedTool],
+    ) -> Result<Vec<PinnedTool>, StoreError>;
 
     /// Trusts this definition from now on, and no longer the one before.
-    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError>;
+    async fn trust(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tool: PinnedTool,
+    ) -> Result<(), StoreError>;
 }

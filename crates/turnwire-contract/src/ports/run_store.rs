@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ConversationId, Entry, ItemId, Recorded, RunId, RunOutcome, RunRequest, TenantId, Timestamp,
+    ConversationId, Entry, ItemId, RecordedEvent, RunId, RunOutcome, RunRequest, TenantId,
+    Timestamp,
 };
 
 /// Keeps runs and conversations.
@@ -30,7 +31,7 @@ pub trait RunStore: Send + Sync {
     /// The run that a request with this key has made, if it made one within a day of `now` and
     /// the run is still there. Asked before anything else is looked up that the first request
     /// may have changed; a store that others share goes by its own clock.
-    async fn made_by(
+    async fn find_by_key(
         &self,
         tenant: &TenantId,
         key: &RequestKey,
@@ -64,7 +65,7 @@ pub trait RunStore: Send + Sync {
     ) -> Result<Vec<Entry>, StoreError>;
 
     /// Forgets a run that is finished. What it added to a conversation stays there.
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
 
     /// Opens a conversation; refused if there is one of that id.
     async fn open_conversation(
@@ -89,7 +90,7 @@ pub trait RunStore: Send + Sync {
     ) -> Result<(), StoreError>;
 
     /// Forgets a conversation with all of its entries. Its runs stay.
-    async fn forget_conversation(
+    async fn delete_conversation(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
@@ -164,7 +165,7 @@ pub struct NewRun {
     /// What makes the request one of a kind, if its client gave it such a key.
     pub key: Option<RequestKey>,
     /// What its journal begins with; nothing, if somebody else is to begin it.
-    pub beginning: Vec<Arc<Recorded>>,
+    pub beginning: Vec<Arc<RecordedEvent>>,
 }
 
 impl NewRun {
@@ -193,7 +194,7 @@ pub enum Created {
     /// It is kept, and so is the beginning of its journal.
     Begun,
     /// The same request has made this run before.
-    Before(RunId),
+    Existing(RunId),
 }
 
 /// A run as it is kept.

@@ -44,7 +44,7 @@ pub trait ToolServers: Send + Sync {
     fn labels(&self, tenant: &TenantId) -> Vec<String>;
 
     /// Whether requests of `tenant` may bring the server at `url`.
-    fn welcomes(&self, _tenant: &TenantId, _url: &str) -> bool {
+    fn allows_url(&self, _tenant: &TenantId, _url: &str) -> bool {
         false
     }
 

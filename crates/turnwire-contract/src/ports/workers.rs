@@ -22,20 +22,20 @@ use crate::{
 ///   for the one who works.
 ///
 /// What keeps two workers from writing to one run is not here but the place in its journal:
-/// see [`EventLog`](crate::EventLog).
+/// see [`Journal`](crate::EventLog).
 #[async_trait]
 pub trait Workers: Send + Sync {
     /// Whether a run that this worker leaves is taken up by another one, or by the next one on
     /// this machine.
-    fn outlive_us(&self) -> bool {
+    fn is_durable(&self) -> bool {
         true
     }
 
     /// Says that this worker is there, and learns how long that holds.
-    async fn beat(&self) -> Result<Lease, StoreError>;
+    async fn heartbeat(&self) -> Result<Lease, StoreError>;
 
     /// Takes up to `most` runs that nobody works on.
-    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError>;
+    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError>;
 
     /// Gives up a run of this worker, so that another one takes it up at once.
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
@@ -55,7 +55,7 @@ pub trait Workers: Send + Sync {
 
     /// Ends a run whose journal cannot be read: writes its end behind whatever is there, and
     /// marks it as finished.
-    async fn end_unread(
+    async fn force_end(
         &self,
         _tenant: &TenantId,
         run_id: &RunId,
@@ -67,23 +67,29 @@ pub trait Workers: Send + Sync {
 
     /// The unfinished runs that belong to this worker, as the store has it. One of which nobody
     /// was told that it was kept is not among them.
-    async fn ours(&self) -> Result<Vec<RunId>, StoreError>;
+    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError>;
 
     /// Which of `run_ids` do not belong to this worker any more.
-    async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
+    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
 
     /// Leaves a wish for whoever works on the run. A run that is over, or is not this tenant's,
     /// is [not found](StoreError::NotFound).
-    async fn leave(&self, tenant: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError>;
+    async fn enqueue(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        command: RunCommand,
+    ) -> Result<(), StoreError>;
 
     /// The wishes for the runs of this worker, oldest first. They stay until they are done with.
-    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError>;
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError>;
 
     /// The wishes for one run, whoever works on it, oldest first.
-    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError>;
+    async fn pending_commands_for(&self, run_id: &RunId)
+    -> Result<Vec<PendingCommand>, StoreError>;
 
     /// These wishes have been attended to.
-    async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError>;
+    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError>;
 
     /// Waits until there may be a wish or a run to claim. May wait for ever: whoever waits looks
     /// from time to time anyway.
@@ -93,13 +99,13 @@ pub trait Workers: Send + Sync {
 /// For how long a worker may rely on its runs being its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Counted from before [`Workers::beat`] was called.
+    /// Counted from before [`Workers::heartbeat`] was called.
     pub length: Duration,
 }
 
 /// A run that its worker has left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Abandoned {
+pub struct AbandonedRun {
     /// Whose it is.
     pub tenant: TenantId,
     /// Which run.
@@ -114,7 +120,7 @@ pub struct Abandoned {
 /// Something asked of the worker that has the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "wish", rename_all = "snake_case")]
-pub enum Wish {
+pub enum RunCommand {
     /// Cancel the run.
     Cancel,
     /// Cancel one call; the run goes on.
@@ -145,31 +151,31 @@ pub enum Wish {
 
 /// A wish as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftWish {
+pub struct PendingCommand {
     /// Which one.
     pub id: i64,
     /// The run it is for.
     pub run_id: RunId,
     /// What is asked for.
-    pub wish: Wish,
+    pub command: RunCommand,
 }
 
 /// A worker that shares its store with nobody: nothing can be left for others, and nobody else
 /// can die.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Alone;
+pub struct SingleWorker;
 
 #[async_trait]
-impl Workers for Alone {
-    fn outlive_us(&self) -> bool {
+impl Workers for SingleWorker {
+    fn is_durable(&self) -> bool {
         false
     }
 
-    async fn beat(&self) -> Result<Lease, StoreError> {
+    async fn heartbeat(&self) -> Result<Lease, StoreError> {
         Ok(Lease { length: Duration::MAX })
     }
 
-    async fn claim(&self, _most: usize) -> Result<Vec<Abandoned>, StoreError> {
+    async fn claim(&self, _most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -177,32 +183,35 @@ impl Workers for Alone {
         Ok(())
     }
 
-    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
 
-    async fn lost(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+    async fn lost_runs(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
 
-    async fn leave(
+    async fn enqueue(
         &self,
         _tenant: &TenantId,
         run_id: &RunId,
-        _wish: Wish,
+        _wish: RunCommand,
     ) -> Result<(), StoreError> {
         Err(StoreError::NotFound(format!("worker for run `{run_id}`")))
     }
 
-    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         Ok(Vec::new())
     }
 
-    async fn wishes_for(&self, _run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
+    async fn pending_commands_for(
+        &self,
+        _run_id: &RunId,
+    ) -> Result<Vec<PendingCommand>, StoreError> {
         Ok(Vec::new())
     }
 
-    async fn done_with(&self, _wishes: &[i64]) -> Result<(), StoreError> {
+    async fn acknowledge(&self, _wishes: &[i64]) -> Result<(), StoreError> {
         Ok(())
     }
 

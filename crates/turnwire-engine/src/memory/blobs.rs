@@ -70,7 +70,7 @@ impl BlobStore for MemoryBlobStore {
         found.map(|blob| blob.text.clone()).ok_or_else(|| BlobError::NotFound(id.clone()))
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
         lock(&self.blobs).retain(|blob| blob.tenant != *tenant || blob.run_id != *run_id);
         Ok(())
     }

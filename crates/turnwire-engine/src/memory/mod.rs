@@ -6,7 +6,7 @@
 //! Conversations are not: a program that has endlessly many brings a store of its own.
 
 mod blobs;
-mod event_log;
+mod journal;
 mod pins;
 mod run_store;
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 use turnwire_contract::RunId;
 
 pub use blobs::MemoryBlobStore;
-pub use event_log::MemoryEventLog;
+pub use journal::MemoryJournal;
 pub use pins::MemoryPins;
 pub use run_store::MemoryRunStore;
 
@@ -57,8 +57,8 @@ impl Finished {
     }
 
     fn remove(&mut self, run_id: &RunId) {
-        if let Some(place) = self.runs.iter().position(|(known, _)| known == run_id)
-            && let Some((_, n_bytes)) = self.runs.remove(place)
+        if let Some(seq) = self.runs.iter().position(|(known, _)| known == run_id)
+            && let Some((_, n_bytes)) = self.runs.remove(seq)
         {
             self.n_bytes -= n_bytes;
         }

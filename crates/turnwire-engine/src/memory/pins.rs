@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Mutex};
 
 use async_trait::async_trait;
-use turnwire_contract::{Pinned, Pins, StoreError, TenantId};
+use turnwire_contract::{PinnedTool, Pins, StoreError, TenantId};
 
 use crate::sync::lock;
 
@@ -20,19 +20,24 @@ impl Pins for MemoryPins {
         &self,
         tenant: &TenantId,
         server: &str,
-        tools: &[Pinned],
-    ) -> Result<Vec<Pinned>, StoreError> {
+        tools: &[PinnedTool],
+    ) -> Result<Vec<PinnedTool>, StoreError> {
         let mut trusted = lock(&self.trusted);
-        let met = tools.iter().map(|Pinned { tool, definition }| {
+        let met = tools.iter().map(|PinnedTool { tool, definition }| {
             let key = (tenant.clone(), server.to_owned(), tool.clone());
             let definition = trusted.entry(key).or_insert_with(|| definition.clone()).clone();
-            Pinned { tool: tool.clone(), definition }
+            PinnedTool { tool: tool.clone(), definition }
         });
         Ok(met.collect())
     }
 
-    async fn trust(&self, tenant: &TenantId, server: &str, tool: Pinned) -> Result<(), StoreError> {
-        let Pinned { tool, definition } = tool;
+    async fn trust(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+        tool: PinnedTool,
+    ) -> Result<(), StoreError> {
+        let PinnedTool { tool, definition } = tool;
         lock(&self.trusted).insert((tenant.clone(), server.to_owned(), tool), definition);
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Kept {
     }
 
     /// The run that the same request has made before, if it was within a day.
-    fn made_by(
+    fn find_by_key(
         &mut self,
         tenant: &TenantId,
         key: &RequestKey,
@@ -154,9 +154,9 @@ impl RunStore for MemoryRunStore {
         let NewRun { run_id, created_at, request, key, beginning: _ } = run;
         let mut kept = lock(&self.kept);
         if let Some(key) = &key
-            && let Some(before) = kept.made_by(&request.tenant, key, created_at)?
+            && let Some(before) = kept.find_by_key(&request.tenant, key, created_at)?
         {
-            return Ok(Created::Before(before));
+            return Ok(Created::Existing(before));
         }
         let context = match (&request.conversation_id, &request.continues) {
             (Some(id), _) => {
@@ -183,13 +183,13 @@ impl RunStore for MemoryRunStore {
         Ok(Created::New)
     }
 
-    async fn made_by(
+    async fn find_by_key(
         &self,
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError> {
-        lock(&self.kept).made_by(tenant, key, now)
+        lock(&self.kept).find_by_key(tenant, key, now)
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
@@ -255,7 +255,7 @@ impl RunStore for MemoryRunStore {
         Ok(entries.filter(|entry| wanted.remove(&entry.id)).cloned().collect())
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
         kept.finished_run(tenant, run_id)?;
         kept.runs.remove(run_id);
@@ -299,7 +299,7 @@ impl RunStore for MemoryRunStore {
         Ok(())
     }
 
-    async fn forget_conversation(
+    async fn delete_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,

@@ -2,11 +2,11 @@
 
 use turnwire_contract::{CallId, Decision, Event, TenantId, ToolOutcome};
 use turnwire_models::Turn;
-use turnwire_testkit::{Act, Stage};
+use turnwire_testkit::{Act, TestBench};
 
 use crate::{calls, kinds, outcome_of, returns};
 
-fn guarded(name: &str) -> turnwire_testkit::Prop {
+fn guarded(name: &str) -> turnwire_testkit::FakeTool {
     returns(name, "done").with(|spec| spec.needs_approval = true)
 }
 
@@ -18,7 +18,7 @@ fn denied() -> Decision {
 #[tokio::test(start_paused = true)]
 async fn a_person_decides() {
     let (yes, no) = (guarded("yes"), guarded("no"));
-    let played = Stage::new([calls(&["yes", "no", "free"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["yes", "no", "free"]), Turn::new().text("ok")])
         .tool(yes.clone())
         .tool(no.clone())
         .tool(returns("free", "x"))
@@ -48,7 +48,8 @@ async fn an_answer_counts_once() {
     let tool = guarded("t");
     let later = Turn::new().pause(std::time::Duration::from_secs(1));
     let turn = later.call_with_id("call_1", "t", serde_json::json!({}));
-    let (runs, request) = Stage::new([turn, Turn::new().text("ok")]).tool(tool.clone()).set_up();
+    let (runs, request) =
+        TestBench::new([turn, Turn::new().text("ok")]).tool(tool.clone()).set_up();
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
     let call = CallId::from("call_1");
@@ -80,7 +81,7 @@ async fn an_answer_counts_once() {
 #[tokio::test(start_paused = true)]
 async fn order_is_kept_while_a_person_thinks() {
     let free = returns("free", "x");
-    let played = Stage::new([calls(&["t", "free"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["t", "free"]), Turn::new().text("ok")])
         .tool(guarded("t"))
         .tool(free.clone())
         .request(|request| request.parallel_tool_calls = false)
@@ -104,7 +105,7 @@ async fn order_is_kept_while_a_person_thinks() {
 /// Lesson 17: a cancelled run leaves no question open.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_asks_no_more() {
-    let played = Stage::new([calls(&["t"])])
+    let played = TestBench::new([calls(&["t"])])
         .tool(guarded("t"))
         .play_with(|recorded| {
             matches!(recorded.event, Event::ApprovalRequested { .. }).then_some(Act::CancelRun)

@@ -6,19 +6,19 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use serde_json::json;
 use turnwire_contract::{
-    ApprovalAnswer, CallId, ConversationId, Decision, Effect, Event, EventLog, NewRun, RunOutcome,
+    ApprovalAnswer, CallId, ConversationId, Decision, Effect, Event, Journal, NewRun, RunOutcome,
     RunRequest, RunStore, TenantId, ToolOutcome,
 };
 use turnwire_engine::{
-    Ambient, AnswerError, Answered, ApprovalPolicy, EngineParts, MemoryEventLog, MemoryRunStore,
-    Runs, Toolbox,
+    AnswerError, AnswerOutcome, ApprovalPolicy, ClockAndIds, EngineParts, MemoryJournal,
+    MemoryRunStore, Runs, Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Act, Behaviour, Played, Prop, Stage, invariants};
+use turnwire_testkit::{Act, Behaviour, FakeTool, Played, TestBench, invariants};
 
 use crate::{calls, outcome_of, returns, told};
 
-fn guarded(name: &str) -> Prop {
+fn guarded(name: &str) -> FakeTool {
     returns(name, "done").with(|spec| spec.needs_approval = true)
 }
 
@@ -46,13 +46,13 @@ fn lawful(played: &Played) {
 /// the model is told.
 #[tokio::test(start_paused = true)]
 async fn a_person_edits_the_arguments() {
-    let multiply = Prop::new("multiply", Behaviour::Multiplies);
+    let multiply = FakeTool::new("multiply", Behaviour::Multiplies);
     let multiply = multiply.with(|spec| spec.needs_approval = true);
     let model = Scripted::new([
         Turn::new().call_with_id("call_1", "multiply", json!({ "a": 5, "b": 4 })),
         Turn::new().text("ok"),
     ]);
-    let played = Stage::with_model(Arc::new(model.clone()))
+    let played = TestBench::with_model(Arc::new(model.clone()))
         .tool(multiply.clone())
         .play_with(|recorded| {
             let arguments = Some(json!({ "a": 6, "b": 7 }).to_string());
@@ -71,11 +71,11 @@ async fn a_person_edits_the_arguments() {
 /// C15: arguments that do not fit the tool are not taken, and the question stays open.
 #[tokio::test(start_paused = true)]
 async fn arguments_that_do_not_fit_are_refused() {
-    let multiply = Prop::new("multiply", Behaviour::Multiplies);
+    let multiply = FakeTool::new("multiply", Behaviour::Multiplies);
     let multiply = multiply.with(|spec| spec.needs_approval = true);
     let turn = Turn::new().call_with_id("call_1", "multiply", json!({ "a": 5, "b": 4 }));
     let (runs, request) =
-        Stage::new([turn, Turn::new().text("ok")]).tool(multiply.clone()).set_up();
+        TestBench::new([turn, Turn::new().text("ok")]).tool(multiply.clone()).set_up();
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
     while asked(&events.next().await.unwrap().unwrap().event).is_none() {}
@@ -85,12 +85,18 @@ async fn arguments_that_do_not_fit_are_refused() {
         let refused = runs.answer(&tenant, run.id(), &call, answer).await;
         assert!(matches!(refused, Err(AnswerError::DoesNotFit(_))), "{nonsense}: {refused:?}");
     }
-    assert_eq!(runs.answer(&tenant, run.id(), &call, yes()).await.unwrap(), Answered::Taken);
-    assert_eq!(runs.answer(&tenant, run.id(), &call, yes()).await.unwrap(), Answered::Taken);
+    assert_eq!(
+        runs.answer(&tenant, run.id(), &call, yes()).await.unwrap(),
+        AnswerOutcome::Accepted
+    );
+    assert_eq!(
+        runs.answer(&tenant, run.id(), &call, yes()).await.unwrap(),
+        AnswerOutcome::Accepted
+    );
     let no = Decision::Denied { reason: String::new() }.into();
-    assert_eq!(runs.answer(&tenant, run.id(), &call, no).await.unwrap(), Answered::TooLate);
+    assert_eq!(runs.answer(&tenant, run.id(), &call, no).await.unwrap(), AnswerOutcome::TooLate);
     let nobody = runs.answer(&tenant, run.id(), &"call_9".into(), yes()).await.unwrap();
-    assert_eq!(nobody, Answered::NotAsked);
+    assert_eq!(nobody, AnswerOutcome::NotAsked);
     assert_eq!(run.outcome().await, RunOutcome::Completed);
     assert_eq!(multiply.n_calls(), 1);
 }
@@ -100,8 +106,8 @@ async fn arguments_that_do_not_fit_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_question_expires() {
     let hasty = guarded("hasty").with(|spec| spec.approval_expiry = Some(Duration::from_secs(5)));
-    let slow = Prop::new("slow", Behaviour::Takes(Duration::from_secs(20), "x".to_owned()));
-    let played = Stage::new([calls(&["usual", "hasty", "slow"]), Turn::new().text("ok")])
+    let slow = FakeTool::new("slow", Behaviour::Takes(Duration::from_secs(20), "x".to_owned()));
+    let played = TestBench::new([calls(&["usual", "hasty", "slow"]), Turn::new().text("ok")])
         .tool(guarded("usual"))
         .tool(hasty)
         .tool(slow)
@@ -134,7 +140,7 @@ async fn an_unanswered_question_expires() {
 async fn the_time_goes_on_after_a_takeover() {
     let tool = guarded("t").with(|spec| spec.approval_expiry = Some(Duration::from_mins(1)));
     let script = [calls(&["t"]), Turn::new().text("ok")];
-    let (runs, request) = Stage::new(script.clone()).tool(tool.clone()).set_up();
+    let (runs, request) = TestBench::new(script.clone()).tool(tool.clone()).set_up();
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
     let mut journal = Vec::new();
@@ -148,7 +154,7 @@ async fn the_time_goes_on_after_a_takeover() {
     // The first worker is gone; the second comes 40 seconds later.
     run.cancel();
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let (log, store) = (MemoryEventLog::default(), MemoryRunStore::default());
+    let (log, store) = (MemoryJournal::default(), MemoryRunStore::default());
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request: Arc<RunRequest> = Arc::clone(request);
@@ -156,14 +162,14 @@ async fn the_time_goes_on_after_a_takeover() {
     log.append(&TenantId::default(), journal.clone()).await.unwrap();
     let mut tools = Toolbox::default();
     tools.add(Arc::new(tool.clone())).unwrap();
-    let ambient = Ambient::simulated();
-    let skew = journal[0].at.since(ambient.now()) + Duration::from_secs(40);
+    let clock_and_ids = ClockAndIds::simulated();
+    let skew = journal[0].at.since(clock_and_ids.now()) + Duration::from_secs(40);
     let second = Runs::new(EngineParts {
-        log: Arc::new(log),
+        journal: Arc::new(log),
         store: Arc::new(store),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("ok")]))),
         tools,
-        ambient: Arc::new(ambient),
+        clock_and_ids: Arc::new(clock_and_ids),
         ..EngineParts::default()
     });
     // Simulated time begins anew with its engine: let it be as late as it is.
@@ -177,7 +183,7 @@ async fn the_time_goes_on_after_a_takeover() {
         "60 s after the question, not after the takeover: {waited}"
     );
     let late = second.answer(&TenantId::default(), &run_id, &"call_1".into(), yes()).await.unwrap();
-    assert_eq!((late, tool.n_calls()), (Answered::TooLate, 0));
+    assert_eq!((late, tool.n_calls()), (AnswerOutcome::TooLate, 0));
 }
 
 /// C15: allowed for the conversation means: for this tool as it is, in this conversation, later
@@ -188,7 +194,7 @@ async fn an_answer_for_the_whole_conversation() {
     let once_more = || [call(), call(), Turn::new().text("ok")];
     let script: Vec<Turn> = (0..4).flat_map(|_| once_more()).collect();
     let tool = guarded("t");
-    let (runs, request) = Stage::new(script).tool(tool.clone()).set_up();
+    let (runs, request) = TestBench::new(script).tool(tool.clone()).set_up();
     let tenant = TenantId::default();
     let play =
         async |conversation: &str, change: &dyn Fn(&mut RunRequest), answer: ApprovalAnswer| {
@@ -233,7 +239,7 @@ async fn an_answer_for_the_whole_conversation() {
 async fn the_policy_goes_by_effect() {
     let with = |name: &str, effect| returns(name, "x").with(|spec| spec.effect = effect);
     let policy = ApprovalPolicy { ask_before: vec![Effect::Once], pins: None };
-    let played = Stage::new([calls(&["pure", "once", "excepted"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["pure", "once", "excepted"]), Turn::new().text("ok")])
         .tool(with("pure", Effect::Pure))
         .tool(with("once", Effect::Once))
         .tool(with("excepted", Effect::Once).with(|spec| spec.exempt = true))
@@ -250,7 +256,7 @@ async fn the_policy_goes_by_effect() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_is_cancelled() {
     let tool = guarded("t");
-    let (runs, request) = Stage::new([calls(&["t", "free"]), Turn::new().text("ok")])
+    let (runs, request) = TestBench::new([calls(&["t", "free"]), Turn::new().text("ok")])
         .tool(tool.clone())
         .tool(returns("free", "x"))
         .set_up();
@@ -276,12 +282,12 @@ async fn a_waiting_call_is_cancelled() {
 /// R5: a tool's own deadline counts more than the run's, and progress does not move it.
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_its_own_deadline() {
-    let chatty = Prop::new("t", Behaviour::Reports(100, Duration::from_secs(1), "x".into()));
+    let chatty = FakeTool::new("t", Behaviour::Reports(100, Duration::from_secs(1), "x".into()));
     let chatty = chatty.with(|spec| {
         spec.timeout = Some(Duration::from_secs(3));
         spec.deadline = Some(Duration::from_secs(10));
     });
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty).play().await;
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty).play().await;
     assert_eq!(*outcome_of(&played, "call_1"), ToolOutcome::TimedOut { after_ms: 10_000 });
     let progressed =
         played.events().filter(|event| matches!(event, Event::ToolProgressed { .. })).count();
@@ -292,17 +298,18 @@ async fn a_tool_has_its_own_deadline() {
 /// the others are not started before there is a place for them.
 #[tokio::test(start_paused = true)]
 async fn calls_wait_for_a_place() {
-    use turnwire_testkit::PropServers;
+    use turnwire_testkit::FakeServers;
     let takes = |name: &str, most: Option<u32>, of_server: Option<u32>| {
-        Prop::new(name, Behaviour::Takes(Duration::from_secs(1), "x".to_owned())).with(|spec| {
+        FakeTool::new(name, Behaviour::Takes(Duration::from_secs(1), "x".to_owned())).with(|spec| {
             spec.most_at_once = most;
             spec.server_most_at_once = of_server;
         })
     };
-    let servers = PropServers::default()
+    let servers = FakeServers::default()
         .with("s", [takes("one", Some(1), Some(2)), takes("two", None, Some(2))]);
     let names = ["one", "one", "one", "two", "two", "two"];
-    let played = Stage::new([calls(&names), Turn::new().text("ok")]).servers(servers).play().await;
+    let played =
+        TestBench::new([calls(&names), Turn::new().text("ok")]).servers(servers).play().await;
     lawful(&played);
     let (mut at_work, mut most) = (std::collections::HashMap::<&str, (i32, i32)>::new(), 0);
     let tool_of = |call: &CallId| names[call.as_str()[5..].parse::<usize>().unwrap() - 1];

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use turnwire_contract::{
     BlobError, BlobId, BlobStore, Event, Item, RunId, RunOutcome, RunRequest, TenantId, ToolOutcome,
 };
-use turnwire_engine::{Ambient, EngineParts, MemoryBlobStore, Runs, Toolbox};
+use turnwire_engine::{ClockAndIds, EngineParts, MemoryBlobStore, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
 
 use crate::{calls, returns};
@@ -43,8 +43,8 @@ impl BlobStore for AwayAtFirst {
         self.kept.get(tenant, id).await
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
-        self.kept.forget(tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
+        self.kept.delete(tenant, run_id).await
     }
 }
 
@@ -59,7 +59,7 @@ async fn outcome_after(n_refusals: usize, refusal: BlobError) -> (Runs, ToolOutc
     let runs = Runs::new(EngineParts {
         tools,
         any_model: Some(Arc::new(Scripted::new([calls(&["t"]), Turn::new().text("ok")]))),
-        ambient: Arc::new(Ambient::simulated()),
+        clock_and_ids: Arc::new(ClockAndIds::simulated()),
         blobs: Arc::new(AwayAtFirst { kept: MemoryBlobStore::default(), n_refusals, refusal }),
         ..EngineParts::default()
     });

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use turnwire_contract::{Event, RunOutcome, Seq, TenantId, ToolOutcome};
 use turnwire_engine::StartError;
 use turnwire_models::Turn;
-use turnwire_testkit::{Act, Behaviour, Prop, Stage};
+use turnwire_testkit::{Act, Behaviour, FakeTool, TestBench};
 
 use crate::{calls, kinds, outcome_of, returns};
 
@@ -14,9 +14,9 @@ use crate::{calls, kinds, outcome_of, returns};
 #[tokio::test(start_paused = true)]
 async fn cancelling_closes_every_call() {
     let alone = returns("alone", "x").with(|spec| spec.parallel = false);
-    let played = Stage::new([calls(&["polite", "deaf", "alone"])])
-        .tool(Prop::new("polite", Behaviour::WaitsToBeStopped))
-        .tool(Prop::new("deaf", Behaviour::Hangs))
+    let played = TestBench::new([calls(&["polite", "deaf", "alone"])])
+        .tool(FakeTool::new("polite", Behaviour::WaitsToBeStopped))
+        .tool(FakeTool::new("deaf", Behaviour::Hangs))
         .tool(alone.clone())
         .play_with(|recorded| match &recorded.event {
             Event::ToolStayedSilent { .. } => Some(Act::CancelRun),
@@ -38,8 +38,8 @@ async fn cancelling_closes_every_call() {
 /// S2-F3, design §1.6: one of several parallel calls; the model is told and goes on.
 #[tokio::test(start_paused = true)]
 async fn one_call_is_cancelled_and_the_run_goes_on() {
-    let played = Stage::new([calls(&["polite", "fine"]), Turn::new().text("ok")])
-        .tool(Prop::new("polite", Behaviour::WaitsToBeStopped))
+    let played = TestBench::new([calls(&["polite", "fine"]), Turn::new().text("ok")])
+        .tool(FakeTool::new("polite", Behaviour::WaitsToBeStopped))
         .tool(returns("fine", "x"))
         .play_with(|recorded| match &recorded.event {
             Event::ToolStayedSilent { call_id, .. } => Some(Act::CancelCall(call_id.clone())),
@@ -54,7 +54,7 @@ async fn one_call_is_cancelled_and_the_run_goes_on() {
 /// C14: cancelling says whether there was something to cancel, and twice is as good as once.
 #[tokio::test(start_paused = true)]
 async fn cancelling_is_idempotent_and_honest() {
-    let (runs, request) = Stage::new([Turn::new().text("a").wait_forever()]).set_up();
+    let (runs, request) = TestBench::new([Turn::new().text("a").wait_forever()]).set_up();
     let run = runs.start(request).await.unwrap();
     assert!(!runs.cancel_call(&TenantId::default(), run.id(), &"call_1".into()).await.unwrap());
     assert!(!run.cancel_call(&"call_1".into()));
@@ -73,7 +73,7 @@ async fn cancelling_is_idempotent_and_honest() {
 #[tokio::test(start_paused = true)]
 async fn a_run_does_not_depend_on_its_watchers() {
     let (runs, request) =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(returns("t", "x")).set_up();
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(returns("t", "x")).set_up();
     let run = runs.start(request).await.unwrap();
     let id = run.id().clone();
     let mut events = run.events().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_run_does_not_depend_on_its_watchers() {
 /// Going away ends every run properly.
 #[tokio::test(start_paused = true)]
 async fn shutting_down_ends_every_run() {
-    let (runs, request) = Stage::new([Turn::new().text("a").wait_forever()]).set_up();
+    let (runs, request) = TestBench::new([Turn::new().text("a").wait_forever()]).set_up();
     let again = request.clone();
     let run = runs.start(request).await.unwrap();
     let mut events = run.events().await.unwrap();
@@ -113,7 +113,7 @@ async fn shutting_down_ends_every_run() {
 async fn a_call_that_is_stopped_at_its_start_is_not_carried_out() {
     let prop = returns("t", "x");
     let (runs, request) =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
     let (seen, watcher) = tokio::sync::watch::channel(Seq::START);
     let run = runs.start_watched(request, Some(watcher)).await.unwrap();
     let mut events = run.events().await.unwrap();

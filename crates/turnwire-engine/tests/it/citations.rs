@@ -5,12 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Annotation, Effect, Event, EventLog, ModelPart, NewRun, Recorded, RunOutcome, RunStore,
+    Annotation, Effect, Event, Journal, ModelPart, NewRun, RecordedEvent, RunOutcome, RunStore,
     TenantId, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
 };
-use turnwire_engine::{Ambient, EngineParts, MemoryEventLog, MemoryRunStore, Runs, Toolbox};
+use turnwire_engine::{ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Stage, invariants};
+use turnwire_testkit::{TestBench, invariants};
 
 use crate::kinds;
 
@@ -49,7 +49,7 @@ fn answer() -> Turn {
     Turn::new().text("🦭 So says ").text("[a](https://a.exam").text("ple), and [2].")
 }
 
-fn cited(journal: &[Arc<Recorded>]) -> Vec<Value> {
+fn cited(journal: &[Arc<RecordedEvent>]) -> Vec<Value> {
     let annotations = journal.iter().filter_map(|recorded| match &recorded.event {
         Event::AnnotationAdded { annotation, .. } => Some(annotation.source.clone()),
         _ => None,
@@ -68,7 +68,7 @@ fn expected() -> [Value; 2] {
 /// right text.
 #[tokio::test(start_paused = true)]
 async fn an_answer_cites_what_was_found() {
-    let played = Stage::new([look(), answer()]).tool(finder()).play().await;
+    let played = TestBench::new([look(), answer()]).tool(finder()).play().await;
     let kinds = kinds(&played.journal);
     let end = kinds.iter().rposition(|kind| kind == "message_finished").unwrap();
     assert_eq!(kinds[end - 3..end], ["text_added", "annotation_added", "annotation_added"]);
@@ -81,7 +81,7 @@ async fn an_answer_cites_what_was_found() {
 /// C2: whenever the worker dies, the answer that stands cites the same, once.
 #[tokio::test(start_paused = true)]
 async fn a_takeover_finds_the_same_citations() {
-    let played = Stage::new([look(), answer()]).tool(finder()).play().await;
+    let played = TestBench::new([look(), answer()]).tool(finder()).play().await;
     for n_kept in 2..played.journal.len() {
         let kept = &played.journal[..n_kept];
         let script = match kinds(kept).iter().filter(|kind| *kind == "turn_finished").count() {
@@ -100,7 +100,7 @@ async fn a_takeover_finds_the_same_citations() {
 }
 
 /// The citations of turns that were not withdrawn.
-fn of_what_stands(journal: &[Arc<Recorded>]) -> Vec<Value> {
+fn of_what_stands(journal: &[Arc<RecordedEvent>]) -> Vec<Value> {
     let (mut stands, mut turn) = (Vec::new(), Vec::new());
     for recorded in journal {
         match &recorded.event {
@@ -113,8 +113,8 @@ fn of_what_stands(journal: &[Arc<Recorded>]) -> Vec<Value> {
     stands
 }
 
-async fn engine_with(journal: &[Arc<Recorded>], model: Scripted) -> Runs {
-    let (log, store) = (MemoryEventLog::default(), MemoryRunStore::default());
+async fn engine_with(journal: &[Arc<RecordedEvent>], model: Scripted) -> Runs {
+    let (log, store) = (MemoryJournal::default(), MemoryRunStore::default());
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request = Arc::clone(request);
@@ -123,11 +123,11 @@ async fn engine_with(journal: &[Arc<Recorded>], model: Scripted) -> Runs {
     let mut tools = Toolbox::default();
     tools.add(Arc::new(finder())).unwrap();
     Runs::new(EngineParts {
-        log: Arc::new(log),
+        journal: Arc::new(log),
         store: Arc::new(store),
         any_model: Some(Arc::new(model)),
         tools,
-        ambient: Arc::new(Ambient::system()),
+        clock_and_ids: Arc::new(ClockAndIds::system()),
         ..EngineParts::default()
     })
 }
@@ -138,14 +138,14 @@ async fn sources_of_the_model_are_not_added_to() {
     let source = json!({ "url": "https://own.example/", "start_index": 0, "end_index": 2 });
     let own = Annotation { kind: "url_citation".to_owned(), source: source.clone() };
     let answer = answer().part(ModelPart::Annotation(own));
-    let played = Stage::new([look(), answer]).tool(finder()).play().await;
+    let played = TestBench::new([look(), answer]).tool(finder()).play().await;
     assert_eq!(cited(&played.journal), [source]);
 }
 
 /// What was found in one run is not cited in the next: its journal knows nothing of it.
 #[tokio::test(start_paused = true)]
 async fn without_a_search_nothing_is_cited() {
-    let played = Stage::new([answer()]).tool(finder()).play().await;
+    let played = TestBench::new([answer()]).tool(finder()).play().await;
     assert_eq!(cited(&played.journal), Vec::<Value>::new());
 }
 
@@ -153,6 +153,6 @@ async fn without_a_search_nothing_is_cited() {
 #[tokio::test(start_paused = true)]
 async fn a_cut_answer_cites_too() {
     let cut = Turn::new().text("As [1] says, ").length_cut();
-    let played = Stage::new([look(), cut]).tool(finder()).play().await;
+    let played = TestBench::new([look(), cut]).tool(finder()).play().await;
     assert_eq!(cited(&played.journal).len(), 1);
 }

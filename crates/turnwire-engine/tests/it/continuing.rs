@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use turnwire_contract::{
-    Approvals, CallId, Decision, Event, FirstCall, Item, Recorded, RunOutcome, RunRequest,
+    Approvals, CallId, Decision, Event, FirstCall, Item, RecordedEvent, RunOutcome, RunRequest,
     StoreError, TenantId, ToolKind, ToolOutcome, ToolRef,
 };
 use turnwire_engine::{EngineParts, Runs, StartError, Toolbox};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{calls, kinds, returns};
 
-fn engine(model: &Scripted, tools: impl IntoIterator<Item = Prop>) -> (Runs, RunRequest) {
+fn engine(model: &Scripted, tools: impl IntoIterator<Item = FakeTool>) -> (Runs, RunRequest) {
     let mut toolbox = Toolbox::default();
     tools.into_iter().for_each(|tool| toolbox.add(Arc::new(tool)).unwrap());
     let mut request = RunRequest::new("scripted", vec![Item::user("Go.")]);
@@ -106,14 +106,14 @@ async fn c15_an_approval_is_answered_by_the_next_run() {
         [(Decision::Approved, true), (Decision::Denied { reason: "too risky".to_owned() }, false)]
     {
         let model = Scripted::new([calls(&["drop", "look"]), Turn::new().text("So be it.")]);
-        let drop = Prop::new("drop", Behaviour::Returns("dropped".to_owned()))
+        let drop = FakeTool::new("drop", Behaviour::Returns("dropped".to_owned()))
             .with(|spec| spec.needs_approval = true);
         let (runs, mut request) = engine(&model, [drop.clone(), returns("look", "seen")]);
         request.approvals = Approvals::HandBack;
         let first = runs.start(request.clone()).await.unwrap();
         assert_eq!(first.outcome().await, RunOutcome::Completed);
         let journal = first.journal().await.unwrap();
-        let asked = |r: &&Arc<Recorded>| matches!(r.event, Event::ApprovalRequested { .. });
+        let asked = |r: &&Arc<RecordedEvent>| matches!(r.event, Event::ApprovalRequested { .. });
         assert_eq!(journal.iter().filter(asked).count(), 1);
         assert_eq!(drop.n_calls(), 0);
 
@@ -159,10 +159,10 @@ async fn a_run_can_be_forgotten() {
     let run = runs.start(request).await.unwrap();
     run.outcome().await;
     let (mine, theirs) = (TenantId::default(), TenantId::from("other"));
-    assert!(runs.forget(&theirs, run.id()).await.is_err(), "A1");
+    assert!(runs.delete(&theirs, run.id()).await.is_err(), "A1");
     assert!(!runs.recorded(&mine, run.id()).await.unwrap().is_empty());
     assert!(runs.recorded(&theirs, run.id()).await.is_err(), "A1");
-    runs.forget(&mine, run.id()).await.unwrap();
+    runs.delete(&mine, run.id()).await.unwrap();
     assert!(runs.recorded(&mine, run.id()).await.is_err());
     assert!(runs.find(&mine, run.id()).await.is_err());
 }
@@ -172,7 +172,7 @@ async fn a_run_can_be_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn i7_an_answer_comes_before_the_next_question() {
     let model = Scripted::new([calls(&["drop"]), Turn::new().text("So be it.")]);
-    let drop = Prop::new("drop", Behaviour::Returns("dropped".to_owned()))
+    let drop = FakeTool::new("drop", Behaviour::Returns("dropped".to_owned()))
         .with(|spec| spec.needs_approval = true);
     let (runs, mut request) = engine(&model, [drop]);
     request.approvals = Approvals::HandBack;
@@ -221,7 +221,7 @@ async fn i7_an_open_call_is_closed_when_the_conversation_goes_on() {
 /// A call that is tried again needs the same permission as the first time.
 #[tokio::test(start_paused = true)]
 async fn a_first_call_is_asked_about_if_it_was_not() {
-    let drop = Prop::new("drop", Behaviour::Returns("dropped".to_owned()))
+    let drop = FakeTool::new("drop", Behaviour::Returns("dropped".to_owned()))
         .with(|spec| spec.needs_approval = true);
     let (runs, mut request) = engine(&Scripted::new([Turn::new().text("Done.")]), [drop.clone()]);
     request.first_calls = vec![FirstCall {

@@ -5,25 +5,25 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
-    CallId, Event, Question, Recorded, Reply, RunOutcome, TenantId, ToolOutcome,
+    CallId, Event, Question, RecordedEvent, Reply, RunOutcome, TenantId, ToolOutcome,
 };
-use turnwire_engine::{AnswerError, Answered};
+use turnwire_engine::{AnswerError, AnswerOutcome};
 use turnwire_models::Turn;
-use turnwire_testkit::{Act, Behaviour, Played, Prop, Stage, invariants};
+use turnwire_testkit::{Act, Behaviour, FakeTool, Played, TestBench, invariants};
 
 use crate::{calls, kinds, outcome_of};
 
-fn asks() -> Prop {
+fn asks() -> FakeTool {
     let schema = json!({
         "type": "object",
         "properties": { "name": { "type": "string" } },
         "required": ["name"],
     });
-    Prop::new("t", Behaviour::Asks(Question { message: "Who are you?".to_owned(), schema }))
+    FakeTool::new("t", Behaviour::Asks(Question { message: "Who are you?".to_owned(), schema }))
 }
 
-fn stage() -> Stage {
-    Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(asks())
+fn stage() -> TestBench {
+    TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(asks())
 }
 
 fn content() -> Map<String, Value> {
@@ -31,14 +31,14 @@ fn content() -> Map<String, Value> {
     content
 }
 
-fn asked(recorded: &Recorded) -> Option<CallId> {
+fn asked(recorded: &RecordedEvent) -> Option<CallId> {
     match &recorded.event {
         Event::InputRequested { call_id, .. } => Some(call_id.clone()),
         _ => None,
     }
 }
 
-fn lawful(journal: &[Arc<Recorded>]) {
+fn lawful(journal: &[Arc<RecordedEvent>]) {
     let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -100,15 +100,15 @@ async fn a_person_may_take_their_time() {
     let nonsense = reply(Reply::Accepted { content: Map::new() }).await;
     assert!(matches!(nonsense, Err(AnswerError::DoesNotFit(_))), "{nonsense:?}");
     let ours = || Reply::Accepted { content: content() };
-    assert_eq!(reply(ours()).await.unwrap(), Answered::Taken);
-    assert_eq!(reply(ours()).await.unwrap(), Answered::Taken, "the same once more");
-    assert_eq!(reply(Reply::Declined).await.unwrap(), Answered::TooLate);
+    assert_eq!(reply(ours()).await.unwrap(), AnswerOutcome::Accepted);
+    assert_eq!(reply(ours()).await.unwrap(), AnswerOutcome::Accepted, "the same once more");
+    assert_eq!(reply(Reply::Declined).await.unwrap(), AnswerOutcome::TooLate);
     assert_eq!(run.outcome().await, RunOutcome::Completed);
     let journal = run.journal().await.unwrap();
     lawful(&journal);
     assert!(!kinds(&journal).contains(&"tool_stayed_silent".to_owned()), "{:?}", kinds(&journal));
     let other = runs.reply(&tenant, run.id(), &"call_9".into(), None, ours(), "test").await;
-    assert_eq!(other.unwrap(), Answered::NotAsked);
+    assert_eq!(other.unwrap(), AnswerOutcome::NotAsked);
 }
 
 /// C15: a question that nobody answers comes to an end.

@@ -13,23 +13,23 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Entry, Event, EventLog, EventStream,
-    Item, ItemId, JournalHead, LogError, NewRun, Recorded, RequestKey, RunId, RunOutcome,
+    Allowed, ConversationId, ConversationRecord, Created, Entry, Event, EventStream, Item, ItemId,
+    Journal, JournalError, JournalHead, NewRun, RecordedEvent, RequestKey, RunId, RunOutcome,
     RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, Usage,
 };
 use turnwire_engine::{
-    Ambient, EngineParts, LiveRun, MemoryEventLog, MemoryRunStore, RunState, Runs, StartError,
+    ClockAndIds, EngineParts, LiveRun, MemoryJournal, MemoryRunStore, RunState, Runs, StartError,
     Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop, Stage};
+use turnwire_testkit::{Behaviour, FakeTool, TestBench};
 
 use crate::{calls, kinds, returns};
 
 /// A log that can be held up, fails when told to, and counts.
 #[derive(Default)]
 struct SlowLog {
-    inner: MemoryEventLog,
+    inner: MemoryJournal,
     n_appends: AtomicUsize,
     /// How many pieces of text each append had.
     texts: std::sync::Mutex<Vec<usize>>,
@@ -39,17 +39,22 @@ struct SlowLog {
 }
 
 #[async_trait]
-impl EventLog for SlowLog {
-    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+impl Journal for SlowLog {
+    async fn append(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<Arc<RecordedEvent>>,
+    ) -> Result<(), JournalError> {
         let n_before = self.n_appends.fetch_add(1, Ordering::SeqCst);
         if self.fails_after.is_some_and(|n| n_before >= n) {
-            return Err(LogError::Unavailable("gone".into()));
+            return Err(JournalError::Unavailable("gone".into()));
         }
         if let Some(gate) = &self.held_up {
             gate.acquire().await.unwrap().forget();
         }
         sleep(self.takes).await;
-        let is_text = |recorded: &&Arc<Recorded>| matches!(recorded.event, Event::TextAdded { .. });
+        let is_text =
+            |recorded: &&Arc<RecordedEvent>| matches!(recorded.event, Event::TextAdded { .. });
         self.texts.lock().unwrap().push(batch.iter().filter(is_text).count());
         self.inner.append(tenant, batch).await
     }
@@ -59,25 +64,25 @@ impl EventLog for SlowLog {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         self.inner.read(tenant, run_id, after).await
     }
 
-    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError> {
         self.inner.head(tenant, run_id).await
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
-        self.inner.forget(tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
+        self.inner.delete(tenant, run_id).await
     }
 }
 
-fn live_run(log: Arc<dyn EventLog>) -> LiveRun {
+fn live_run(log: Arc<dyn Journal>) -> LiveRun {
     let request = Arc::new(RunRequest::new("m", vec![Item::user("hi")]));
     let run_id = RunId::from("run_1");
     let state = RunState::new(&run_id, request, Vec::new());
-    let ambient = Arc::new(Ambient::simulated());
-    LiveRun::new(run_id, log, ambient, state, Seq::START)
+    let clock_and_ids = Arc::new(ClockAndIds::simulated());
+    LiveRun::new(run_id, log, clock_and_ids, state, Seq::START)
 }
 
 fn turn(turn: u32) -> Event {
@@ -108,9 +113,9 @@ async fn an_event_is_durable_before_it_is_visible() {
 async fn what_arrives_during_an_append_is_written_together() {
     let log = Arc::new(SlowLog { takes: Duration::from_millis(5), ..SlowLog::default() });
     let run = live_run(log.clone());
-    let places = join_all((1..=100).map(|n| run.record(turn(n)))).await;
-    let places: Vec<u64> = places.into_iter().map(|place| place.unwrap().0).collect();
-    assert_eq!(places, (1..=100).collect::<Vec<_>>());
+    let permits = join_all((1..=100).map(|n| run.record(turn(n)))).await;
+    let permits: Vec<u64> = permits.into_iter().map(|seq| seq.unwrap().0).collect();
+    assert_eq!(permits, (1..=100).collect::<Vec<_>>());
     assert_eq!(log.n_appends.load(Ordering::SeqCst), 2, "one for the first, one for the rest");
     assert_eq!(run.state().turn(), 100);
 }
@@ -118,11 +123,11 @@ async fn what_arrives_during_an_append_is_written_together() {
 /// I5, C16: a worker that lost its run finds out at its next step.
 #[tokio::test(start_paused = true)]
 async fn of_two_workers_one_is_refused() {
-    let log = Arc::new(MemoryEventLog::default());
+    let log = Arc::new(MemoryJournal::default());
     let (one, other) = (live_run(log.clone()), live_run(log));
     one.record(turn(1)).await.unwrap();
     let refused = other.record_all(vec![turn(1), turn(2)]).await;
-    assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(JournalError::Conflict { .. })), "{refused:?}");
     assert_eq!(other.state().turn(), 0, "what was refused is not part of the state");
 }
 
@@ -140,7 +145,7 @@ async fn a_failed_append_fails_for_everyone_in_it() {
 async fn a_lost_journal_ends_the_run() {
     let log = SlowLog { fails_after: Some(2), ..SlowLog::default() };
     let runs = Runs::new(EngineParts {
-        log: Arc::new(log),
+        journal: Arc::new(log),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
         ..EngineParts::default()
     });
@@ -148,7 +153,7 @@ async fn a_lost_journal_ends_the_run() {
     let RunOutcome::Failed { failure } = run.outcome().await else { panic!() };
     assert_eq!(failure.code, "journal_lost");
     let journal = run.journal().await;
-    assert!(matches!(journal, Err(LogError::Unavailable(_))), "it has no end to wait for");
+    assert!(matches!(journal, Err(JournalError::Unavailable(_))), "it has no end to wait for");
 }
 
 /// A run whose beginning cannot be recorded is refused, and its conversation is free again.
@@ -156,7 +161,7 @@ async fn a_lost_journal_ends_the_run() {
 async fn a_run_that_cannot_begin_leaves_its_conversation_free() {
     let log = SlowLog { fails_after: Some(0), ..SlowLog::default() };
     let runs = Runs::new(EngineParts {
-        log: Arc::new(log),
+        journal: Arc::new(log),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
         ..EngineParts::default()
     });
@@ -171,10 +176,10 @@ async fn a_run_that_cannot_begin_leaves_its_conversation_free() {
 /// C16, I13: a worker that lost its run does not free the conversation under the new owner.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_lost_its_run_stores_nothing() {
-    let log = Arc::new(MemoryEventLog::default());
+    let log = Arc::new(MemoryJournal::default());
     let model = Scripted::new([Turn::new().text("a").pause(Duration::from_secs(1))]);
     let runs = Runs::new(EngineParts {
-        log: log.clone(),
+        journal: log.clone(),
         any_model: Some(Arc::new(model)),
         ..EngineParts::default()
     });
@@ -189,7 +194,11 @@ async fn a_worker_that_lost_its_run_stores_nothing() {
     let event = Event::RunTakenOver { attempt: 2 };
     log.append(
         &TenantId::default(),
-        vec![Arc::new(Recorded { seq: last.seq.next(), event, ..Recorded::clone(&last) })],
+        vec![Arc::new(RecordedEvent {
+            seq: last.seq.next(),
+            event,
+            ..RecordedEvent::clone(&last)
+        })],
     )
     .await
     .unwrap();
@@ -202,11 +211,11 @@ async fn a_worker_that_lost_its_run_stores_nothing() {
 /// Nothing gets a place after the event that ends the run, not even in the same batch.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_recorded_after_the_end() {
-    let run = live_run(Arc::new(MemoryEventLog::default()));
+    let run = live_run(Arc::new(MemoryJournal::default()));
     let end = || Event::RunFinished { outcome: RunOutcome::Completed, usage: Usage::default() };
     run.record_all(vec![turn(1), end()]).await.unwrap();
-    assert!(matches!(run.record(turn(2)).await, Err(LogError::Conflict { .. })));
-    assert!(matches!(run.record(end()).await, Err(LogError::Conflict { .. })));
+    assert!(matches!(run.record(turn(2)).await, Err(JournalError::Conflict { .. })));
+    assert!(matches!(run.record(end()).await, Err(JournalError::Conflict { .. })));
 }
 
 /// S1-E1 under group commit: many tools at once keep the places contiguous.
@@ -214,14 +223,16 @@ async fn nothing_is_recorded_after_the_end() {
 async fn parallel_tools_share_appends() {
     let log = Arc::new(SlowLog { takes: Duration::from_millis(1), ..SlowLog::default() });
     let mut tools = Toolbox::default();
-    tools.add(Arc::new(Prop::new("t", Behaviour::Reports(5, Duration::ZERO, "x".into())))).unwrap();
+    tools
+        .add(Arc::new(FakeTool::new("t", Behaviour::Reports(5, Duration::ZERO, "x".into()))))
+        .unwrap();
     let mut request = RunRequest::new("m", vec![Item::user("hi")]);
     request.tools = tools.specs();
     let runs = Runs::new(EngineParts {
-        log: log.clone(),
+        journal: log.clone(),
         any_model: Some(Arc::new(Scripted::new([calls(&["t"; 8]), Turn::new().text("ok")]))),
         tools,
-        ambient: Arc::new(Ambient::simulated()),
+        clock_and_ids: Arc::new(ClockAndIds::simulated()),
         ..EngineParts::default()
     });
     let journal = runs.start(request).await.unwrap().journal().await.unwrap();
@@ -237,7 +248,7 @@ async fn a_conversation_has_one_run_at_a_time() {
         Turn::new().text("first").pause(Duration::from_secs(1)),
         Turn::new().text("second"),
     ]);
-    let (runs, mut request) = Stage::with_model(Arc::new(model.clone())).set_up();
+    let (runs, mut request) = TestBench::with_model(Arc::new(model.clone())).set_up();
     request.conversation_id = Some(ConversationId::from("conv_1"));
     let first = runs.start(request.clone()).await.unwrap();
     let refused = runs.start(request.clone()).await;
@@ -257,7 +268,8 @@ async fn a_conversation_has_one_run_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn the_conversation_is_free_when_the_end_is_seen() {
     let (runs, mut request) =
-        Stage::with_model(Arc::new(Scripted::new([Turn::new().text("a")]).repeat_last())).set_up();
+        TestBench::with_model(Arc::new(Scripted::new([Turn::new().text("a")]).repeat_last()))
+            .set_up();
     request.conversation_id = Some(ConversationId::from("conv_1"));
     for _ in 0..20 {
         let run = runs.start(request.clone()).await.unwrap();
@@ -272,7 +284,7 @@ async fn the_conversation_is_free_when_the_end_is_seen() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_leaves_no_half_call_in_the_history() {
     let turn = Turn::new().text("Let me").call_raw("t", ["{\"a\""]).wait_forever();
-    let (runs, mut request) = Stage::new([turn]).tool(returns("t", "x")).set_up();
+    let (runs, mut request) = TestBench::new([turn]).tool(returns("t", "x")).set_up();
     let conversation = ConversationId::from("conv_1");
     request.conversation_id = Some(conversation.clone());
     let run = runs.start(request).await.unwrap();
@@ -298,7 +310,7 @@ async fn models_are_found_by_name() {
     assert!(matches!(unknown, Err(StartError::UnknownModel(name)) if name == "two"));
     parts.any_model = Some(says("I am any"));
     let runs = Runs::new(parts);
-    let text = |journal: Vec<Arc<Recorded>>| {
+    let text = |journal: Vec<Arc<RecordedEvent>>| {
         journal.iter().find_map(|recorded| match &recorded.event {
             Event::MessageFinished { text, .. } => Some(text.clone()),
             _ => None,
@@ -313,7 +325,7 @@ async fn models_are_found_by_name() {
 /// A run can be found and listed, and followed after its end from any place.
 #[tokio::test(start_paused = true)]
 async fn a_run_can_be_found_and_followed_later() {
-    let (runs, request) = Stage::new([Turn::new().text("a")]).set_up();
+    let (runs, request) = TestBench::new([Turn::new().text("a")]).set_up();
     let run = runs.start(request).await.unwrap();
     let tenant = TenantId::default();
     let journal = run.journal().await.unwrap();
@@ -331,7 +343,7 @@ async fn a_run_can_be_found_and_followed_later() {
 /// I9: a watcher that never looks costs a run one grace period, once.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_does_not_look_costs_one_grace_period() {
-    let (runs, request) = Stage::new([calls(&["t"]), calls(&["t"]), Turn::new().text("ok")])
+    let (runs, request) = TestBench::new([calls(&["t"]), calls(&["t"]), Turn::new().text("ok")])
         .tool(returns("t", "x"))
         .set_up();
     let (_seen, watcher) = tokio::sync::watch::channel(Seq::START);
@@ -346,7 +358,7 @@ async fn a_watcher_that_does_not_look_costs_one_grace_period() {
 async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
     let prop = returns("t", "x");
     let (runs, request) =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
     let (seen, watcher) = tokio::sync::watch::channel(Seq::START);
     let run = runs.start_watched(request, Some(watcher)).await.unwrap();
     let mut events = run.events().await.unwrap();
@@ -366,7 +378,7 @@ async fn a_tool_waits_until_its_watcher_has_seen_the_start() {
 async fn parts_that_are_ready_share_an_append() {
     let log = Arc::new(SlowLog::default());
     let runs = Runs::new(EngineParts {
-        log: log.clone(),
+        journal: log.clone(),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text_in(vec!["word "; 650])]))),
         ..EngineParts::default()
     });
@@ -385,7 +397,7 @@ async fn a_run_is_never_left_half_begun() {
     let gate = Arc::new(Semaphore::new(0));
     let log = Arc::new(SlowLog { held_up: Some(Arc::clone(&gate)), ..SlowLog::default() });
     let runs = Runs::new(EngineParts {
-        log: log.clone(),
+        journal: log.clone(),
         any_model: Some(Arc::new(Scripted::new([Turn::new().text("a")]))),
         ..EngineParts::default()
     });
@@ -414,13 +426,13 @@ impl RunStore for SlowStore {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.0.create(run).await
     }
-    async fn made_by(
+    async fn find_by_key(
         &self,
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError> {
-        self.0.made_by(tenant, key, now).await
+        self.0.find_by_key(tenant, key, now).await
     }
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         self.0.find(tenant, run_id).await
@@ -447,8 +459,8 @@ impl RunStore for SlowStore {
     ) -> Result<Vec<Entry>, StoreError> {
         self.0.entries_named(tenant, names).await
     }
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        self.0.forget(tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+        self.0.delete(tenant, run_id).await
     }
     async fn open_conversation(
         &self,
@@ -472,12 +484,12 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.0.annotate_conversation(tenant, id, metadata).await
     }
-    async fn forget_conversation(
+    async fn delete_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<(), StoreError> {
-        self.0.forget_conversation(tenant, id).await
+        self.0.delete_conversation(tenant, id).await
     }
     async fn history(
         &self,

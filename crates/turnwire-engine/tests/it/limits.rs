@@ -6,7 +6,7 @@ use serde_json::json;
 use turnwire_contract::{Event, IncompleteReason, Item, RunOutcome, ToolOutcome};
 use turnwire_engine::RunState;
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop, Stage};
+use turnwire_testkit::{Behaviour, FakeTool, TestBench};
 
 use crate::{calls, outcome_of, returns};
 
@@ -22,7 +22,7 @@ fn call(n: u32) -> Turn {
 #[tokio::test(start_paused = true)]
 async fn turns_are_limited() {
     let model = Scripted::new((1..9).map(call));
-    let played = Stage::with_model(Arc::new(model.clone()))
+    let played = TestBench::with_model(Arc::new(model.clone()))
         .tool(returns("t", "x"))
         .limits(|limits| limits.max_turns = 3)
         .play()
@@ -31,7 +31,7 @@ async fn turns_are_limited() {
     assert_eq!(model.prompts().len(), 3);
     // The last turn is an answer in time.
     let model = Scripted::new([call(1), Turn::new().text("done")]);
-    let played = Stage::with_model(Arc::new(model))
+    let played = TestBench::with_model(Arc::new(model))
         .tool(returns("t", "x"))
         .limits(|limits| limits.max_turns = 2)
         .play()
@@ -43,7 +43,7 @@ async fn turns_are_limited() {
 #[tokio::test(start_paused = true)]
 async fn tool_calls_are_limited() {
     let tool = returns("t", "x");
-    let played = Stage::new([calls(&["t", "t", "t", "t"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["t", "t", "t", "t"]), Turn::new().text("ok")])
         .tool(tool.clone())
         .limits(|limits| limits.max_tool_calls = 3)
         .play()
@@ -53,7 +53,7 @@ async fn tool_calls_are_limited() {
     let reason = "the run has used up its tool calls".to_owned();
     assert_eq!(*outcome_of(&played, "call_4"), ToolOutcome::Skipped { reason });
     // Exactly as many as allowed is allowed.
-    let played = Stage::new([calls(&["t", "t", "t"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["t", "t", "t"]), Turn::new().text("ok")])
         .tool(returns("t", "x"))
         .limits(|limits| limits.max_tool_calls = 3)
         .play()
@@ -65,7 +65,8 @@ async fn tool_calls_are_limited() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_goes_in_circles_stops() {
     let model = Scripted::new([call(7)]).repeat_last();
-    let played = Stage::with_model(Arc::new(model.clone())).tool(returns("t", "x")).play().await;
+    let played =
+        TestBench::with_model(Arc::new(model.clone())).tool(returns("t", "x")).play().await;
     assert_eq!(played.outcome, incomplete(IncompleteReason::RepeatedCall));
     assert_eq!(model.prompts().len(), 3);
 }
@@ -74,11 +75,11 @@ async fn a_run_that_goes_in_circles_stops() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_gets_somewhere_does_not_stop() {
     let turns = || [call(1), call(2), call(1), call(2), Turn::new().text("ok")];
-    let played = Stage::new(turns()).tool(returns("t", "x")).play().await;
+    let played = TestBench::new(turns()).tool(returns("t", "x")).play().await;
     assert_eq!(played.outcome, RunOutcome::Completed);
     let same = [call(1), call(1), call(1), call(1), Turn::new().text("ok")];
-    let flaky = Prop::new("t", Behaviour::FailsAtFirst(3, "x".into()));
-    let played = Stage::new(same)
+    let flaky = FakeTool::new("t", Behaviour::FailsAtFirst(3, "x".into()));
+    let played = TestBench::new(same)
         .tool(flaky)
         .limits(|limits| (limits.call_attempts, limits.max_repeats) = (1, 4))
         .play()
@@ -89,9 +90,9 @@ async fn a_run_that_gets_somewhere_does_not_stop() {
 /// A limit that never comes is no limit, and a heartbeat of no time is none.
 #[tokio::test(start_paused = true)]
 async fn endless_limits_and_no_heartbeat_are_allowed() {
-    let slow = Prop::new("t", Behaviour::Takes(Duration::from_secs(3), "x".into()))
+    let slow = FakeTool::new("t", Behaviour::Takes(Duration::from_secs(3), "x".into()))
         .with(|spec| spec.timeout = Some(Duration::MAX));
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
         .tool(slow)
         .heartbeat(Duration::ZERO)
         .limits(|limits| {
@@ -129,7 +130,7 @@ async fn a_new_picture_is_news() {
     }
     let camera = Camera(turnwire_contract::ToolSpec::new("t", ""), 0.into());
     let turns = [call(1), call(1), call(1), call(1), Turn::new().text("ok")];
-    let played = Stage::new(turns).tool(camera).play().await;
+    let played = TestBench::new(turns).tool(camera).play().await;
     assert_eq!(played.outcome, RunOutcome::Completed);
 }
 
@@ -137,8 +138,8 @@ async fn a_new_picture_is_news() {
 #[tokio::test(start_paused = true)]
 async fn the_wall_clock_is_limited() {
     for turn in [Turn::new().text("Well").wait_forever(), calls(&["hang"])] {
-        let played = Stage::new([turn])
-            .tool(Prop::new("hang", Behaviour::Hangs))
+        let played = TestBench::new([turn])
+            .tool(FakeTool::new("hang", Behaviour::Hangs))
             .limits(|limits| limits.wall_clock = Duration::from_secs(20))
             .play()
             .await;
@@ -163,7 +164,7 @@ async fn a_cut_answer_ends_the_run_and_executes_nothing() {
         ),
     ];
     for (turn, reason) in cases {
-        let played = Stage::new([turn]).tool(tool.clone()).play().await;
+        let played = TestBench::new([turn]).tool(tool.clone()).play().await;
         assert_eq!(played.outcome, incomplete(reason));
         assert_eq!(tool.n_calls(), 0);
         let skipped = played.events().any(|event| {

@@ -28,9 +28,9 @@ mod toolbox;
 use std::sync::Arc;
 
 use serde_json::json;
-use turnwire_contract::{Event, Item, Recorded, ToolOutcome};
+use turnwire_contract::{Event, Item, RecordedEvent, ToolOutcome};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Played, Prop};
+use turnwire_testkit::{Behaviour, FakeTool, Played};
 
 /// A turn that calls each of `tools` once, with ids `call_1`, `call_2`, ….
 fn calls(tools: &[&str]) -> Turn {
@@ -40,8 +40,8 @@ fn calls(tools: &[&str]) -> Turn {
     tools.iter().fold((Turn::new(), 1), call).0
 }
 
-fn returns(name: &str, text: &str) -> Prop {
-    Prop::new(name, Behaviour::Returns(text.to_owned()))
+fn returns(name: &str, text: &str) -> FakeTool {
+    FakeTool::new(name, Behaviour::Returns(text.to_owned()))
 }
 
 /// How the call ended.
@@ -54,8 +54,8 @@ fn outcome_of<'a>(played: &'a Played, call: &str) -> &'a ToolOutcome {
 }
 
 /// The kinds of the events, in order: a run at a glance.
-fn kinds(journal: &[Arc<Recorded>]) -> Vec<String> {
-    let kind = |recorded: &Arc<Recorded>| {
+fn kinds(journal: &[Arc<RecordedEvent>]) -> Vec<String> {
+    let kind = |recorded: &Arc<RecordedEvent>| {
         serde_json::to_value(&recorded.event).unwrap()["type"].as_str().unwrap().to_owned()
     };
     journal.iter().map(kind).collect()

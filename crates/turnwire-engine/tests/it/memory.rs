@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use turnwire_contract::{
-    BlobError, BlobStore, Event, EventLog, Item, NewRun, Recorded, RunId, RunOutcome, RunRequest,
-    RunStore, Seq, TenantId, Timestamp, Usage,
+    BlobError, BlobStore, Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome,
+    RunRequest, RunStore, Seq, TenantId, Timestamp, Usage,
 };
-use turnwire_engine::{Ambient, MemoryBlobStore, MemoryEventLog, MemoryRunStore};
+use turnwire_engine::{ClockAndIds, MemoryBlobStore, MemoryJournal, MemoryRunStore};
 use turnwire_testkit::conformance;
 
 /// C1, C2, C3, C11 as far as memory goes.
 #[tokio::test]
 async fn the_event_log_keeps_its_promises() {
-    conformance::event_log::check(&MemoryEventLog::default()).await;
+    conformance::journal::check(&MemoryJournal::default()).await;
 }
 
 /// C7, C8, A1 as far as memory goes.
@@ -27,15 +27,15 @@ async fn the_blob_store_keeps_its_promises() {
     conformance::blob_store::check(&MemoryBlobStore::default()).await;
 }
 
-fn finished(run: &str) -> Arc<Recorded> {
+fn finished(run: &str) -> Arc<RecordedEvent> {
     let event = Event::RunFinished { outcome: RunOutcome::Completed, usage: Usage::default() };
     let (run_id, at) = (RunId::from(run), Timestamp::from_micros(0));
-    Arc::new(Recorded { run_id, seq: Seq(1), at, event })
+    Arc::new(RecordedEvent { run_id, seq: Seq(1), at, event })
 }
 
 #[tokio::test]
 async fn the_event_log_forgets_the_oldest_finished_run() {
-    let log = MemoryEventLog::keeping(2);
+    let log = MemoryJournal::keeping(2);
     for run in ["run_a", "run_b", "run_c"] {
         log.append(&TenantId::default(), vec![finished(run)]).await.unwrap();
     }
@@ -86,38 +86,38 @@ async fn the_blob_store_keeps_the_newest() {
 /// A1: ids are long and random, and the time is now.
 #[test]
 fn ids_and_times_of_the_system() {
-    let ambient = Ambient::system();
-    let (one, other) = (ambient.new_id("run"), ambient.new_id("run"));
+    let clock_and_ids = ClockAndIds::system();
+    let (one, other) = (clock_and_ids.new_id("run"), clock_and_ids.new_id("run"));
     assert_ne!(one, other);
     assert_eq!(one.len(), "run_".len() + 32);
     let year_2025 = Timestamp::from_micros(1_735_689_600_000_000);
-    assert!(ambient.now() > year_2025);
+    assert!(clock_and_ids.now() > year_2025);
 }
 
 /// Simulated time is the runtime's own, simulated ids count.
 #[tokio::test(start_paused = true)]
 async fn ids_and_times_of_a_simulation() {
-    let ambient = Ambient::simulated();
-    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:00.000000Z");
+    let clock_and_ids = ClockAndIds::simulated();
+    assert_eq!(clock_and_ids.now().to_string(), "2026-01-01T00:00:00.000000Z");
     tokio::time::advance(std::time::Duration::from_millis(1500)).await;
-    assert_eq!(ambient.now().to_string(), "2026-01-01T00:00:01.500000Z");
-    assert_eq!(ambient.new_id("run"), "run_1");
-    assert_eq!(ambient.new_id("call"), "call_1");
-    assert_eq!(ambient.new_id("run"), "run_2");
+    assert_eq!(clock_and_ids.now().to_string(), "2026-01-01T00:00:01.500000Z");
+    assert_eq!(clock_and_ids.new_id("run"), "run_1");
+    assert_eq!(clock_and_ids.new_id("call"), "call_1");
+    assert_eq!(clock_and_ids.new_id("run"), "run_2");
 }
 
 /// C29: what is finished is bounded by its weight too, and the latest is there in any case.
 #[tokio::test]
 async fn c29_finished_runs_are_bounded_by_bytes() {
     let (tenant, at) = (TenantId::default(), Timestamp::from_micros(0));
-    let log = MemoryEventLog::keeping(100).within_bytes(10_000);
+    let log = MemoryJournal::keeping(100).within_bytes(10_000);
     let is_there = async |run: &str| log.head(&tenant, &RunId::from(run)).await.is_ok();
     let append = async |run: &str, n_bytes: usize| {
         let run_id = RunId::from(run);
         let event = Event::TextAdded { item_id: "msg_1".into(), text: "x".repeat(n_bytes) };
-        let said = Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(1), at, event });
+        let said = Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(1), at, event });
         log.append(&tenant, vec![said]).await.unwrap();
-        let end = Recorded { seq: Seq(2), ..Recorded::clone(&finished(run)) };
+        let end = RecordedEvent { seq: Seq(2), ..RecordedEvent::clone(&finished(run)) };
         log.append(&tenant, vec![Arc::new(end)]).await.unwrap();
     };
     append("run_a", 4_000).await;

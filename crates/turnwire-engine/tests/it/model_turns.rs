@@ -9,7 +9,7 @@ use turnwire_contract::{
     ToolKind, ToolSpec, Usage,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Act, Played, Stage};
+use turnwire_testkit::{Act, Played, TestBench};
 
 use crate::{calls, kinds, returns};
 
@@ -36,7 +36,7 @@ fn retries(played: &Played) -> Vec<(u32, String, u64)> {
 /// Retries before the first word, with growing waits, and not for ever.
 #[tokio::test(start_paused = true)]
 async fn a_model_that_is_away_is_asked_again() {
-    let played = Stage::new([away(None), away(Some(7)), Turn::new().text("ok")]).play().await;
+    let played = TestBench::new([away(None), away(Some(7)), Turn::new().text("ok")]).play().await;
     assert_eq!(played.outcome, RunOutcome::Completed);
     let unavailable = || "model_unavailable".to_owned();
     assert_eq!(retries(&played), [(2, unavailable(), 500), (3, unavailable(), 7_000)]);
@@ -44,7 +44,7 @@ async fn a_model_that_is_away_is_asked_again() {
     assert_eq!(took, Duration::from_millis(7_500));
 
     let played =
-        Stage::new([away(None), away(None), away(None), Turn::new().text("late")]).play().await;
+        TestBench::new([away(None), away(None), away(None), Turn::new().text("late")]).play().await;
     assert_eq!(code(&played), "model_unavailable");
     assert_eq!(retries(&played), [(2, unavailable(), 500), (3, unavailable(), 1_000)]);
 }
@@ -58,11 +58,11 @@ async fn a_wait_that_is_asked_for_is_kept_or_told() {
         |retry_after| ModelError::RateLimited { message: String::new(), retry_after },
     ] {
         let busy = |seconds| Turn::fails(error(Some(Duration::from_secs(seconds))));
-        let played = Stage::new([busy(60), Turn::new().text("ok")]).play().await;
+        let played = TestBench::new([busy(60), Turn::new().text("ok")]).play().await;
         assert_eq!(played.outcome, RunOutcome::Completed);
         assert_eq!(retries(&played)[0].2, 60_000);
 
-        let played = Stage::new([busy(61), Turn::new().text("ok")]).play().await;
+        let played = TestBench::new([busy(61), Turn::new().text("ok")]).play().await;
         let RunOutcome::Failed { failure } = &played.outcome else { panic!("{played:?}") };
         assert_eq!(failure.retry_after_ms, Some(61_000));
         assert_eq!(retries(&played), []);
@@ -85,7 +85,7 @@ async fn a12_the_words_of_an_error_are_not_told() {
     ];
     for (error, expected) in errors {
         let turns = [Turn::fails(error.clone()), Turn::fails(error.clone()), Turn::fails(error)];
-        let played = Stage::new(turns).play().await;
+        let played = TestBench::new(turns).play().await;
         assert_eq!(code(&played), expected);
         let journal = serde_json::to_string(&played.journal).unwrap();
         assert!(!journal.contains(&message()), "{journal}");
@@ -108,7 +108,7 @@ async fn s2_22_an_unreadable_part_is_recorded_and_the_answer_goes_on() {
     let told = || (1, 9, "model_unreadable".to_owned());
     let two = || Turn::new().text("It ").part(lost()).text("goes ").part(lost()).text("on.");
     for (limit, is_enough) in [(2, true), (1, false), (0, false)] {
-        let stage = Stage::new([two()]).limits(|limits| limits.max_skipped_parts = limit);
+        let stage = TestBench::new([two()]).limits(|limits| limits.max_skipped_parts = limit);
         let played = stage.play().await;
         if is_enough {
             assert_eq!(played.outcome, RunOutcome::Completed);
@@ -123,7 +123,7 @@ async fn s2_22_an_unreadable_part_is_recorded_and_the_answer_goes_on() {
         }
     }
     // Nobody has heard anything yet, so it is asked again.
-    let played = Stage::new([Turn::new().part(lost()).breaks("reset"), Turn::new().text("ok")]);
+    let played = TestBench::new([Turn::new().part(lost()).breaks("reset"), Turn::new().text("ok")]);
     let played = played.play().await;
     assert_eq!((&played.outcome, skipped(&played).len()), (&RunOutcome::Completed, 1));
     assert_eq!(retries(&played).len(), 1);
@@ -138,14 +138,14 @@ async fn s2_22_a_call_of_an_answer_with_a_gap_is_not_carried_out() {
     for turn in [call().part(lost()), Turn::new().part(lost()).call("t", json!({ "a": 1 }))] {
         let model = Scripted::new([turn, Turn::new().text("Again?")]);
         let tool = returns("t", "x");
-        let played = Stage::with_model(Arc::new(model.clone())).tool(tool.clone()).play().await;
+        let played = TestBench::with_model(Arc::new(model.clone())).tool(tool.clone()).play().await;
         assert_eq!((&played.outcome, tool.n_calls()), (&RunOutcome::Completed, 0));
         let told = crate::told(&model.prompts()[1].items);
         assert!(told[0].1.contains("could not be read"), "{told:?}");
         assert!(told[0].2, "it is told as a failure");
     }
     let client = ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("t", "The client's.") };
-    let stage = Stage::new([call().part(lost())]);
+    let stage = TestBench::new([call().part(lost())]);
     let played = stage.request(|request| request.tools.push(Arc::new(client))).play().await;
     assert_eq!(code(&played), "model_broke_off");
 }
@@ -154,7 +154,7 @@ async fn s2_22_a_call_of_an_answer_with_a_gap_is_not_carried_out() {
 #[tokio::test(start_paused = true)]
 async fn a_rejected_request_is_not_tried_again() {
     let rejected = ModelError::Rejected { message: "no such model".into() };
-    let played = Stage::new([Turn::fails(rejected), Turn::new().text("ok")]).play().await;
+    let played = TestBench::new([Turn::fails(rejected), Turn::new().text("ok")]).play().await;
     assert_eq!(code(&played), "model_rejected");
     assert_eq!(retries(&played), []);
 }
@@ -163,7 +163,7 @@ async fn a_rejected_request_is_not_tried_again() {
 /// somebody may have read it. L41, I12: what was open is closed.
 #[tokio::test(start_paused = true)]
 async fn a_broken_stream_is_retried_only_before_its_first_word() {
-    let played = Stage::new([
+    let played = TestBench::new([
         Turn::new().usage(Usage::default()).breaks("reset"),
         Turn::new().ends_silently(),
         Turn::new().text("ok"),
@@ -182,7 +182,7 @@ async fn a_broken_stream_is_retried_only_before_its_first_word() {
         Turn::new().text("I").ends_silently(),
     ];
     for turn in spoke {
-        let played = Stage::new([turn, Turn::new().text("ok")]).play().await;
+        let played = TestBench::new([turn, Turn::new().text("ok")]).play().await;
         assert_eq!(code(&played), "model_broke_off");
         assert_eq!(retries(&played), []);
         let end: Vec<String> = kinds(&played.journal).into_iter().rev().take(2).collect();
@@ -198,11 +198,11 @@ async fn a_broken_stream_is_retried_only_before_its_first_word() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_model_is_given_up() {
     let silent = || Turn::new().wait_forever();
-    let played = Stage::new([silent(), silent(), silent()]).play().await;
+    let played = TestBench::new([silent(), silent(), silent()]).play().await;
     assert_eq!(code(&played), "model_silent");
     assert_eq!(retries(&played).len(), 2);
     let spoke = Turn::new().text("Well").wait_forever();
-    let played = Stage::new([spoke]).play().await;
+    let played = TestBench::new([spoke]).play().await;
     assert_eq!(code(&played), "model_silent");
     assert_eq!(retries(&played), []);
     let took = played.journal.last().unwrap().at.since(played.journal[0].at);
@@ -210,7 +210,7 @@ async fn a_silent_model_is_given_up() {
 
     let words =
         (0..40).fold(Turn::new(), |turn, _| turn.text("word ").pause(Duration::from_secs(30)));
-    let played = Stage::new([words.text("end")]).play().await;
+    let played = TestBench::new([words.text("end")]).play().await;
     assert_eq!(code(&played), "model_silent");
     let took = played.journal.last().unwrap().at.since(played.journal[0].at);
     assert_eq!(took, Duration::from_mins(15));
@@ -226,9 +226,9 @@ async fn a_model_that_never_begins_is_given_up() {
             std::future::pending().await
         }
     }
-    let played = Stage::with_model(Arc::new(Deaf)).play().await;
+    let played = TestBench::with_model(Arc::new(Deaf)).play().await;
     assert_eq!(code(&played), "model_silent");
-    let played = Stage::with_model(Arc::new(Deaf))
+    let played = TestBench::with_model(Arc::new(Deaf))
         .play_with(|recorded| (recorded.seq.0 == 3).then_some(Act::CancelRun))
         .await;
     assert_eq!(played.outcome, RunOutcome::Cancelled);
@@ -244,7 +244,7 @@ async fn a_crashing_model_ends_its_run_properly() {
             panic!("boom")
         }
     }
-    let played = Stage::with_model(Arc::new(Bomb)).play().await;
+    let played = TestBench::with_model(Arc::new(Bomb)).play().await;
     assert_eq!(code(&played), "engine_failed");
     assert_eq!(
         kinds(&played.journal),
@@ -257,7 +257,7 @@ async fn a_crashing_model_ends_its_run_properly() {
 async fn an_interrupted_answer_is_a_broken_one() {
     let tool = returns("t", "x");
     let turn = calls(&["t"]).part(ModelPart::Finished(Finish::Interrupted));
-    let played = Stage::new([turn]).tool(tool.clone()).play().await;
+    let played = TestBench::new([turn]).tool(tool.clone()).play().await;
     assert_eq!(code(&played), "model_broke_off");
     assert_eq!(tool.n_calls(), 0);
 }
@@ -274,7 +274,8 @@ async fn words_and_thoughts_take_turns() {
         .reasoning("e")
         .call_with_id("call_1", "t", json!({}))
         .text("f");
-    let played = Stage::new([turn, Turn::new().text("ok")]).tool(returns("t", "x")).play().await;
+    let played =
+        TestBench::new([turn, Turn::new().text("ok")]).tool(returns("t", "x")).play().await;
     let blocks: Vec<String> = played
         .events()
         .filter_map(|event| match event {
@@ -293,7 +294,7 @@ async fn annotations_are_recorded_with_their_message() {
     let annotation =
         turnwire_contract::Annotation { kind: "url_citation".into(), source: json!({"url": "x"}) };
     let turn = Turn::new().text("see").part(ModelPart::Annotation(annotation.clone()));
-    let played = Stage::new([turn]).play().await;
+    let played = TestBench::new([turn]).play().await;
     let found = played.events().any(|event| {
         matches!(event,
         Event::AnnotationAdded { item_id, annotation: found }
@@ -319,7 +320,7 @@ async fn every_call_has_an_id_of_its_own() {
         Turn::new().part(call(Some("same"), 0)).part(call(Some("other"), 1)),
         Turn::new().text("ok"),
     ];
-    let played = Stage::new(turns).tool(returns("t", "x")).play().await;
+    let played = TestBench::new(turns).tool(returns("t", "x")).play().await;
     let ids: Vec<&str> = played
         .events()
         .filter_map(|event| match event {
@@ -336,7 +337,7 @@ async fn arguments_without_a_call_are_dropped() {
     let lost = ModelPart::CallArguments { key: 5, text: "{}".into() };
     let empty = ModelPart::CallArguments { key: 0, text: String::new() };
     let turn = Turn::new().text("a").part(lost).part(empty);
-    let played = Stage::new([turn]).play().await;
+    let played = TestBench::new([turn]).play().await;
     assert_eq!(played.outcome, RunOutcome::Completed);
     assert!(!kinds(&played.journal).contains(&"arguments_added".to_owned()));
 }
@@ -352,7 +353,7 @@ async fn usage_is_summed_over_turns() {
     };
     let turns =
         [calls(&["t"]).usage(usage(100)).usage(usage(1)), Turn::new().text("ok").usage(usage(10))];
-    let played = Stage::new(turns).tool(returns("t", "x")).play().await;
+    let played = TestBench::new(turns).tool(returns("t", "x")).play().await;
     let Some(Event::RunFinished { usage: total, .. }) = played.events().last() else { panic!() };
     let expected =
         Usage { input_tokens: 11, cached_tokens: 13, output_tokens: 15, reasoning_tokens: 17 };
@@ -363,7 +364,7 @@ async fn usage_is_summed_over_turns() {
 #[tokio::test(start_paused = true)]
 async fn a_fast_model_loses_nothing() {
     let words: Vec<String> = (0..1_000).map(|n| format!("{n} ")).collect();
-    let played = Stage::new([Turn::new().text_in(words.clone())]).play().await;
+    let played = TestBench::new([Turn::new().text_in(words.clone())]).play().await;
     let added: Vec<&str> = played
         .events()
         .filter_map(|event| match event {
@@ -381,7 +382,7 @@ async fn a_fast_model_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_the_model_can_be_cancelled() {
     let model = Scripted::new([away(None), Turn::new().text("ok")]);
-    let played = Stage::with_model(Arc::new(model.clone()))
+    let played = TestBench::with_model(Arc::new(model.clone()))
         .play_with(|recorded| {
             matches!(recorded.event, Event::TurnRetried { .. }).then_some(Act::CancelRun)
         })
@@ -400,7 +401,8 @@ async fn empty_parts_are_not_recorded() {
         .part(ModelPart::Reasoning(String::new()))
         .part(call)
         .part(ModelPart::CallArguments { key: 0, text: String::new() });
-    let played = Stage::new([turn, Turn::new().text("ok")]).tool(returns("t", "x")).play().await;
+    let played =
+        TestBench::new([turn, Turn::new().text("ok")]).tool(returns("t", "x")).play().await;
     assert_eq!(
         kinds(&played.journal)[3..6],
         ["call_announced", "arguments_finished", "turn_finished"]

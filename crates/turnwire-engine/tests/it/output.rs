@@ -10,7 +10,7 @@ use turnwire_contract::{
     ToolError, ToolKind, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Played, Stage};
+use turnwire_testkit::{Played, TestBench};
 
 use crate::{outcome_of, returns};
 
@@ -34,7 +34,7 @@ fn said(played: &Played) -> String {
 async fn c29_an_answer_has_a_limit() {
     let answers = |n_bytes: usize| {
         let turn = Turn::new().text_in(["x".repeat(60), "y".repeat(n_bytes - 60)]);
-        Stage::new([turn]).limits(|limits| limits.max_turn_output = 100)
+        TestBench::new([turn]).limits(|limits| limits.max_turn_output = 100)
     };
     let played = answers(100).play().await;
     assert_eq!(played.outcome, RunOutcome::Completed);
@@ -62,7 +62,7 @@ async fn c29_all_that_a_model_sends_counts() {
     ];
     for turn in turns {
         let tool = returns("t", "x");
-        let played = Stage::new([turn.text("and more")])
+        let played = TestBench::new([turn.text("and more")])
             .tool(tool.clone())
             .limits(|limits| limits.max_turn_output = 99)
             .play()
@@ -71,7 +71,7 @@ async fn c29_all_that_a_model_sends_counts() {
         assert_eq!(tool.n_calls(), 0, "R18: nothing of an answer that was cut is carried out");
         assert!(!said(&played).contains("and more"));
     }
-    let played = Stage::new([Turn::new().text("ä".repeat(51))])
+    let played = TestBench::new([Turn::new().text("ä".repeat(51))])
         .limits(|limits| limits.max_turn_output = 99)
         .play()
         .await;
@@ -84,7 +84,7 @@ async fn c29_all_that_a_model_sends_counts() {
 async fn c29_a_run_has_a_limit() {
     let talk = |n: u32| Turn::new().text("x".repeat(1_000)).call("t", json!({ "n": n }));
     let model = Scripted::new((0..20).map(talk));
-    let played = Stage::with_model(Arc::new(model.clone()))
+    let played = TestBench::with_model(Arc::new(model.clone()))
         .tool(returns("t", "x"))
         .limits(|limits| limits.max_run_output = 4_500)
         .play()
@@ -93,7 +93,7 @@ async fn c29_a_run_has_a_limit() {
     assert!((3..=4).contains(&model.prompts().len()), "{}", model.prompts().len());
     assert!(said(&played).len() <= 4_500);
 
-    let played = Stage::new([Turn::new().text("x".repeat(1_000)).length_cut()]).play().await;
+    let played = TestBench::new([Turn::new().text("x".repeat(1_000)).length_cut()]).play().await;
     let reason = IncompleteReason::MaxOutputTokens;
     assert_eq!(played.outcome, RunOutcome::Incomplete { reason });
 }
@@ -114,7 +114,7 @@ async fn r18_arguments_that_are_too_long_are_never_carried_out() {
         ]);
         let (tool, other) =
             (returns("t", "x").with(|spec| spec.kind = kind), returns("other", "y"));
-        let played = Stage::with_model(Arc::new(model.clone()))
+        let played = TestBench::with_model(Arc::new(model.clone()))
             .tool(tool.clone())
             .tool(other.clone())
             .limits(|limits| limits.max_arguments = 4_000)
@@ -163,7 +163,7 @@ async fn r18_arguments_that_are_too_long_are_never_carried_out() {
 async fn r18_nobody_is_asked_about_half_a_call() {
     let tool = returns("t", "x").with(|spec| spec.needs_approval = true);
     let long = Turn::new().call("t", json!({ "a": "x".repeat(4_000) }));
-    let played = Stage::new([long, Turn::new().text("ok")])
+    let played = TestBench::new([long, Turn::new().text("ok")])
         .tool(tool.clone())
         .limits(|limits| limits.max_arguments = 4_000)
         .play()
@@ -200,7 +200,7 @@ impl Tool for Chatterbox {
 #[tokio::test(start_paused = true)]
 async fn c29_a_tool_that_talks_without_end_does_not_fill_the_journal() {
     let play = async |limit: usize| {
-        Stage::new([Turn::new().call("t", json!({})), Turn::new().text("ok")])
+        TestBench::new([Turn::new().call("t", json!({})), Turn::new().text("ok")])
             .tool(Chatterbox(ToolSpec::new("t", "Talks.")))
             .limits(|limits| limits.output_in_journal = limit)
             .play()

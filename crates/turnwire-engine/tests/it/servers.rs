@@ -6,7 +6,7 @@ use turnwire_contract::{
     AskBefore, DiscoveryOutcome, Event, RunOutcome, TenantId, ToolOutcome, ToolSpec,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Act, Behaviour, Played, Prop, PropServers, Stage};
+use turnwire_testkit::{Act, Behaviour, FakeServers, FakeTool, Played, TestBench};
 
 use crate::{calls, kinds, outcome_of, returns};
 
@@ -28,13 +28,13 @@ fn names(tools: &[Arc<ToolSpec>]) -> Vec<&str> {
 /// S1-A4, S1-O2: asking a server for its tools is part of the run, before the model is asked.
 #[tokio::test(start_paused = true)]
 async fn s1_a4_a_server_is_asked_before_the_model() {
-    let servers = PropServers::default().slow(
+    let servers = FakeServers::default().slow(
         "docs",
         Duration::from_secs(1),
         [returns("find", "found"), returns("read", "text")],
     );
     let model = Scripted::new([calls(&["find"]), Turn::new().text("Done.")]);
-    let stage = Stage::with_model(Arc::new(model.clone())).servers(servers.clone());
+    let stage = TestBench::with_model(Arc::new(model.clone())).servers(servers.clone());
     let played = stage.play().await;
     assert_eq!(
         kinds(&played.journal)[..6],
@@ -56,8 +56,8 @@ async fn s1_a4_a_server_is_asked_before_the_model() {
 /// A server that is known is not asked again.
 #[tokio::test(start_paused = true)]
 async fn a_known_server_is_not_asked() {
-    let servers = PropServers::default().with("docs", [returns("find", "found")]);
-    let played = Stage::new([calls(&["find"]), Turn::new().text("Done.")])
+    let servers = FakeServers::default().with("docs", [returns("find", "found")]);
+    let played = TestBench::new([calls(&["find"]), Turn::new().text("Done.")])
         .servers(servers.clone())
         .play()
         .await;
@@ -67,10 +67,10 @@ async fn a_known_server_is_not_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_server_costs_its_tools_and_not_the_run() {
-    let servers = PropServers::default()
+    let servers = FakeServers::default()
         .dead("docs", "connection refused")
         .with("clock", [returns("now", "9")]);
-    let played = Stage::new([calls(&["now", "find"]), Turn::new().text("Well.")])
+    let played = TestBench::new([calls(&["now", "find"]), Turn::new().text("Well.")])
         .servers(servers)
         .play()
         .await;
@@ -89,10 +89,10 @@ async fn a_dead_server_costs_its_tools_and_not_the_run() {
 /// A7: two tools of one name are told apart by their servers.
 #[tokio::test(start_paused = true)]
 async fn a7_a_name_that_is_taken_gets_its_server_in_front() {
-    let servers = PropServers::default()
+    let servers = FakeServers::default()
         .with("one", [returns("find", "first")])
         .with("two", [returns("find", "second")]);
-    let played = Stage::new([calls(&["find", "two__find"]), Turn::new().text("Both.")])
+    let played = TestBench::new([calls(&["find", "two__find"]), Turn::new().text("Both.")])
         .servers(servers)
         .play()
         .await;
@@ -111,12 +111,12 @@ async fn a7_a_name_that_is_taken_gets_its_server_in_front() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_providers_refuse_is_made_fit() {
     let long = "x".repeat(100);
-    let servers = PropServers::default()
+    let servers = FakeServers::default()
         .with("one", [returns("admin.list", "listed"), returns(&long, "long")])
         .with("two", [returns("admin list", "other")]);
     let shortened = "x".repeat(64);
     let asked = calls(&["admin_list", "two__admin_list", shortened.as_str()]);
-    let played = Stage::new([asked, Turn::new().text("All.")]).servers(servers).play().await;
+    let played = TestBench::new([asked, Turn::new().text("All.")]).servers(servers).play().await;
     assert_eq!(names(offered(&played, "one")), ["admin_list", shortened.as_str()]);
     for (call, expected) in [("call_1", "listed"), ("call_2", "other"), ("call_3", "long")] {
         let outcome = outcome_of(&played, call);
@@ -129,9 +129,9 @@ async fn a_name_that_providers_refuse_is_made_fit() {
 
 #[tokio::test(start_paused = true)]
 async fn only_allowed_tools_are_offered_and_some_need_a_person() {
-    let servers = PropServers::default()
+    let servers = FakeServers::default()
         .with("files", [returns("read", "r"), returns("write", "w"), returns("drop", "d")]);
-    let played = Stage::new([calls(&["drop"]), Turn::new().text("No.")])
+    let played = TestBench::new([calls(&["drop"]), Turn::new().text("No.")])
         .servers(servers)
         .request(|request| {
             request.servers[0].allowed = Some(vec!["read".to_owned(), "write".to_owned()]);
@@ -151,8 +151,8 @@ async fn only_allowed_tools_are_offered_and_some_need_a_person() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_closes_the_question() {
     let servers =
-        PropServers::default().slow("docs", Duration::from_hours(1), [returns("find", "found")]);
-    let played = Stage::new([Turn::new().text("Never.")])
+        FakeServers::default().slow("docs", Duration::from_hours(1), [returns("find", "found")]);
+    let played = TestBench::new([Turn::new().text("Never.")])
         .servers(servers)
         .play_with(|recorded| {
             matches!(recorded.event, Event::DiscoveryStarted { .. }).then_some(Act::CancelRun)
@@ -168,10 +168,10 @@ async fn a_cancel_closes_the_question() {
 /// A server's schema is checked like any other, and a cancelled call reaches its tool (L3).
 #[tokio::test(start_paused = true)]
 async fn a_call_to_a_server_has_the_same_life_as_any_other() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let servers =
-        PropServers::default().with("m", [Prop::new("multiply", Behaviour::Multiplies), waits]);
-    let played = Stage::new([calls(&["multiply", "wait"]), Turn::new().text("Hm.")])
+        FakeServers::default().with("m", [FakeTool::new("multiply", Behaviour::Multiplies), waits]);
+    let played = TestBench::new([calls(&["multiply", "wait"]), Turn::new().text("Hm.")])
         .servers(servers)
         .play_with(|recorded| match &recorded.event {
             Event::ToolStarted { call_id, .. } => Some(Act::CancelCall(call_id.clone())),
@@ -186,8 +186,8 @@ async fn a_call_to_a_server_has_the_same_life_as_any_other() {
 #[tokio::test(start_paused = true)]
 async fn a_question_is_asked_again_after_a_takeover() {
     let servers =
-        PropServers::default().slow("docs", Duration::from_secs(5), [returns("find", "found")]);
-    let stage = Stage::new([Turn::new().text("Hello.")]).servers(servers.clone());
+        FakeServers::default().slow("docs", Duration::from_secs(5), [returns("find", "found")]);
+    let stage = TestBench::new([Turn::new().text("Hello.")]).servers(servers.clone());
     let (runs, request) = stage.set_up();
     let run = runs.start(request).await.unwrap();
     let mut folded = turnwire_engine::RunState::new(

@@ -5,24 +5,24 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Effect, Event, EventLog, NewRun, Recorded, RunOutcome, RunRequest, RunStore, TenantId, Tool,
-    ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Effect, Event, Journal, NewRun, RecordedEvent, RunOutcome, RunRequest, RunStore, TenantId,
+    Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_engine::{
-    Ambient, EngineParts, MemoryEventLog, MemoryRunStore, Runs, StartError, Toolbox,
+    ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs, StartError, Toolbox,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Prop, Stage, invariants};
+use turnwire_testkit::{FakeTool, TestBench, invariants};
 
 use crate::{kinds, returns};
 
 /// An engine that knows the first events of a run and has never worked on it.
 async fn engine_with<T: Tool + Clone + 'static>(
-    journal: &[Arc<Recorded>],
+    journal: &[Arc<RecordedEvent>],
     model: Scripted,
     props: &[T],
 ) -> Runs {
-    let (log, store) = (MemoryEventLog::default(), MemoryRunStore::default());
+    let (log, store) = (MemoryJournal::default(), MemoryRunStore::default());
     let Event::RunQueued { request } = &journal[0].event else { panic!() };
     let (run_id, created_at) = (journal[0].run_id.clone(), journal[0].at);
     let request: Arc<RunRequest> = Arc::clone(request);
@@ -33,22 +33,22 @@ async fn engine_with<T: Tool + Clone + 'static>(
         tools.add(Arc::new(prop.clone())).unwrap();
     }
     Runs::new(EngineParts {
-        log: Arc::new(log),
+        journal: Arc::new(log),
         store: Arc::new(store),
         any_model: Some(Arc::new(model)),
         tools,
         // Ids that count would begin again at 1, and meet those of the first engine.
-        ambient: Arc::new(Ambient::system()),
+        clock_and_ids: Arc::new(ClockAndIds::system()),
         ..EngineParts::default()
     })
 }
 
 /// Takes over after every possible crash, and returns each whole journal with what was called.
-async fn after_every_crash(effect: Effect) -> Vec<(Vec<Arc<Recorded>>, usize, Prop)> {
+async fn after_every_crash(effect: Effect) -> Vec<(Vec<Arc<RecordedEvent>>, usize, FakeTool)> {
     let prop = || returns("t", "x").with(|spec| spec.effect = effect);
     let first = Turn::new().text("Let me see. ").call("t", serde_json::json!({ "n": 1 }));
     let last = Turn::new().text("done");
-    let played = Stage::new([first.clone(), last.clone()]).tool(prop()).play().await;
+    let played = TestBench::new([first.clone(), last.clone()]).tool(prop()).play().await;
     let mut ended = Vec::new();
     for n_kept in 2..played.journal.len() {
         let kept = &played.journal[..n_kept];
@@ -153,7 +153,7 @@ impl Tool for Dispatcher {
 #[tokio::test(start_paused = true)]
 async fn a_task_is_asked_for_and_not_begun_again() {
     let turns = [Turn::new().call("t", serde_json::json!({})), Turn::new().text("done")];
-    let played = Stage::new(turns.clone()).tool(Dispatcher::new()).play().await;
+    let played = TestBench::new(turns.clone()).tool(Dispatcher::new()).play().await;
     let kinds_of_all = kinds(&played.journal);
     let at = |kind: &str| kinds_of_all.iter().position(|known| known == kind).unwrap();
     assert_eq!(at("tool_task_started"), at("tool_started") + 1);
@@ -215,8 +215,8 @@ async fn a_cut_turn_is_withdrawn() {
 /// leaves only that to be done.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_put_away_is_put_away() {
-    let played = Stage::new([Turn::new().text("done")]).play().await;
-    let runs = engine_with::<Prop>(&played.journal, Scripted::new([]), &[]).await;
+    let played = TestBench::new([Turn::new().text("done")]).play().await;
+    let runs = engine_with::<FakeTool>(&played.journal, Scripted::new([]), &[]).await;
     let (tenant, run_id) = (TenantId::default(), &played.journal[0].run_id);
     let taken = runs.take_over(&tenant, run_id).await;
     assert!(matches!(taken, Err(StartError::NotAbandoned(_))), "{taken:?}");
@@ -228,7 +228,7 @@ async fn what_was_not_put_away_is_put_away() {
 /// A run that is over or in good hands is not taken over.
 #[tokio::test(start_paused = true)]
 async fn only_an_abandoned_run_is_taken_over() {
-    let (runs, request) = Stage::new([Turn::new().wait_forever()]).set_up();
+    let (runs, request) = TestBench::new([Turn::new().wait_forever()]).set_up();
     let run = runs.start(request).await.unwrap();
     let taken = runs.take_over(&TenantId::default(), run.id()).await;
     assert!(matches!(taken, Err(StartError::NotAbandoned(_))));

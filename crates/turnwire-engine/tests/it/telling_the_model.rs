@@ -3,13 +3,13 @@
 use serde_json::json;
 use turnwire_contract::{Item, ModelPart, Role, TenantId, ToolKind, ToolOutcome, ToolSpec};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop, Stage};
+use turnwire_testkit::{Behaviour, FakeTool, TestBench};
 
 use crate::{calls, outcome_of, returns, told};
 use std::{sync::Arc, time::Duration};
 
-fn stage(model: &Scripted) -> Stage {
-    Stage::with_model(Arc::new(model.clone()))
+fn stage(model: &Scripted) -> TestBench {
+    TestBench::with_model(Arc::new(model.clone()))
 }
 
 /// I7: results come in the order of the calls, whoever was first.
@@ -17,7 +17,7 @@ fn stage(model: &Scripted) -> Stage {
 async fn results_are_told_in_call_order() {
     let model = Scripted::new([calls(&["slow", "quick", "none"]), Turn::new().text("ok")]);
     stage(&model)
-        .tool(Prop::new("slow", Behaviour::Takes(Duration::from_secs(1), "late".into())))
+        .tool(FakeTool::new("slow", Behaviour::Takes(Duration::from_secs(1), "late".into())))
         .tool(returns("quick", "early"))
         .play()
         .await;
@@ -102,7 +102,11 @@ async fn a_result_at_the_limit_is_not_cut() {
 #[tokio::test(start_paused = true)]
 async fn empty_results_and_pictures_are_told_apart() {
     let model = Scripted::new([calls(&["empty", "draw"]), Turn::new().text("ok")]);
-    stage(&model).tool(returns("empty", "")).tool(Prop::new("draw", Behaviour::Draws)).play().await;
+    stage(&model)
+        .tool(returns("empty", ""))
+        .tool(FakeTool::new("draw", Behaviour::Draws))
+        .play()
+        .await;
     let prompts = model.prompts();
     assert_eq!(
         told(&prompts[1].items),

@@ -12,7 +12,7 @@ use turnwire_contract::{
 };
 use turnwire_engine::Runs;
 use turnwire_models::Turn;
-use turnwire_testkit::{Act, Behaviour, Prop, Stage};
+use turnwire_testkit::{Act, Behaviour, FakeTool, TestBench};
 
 use crate::{calls, kinds, outcome_of, returns};
 
@@ -50,7 +50,7 @@ async fn the_start_is_in_the_journal_before_the_tool_works() {
     let cell = Arc::new(OnceCell::new());
     let looks = Looks { spec: ToolSpec::new("looks", ""), runs: Arc::clone(&cell) };
     let (runs, request) =
-        Stage::new([calls(&["looks"]), Turn::new().text("ok")]).tool(looks).set_up();
+        TestBench::new([calls(&["looks"]), Turn::new().text("ok")]).tool(looks).set_up();
     cell.set(runs.clone()).unwrap();
     let journal = runs.start(request).await.unwrap().journal().await.unwrap();
     let found = journal.iter().any(|recorded| matches!(&recorded.event,
@@ -62,9 +62,9 @@ async fn the_start_is_in_the_journal_before_the_tool_works() {
 #[tokio::test(start_paused = true)]
 async fn parallel_tools_run_at_the_same_time_and_end_one_by_one() {
     let after = |name: &str, seconds| {
-        Prop::new(name, Behaviour::Takes(Duration::from_secs(seconds), name.to_owned()))
+        FakeTool::new(name, Behaviour::Takes(Duration::from_secs(seconds), name.to_owned()))
     };
-    let played = Stage::new([calls(&["slow", "quick"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["slow", "quick"]), Turn::new().text("ok")])
         .tool(after("slow", 4))
         .tool(after("quick", 1))
         .play()
@@ -86,8 +86,8 @@ async fn parallel_tools_run_at_the_same_time_and_end_one_by_one() {
 /// S0-11, S1-E2: one at a time, in order.
 #[tokio::test(start_paused = true)]
 async fn calls_run_in_order_when_parallel_calls_are_off() {
-    let played = Stage::new([calls(&["a", "b"]), Turn::new().text("ok")])
-        .tool(Prop::new("a", Behaviour::Takes(Duration::from_secs(1), "a".into())))
+    let played = TestBench::new([calls(&["a", "b"]), Turn::new().text("ok")])
+        .tool(FakeTool::new("a", Behaviour::Takes(Duration::from_secs(1), "a".into())))
         .tool(returns("b", "b"))
         .request(|request| request.parallel_tool_calls = false)
         .play()
@@ -101,8 +101,8 @@ async fn calls_run_in_order_when_parallel_calls_are_off() {
 #[tokio::test(start_paused = true)]
 async fn an_unsafe_tool_runs_alone() {
     let second = Duration::from_secs(1);
-    let takes = |name: &str| Prop::new(name, Behaviour::Takes(second, name.to_owned()));
-    let played = Stage::new([calls(&["a", "b", "alone", "c"]), Turn::new().text("ok")])
+    let takes = |name: &str| FakeTool::new(name, Behaviour::Takes(second, name.to_owned()));
+    let played = TestBench::new([calls(&["a", "b", "alone", "c"]), Turn::new().text("ok")])
         .tool(takes("a"))
         .tool(takes("b"))
         .tool(takes("c"))
@@ -130,8 +130,8 @@ async fn an_unsafe_tool_runs_alone() {
 /// Limit: no more than so many side by side.
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_run_at_once_than_allowed() {
-    let slow = Prop::new("t", Behaviour::Takes(Duration::from_secs(1), "t".into()));
-    let played = Stage::new([calls(&["t"; 5]), Turn::new().text("ok")])
+    let slow = FakeTool::new("t", Behaviour::Takes(Duration::from_secs(1), "t".into()));
+    let played = TestBench::new([calls(&["t"; 5]), Turn::new().text("ok")])
         .tool(slow)
         .limits(|limits| limits.max_parallel_calls = 2)
         .play()
@@ -143,9 +143,10 @@ async fn no_more_calls_run_at_once_than_allowed() {
 /// S4-9: a silent tool is said to be still at work; a tool that reports is not.
 #[tokio::test(start_paused = true)]
 async fn s4_9_a_silent_tool_has_a_heartbeat() {
-    let silent = Prop::new("silent", Behaviour::Takes(Duration::from_millis(3500), "x".into()));
-    let chatty = Prop::new("chatty", Behaviour::Reports(4, Duration::from_millis(900), "y".into()));
-    let played = Stage::new([calls(&["silent", "chatty"]), Turn::new().text("ok")])
+    let silent = FakeTool::new("silent", Behaviour::Takes(Duration::from_millis(3500), "x".into()));
+    let chatty =
+        FakeTool::new("chatty", Behaviour::Reports(4, Duration::from_millis(900), "y".into()));
+    let played = TestBench::new([calls(&["silent", "chatty"]), Turn::new().text("ok")])
         .tool(silent)
         .tool(chatty)
         .heartbeat(Duration::from_secs(1))
@@ -167,8 +168,8 @@ async fn s4_9_a_silent_tool_has_a_heartbeat() {
 /// What a tool reports is recorded in its order, also what it says last.
 #[tokio::test(start_paused = true)]
 async fn everything_a_tool_reports_is_recorded() {
-    let chatty = Prop::new("t", Behaviour::Reports(2, Duration::ZERO, "done".into()));
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty).play().await;
+    let chatty = FakeTool::new("t", Behaviour::Reports(2, Duration::ZERO, "done".into()));
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty).play().await;
     let reports: Vec<Value> = played
         .journal
         .iter()
@@ -194,8 +195,8 @@ async fn everything_a_tool_reports_is_recorded() {
 /// More than a channel full of notes in one breath: none is lost.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_notes_loses_none() {
-    let chatty = Prop::new("t", Behaviour::Reports(500, Duration::ZERO, "done".into()));
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty).play().await;
+    let chatty = FakeTool::new("t", Behaviour::Reports(500, Duration::ZERO, "done".into()));
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty).play().await;
     let lines: String = played
         .events()
         .filter_map(|event| match event {
@@ -211,9 +212,9 @@ async fn a_flood_of_notes_loses_none() {
 #[tokio::test(start_paused = true)]
 async fn silence_and_the_whole_time_are_limited_separately() {
     let second = Duration::from_secs(1);
-    let chatty = |n| Prop::new("t", Behaviour::Reports(n, second, "done".into()));
+    let chatty = |n| FakeTool::new("t", Behaviour::Reports(n, second, "done".into()));
     let stage = |n| {
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty(n)).limits(|limits| {
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(chatty(n)).limits(|limits| {
             limits.call_silence = Duration::from_millis(1500);
             limits.call_total = Duration::from_secs(5);
         })
@@ -222,8 +223,8 @@ async fn silence_and_the_whole_time_are_limited_separately() {
     assert!(outcome_of(&played, "call_1").is_success());
     let played = stage(20).play().await;
     assert_eq!(*outcome_of(&played, "call_1"), ToolOutcome::TimedOut { after_ms: 5000 });
-    let hangs = Prop::new("t", Behaviour::Hangs);
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+    let hangs = FakeTool::new("t", Behaviour::Hangs);
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
         .tool(hangs.with(|spec| spec.timeout = Some(Duration::from_secs(2))))
         .play()
         .await;
@@ -261,16 +262,16 @@ async fn a_tool_that_timed_out_sees_that_it_is_stopped() {
     }
     let noticed = Arc::new(tokio::sync::Notify::new());
     let tool = Notices { spec: ToolSpec::new("t", ""), noticed: Arc::clone(&noticed) };
-    Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(tool).play().await;
+    TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(tool).play().await;
     noticed.notified().await;
 }
 
 /// A tool that may be called twice and says that it may work is called twice, with one key.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_may_work_next_time_is_tried_again() {
-    let flaky = Prop::new("t", Behaviour::FailsAtFirst(1, "fine".into()));
+    let flaky = FakeTool::new("t", Behaviour::FailsAtFirst(1, "fine".into()));
     let played =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(flaky.clone()).play().await;
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(flaky.clone()).play().await;
     assert!(outcome_of(&played, "call_1").is_success());
     let keys: Vec<String> =
         flaky.calls().into_iter().map(|(_, request)| request.idempotency_key).collect();
@@ -280,9 +281,9 @@ async fn a_tool_that_may_work_next_time_is_tried_again() {
     );
     assert!(retried);
 
-    let hopeless = Prop::new("t", Behaviour::FailsAtFirst(9, "never".into()));
+    let hopeless = FakeTool::new("t", Behaviour::FailsAtFirst(9, "never".into()));
     let played =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(hopeless.clone()).play().await;
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(hopeless.clone()).play().await;
     assert_eq!(hopeless.n_calls(), 2);
     assert_eq!(outcome_of(&played, "call_1").problem().as_deref(), Some("not this time"));
 }
@@ -290,10 +291,10 @@ async fn a_tool_that_may_work_next_time_is_tried_again() {
 /// C5: a tool that must not act twice is never called twice.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_acts_once_is_never_tried_again() {
-    let once = Prop::new("t", Behaviour::FailsAtFirst(1, "fine".into()))
+    let once = FakeTool::new("t", Behaviour::FailsAtFirst(1, "fine".into()))
         .with(|spec| spec.effect = turnwire_contract::Effect::Once);
     let played =
-        Stage::new([calls(&["t"]), Turn::new().text("ok")]).tool(once.clone()).play().await;
+        TestBench::new([calls(&["t"]), Turn::new().text("ok")]).tool(once.clone()).play().await;
     assert_eq!(once.n_calls(), 1);
     assert!(!outcome_of(&played, "call_1").is_success());
 }
@@ -301,8 +302,8 @@ async fn a_tool_that_acts_once_is_never_tried_again() {
 /// A call that waits to be tried again can be stopped.
 #[tokio::test(start_paused = true)]
 async fn a_retry_can_be_cancelled() {
-    let flaky = Prop::new("t", Behaviour::FailsAtFirst(1, "fine".into()));
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+    let flaky = FakeTool::new("t", Behaviour::FailsAtFirst(1, "fine".into()));
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
         .tool(flaky.clone())
         .play_with(|recorded| match &recorded.event {
             Event::ToolRetried { call_id, .. } => Some(Act::CancelCall(call_id.clone())),
@@ -316,8 +317,8 @@ async fn a_retry_can_be_cancelled() {
 /// S0-12, T6: a crash of one tool touches no other.
 #[tokio::test(start_paused = true)]
 async fn a_panicking_tool_still_finishes_and_harms_no_other() {
-    let played = Stage::new([calls(&["bomb", "fine"]), Turn::new().text("ok")])
-        .tool(Prop::new("bomb", Behaviour::Panics))
+    let played = TestBench::new([calls(&["bomb", "fine"]), Turn::new().text("ok")])
+        .tool(FakeTool::new("bomb", Behaviour::Panics))
         .tool(returns("fine", "fine"))
         .play()
         .await;
@@ -349,7 +350,7 @@ async fn display_hooks_are_recorded_and_cannot_harm() {
         }
     }
     for (crashes, label, short) in [(false, "number 1", Some("3 lines")), (true, "", None)] {
-        let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+        let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
             .tool(Wordy(ToolSpec::new("t", ""), crashes))
             .play()
             .await;
@@ -376,7 +377,7 @@ async fn a_tool_may_refuse_its_arguments() {
             Err(ToolError::InvalidArguments("n is too small".into()))
         }
     }
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
         .tool(Picky(ToolSpec::new("t", "")))
         .play()
         .await;
@@ -389,7 +390,7 @@ async fn a_tool_may_refuse_its_arguments() {
 async fn a_tool_that_was_not_offered_is_not_run() {
     let prop = returns("secret", "x");
     let (runs, mut request) =
-        Stage::new([calls(&["secret"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
+        TestBench::new([calls(&["secret"]), Turn::new().text("ok")]).tool(prop.clone()).set_up();
     request.tools.clear();
     let journal = runs.start(request).await.unwrap().journal().await.unwrap();
     assert_eq!(prop.n_calls(), 0);
@@ -402,8 +403,8 @@ async fn a_tool_that_was_not_offered_is_not_run() {
 /// A tool that does not listen is dropped when it is given up: nothing is left running.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_given_up_does_not_go_on() {
-    let played = Stage::new([calls(&["t"]), Turn::new().text("ok")])
-        .tool(Prop::new("t", Behaviour::Hangs))
+    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
+        .tool(FakeTool::new("t", Behaviour::Hangs))
         .play()
         .await;
     let gone = tokio::time::timeout(Duration::from_hours(1), played.runs.shut_down()).await;

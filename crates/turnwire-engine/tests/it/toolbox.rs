@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use turnwire_engine::{Toolbox, ToolboxError};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::returns;
 
 fn toolbox() -> Toolbox {
     let mut tools = Toolbox::default();
-    tools.add(Arc::new(Prop::new("multiply", Behaviour::Multiplies))).unwrap();
+    tools.add(Arc::new(FakeTool::new("multiply", Behaviour::Multiplies))).unwrap();
     tools.add(Arc::new(returns("any", "x"))).unwrap();
     tools
 }

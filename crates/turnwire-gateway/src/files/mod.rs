@@ -1,7 +1,7 @@
-//! `/v1/files`: files that people hand in.
+//! `/v1/files`: uploading and managing files.
 //!
-//! A file is bytes with an id. Its name is for people: nothing is ever looked up by it, and no
-//! path is made of it.
+//! A file is bytes with an ID. Its name is for display only: it is never used for a lookup or as
+//! part of a path.
 
 pub(crate) mod upload;
 
@@ -18,19 +18,19 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::upload::UploadBody;
 use crate::{
+    api_error::ApiError,
     app::App,
+    auth::Caller,
     body::Json,
-    door::Caller,
-    page::{Order, Page, PageWish},
+    page::{Order, Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::Refusal,
+    query::QueryParams,
 };
 
-/// How many files a client may wish for at once, and how many it gets. The rest is on the next
-/// page, which official clients turn by themselves.
-const MOST_WISHED: usize = 10_000;
-const MOST_ON_A_PAGE: usize = 100;
+/// Largest accepted `limit`, as official clients send it. A page has at most [`MAX_ON_A_PAGE`]
+/// files; the clients fetch the next page themselves.
+const MAX_WISHED: usize = 10_000;
+const MAX_ON_A_PAGE: usize = 100;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -39,19 +39,25 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(content))
 }
 
-/// A file, without its content.
+/// Metadata of a file.
 #[derive(Debug, Serialize, ToSchema)]
 struct FileObject {
+    /// ID of the file.
     id: String,
     /// Always `file`.
     object: &'static str,
+    /// Size of the file, in bytes.
     bytes: u64,
+    /// Time of the upload, in Unix seconds.
     created_at: i64,
+    /// Name of the file, without folders.
     filename: String,
+    /// Purpose given at upload, such as `assistants` or `user_data`.
     purpose: String,
-    /// Always `processed`: a file is there as soon as it has been handed in.
+    /// Always `processed`: a file is available as soon as its upload ends.
     status: &'static str,
-    /// When it goes by itself; null if it stays until it is deleted.
+    /// Time at which the file is deleted automatically, in Unix seconds. Null if it does not
+    /// expire.
     expires_at: Option<i64>,
 }
 
@@ -71,99 +77,109 @@ impl From<FileRecord> for FileObject {
     }
 }
 
-/// What is left of something deleted.
+/// Result of deleting an object.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Removed {
+pub(crate) struct DeletedObject {
+    /// ID of the deleted object.
     id: String,
+    /// Type of the object, such as `file` or `conversation.deleted`.
     object: &'static str,
+    /// Always true.
     deleted: bool,
 }
 
-impl Removed {
+impl DeletedObject {
     pub(crate) fn new(id: String, object: &'static str) -> Self {
         Self { id, object, deleted: true }
     }
 }
 
-/// Which files.
+/// Filter for the list of files.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct FileWish {
-    /// Only files handed in for this purpose.
+struct FileParams {
+    /// Return only files with this purpose.
     purpose: Option<String>,
 }
 
+/// Upload a file.
 #[utoipa::path(
     post,
     path = "/v1/files",
     tag = "files",
     request_body(content = UploadBody, content_type = "multipart/form-data"),
-    responses((status = 200, description = "The file", body = FileObject))
+    responses((status = 200, description = "The uploaded file", body = FileObject))
 )]
 async fn create(
     State(app): State<App>,
     caller: Caller,
     request: Request,
-) -> Result<Json<FileObject>, Refusal> {
+) -> Result<Json<FileObject>, ApiError> {
     Ok(Json(upload::receive(&app, &caller, request).await?.into()))
 }
 
+/// List files, newest first by default.
+///
+/// `limit` may be up to 10000, but a page has at most 100 files. Without `limit` it has up to 100.
 #[utoipa::path(
     get,
     path = "/v1/files",
     tag = "files",
-    params(FileWish, PageWish),
-    responses((status = 200, description = "The files, newest first", body = Page<FileObject>))
+    params(FileParams, PageParams),
+    responses((status = 200, description = "A page of files", body = Page<FileObject>))
 )]
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(FileWish { purpose }): Asked<FileWish>,
-    Asked(mut wish): Asked<PageWish>,
-) -> Result<Json<Page<FileObject>>, Refusal> {
-    wish.limit = match wish.limit {
-        None | Some(MOST_ON_A_PAGE..=MOST_WISHED) => Some(MOST_ON_A_PAGE),
+    QueryParams(FileParams { purpose }): QueryParams<FileParams>,
+    QueryParams(mut params): QueryParams<PageParams>,
+) -> Result<Json<Page<FileObject>>, ApiError> {
+    params.limit = match params.limit {
+        None | Some(MAX_ON_A_PAGE..=MAX_WISHED) => Some(MAX_ON_A_PAGE),
         other => other,
     };
     let records = app.library().files(caller.tenant()).await?;
     let wanted =
         |file: &FileRecord| purpose.as_ref().is_none_or(|purpose| *purpose == file.purpose);
     let oldest_first = records.into_iter().rev().filter(wanted).map(FileObject::from).collect();
-    Ok(Json(Page::of(oldest_first, &wish, Order::Desc, |file| file.id.clone())?))
+    Ok(Json(Page::of(oldest_first, &params, Order::Desc, |file| file.id.clone())?))
 }
 
+/// Get the metadata of a file.
 #[utoipa::path(
     get,
     path = "/v1/files/{file_id}",
     tag = "files",
     params(("file_id" = String, Path)),
-    responses((status = 200, description = "The file, without its content", body = FileObject))
+    responses((status = 200, description = "The metadata of the file", body = FileObject))
 )]
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<FileObject>, Refusal> {
+) -> Result<Json<FileObject>, ApiError> {
     Ok(Json(find(&app, &caller, &id).await?.into()))
 }
 
+/// Delete a file and remove it from all vector stores.
 #[utoipa::path(
     delete,
     path = "/v1/files/{file_id}",
     tag = "files",
     params(("file_id" = String, Path)),
-    responses((status = 200, description = "It is gone, also in all vector stores", body = Removed))
+    responses((status = 200, description = "The file was deleted", body = DeletedObject))
 )]
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Removed>, Refusal> {
+) -> Result<Json<DeletedObject>, ApiError> {
     let removed = app.library().remove_file(caller.tenant(), &FileId::from(id.as_str())).await;
     removed.map_err(|error| missing("File", &id, error))?;
-    Ok(Json(Removed::new(id, "file")))
+    Ok(Json(DeletedObject::new(id, "file")))
 }
 
+/// Download the content of a file.
 #[utoipa::path(
     get,
     path = "/v1/files/{file_id}/content",
@@ -171,7 +187,7 @@ async fn delete(
     params(("file_id" = String, Path)),
     responses((
         status = 200,
-        description = "The very bytes that were handed in",
+        description = "The content of the file, unchanged",
         body = String,
         content_type = "application/octet-stream"
     ))
@@ -180,7 +196,7 @@ async fn content(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let content = app.library().content_stream(caller.tenant(), &record.id).await;
     let content = content.map_err(|error| missing("File", &id, error))?;
@@ -188,8 +204,8 @@ async fn content(
     Ok((only_to_keep(), length, Body::from_stream(content)).into_response())
 }
 
-/// A browser is to keep the bytes, never to show them: somebody else's page would run in our
-/// name.
+/// Headers that make a browser save the bytes and never display them: an uploaded page would
+/// otherwise run in the origin of this server.
 fn only_to_keep() -> [(HeaderName, HeaderValue); 3] {
     [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
@@ -198,22 +214,22 @@ fn only_to_keep() -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-/// A file of the caller.
-pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<FileRecord, Refusal> {
+/// Finds a file of the caller.
+pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<FileRecord, ApiError> {
     let found = app.library().file(caller.tenant(), &FileId::from(id)).await;
     found.map_err(|error| missing("File", id, error))
 }
 
-/// What is not there is called by the id the client used, whether it is nobody's or somebody
-/// else's (A1).
-pub(crate) fn missing(what: &str, id: &str, error: LibraryError) -> Refusal {
+/// The error for a missing object. It names the ID the client used, whether the object does not
+/// exist or belongs to another tenant (A1).
+pub(crate) fn missing(what: &str, id: &str, error: LibraryError) -> ApiError {
     match error {
-        LibraryError::NotFound(_) => Refusal::not_found(what, id),
+        LibraryError::NotFound(_) => ApiError::not_found(what, id),
         other => other.into(),
     }
 }
 
-/// A moment in whole seconds since 1970, as official clients read it.
+/// A timestamp in Unix seconds.
 pub(crate) fn seconds(moment: Timestamp) -> i64 {
     moment.as_micros() / 1_000_000
 }

@@ -1,8 +1,8 @@
-//! A file on its way in.
+//! Receiving a file.
 //!
-//! Official clients send a form of several parts. It is read part by part and never further
-//! than the limit, whatever its headers claim. The file goes to the library as it comes: it is
-//! never in memory as a whole.
+//! Official clients send a multipart form. It is read part by part and never beyond the limit,
+//! whatever its headers claim. The file is passed to the library as it arrives and is never in
+//! memory as a whole.
 
 use std::ops::RangeInclusive;
 
@@ -17,47 +17,48 @@ use turnwire_contract::{FileId, FileRecord, FileUpload, Timestamp};
 use utoipa::ToSchema;
 
 use crate::{
-    app::App, body::in_time, door::Caller, refusal::Refusal, responses::request::ClientError,
+    api_error::ApiError, app::App, auth::Caller, body::in_time, responses::request::ClientError,
 };
 
-/// How many bytes a form may have beside the file: the other fields, and the lines in between.
+/// Maximum size of the form apart from the file: the other fields and the boundaries.
 pub(crate) const FORM_BYTES: usize = 64 * 1024;
 
-/// How many bytes a field may have that is not the file.
+/// Maximum size of a field other than the file, in bytes.
 const FIELD_BYTES: usize = 1024;
 
-/// How many characters of a name are kept.
+/// Maximum length of a file name, in characters.
 const NAME_LENGTH: usize = 255;
 
-/// How long a file may stay that goes by itself.
+/// Range of `expires_after[seconds]`.
 const LIFETIME_SECONDS: RangeInclusive<u32> = 3_600..=2_592_000;
 
-/// What a file is called that has no name.
+/// Name of a file that was sent without one.
 const NO_NAME: &str = "upload";
 
-/// What a client sends to hand in a file.
+/// Multipart form for uploading a file.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 pub(super) struct UploadBody {
-    /// The file.
+    /// Content of the file.
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
-    /// What it is for, such as `assistants` or `user_data`.
+    /// Purpose of the file, such as `assistants` or `user_data`.
     purpose: String,
-    /// When it goes by itself, counted from `created_at`, in seconds: an hour to thirty days.
+    /// Lifetime of the file, in seconds after `created_at`: 3600 (one hour) to 2592000 (30 days).
+    /// If omitted, the file does not expire.
     #[schema(rename = "expires_after[seconds]")]
     expires_after_seconds: Option<u32>,
-    /// Always `created_at`.
+    /// Start of the lifetime. Always `created_at`.
     #[schema(rename = "expires_after[anchor]")]
     expires_after_anchor: Option<String>,
 }
 
-/// Takes in the file that a request brings.
+/// Receives the file of a request and stores it.
 pub(super) async fn receive(
     app: &App,
     caller: &Caller,
     mut request: Request,
-) -> Result<FileRecord, Refusal> {
+) -> Result<FileRecord, ApiError> {
     let limit = app.options().upload_limit;
     let most = limit.saturating_add(FORM_BYTES);
     if announced(request.headers()).is_some_and(|announced| announced > most) {
@@ -66,9 +67,9 @@ pub(super) async fn receive(
     DefaultBodyLimit::max(most).apply(&mut request);
     let form = Multipart::from_request(request, app).await;
     let form = form.map_err(|error| {
-        tracing::debug!(%error, "A form was not read.");
+        tracing::debug!(%error, "multipart form not read");
         let message = "The body must be `multipart/form-data` with a `file` and a `purpose`.";
-        Refusal::bad_request("invalid_form", message)
+        ApiError::bad_request("invalid_form", message)
     })?;
     let file_id = FileId::new(app.runs().new_id("file"));
     let (time, limit) = (app.options().requests.upload_time, "limits.upload_timeout_sec");
@@ -85,17 +86,17 @@ pub(super) async fn receive(
     Ok(record)
 }
 
-/// What has come of a form so far.
+/// The parts of the form read so far.
 #[derive(Default)]
 struct Form {
-    /// The file: its name, without the folders of whoever sent it, where it goes, and its size.
+    /// The file: its name without folders, the upload it is written to, and its size.
     file: Option<(String, Box<dyn FileUpload>, u64)>,
     purpose: Option<String>,
-    /// After how many seconds it goes by itself.
+    /// Lifetime in seconds.
     lifetime: Option<u32>,
 }
 
-/// How many bytes the body has, if its sender says so.
+/// Size of the body according to its headers.
 fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
@@ -105,7 +106,7 @@ async fn read(
     caller: &Caller,
     file_id: &FileId,
     mut form: Multipart,
-) -> Result<Form, Refusal> {
+) -> Result<Form, ApiError> {
     let limit = app.options().upload_limit;
     let mut read = Form::default();
     while let Some(field) = form.next_field().await.map_err(|error| not_read(error, limit))? {
@@ -148,12 +149,12 @@ async fn read(
     Ok(read)
 }
 
-/// Hands the bytes of a field on as they come. Says how many there were.
+/// Passes the bytes of a field on as they arrive. Returns their number.
 async fn copy(
     mut field: Field<'_>,
     upload: &mut dyn FileUpload,
     limit: usize,
-) -> Result<u64, Refusal> {
+) -> Result<u64, ApiError> {
     let mut n_bytes = 0;
     while let Some(chunk) = field.chunk().await.map_err(|error| not_read(error, limit))? {
         n_bytes += chunk.len();
@@ -174,12 +175,12 @@ fn lifetime_of(written: Option<Vec<u8>>) -> Result<u32, ClientError> {
     })
 }
 
-/// The bytes of a field; nothing if there are more than `most`.
+/// The bytes of a field, or `None` if there are more than `most`.
 async fn bytes_of(
     mut field: Field<'_>,
     most: usize,
     limit: usize,
-) -> Result<Option<Vec<u8>>, Refusal> {
+) -> Result<Option<Vec<u8>>, ApiError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = field.chunk().await.map_err(|error| not_read(error, limit))? {
         if chunk.len() > most - bytes.len() {
@@ -190,21 +191,21 @@ async fn bytes_of(
     Ok(Some(bytes))
 }
 
-fn not_read(error: MultipartError, limit: usize) -> Refusal {
+fn not_read(error: MultipartError, limit: usize) -> ApiError {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return too_large(limit);
     }
-    tracing::debug!(%error, "A form was not read.");
-    Refusal::bad_request("invalid_form", "The form makes no sense, or broke off.")
+    tracing::debug!(%error, "multipart form not read");
+    ApiError::bad_request("invalid_form", "The form makes no sense, or broke off.")
 }
 
-fn too_large(limit: usize) -> Refusal {
+fn too_large(limit: usize) -> ApiError {
     let message = format!("The file is bigger than {limit} bytes, which is the limit.");
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "file_too_large", message).about("file")
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "file_too_large", message).about("file")
 }
 
-/// The last part of a name that may be a path of any system, without what a terminal or a log
-/// would act on. If it is too long, its end is kept, for it says what kind of file it is.
+/// The last part of a name, which may be a path of any operating system, without control
+/// characters. If it is too long its end is kept, because that has the file extension.
 fn clean(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let tame: Vec<char> = last.chars().filter(|c| !c.is_control()).collect();

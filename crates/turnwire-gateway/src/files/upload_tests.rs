@@ -1,6 +1,6 @@
 use super::{NAME_LENGTH, clean};
 
-/// A15: of a name that is a path only the last part is left, and never a place.
+/// A15: of a name that is a path only the last part is kept.
 #[test]
 fn a_name_is_not_a_path() {
     let names = [

@@ -1,4 +1,5 @@
-//! `POST /v1/responses/compact` and `/input_tokens`: a conversation made shorter, and measured.
+//! `POST /v1/responses/compact` and `/input_tokens`: summarizing a conversation, and estimating its
+//! size.
 
 use axum::{
     extract::State,
@@ -22,52 +23,56 @@ use turnwire_surfaces::{
 use utoipa::ToSchema;
 
 use super::{
-    create::{forget, outcome_of},
-    prepare::{look_back, prepare},
+    create::{delete, outcome_of},
+    prepare::{load_prior, prepare},
     request::{self, wrap_summary},
 };
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::{Json, JsonBody},
-    door::Caller,
     failed_run::{FailedRun, FailedRunBody},
-    refusal::{ErrorBody, Refusal},
 };
 
-/// What the model is told when it has to make a conversation shorter.
+/// Instruction for the model that writes the summary.
 const SUMMARISE: &str = "Sum up the conversation so far for yourself, so that it can go on \
                          without it: what was asked, what is known, what was decided, what the \
                          tools brought, what is still open. Leave out nothing that matters \
                          later. Write only the summary.";
 
-/// How many bytes of text make up a token, more or less: no tokenizer fits every model.
+/// Estimated bytes of text per token; no tokenizer fits every model.
 const BYTES_PER_TOKEN: u64 = 4;
-/// What a picture or a file costs, more or less.
+/// Estimated tokens of an image or a file.
 const TOKENS_PER_PICTURE: u64 = 800;
 
-/// A conversation made shorter.
+/// A summarized conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Compacted {
+    /// ID of the summary.
     id: String,
+    /// Always `response.compaction`.
     object: &'static str,
+    /// Time of creation, in Unix seconds.
     created_at: i64,
-    /// What to send instead of the conversation.
+    /// Items to send instead of the conversation.
     output: Vec<OutputItem>,
+    /// Tokens used to write the summary.
     usage: ResponseUsage,
-    /// What of the request was not heeded; not there otherwise.
+    /// Present if request fields were ignored; lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     turnwire: Option<ResponseNote>,
 }
 
-/// What a summary is made of. It is no answer, so nothing else has a say.
+/// The fields a summary uses. All others are ignored.
 const SUMMED_UP: [&str; 5] =
     ["model", "input", "instructions", "previous_response_id", "conversation"];
 
-/// What is counted, and how it is found.
+/// The fields an estimate uses. All others are ignored.
 const COUNTED: [&str; 6] =
     ["model", "input", "instructions", "previous_response_id", "conversation", "tools"];
 
-/// What of the body is not among the `heeded` fields.
+/// The fields of the body that are not in `heeded`.
 fn not_heeded(body: &Value, heeded: &[&str]) -> Option<ResponseNote> {
     let fields = body.as_object().into_iter().flatten();
     let fields = fields.filter(|(name, value)| !value.is_null() && !heeded.contains(&&***name));
@@ -75,36 +80,43 @@ fn not_heeded(body: &Value, heeded: &[&str]) -> Option<ResponseNote> {
     (!ignored.is_empty()).then_some(ResponseNote { ignored })
 }
 
+/// Summarize a conversation.
+///
+/// The output can be sent instead of the conversation. Only `model` (required), `input`,
+/// `instructions`, `previous_response_id` and `conversation` are used.
 #[utoipa::path(
     post,
     path = "/v1/responses/compact",
     tag = "responses",
     request_body = request::CreateResponse,
     responses(
-        (status = 200, description = "A summary to go on with", body = Compacted),
-        (status = 409, description = "The previous response is not finished", body = ErrorBody),
-        (status = 429, description = "The model is asked too often", body = FailedRunBody),
-        (status = 500, description = "The model cannot be used", body = FailedRunBody),
-        (status = 502, description = "There is no summary", body = FailedRunBody),
+        (status = 200, description = "The summary", body = Compacted),
+        (status = 409, description = "The previous response is still in progress",
+            body = ErrorBody),
+        (status = 429, description = "The model provider's rate limit was reached",
+            body = FailedRunBody),
+        (status = 500, description = "The run failed with an error that a retry does not resolve",
+            body = FailedRunBody),
+        (status = 502, description = "The model did not write a summary", body = FailedRunBody),
         (status = 503, description = "The model is not available", body = FailedRunBody),
-        (status = 504, description = "The model stopped answering", body = FailedRunBody),
+        (status = 504, description = "The model stopped responding", body = FailedRunBody),
     )
 )]
 pub(super) async fn compact(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let turnwire = not_heeded(&body, &SUMMED_UP);
     let request = request::read(body, &app.options().requests)?;
     if request.model.is_none() {
         let message = "`model` is missing.";
-        return Err(Refusal::bad_request("missing_required_parameter", message).about("model"));
+        return Err(ApiError::bad_request("missing_required_parameter", message).about("model"));
     }
-    let mut before = look_back(&app, &caller, &request).await?;
+    let mut before = load_prior(&app, &caller, &request).await?;
     if before.conversation_id.take().is_some() {
-        // The summary is in no conversation, so what is in this one has to come along.
-        before.comes_along = true;
+        // The run that writes the summary is in no conversation, so the items are passed with it.
+        before.is_inline = true;
     }
     let mut run = prepare(&app, &caller, request, before).await?;
     ask_for_summary(&mut run);
@@ -117,7 +129,7 @@ pub(super) async fn compact(
     }
     if outcome != RunOutcome::Completed || answer.text().is_empty() {
         let message = "The model did not sum up the conversation; try again.";
-        return Err(Refusal::new(StatusCode::BAD_GATEWAY, "not_compacted", message));
+        return Err(ApiError::new(StatusCode::BAD_GATEWAY, "not_compacted", message));
     }
     let encrypted_content = wrap_summary(answer.text());
     let id = turnwire_contract::ItemId::new(app.runs().new_id("cmp"));
@@ -132,14 +144,14 @@ pub(super) async fn compact(
     Ok(Json(compacted).into_response())
 }
 
-/// Makes the summary and forgets how, also for a client that has hung up; for that one, it is
-/// not even made.
+/// Runs the summary and deletes the run afterwards, even if the client disconnects. In that case
+/// the run is cancelled.
 async fn sum_up(
     app: App,
     caller: Caller,
     run: RunRequest,
     hung_up: CancellationToken,
-) -> Result<(RunId, RunOutcome, Answer), Refusal> {
+) -> Result<(RunId, RunOutcome, Answer), ApiError> {
     let tenant = run.tenant.clone();
     let handle = app.start(&caller, run, Start::default()).await?;
     let outcome = tokio::select! {
@@ -151,11 +163,11 @@ async fn sum_up(
         }
     };
     let answer = answer_of(&handle).await;
-    forget(app.runs(), &tenant, handle.id()).await;
+    delete(app.runs(), &tenant, handle.id()).await;
     Ok((handle.id().clone(), outcome, answer?))
 }
 
-async fn answer_of(handle: &RunHandle) -> Result<Answer, Refusal> {
+async fn answer_of(handle: &RunHandle) -> Result<Answer, ApiError> {
     let (mut answer, mut events) = (Answer::default(), handle.events_when_over().await?);
     while let Some(recorded) = events.try_next().await? {
         answer.note(&recorded);
@@ -163,8 +175,8 @@ async fn answer_of(handle: &RunHandle) -> Result<Answer, Refusal> {
     Ok(answer)
 }
 
-/// The summary is a run like any other, without tools and in no conversation: it must not add
-/// to what it sums up.
+/// Turns the request into a run without tools and outside of any conversation, so that it does not
+/// add to what it summarizes.
 fn ask_for_summary(run: &mut RunRequest) {
     run.conversation_id = None;
     run.input.push(Item::user(SUMMARISE));
@@ -175,36 +187,40 @@ fn ask_for_summary(run: &mut RunRequest) {
     run.generation = Generation::default();
 }
 
-/// How much a request would make the model read.
+/// Estimated size of the input.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(clippy::struct_field_names, reason = "the names of the wire")]
 pub(super) struct InputTokens {
+    /// Always `response.input_tokens`.
     object: &'static str,
-    /// An estimate: a quarter of the bytes.
+    /// Estimated number of input tokens: bytes of text divided by 4, and 800 for each image or
+    /// file.
     input_tokens: u64,
-    /// What of the request was not heeded; not there otherwise.
+    /// Present if request fields were ignored; lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     turnwire: Option<ResponseNote>,
 }
 
+/// Estimate the number of input tokens of a request.
 #[utoipa::path(
     post,
     path = "/v1/responses/input_tokens",
     tag = "responses",
     request_body = request::CreateResponse,
     responses(
-        (status = 200, description = "An estimate", body = InputTokens),
-        (status = 409, description = "The previous response is not finished", body = ErrorBody),
+        (status = 200, description = "The estimate", body = InputTokens),
+        (status = 409, description = "The previous response is still in progress",
+            body = ErrorBody),
     )
 )]
 pub(super) async fn input_tokens(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<InputTokens>, Refusal> {
+) -> Result<Json<InputTokens>, ApiError> {
     let turnwire = not_heeded(&body, &COUNTED);
     let request = request::read(body, &app.options().requests)?;
-    let before = look_back(&app, &caller, &request).await?;
+    let before = load_prior(&app, &caller, &request).await?;
     let entries = before.entries.clone();
     let run = prepare(&app, &caller, request, before).await?;
     let items = entries.iter().map(|entry| &*entry.item).chain(&run.input);

@@ -3,7 +3,7 @@ use turnwire_contract::{CallId, FirstCall, Item, RunRequest, ToolKind, ToolRef};
 
 use super::ask_for_summary;
 
-/// A summary carries out nothing, whatever the request brought along.
+/// A summary executes no calls, whatever the request contains.
 #[test]
 fn a_summary_has_no_calls() {
     let mut run = RunRequest::new("default", vec![Item::user("?")]);

@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: as a stream, as one answer, or in the background.
+//! `POST /v1/responses`: as a stream, as one object, or in the background.
 
 use std::time::Duration;
 
@@ -12,116 +12,127 @@ use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use tracing::error;
-use turnwire_contract::{EventStream, LogError, RunId, RunRequest, Seq, TenantId};
+use turnwire_contract::{EventStream, JournalError, RunId, RunRequest, Seq, TenantId};
 use turnwire_engine::{RunHandle, Runs, Start};
 use turnwire_surfaces::{
     Answer, Projection,
-    responses::{Profile, Response, ResponseEvent, Responses},
+    responses::{Profile, Response, ResponseEvent, Responses, SequencedEvent},
     wire_json,
 };
 use utoipa::IntoParams;
 
 use super::{
-    prepare::{look_back, prepare},
+    prepare::{load_prior, prepare},
     request::{self, CreateResponse},
-    stored::as_it_is,
+    stored::current_response,
 };
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::Json,
-    door::Caller,
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
-    query::Asked,
-    refusal::{ErrorBody, Refusal},
+    query::QueryParams,
     sse::{SseFrame, event_stream},
-    streaming::{CancelWhenDropped, Told, frames, told_frames},
+    streaming::{CancelOnDrop, ProjectedFrame, frames, watched_frames},
 };
 
-/// How a client asks for events beyond the official ones.
+/// Header that selects the profile.
 const PROFILE_HEADER: &str = "turnwire-profile";
 
-/// How long a response that is not stored is kept for those who send its request again.
+/// How long a response that is not stored is kept for a retry with the same key.
 const KEPT_FOR_KEY: Duration = Duration::from_mins(1);
 
-/// The profile in the address.
+/// The profile as a query parameter.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ProfileWish {
-    /// `strict` or `extended`.
+pub(super) struct ProfileParams {
+    /// Set of stream events: `strict` sends only official event types, `extended` adds Turnwire's
+    /// own. The `Turnwire-Profile` header takes precedence. Default: `strict`.
     pub(super) profile: Option<String>,
 }
 
-/// The profile that a request asks for, by header or in its address (R1).
-pub(super) fn profile(headers: &HeaderMap, wish: &ProfileWish) -> Result<Profile, Refusal> {
+/// The profile of a request, from its header or query (R1).
+pub(super) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Profile, ApiError> {
     let header = headers.get(PROFILE_HEADER).and_then(|value| value.to_str().ok());
-    match header.or(wish.profile.as_deref()) {
+    match header.or(params.profile.as_deref()) {
         None | Some("strict") => Ok(Profile::Strict),
         Some("extended") => Ok(Profile::Extended),
         Some(other) => {
             let message = format!("There is no profile '{other}'; there are strict and extended.");
-            Err(Refusal::bad_request("invalid_value", message).about("profile"))
+            Err(ApiError::bad_request("invalid_value", message).about("profile"))
         }
     }
 }
 
+/// Create a response.
+///
+/// With `stream: true` the events are sent as server-sent events. With `background: true` the
+/// response is returned at once and the run continues. A 4xx or 5xx status for a failed run is only
+/// used without `stream` and `background`, and only if no tool was executed; otherwise the response
+/// has the status `failed`.
 #[utoipa::path(
     post,
     path = "/v1/responses",
     tag = "responses",
-    params(ProfileWish, IdempotencyKey),
+    params(ProfileParams, IdempotencyKey),
     request_body = request::CreateResponse,
     responses(
-        (status = 200, description = "The response; with `stream: true` its events", content(
+        (status = 200, description = "The response. With `stream: true`, its events", content(
             (Response = "application/json"),
-            (ResponseEvent = "text/event-stream"),
+            (SequencedEvent = "text/event-stream"),
         )),
-        (status = 409, description = "The conversation is busy, or the previous response is not \
-            finished", body = ErrorBody),
-        (status = 429, description = "The model is asked too often; only without `stream` and \
-            `background`, and only if no tool has acted, like the others below",
+        (status = 409,
+            description = "The conversation already has a run in progress, or the previous \
+                    response is still in progress",
+            body = ErrorBody),
+        (status = 429,
+            description = "The model provider's rate limit was reached, or a concurrency limit",
             body = FailedRunBody),
-        (status = 500, description = "The run failed, and would again", body = FailedRunBody),
-        (status = 502, description = "The model's answer broke off", body = FailedRunBody),
+        (status = 500, description = "The run failed with an error that a retry does not resolve",
+            body = FailedRunBody),
+        (status = 502, description = "The model's output ended unexpectedly", body = FailedRunBody),
         (status = 503, description = "The model is not available", body = FailedRunBody),
-        (status = 504, description = "The model stopped answering", body = FailedRunBody),
+        (status = 504, description = "The model stopped responding", body = FailedRunBody),
     )
 )]
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,
-    Asked(wish): Asked<ProfileWish>,
+    QueryParams(params): QueryParams<ProfileParams>,
     headers: HeaderMap,
     KeyedBody { body, key }: KeyedBody,
-) -> Result<HttpResponse, Refusal> {
-    let profile = profile(&headers, &wish)?;
+) -> Result<HttpResponse, ApiError> {
+    let profile = profile(&headers, &params)?;
     let request = request::read(body, &app.options().requests)?;
     let (streams, stores) = (request.stream == Some(true), request.stores());
     let in_background = request.background == Some(true);
-    // Whoever has a key can come back for the answer, and asks for it to be given up if not.
+    // A client with a key can retry and get the answer, so a disconnect cancels the run only if the
+    // request says so.
     let has_key = key.is_some();
     let comes_back = has_key && request.on_disconnect.is_none();
-    let goes_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
+    let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
     let (seen, watcher) = watch::channel(Seq::START);
     let start = Start { watcher: streams.then_some(watcher), key, ..Start::default() };
-    let manner = Manner { start, stores, goes_with_client };
-    let (handle, guard) = made_once(&app, &caller, request, manner).await?;
+    let options = CreateOptions { start, stores, cancels_with_client };
+    let (handle, guard) = create_once(&app, &caller, request, options).await?;
     let events = handle.events().await?;
     if streams {
         let frames =
-            wire_frames(told_frames(Responses::new(profile), events, Some(seen)), None, guard);
+            wire_frames(watched_frames(Responses::new(profile), events, Some(seen)), None, guard);
         return Ok(event_stream(&app, frames));
     }
-    if in_background && handle.was_there() {
-        return Ok(Json(as_it_is(&app, &caller, handle.id()).await?).into_response());
+    if in_background && handle.already_existed() {
+        return Ok(Json(current_response(&app, &caller, handle.id()).await?).into_response());
     }
     if in_background {
-        return Ok(Json(as_it_begins(events).await?).into_response());
+        return Ok(Json(queued_response(events).await?).into_response());
     }
-    let ended = to_its_end(events).await;
+    let ended = final_response(events).await;
     if let Some(mut guard) = guard {
-        guard.let_go();
+        guard.disarm();
     }
     let (response, answer) = ended?;
     let Some(failure) = answer.failure_before_acting() else {
@@ -132,82 +143,81 @@ pub(super) async fn create(
     Ok(failed.into_response())
 }
 
-/// How a response is made, beside what it is.
-struct Manner {
-    /// With whom who watches it, and with the key of its request.
+/// How a response is created.
+struct CreateOptions {
+    /// The watcher of the run, and the key of the request.
     start: Start,
     stores: bool,
-    goes_with_client: bool,
+    cancels_with_client: bool,
 }
 
-/// The run of a request, or the one that the same request has made before.
-async fn made_once(
+/// The run of a request, or the run that an earlier request with the same key created.
+async fn create_once(
     app: &App,
     caller: &Caller,
     request: CreateResponse,
-    manner: Manner,
-) -> Result<(RunHandle, Option<CancelWhenDropped>), Refusal> {
-    let (tenant, key) = (caller.tenant(), manner.start.key.clone());
-    if let Some(handle) = app.made_before(tenant, key.as_ref()).await? {
+    options: CreateOptions,
+) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
+    let (tenant, key) = (caller.tenant(), options.start.key.clone());
+    if let Some(handle) = app.find_by_key(tenant, key.as_ref()).await? {
         return Ok((handle, None));
     }
     let prepared = async {
-        let before = look_back(app, caller, &request).await?;
-        prepare(app, caller, request, before).await
+        let prior = load_prior(app, caller, &request).await?;
+        prepare(app, caller, request, prior).await
     };
     match prepared.await {
-        Ok(run) => begin(app, caller, run, manner).await,
-        // What was looked up may have been changed in the meantime by the very same request.
-        Err(refusal) => match app.made_before(tenant, key.as_ref()).await? {
+        Ok(run) => start_detached(app, caller, run, options).await,
+        // The same request may have changed what was looked up in the meantime.
+        Err(error) => match app.find_by_key(tenant, key.as_ref()).await? {
             Some(handle) => Ok((handle, None)),
-            None => Err(refusal),
+            None => Err(error),
         },
     }
 }
 
-/// Starts the run of a response, in a task of its own: a client that hangs up meanwhile must
-/// not leave a run behind that nobody stops and nobody forgets. What the task gives back is
-/// dropped when nobody waits for it, and the guard with it.
-async fn begin(
+/// Starts the run of a response in its own task, so that a client that disconnects meanwhile does
+/// not leave a run that is never cancelled or deleted. If nothing awaits the result of the task, it
+/// is dropped together with the guard.
+async fn start_detached(
     app: &App,
     caller: &Caller,
     run: RunRequest,
-    manner: Manner,
-) -> Result<(RunHandle, Option<CancelWhenDropped>), Refusal> {
+    options: CreateOptions,
+) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
     let (app, caller) = (app.clone(), caller.clone());
     let tenant = caller.tenant().clone();
     let tasks = app.tasks().clone();
     let begun = tasks.spawn(async move {
-        let has_key = manner.start.key.is_some();
-        let handle = app.start(&caller, run, manner.start).await?;
-        if handle.was_there() {
-            // Whoever made it sees to the rest.
+        let has_key = options.start.key.is_some();
+        let handle = app.start(&caller, run, options.start).await?;
+        if handle.already_existed() {
+            // The request that created the run takes care of the rest.
             return Ok((handle, None));
         }
-        if !manner.stores {
-            forget_when_over(&app, &tenant, &handle, has_key);
+        if !options.stores {
+            delete_when_over(&app, &tenant, &handle, has_key);
         }
-        let guard = manner
-            .goes_with_client
-            .then(|| CancelWhenDropped::new(app.clone(), tenant, handle.id().clone()));
+        let guard = options
+            .cancels_with_client
+            .then(|| CancelOnDrop::new(app.clone(), tenant, handle.id().clone()));
         Ok((handle, guard))
     });
     outcome_of(begun).await
 }
 
-/// What came of a task.
-pub(super) async fn outcome_of<T>(task: JoinHandle<Result<T, Refusal>>) -> Result<T, Refusal> {
+/// The result of a task.
+pub(super) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {
     task.await.unwrap_or_else(|error| {
-        error!(%error, "A task fell over.");
+        error!(%error, "task panicked");
         let message = "Something went wrong in the server; its log says what.";
-        Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
+        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
     })
 }
 
-/// A response that is not stored is forgotten as soon as it is over; one whose request has a
-/// key a little later, for those who send it again. One that goes on elsewhere is left to the
-/// store, which forgets everything in time.
-fn forget_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: bool) {
+/// Deletes a response that is not stored when its run ends; with a key, a little later, for
+/// retries. A run that continues on another worker is left to the retention of the store.
+fn delete_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: bool) {
     let (app, tenant, handle) = (app.clone(), tenant.clone(), handle.clone());
     let tasks = app.tasks().clone();
     tasks.spawn(async move {
@@ -219,18 +229,18 @@ fn forget_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: b
         if has_key {
             let _ = timeout(KEPT_FOR_KEY, app.closing().cancelled()).await;
         }
-        forget(app.runs(), &tenant, handle.id()).await;
+        delete(app.runs(), &tenant, handle.id()).await;
     });
 }
 
-pub(super) async fn forget(runs: &Runs, tenant: &TenantId, run_id: &RunId) {
-    if let Err(error) = runs.forget(tenant, run_id).await {
-        error!(%error, %run_id, "A run that should be forgotten was not.");
+pub(super) async fn delete(runs: &Runs, tenant: &TenantId, run_id: &RunId) {
+    if let Err(error) = runs.delete(tenant, run_id).await {
+        error!(%error, %run_id, "run not deleted");
     }
 }
 
-/// The response when its run has begun: what a client in a hurry gets.
-async fn as_it_begins(mut events: EventStream) -> Result<Response, Refusal> {
+/// The response right after its run was queued, for background requests.
+async fn queued_response(mut events: EventStream) -> Result<Response, ApiError> {
     let mut projection = Responses::new(Profile::Strict);
     while let Some(recorded) = events.next().await {
         let recorded = recorded?;
@@ -239,11 +249,13 @@ async fn as_it_begins(mut events: EventStream) -> Result<Response, Refusal> {
             return Ok(projection.response());
         }
     }
-    Err(LogError::Unavailable("the journal ended before it began".to_owned()).into())
+    Err(JournalError::Unavailable("the journal ended before it began".to_owned()).into())
 }
 
-/// The response when its run is over, and what came of the run.
-pub(super) async fn to_its_end(mut events: EventStream) -> Result<(Response, Answer), Refusal> {
+/// The response after the end of its run, and the answer of the run.
+pub(super) async fn final_response(
+    mut events: EventStream,
+) -> Result<(Response, Answer), ApiError> {
     let (mut projection, mut answer) = (Responses::new(Profile::Strict), Answer::default());
     while let Some(recorded) = events.next().await {
         let recorded = recorded?;
@@ -253,7 +265,7 @@ pub(super) async fn to_its_end(mut events: EventStream) -> Result<(Response, Ans
     Ok((projection.response(), answer))
 }
 
-/// The events of a response as a stream, from the one after `after` on.
+/// The events of a response as a stream, starting after `after`.
 pub(super) fn stream_of(
     app: &App,
     profile: Profile,
@@ -264,16 +276,16 @@ pub(super) fn stream_of(
 }
 
 fn wire_frames(
-    frames: impl Stream<Item = Result<Told<ResponseEvent>, LogError>> + Send,
+    frames: impl Stream<Item = Result<ProjectedFrame<SequencedEvent>, JournalError>> + Send,
     after: Option<u64>,
-    mut guard: Option<CancelWhenDropped>,
-) -> impl Stream<Item = Result<Bytes, LogError>> + Send {
-    let is_new = move |frame: &ResponseEvent| after.is_none_or(|n| frame.sequence_number() > n);
+    mut guard: Option<CancelOnDrop>,
+) -> impl Stream<Item = Result<Bytes, JournalError>> + Send {
+    let is_new = move |frame: &SequencedEvent| after.is_none_or(|n| frame.sequence_number > n);
     frames.flat_map(move |told| {
         let ends = told.as_ref().map_or(true, |(_, frame)| is_terminal(frame));
-        // A client that is sent away because the journal is lost has not gone.
+        // If the journal cannot be read the client is told to reconnect; that is not a disconnect.
         if ends && let Some(guard) = &mut guard {
-            guard.let_go();
+            guard.disarm();
         }
         let (frame, done) = match told {
             Ok((_, frame)) => {
@@ -286,14 +298,14 @@ fn wire_frames(
     })
 }
 
-fn wire_frame(frame: &ResponseEvent) -> Bytes {
+fn wire_frame(frame: &SequencedEvent) -> Bytes {
     SseFrame { event: Some(frame.event_type()), id: None, data: wire_json(frame) }.bytes()
 }
 
-/// Whether nothing follows.
-pub(super) fn is_terminal(frame: &ResponseEvent) -> bool {
+/// Whether no event follows.
+pub(super) fn is_terminal(frame: &SequencedEvent) -> bool {
     matches!(
-        frame,
+        frame.event,
         ResponseEvent::Completed(_) | ResponseEvent::Failed(_) | ResponseEvent::Incomplete(_)
     )
 }

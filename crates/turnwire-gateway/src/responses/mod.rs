@@ -1,9 +1,9 @@
-//! The Responses surface over HTTP and over a WebSocket.
+//! The Responses API over HTTP and WebSocket.
 //!
-//! `request` reads what a client sends, `prepare` looks up what it names, and a run begins.
-//! What comes back is always the projection of its journal: as a stream (`create`), as the one
-//! object that the stream adds up to, or piece by piece over a `socket` (through its `outbox`).
-//! `stored` has what can be done with a response later, `compact` makes a conversation shorter.
+//! `request` reads a request, `prepare` looks up what it refers to, and a run is started. The
+//! output is always the projection of its journal: as a stream (`create`), as one object with the
+//! final state of the stream, or as messages on a `socket` (through its `outbox`). `stored` has the
+//! operations on existing responses, `compact` summarizes a conversation.
 
 mod compact;
 mod create;
@@ -17,7 +17,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 
-pub(crate) use prepare::look_up;
+pub(crate) use prepare::resolve_references;
 
 /// The routes of this surface.
 pub(crate) fn routes() -> OpenApiRouter<App> {

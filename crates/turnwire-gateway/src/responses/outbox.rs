@@ -1,8 +1,8 @@
-//! What waits to be written to a socket, and whoever writes it.
+//! Queue of messages for a socket, and the task that writes them.
 //!
-//! The responses of a connection are made side by side and written one frame after the other. A
-//! client that reads slowly makes them wait: the outbox takes so many frames and so many bytes,
-//! and whoever has one too many to send waits until there is room.
+//! The responses of a connection are produced concurrently and written one frame after the other. A
+//! slow client slows them down: the outbox holds a limited number of frames and bytes, and senders
+//! wait for free capacity.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,17 +16,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{app::App, server::WRITE_TIMEOUT};
 
-/// How many frames may wait for the client.
+/// Maximum number of queued frames.
 const MAX_FRAMES: usize = 256;
-/// How many bytes they may have together. A frame that has more waits alone.
+/// Maximum total size of queued frames, in bytes. A larger frame is queued alone.
 const MAX_BYTES: usize = 1024 * 1024;
-/// How often the client is asked whether it is there.
+/// Interval of pings to the client.
 const PING: Duration = Duration::from_secs(20);
 
-/// What goes to the client, in this order.
+/// A message to the client.
 pub(super) enum Outgoing {
     Text(String),
-    /// Nothing follows.
+    /// Closes the connection; nothing follows.
     Close(CloseFrame),
 }
 
@@ -39,18 +39,18 @@ impl Outgoing {
     }
 }
 
-/// Where frames are put that go to the client.
+/// The sending side of the queue.
 pub(super) struct Outbox {
     frames: mpsc::Sender<Waiting>,
     room: Arc<Semaphore>,
-    /// Falls when the client is gone.
+    /// Cancelled when the client has disconnected.
     gone: CancellationToken,
 }
 
-/// Whoever writes what is in an [`Outbox`].
+/// Writes the messages of an [`Outbox`].
 pub(super) struct Writer {
     pub(super) app: App,
-    /// How long the client may leave a frame unread.
+    /// Time for the client to read a frame.
     pub(super) write_time: Duration,
     frames: mpsc::Receiver<Waiting>,
     gone: CancellationToken,
@@ -61,7 +61,7 @@ struct Waiting {
     room: OwnedSemaphorePermit,
 }
 
-/// An outbox, and whoever writes what is put into it, until `gone` falls.
+/// Creates an outbox and its writer. Both stop when `gone` is cancelled.
 pub(super) fn outbox(app: App, write_time: Duration, gone: CancellationToken) -> (Outbox, Writer) {
     let (sender, frames) = mpsc::channel(MAX_FRAMES);
     let room = Arc::new(Semaphore::new(MAX_BYTES));
@@ -70,7 +70,7 @@ pub(super) fn outbox(app: App, write_time: Duration, gone: CancellationToken) ->
 }
 
 impl Outbox {
-    /// Waits for room, and says whether anybody is there to get the frame.
+    /// Queues a frame, waiting for free capacity. Returns false if the client has disconnected.
     pub(super) async fn put(&self, frame: Outgoing) -> bool {
         let n_bytes = u32::try_from(frame.n_bytes().min(MAX_BYTES)).unwrap_or(u32::MAX);
         let put = async {
@@ -86,7 +86,7 @@ impl Outbox {
 }
 
 impl Writer {
-    /// Writes what there is to write, until the last of it is written or the client is gone.
+    /// Writes all messages until the outbox is dropped or the client disconnects.
     pub(super) async fn write_all(mut self, mut sink: SplitSink<WebSocket, Message>) {
         let mut ping_at = Instant::now() + PING;
         loop {

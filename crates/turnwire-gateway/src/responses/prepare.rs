@@ -1,4 +1,4 @@
-//! From a body to a run that can begin: everything that has to be looked up for it.
+//! Turns a request into a run: looks up everything it refers to.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -16,84 +16,84 @@ use turnwire_surfaces::responses::{echo, ids};
 
 use super::{
     request::{
-        self, ClientError, CreateResponse, FoundFile, Input, InputBody, LookedUp, McpWish,
-        PlacedTool, Settled, ToolWish, Wishes,
+        self, ClientError, CreateResponse, FoundFile, Input, InputBody, PlacedTool,
+        RequestedServer, RequestedTool, RequestedTools, ResolvedReferences, ResolvedRequest,
     },
     stored,
 };
-use crate::{app::App, conversations, door::Caller, refusal::Refusal};
+use crate::{api_error::ApiError, app::App, auth::Caller, conversations};
 
-/// How many items and files the input may name.
-const MOST_REFERENCES: usize = 1_000;
-/// The biggest text file that may stand in the output of a tool: it becomes a part of it.
+/// Maximum number of items and files the input may refer to.
+const MAX_REFERENCES: usize = 1_000;
+/// Maximum size of a text file in a tool output, in bytes. Its text is inlined.
 const MAX_TEXT_IN_OUTPUT: usize = 1024 * 1024;
 
-/// What came before a request.
+/// The context that a request continues.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Before {
+pub(super) struct PriorContext {
     pub(super) conversation_id: Option<ConversationId>,
     /// The run that is continued, if it is stored.
     pub(super) continues: Option<RunId>,
-    /// All that the model had seen and said.
+    /// Everything the model has received and generated so far.
     pub(super) entries: Vec<Entry>,
-    /// Whether the entries are in no store, and have to come with the run.
-    pub(super) comes_along: bool,
+    /// Whether the entries are not stored, so that they have to be passed with the run.
+    pub(super) is_inline: bool,
 }
 
-/// Looks up what a request continues.
-pub(super) async fn look_back(
+/// Looks up the context that a request continues.
+pub(super) async fn load_prior(
     app: &App,
     caller: &Caller,
     request: &CreateResponse,
-) -> Result<Before, Refusal> {
+) -> Result<PriorContext, ApiError> {
     if let Some(id) = &request.conversation {
         let found = conversations::find(app, caller, id).await;
-        let conversation_id = found.map_err(|refusal| refusal.about("conversation"))?.id;
+        let conversation_id = found.map_err(|error| error.about("conversation"))?.id;
         let entries = app.runs().history(caller.tenant(), &conversation_id).await?;
         let conversation_id = Some(conversation_id);
-        return Ok(Before { conversation_id, entries, ..Before::default() });
+        return Ok(PriorContext { conversation_id, entries, ..PriorContext::default() });
     }
     if let Some(id) = &request.previous_response_id {
-        // One that is not stored is about to be forgotten, if it is still there at all.
+        // A response that is not stored is deleted soon, if it still exists.
         let found = stored::find(app, caller, id).await;
-        let found = found.map_err(|refusal| match refusal.status {
+        let found = found.map_err(|error| match error.status {
             StatusCode::NOT_FOUND => previous_not_found(id),
-            _ => refusal.about("previous_response_id"),
+            _ => error.about("previous_response_id"),
         });
         let run_id = found?.run_id;
         let entries = app.runs().context(caller.tenant(), &run_id).await;
         let entries = entries.map_err(|error| match error {
             StoreError::NotFound(_) => previous_not_found(id),
-            other => Refusal::from(other).about("previous_response_id"),
+            other => ApiError::from(other).about("previous_response_id"),
         })?;
-        return Ok(Before { continues: Some(run_id), entries, ..Before::default() });
+        return Ok(PriorContext { continues: Some(run_id), entries, ..PriorContext::default() });
     }
-    Ok(Before::default())
+    Ok(PriorContext::default())
 }
 
-pub(super) fn previous_not_found(id: &str) -> Refusal {
+pub(super) fn previous_not_found(id: &str) -> ApiError {
     let message = format!("Previous response with id '{id}' not found.");
-    Refusal::bad_request("previous_response_not_found", message).about("previous_response_id")
+    ApiError::bad_request("previous_response_not_found", message).about("previous_response_id")
 }
 
-/// Makes a run of a request.
+/// Turns a request into a run.
 pub(super) async fn prepare(
     app: &App,
     caller: &Caller,
     request: CreateResponse,
-    before: Before,
-) -> Result<RunRequest, Refusal> {
+    prior: PriorContext,
+) -> Result<RunRequest, ApiError> {
     let model = model_for(app, request.model.as_deref())?;
-    let mut input = read_input(app, caller, request.input.as_ref(), &before.entries).await?;
-    let history: Vec<&Item> = before.entries.iter().map(|entry| &*entry.item).collect();
+    let mut input = read_input(app, caller, request.input.as_ref(), &prior.entries).await?;
+    let history: Vec<&Item> = prior.entries.iter().map(|entry| &*entry.item).collect();
     request::check_calls(&history, &input.items)?;
-    let asked = asked_about(&input, &before.entries);
+    let asked = asked_about(&input, &prior.entries);
     let call_of = |id: &str| asked.get(id).cloned();
     let first_calls = request::take_first_calls(&history, &mut input, call_of)?;
 
-    let wishes = read_tools(app, &request)?;
+    let requested_tools = read_tools(app, &request)?;
     let (tool_choice, wanted) =
-        request::read_choice(request.tool_choice.as_ref(), wishes.tools, &[])?;
+        request::read_choice(request.tool_choice.as_ref(), requested_tools.tools, &[])?;
     let bare = request::bare_functions(&request.tools.0);
     let found = find_tools(app, caller, wanted, &bare).await?;
     found.check_choice(request.tool_choice.as_ref(), &tool_choice)?;
@@ -103,12 +103,12 @@ pub(super) async fn prepare(
     if request.background == Some(true) {
         limits.wall_clock = app.options().background_time;
     }
-    let ignored = [wishes.ignored, input.ignored, found.missing];
-    let settled = Settled {
+    let ignored = [requested_tools.ignored, input.ignored, found.missing];
+    let resolved = ResolvedRequest {
         tenant: caller.tenant().clone(),
         model,
-        conversation_id: before.conversation_id,
-        continues: before.continues,
+        conversation_id: prior.conversation_id,
+        continues: prior.continues,
         input: input.items,
         first_calls,
         tools: found.tools,
@@ -116,10 +116,10 @@ pub(super) async fn prepare(
         tool_choice,
         limits,
     };
-    let mut run = request::into_run(request, settled);
+    let mut run = request::into_run(request, resolved);
     note_ignored(app, &mut run, ignored.into_iter().flatten())?;
-    if before.comes_along {
-        run.before = before.entries;
+    if prior.is_inline {
+        run.before = prior.entries;
     }
     if !asked.is_empty() {
         let asked = asked.into_iter().map(|(id, call)| (call.to_string(), json!(id))).collect();
@@ -128,9 +128,8 @@ pub(super) async fn prepare(
     Ok(run)
 }
 
-/// The model that answers: the one that is asked for, or the one that answers for names nobody
-/// knows.
-fn model_for(app: &App, asked: Option<&str>) -> Result<String, Refusal> {
+/// The model to use: the requested one, or the fallback for unknown names.
+fn model_for(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
     let options = app.options();
     let name = asked.unwrap_or(&options.default_model);
     if app.runs().knows_model(name) {
@@ -140,8 +139,8 @@ fn model_for(app: &App, asked: Option<&str>) -> Result<String, Refusal> {
     fallback.ok_or_else(|| StartError::UnknownModel(name.to_owned()).into())
 }
 
-/// The tools in the field for them, and those that come with the input.
-fn read_tools(app: &App, request: &CreateResponse) -> Result<Wishes, ClientError> {
+/// The tools in `tools`, and those in the input.
+fn read_tools(app: &App, request: &CreateResponse) -> Result<RequestedTools, ClientError> {
     let listed = request.tools.0.iter().enumerate();
     let listed = listed.map(|(n, tool)| (format!("tools[{n}]"), tool));
     let additional = request::additional_tools(request.input.as_ref())?;
@@ -149,7 +148,7 @@ fn read_tools(app: &App, request: &CreateResponse) -> Result<Wishes, ClientError
     request::read_tools(&tools, &app.options().requests)
 }
 
-/// Notes what of the request is not heeded, by us and by the model, for the response to tell.
+/// Records the fields that are ignored, by the gateway or by the model, for the response to list.
 fn note_ignored(
     app: &App,
     run: &mut RunRequest,
@@ -173,26 +172,26 @@ async fn read_input(
     caller: &Caller,
     input: Option<&InputBody>,
     entries: &[Entry],
-) -> Result<Input, Refusal> {
+) -> Result<Input, ApiError> {
     let Some(body) = input else { return Ok(Input::default()) };
-    let looked_up = look_up(app, caller, body, entries).await?;
-    Ok(request::read_input(body, &looked_up)?)
+    let references_found = resolve_references(app, caller, body, entries).await?;
+    Ok(request::read_input(body, &references_found)?)
 }
 
-/// Looks up the items and files that the input only names.
-pub(crate) async fn look_up(
+/// Looks up the items and files that the input refers to.
+pub(crate) async fn resolve_references(
     app: &App,
     caller: &Caller,
     body: &InputBody,
     entries: &[Entry],
-) -> Result<LookedUp, Refusal> {
+) -> Result<ResolvedReferences, ApiError> {
     let mut references = request::references(body);
-    if references.items.len() + references.files.len() > MOST_REFERENCES {
-        return Err(too_much(&format!("may name at most {MOST_REFERENCES} items and files")));
+    if references.items.len() + references.files.len() > MAX_REFERENCES {
+        return Err(too_much(&format!("may name at most {MAX_REFERENCES} items and files")));
     }
     let limits = app.options().requests.clone();
-    let mut looked_up = LookedUp { limits, ..LookedUp::default() };
-    // Each mention is a copy in the input, so each one counts.
+    let mut references_found = ResolvedReferences { limits, ..ResolvedReferences::default() };
+    // Each reference is a copy in the input, so each one counts.
     let max_bytes = app.options().requests.file_bytes;
     let mut room = Room { max_bytes, left: max_bytes };
     let mentions = |names: &mut Vec<String>| {
@@ -201,7 +200,7 @@ pub(crate) async fn look_up(
         counts
     };
     if !references.items.is_empty() {
-        // What came before the request, and whatever else of the caller's is stored.
+        // Items of the context, and any other stored item of the caller.
         let mentions = mentions(&mut references.items);
         let names = mentions.keys().flat_map(|id| names_of(id)).collect::<Vec<_>>();
         let mut known = app.runs().store().entries_named(caller.tenant(), &names).await?;
@@ -210,13 +209,13 @@ pub(crate) async fn look_up(
             let items = items_named(&id, &known);
             if !items.is_empty() {
                 room.take(items.iter().map(weight).sum::<usize>(), n_mentions)?;
-                looked_up.items.insert(id, items);
+                references_found.items.insert(id, items);
             }
         }
     }
     for (id, n_mentions) in mentions(&mut references.files) {
         let file_id = FileId::new(id.as_str());
-        // What is not there is told when the input is read, with its place in it.
+        // A missing file is reported when the input is read, with its path.
         let Ok(file) = app.library().file(caller.tenant(), &file_id).await else { continue };
         let size = usize::try_from(file.bytes).unwrap_or(usize::MAX);
         room.take(size.saturating_mul(4) / 3, n_mentions)?;
@@ -226,12 +225,12 @@ pub(crate) async fn look_up(
             && size <= MAX_TEXT_IN_OUTPUT;
         let text = if is_read_now { text_of(app, caller, &file_id).await } else { None };
         let url = LibraryAddress { file_id, media_type: media_type.to_owned() }.to_string();
-        looked_up.files.insert(id, FoundFile { name: file.name, url, text });
+        references_found.files.insert(id, FoundFile { name: file.name, url, text });
     }
-    Ok(looked_up)
+    Ok(references_found)
 }
 
-/// What a file says, if it is there and a text.
+/// The content of a file, if it exists and is text.
 async fn text_of(app: &App, caller: &Caller, file_id: &FileId) -> Option<String> {
     let content = app.library().content(caller.tenant(), file_id).await.ok()?;
     String::from_utf8(content.to_vec()).ok()
@@ -241,15 +240,15 @@ fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/") || media_type == "application/json"
 }
 
-/// How much of what is only named there is room for.
+/// Remaining budget for referenced content, in bytes.
 struct Room {
     max_bytes: usize,
     left: usize,
 }
 
 impl Room {
-    /// Takes as much of it as `n_copies` of something of this size need.
-    fn take(&mut self, size: usize, n_copies: usize) -> Result<(), Refusal> {
+    /// Uses the budget for `n_copies` of something of this size.
+    fn take(&mut self, size: usize, n_copies: usize) -> Result<(), ApiError> {
         let left = self.left.checked_sub(size.saturating_mul(n_copies));
         let max_bytes = self.max_bytes;
         self.left = left.ok_or_else(|| {
@@ -259,22 +258,23 @@ impl Room {
     }
 }
 
-fn too_much(what: &str) -> Refusal {
+fn too_much(what: &str) -> ApiError {
     let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
-    Refusal::new(status, "input_too_large", format!("The input {what}.")).about("input")
+    ApiError::new(status, "input_too_large", format!("The input {what}.")).about("input")
 }
 
-/// How many bytes an item has, more or less.
+/// Approximate size of an item, in bytes.
 pub(super) fn weight(item: &Item) -> usize {
     serde_json::to_string(item).map_or(0, |text| text.len())
 }
 
-/// The entries that an item may be made of: a call of a hosted tool is shown with its result.
+/// IDs of the entries that an item may consist of: a call of a hosted tool is shown together with
+/// its result.
 fn names_of(id: &str) -> [ItemId; 2] {
     [ItemId::new(id), ids::result_id(&ItemId::new(id))]
 }
 
-/// The item that a client knows by this name, with its result if the two are shown as one.
+/// The item with this ID, and its result if both are shown as one.
 fn items_named(id: &str, entries: &[Entry]) -> Vec<Item> {
     let find = |name: &ItemId| entries.iter().find(|entry| entry.id == *name);
     let [name, result] = names_of(id);
@@ -285,7 +285,7 @@ fn items_named(id: &str, entries: &[Entry]) -> Vec<Item> {
     [Some(entry), result].into_iter().flatten().map(|entry| Item::clone(&entry.item)).collect()
 }
 
-/// The media type of a file, by the end of its name.
+/// The media type of a file, by its extension.
 fn media_type_of(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
     match ending.as_str() {
@@ -302,7 +302,7 @@ fn media_type_of(name: &str) -> &'static str {
     }
 }
 
-/// Which call each answered approval request was about.
+/// The calls that the answered approval requests are about.
 fn asked_about(input: &Input, entries: &[Entry]) -> BTreeMap<String, CallId> {
     let call_of = |id: &str| {
         let item_id = ids::asked_about(id)?;
@@ -316,18 +316,18 @@ fn asked_about(input: &Input, entries: &[Entry]) -> BTreeMap<String, CallId> {
     answers.filter_map(|id| Some((id.clone(), call_of(id)?))).collect()
 }
 
-/// The tools that are on offer.
+/// The tools of a run.
 #[derive(Default)]
-struct FoundTools {
+struct ResolvedTools {
     tools: Vec<Arc<ToolSpec>>,
     servers: Vec<ServerUse>,
-    /// Where searches are wished for that this server does not have.
+    /// Paths of requested search tools that this server does not have.
     missing: Vec<String>,
 }
 
-impl FoundTools {
-    /// A search that is not there is left out, unless the request depends on it.
-    fn check_choice(&self, written: Option<&Value>, choice: &ToolChoice) -> Result<(), Refusal> {
+impl ResolvedTools {
+    /// A missing search tool is left out, unless `tool_choice` depends on it.
+    fn check_choice(&self, written: Option<&Value>, choice: &ToolChoice) -> Result<(), ApiError> {
         if self.missing.is_empty() {
             return Ok(());
         }
@@ -336,37 +336,40 @@ impl FoundTools {
         if request::names_web_search(written) || must_call && has_none {
             let message = "This server has no web search; its operator can set one up with \
                            [web_search] in the settings.";
-            return Err(Refusal::bad_request("unsupported_tool", message).about("tool_choice"));
+            return Err(ApiError::bad_request("unsupported_tool", message).about("tool_choice"));
         }
         Ok(())
     }
 }
 
-/// Finds the tools that are wished for. A search that this server does not have is left out:
-/// clients ask for it by habit, and a model that has none does without.
+/// Looks up the requested tools. A search tool that this server does not have is left out: clients
+/// request it by default, and the model can work without it.
 async fn find_tools(
     app: &App,
     caller: &Caller,
-    wishes: Vec<ToolWish>,
+    requested_tools: Vec<RequestedTool>,
     bare: &HashSet<&str>,
-) -> Result<FoundTools, Refusal> {
-    let mut found = FoundTools::default();
-    for wish in wishes {
-        match wish {
-            ToolWish::Function(spec) => {
+) -> Result<ResolvedTools, ApiError> {
+    let mut found = ResolvedTools::default();
+    for requested in requested_tools {
+        match requested {
+            RequestedTool::Function(spec) => {
                 let ours = app.function(&spec.name).filter(|_| bare.contains(&*spec.name));
                 found.tools.push(ours.unwrap_or_else(|| Arc::new(spec)));
             }
-            ToolWish::WebSearch { settings, param } => match app.built_in(ToolKind::WebSearch) {
+            RequestedTool::WebSearch { settings, param } => match app.built_in(ToolKind::WebSearch)
+            {
                 Some(spec) => found.tools.push(with_settings(&spec, settings)),
                 None => found.missing.push(param),
             },
-            ToolWish::FileSearch { settings } => {
+            RequestedTool::FileSearch { settings } => {
                 check_collections(app, caller, &settings).await?;
                 let spec = app.built_in(ToolKind::FileSearch);
                 found.tools.extend(spec.map(|spec| with_settings(&spec, settings)));
             }
-            ToolWish::Mcp(wish) => found.servers.push(find_server(app, caller, wish)?),
+            RequestedTool::Mcp(requested) => {
+                found.servers.push(find_server(app, caller, requested)?);
+            }
         }
     }
     Ok(found)
@@ -376,24 +379,28 @@ fn with_settings(spec: &ToolSpec, settings: Value) -> Arc<ToolSpec> {
     Arc::new(ToolSpec { settings, ..spec.clone() })
 }
 
-async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<(), Refusal> {
+async fn check_collections(app: &App, caller: &Caller, settings: &Value) -> Result<(), ApiError> {
     let named = settings.get("vector_store_ids").and_then(Value::as_array);
     for id in named.into_iter().flatten().filter_map(Value::as_str) {
         let found = app.library().collection(caller.tenant(), &CollectionId::new(id)).await;
-        found.map_err(|_| Refusal::not_found("Vector store", id).about("tools"))?;
+        found.map_err(|_| ApiError::not_found("Vector store", id).about("tools"))?;
     }
     Ok(())
 }
 
-/// Servers are the operator's: a request names one of them by its label, or brings its own if
-/// the operator has said that it may come from there. Nobody has said anything about the tools
-/// of such a one, so a person is asked before each call unless the request says otherwise.
-fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, Refusal> {
-    let McpWish { label, url, allowed, ask_before, param, has_headers, .. } = wish;
+/// Looks up an MCP server. A request names a configured server by its label, or brings its own URL
+/// if the settings allow it. The tools of such a server have no configured approvals, so each call
+/// needs an approval unless the request says otherwise.
+fn find_server(
+    app: &App,
+    caller: &Caller,
+    requested: RequestedServer,
+) -> Result<ServerUse, ApiError> {
+    let RequestedServer { label, url, allowed, ask_before, param, has_headers, .. } = requested;
     let (servers, tenant) = (app.runs().servers(), caller.tenant());
     let (url, unless_said) = match url {
         _ if servers.labels(tenant).contains(&label) => (None, AskBefore::Nothing),
-        Some(url) if servers.welcomes(tenant, &url) => (Some(url), AskBefore::Everything),
+        Some(url) if servers.allows_url(tenant, &url) => (Some(url), AskBefore::Everything),
         Some(_) => {
             let message = format!(
                 "The MCP server '{label}' is not in the settings of this server, and its operator \
@@ -401,7 +408,7 @@ fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, R
                  settings."
             );
             let param = format!("{param}.server_url");
-            return Err(Refusal::bad_request("mcp_server_not_found", message).about(param));
+            return Err(ApiError::bad_request("mcp_server_not_found", message).about(param));
         }
         None => {
             let message = format!(
@@ -409,7 +416,7 @@ fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, R
                  configured by its operator; a request names one by its `server_label`."
             );
             let param = format!("{param}.server_label");
-            return Err(Refusal::bad_request("mcp_server_not_found", message).about(param));
+            return Err(ApiError::bad_request("mcp_server_not_found", message).about(param));
         }
     };
     if has_headers {
@@ -417,7 +424,7 @@ fn find_server(app: &App, caller: &Caller, wish: McpWish) -> Result<ServerUse, R
             "Headers and tokens for the MCP server '{label}' are set by the operator of this \
              server; leave out `headers` and `authorization`."
         );
-        return Err(Refusal::bad_request("unsupported_parameter", message).about(param));
+        return Err(ApiError::bad_request("unsupported_parameter", message).about(param));
     }
     let ask_before = ask_before.unwrap_or(unless_said);
     Ok(ServerUse { label, url, allowed, ask_before })

@@ -1,9 +1,9 @@
 //! OpenAI's WebSocket mode: `GET /v1/responses`, upgraded.
 //!
-//! Each `response.create` is one turn; its events come as JSON texts. Turns of one lane wait
-//! for each other, lanes do not. There is one lane, unless the client names others by
-//! `stream_id`. The connection remembers the responses it has made, so that they can be
-//! continued even where nothing is stored.
+//! Each `response.create` starts a run; its events are sent as JSON texts. The responses of one
+//! stream run one after the other, those of different streams concurrently. There is one stream,
+//! unless the client names others by `stream_id`. The connection caches the responses it has
+//! created, so that they can be continued even if they are not stored.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -33,79 +33,82 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
-use turnwire_contract::{Entry, Event, Recorded, RunId, RunOutcome, RunRequest, Seq, Usage};
+use turnwire_contract::{Entry, Event, RecordedEvent, RunId, RunOutcome, RunRequest, Seq, Usage};
 use turnwire_engine::Start;
 use turnwire_surfaces::{
     Projection,
-    responses::{Profile, ResponseEvent, Responses, ids},
+    responses::{Profile, Responses, SequencedEvent, ids},
     wire_json,
 };
 
 use super::{
-    create::{ProfileWish, forget, is_terminal, profile},
+    create::{ProfileParams, delete, is_terminal, profile},
     outbox::{Outbox, Outgoing, Writer, outbox},
-    prepare::{Before, look_back, prepare, previous_not_found, weight},
+    prepare::{PriorContext, load_prior, prepare, previous_not_found, weight},
     request::{self, CreateResponse},
     stored::{self, not_by_get},
 };
 use crate::{
+    api_error::ApiError,
     app::App,
-    door::Caller,
+    auth::Caller,
+    connection_permit::ConnectionPermit,
     json,
-    query::Asked,
-    refusal::Refusal,
-    seat::Seat,
+    query::QueryParams,
     server::HttpLimits,
-    sockets::{self, Pace},
-    streaming::{CancelWhenDropped, frames},
+    streaming::{CancelOnDrop, frames},
     sync::lock,
+    websocket::{self, RateLimit},
 };
 
-/// How many lanes a client may name.
-const MOST_LANES: usize = 32;
-/// How many responses the connection remembers.
-const MOST_REMEMBERED: usize = 64;
-/// How many bytes they may have together. The latest is remembered whatever it weighs.
-const MAX_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
-/// How long running responses get to end when the server closes.
-const LAST_TURNS: Duration = Duration::from_secs(7);
-/// How many bytes the reason in a close frame can have.
-const MOST_CLOSE_REASON: usize = 123;
-/// How long a client gets to read what was written before its connection ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Maximum number of streams.
+const MAX_STREAMS: usize = 32;
+/// Maximum number of cached responses.
+const MAX_CACHED: usize = 64;
+/// Maximum total size of cached responses, in bytes. The latest one is cached whatever its size.
+const MAX_CACHED_BYTES: usize = 4 * 1024 * 1024;
+/// Time for running responses to end at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(7);
+/// Maximum length of the reason in a close frame, in bytes.
+const MAX_CLOSE_REASON: usize = 123;
+/// Time for the client to read what was written before its connection ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Open a WebSocket that creates responses.
 #[utoipa::path(
     get,
     path = "/v1/responses",
     tag = "responses",
-    params(ProfileWish),
+    params(ProfileParams),
     responses(
-        (status = 101, description = "WebSocket mode: send `response.create`, receive its events"),
-        (status = 426, description = "Not a WebSocket", body = crate::refusal::ErrorBody),
+        (status = 101, description = "The WebSocket is open. The client sends `response.create` \
+                messages and receives their events"),
+        (status = 426, description = "The request is not a WebSocket upgrade",
+            body = crate::api_error::ErrorBody),
     )
 )]
 pub(super) async fn connect(
     State(app): State<App>,
     caller: Caller,
-    Asked(wish): Asked<ProfileWish>,
+    QueryParams(params): QueryParams<ProfileParams>,
     headers: HeaderMap,
-    seat: Seat,
+    permit: ConnectionPermit,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let Ok(upgrade) = upgrade else { return Err(not_by_get().await) };
-    let (profile, limits) = (profile(&headers, &wish)?, Arc::clone(&seat.limits));
+    let (profile, limits) = (profile(&headers, &params)?, Arc::clone(&permit.limits));
     let upgrade = upgrade.protocols(["realtime", "turnwire"]);
-    Ok(seat.upgrade(&app.clone(), upgrade, move |socket| {
+    Ok(permit.upgrade(&app.clone(), upgrade, move |socket| {
         let gone = CancellationToken::new();
         let (out, writer) = outbox(app.clone(), limits.write_time, gone.clone());
-        let connection = Connection {
+        let connection = ResponsesSocket {
             app,
             caller,
             profile,
             out,
-            memory: Mutex::default(),
+            cache: Mutex::default(),
             n_active: AtomicUsize::new(0),
-            places: Mutex::default(),
+            last_sent: Mutex::default(),
             gone,
             limits,
         };
@@ -114,108 +117,108 @@ pub(super) async fn connect(
 }
 
 /// One connection.
-struct Connection {
+struct ResponsesSocket {
     app: App,
     caller: Caller,
     profile: Profile,
     out: Outbox,
-    memory: Mutex<Memory>,
+    cache: Mutex<ResponseCache>,
     n_active: AtomicUsize,
-    /// How far each response under way has been told.
-    places: Mutex<BTreeMap<String, Option<u64>>>,
-    /// Falls when the client is gone.
+    /// Last sequence number sent, by ID of the responses in progress.
+    last_sent: Mutex<BTreeMap<String, Option<u64>>>,
+    /// Cancelled when the client has disconnected.
     gone: CancellationToken,
     limits: Arc<HttpLimits>,
 }
 
-/// One turn that a client asks for.
-struct Create {
+/// A `response.create` message.
+struct CreateMessage {
     body: Map<String, Value>,
 }
 
-/// Where turns wait, by the name of their lane; the one without a name is there for everybody.
-type Lanes = HashMap<Option<String>, mpsc::Sender<Create>>;
+/// Queues of the streams, by `stream_id`.
+type StreamQueues = HashMap<Option<String>, mpsc::Sender<CreateMessage>>;
 
-/// Why nothing more is heard on a connection.
-enum Ending {
-    /// The client is gone.
+/// Why the connection accepts no more messages.
+enum CloseReason {
+    /// The client has disconnected.
     Gone,
-    /// It has said so.
-    HungUp,
-    /// It sends too fast.
+    /// The client closed the connection.
+    ClosedByClient,
+    /// The client exceeded the rate limit.
     TooFast,
-    /// It sends something that cannot be read, nor can what follows.
+    /// The client sent a frame that cannot be read.
     Unreadable(CloseFrame),
-    /// It was open for as long as it may be.
-    TooLong,
-    /// The server closes.
-    Closing,
+    /// The connection reached its maximum age.
+    Expired,
+    /// The server shuts down.
+    ShuttingDown,
 }
 
-async fn serve(connection: Arc<Connection>, writer: Writer, socket: WebSocket) {
+async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSocket) {
     let _open = connection.app.metrics().stream("socket");
     let (sink, mut source) = socket.split();
     let gone = connection.gone.clone();
-    let (writing, turns) = (TaskTracker::new(), TaskTracker::new());
+    let (writing, runs_open) = (TaskTracker::new(), TaskTracker::new());
     let writer = writing.spawn(writer.write_all(sink));
-    let mut lanes = Lanes::new();
-    let ending = connection.listen(&mut source, &mut lanes, &turns).await;
-    // No lane takes another turn.
-    drop(lanes);
-    turns.close();
-    let hung_up = matches!(ending, Ending::HungUp);
-    let is_readable = !matches!(ending, Ending::Unreadable(_));
-    let close = match ending {
-        Ending::Gone | Ending::HungUp => None,
-        Ending::TooFast => Some((None, sockets::too_fast())),
-        Ending::Unreadable(frame) => Some((None, frame)),
-        Ending::TooLong => {
+    let mut queues = StreamQueues::new();
+    let reason = connection.listen(&mut source, &mut queues, &runs_open).await;
+    // No stream accepts another message.
+    drop(queues);
+    runs_open.close();
+    let hung_up = matches!(reason, CloseReason::ClosedByClient);
+    let is_readable = !matches!(reason, CloseReason::Unreadable(_));
+    let close = match reason {
+        CloseReason::Gone | CloseReason::ClosedByClient => None,
+        CloseReason::TooFast => Some((None, websocket::too_fast())),
+        CloseReason::Unreadable(frame) => Some((None, frame)),
+        CloseReason::Expired => {
             let minutes = connection.limits.socket_time.as_secs() / 60;
             let message =
                 format!("This connection has been open for {minutes} minutes; open another.");
-            let refusal = Refusal::bad_request("websocket_connection_limit_reached", message);
+            let error = ApiError::bad_request("websocket_connection_limit_reached", message);
             let reason = Utf8Bytes::from_static("open for too long");
-            Some((Some(refusal), CloseFrame { code: close_code::NORMAL, reason }))
+            Some((Some(error), CloseFrame { code: close_code::NORMAL, reason }))
         }
-        Ending::Closing => {
-            // Runs end with the server, and their last events are told; or they go on without
-            // it, and whoever is told of them has stopped.
+        CloseReason::ShuttingDown => {
+            // Wait for the last events of runs that end with the server. Durable runs continue
+            // elsewhere, and their streams have already stopped.
             tokio::select! {
-                _ = timeout(LAST_TURNS, turns.wait()) => {}
+                _ = timeout(DRAIN_TIMEOUT, runs_open.wait()) => {}
                 () = until_gone(&mut source) => gone.cancel(),
             }
-            let reason = Utf8Bytes::from(connection.where_to_read_on());
+            let reason = Utf8Bytes::from(connection.resume_hint());
             Some((None, CloseFrame { code: close_code::RESTART, reason }))
         }
     };
-    if let Some((refusal, frame)) = close {
-        // It comes after everything that waits to be sent, and the writer ends with it.
-        let last_words = async {
-            if let Some(refusal) = refusal {
-                connection.refuse(None, &refusal).await;
+    if let Some((error, frame)) = close {
+        // Queued behind all other messages; the writer stops after it.
+        let flush = async {
+            if let Some(error) = error {
+                connection.refuse(None, &error).await;
             }
             connection.out.put(Outgoing::Close(frame)).await;
             let _ = writer.await;
         };
-        let _ = timeout(LAST_WORDS, last_words).await;
+        let _ = timeout(FLUSH_TIMEOUT, flush).await;
         if is_readable {
-            sockets::finish(&mut source).await;
+            websocket::finish(&mut source).await;
         } else {
-            sockets::finish_unread().await;
+            websocket::finish_unread().await;
         }
     }
-    // Whatever is running ends by its own rules; nobody listens here any more.
+    // Running responses end by their own rules; nothing more is sent.
     gone.cancel();
     if hung_up {
-        sockets::finish(&mut source).await;
+        websocket::finish(&mut source).await;
     }
-    turns.wait().await;
+    runs_open.wait().await;
     writing.close();
     writing.wait().await;
-    debug!("A Responses socket was closed.");
+    debug!("responses socket closed");
 }
 
-/// Waits until the client hangs up. What it says meanwhile is not heard.
+/// Waits until the client disconnects. Other messages are ignored.
 async fn until_gone(source: &mut SplitStream<WebSocket>) {
     while let Some(Ok(message)) = source.next().await {
         if matches!(message, Message::Close(_)) {
@@ -224,93 +227,93 @@ async fn until_gone(source: &mut SplitStream<WebSocket>) {
     }
 }
 
-impl Connection {
-    /// Takes what the client says, until there is a reason to take no more.
+impl ResponsesSocket {
+    /// Handles messages until there is a reason to stop.
     async fn listen(
         self: &Arc<Self>,
         source: &mut SplitStream<WebSocket>,
-        lanes: &mut Lanes,
+        queues: &mut StreamQueues,
         tasks: &TaskTracker,
-    ) -> Ending {
+    ) -> CloseReason {
         let until = Instant::now() + self.limits.socket_time;
-        let (metrics, mut pace) =
-            (self.app.metrics(), Pace::new(self.limits.socket_messages_per_second));
+        let (metrics, mut rate) =
+            (self.app.metrics(), RateLimit::new(self.limits.socket_messages_per_second));
         loop {
             let message = tokio::select! {
                 biased;
-                () = self.gone.cancelled() => return Ending::Gone,
-                () = self.app.closing().cancelled() => return Ending::Closing,
-                () = sleep_until(until) => return Ending::TooLong,
+                () = self.gone.cancelled() => return CloseReason::Gone,
+                () = self.app.closing().cancelled() => return CloseReason::ShuttingDown,
+                () = sleep_until(until) => return CloseReason::Expired,
                 message = source.next() => message,
             };
             let text = match message {
-                Some(Ok(_)) if pace.is_exceeded() => {
-                    metrics.limit_reached(sockets::MAX_PER_SECOND);
-                    return Ending::TooFast;
+                Some(Ok(_)) if rate.is_exceeded() => {
+                    metrics.limit_reached(websocket::MAX_PER_SECOND);
+                    return CloseReason::TooFast;
                 }
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                 Some(Ok(Message::Binary(_))) => {
-                    let refusal = Refusal::bad_request("invalid_json", "Messages are JSON texts.");
-                    self.refuse(None, &refusal).await;
+                    let error = ApiError::bad_request("invalid_json", "Messages are JSON texts.");
+                    self.refuse(None, &error).await;
                     continue;
                 }
-                Some(Ok(Message::Close(_))) => return Ending::HungUp,
+                Some(Ok(Message::Close(_))) => return CloseReason::ClosedByClient,
                 Some(Err(error)) => {
-                    let frame = sockets::unreadable(error, metrics);
-                    return frame.map_or(Ending::Gone, Ending::Unreadable);
+                    let frame = websocket::unreadable(error, metrics);
+                    return frame.map_or(CloseReason::Gone, CloseReason::Unreadable);
                 }
-                None => return Ending::Gone,
+                None => return CloseReason::Gone,
             };
-            if let Err((lane, refusal)) = self.take(&text, lanes, tasks) {
-                self.refuse(lane.as_deref(), &refusal).await;
+            if let Err((stream_id, error)) = self.take(&text, queues, tasks) {
+                self.refuse(stream_id.as_deref(), &error).await;
             }
         }
     }
 
-    /// Puts a message of the client into its lane.
+    /// Puts a message into the queue of its stream.
     fn take(
         self: &Arc<Self>,
         text: &str,
-        lanes: &mut Lanes,
+        queues: &mut StreamQueues,
         tasks: &TaskTracker,
-    ) -> Result<(), (Option<String>, Refusal)> {
-        let bad = |code, message: &str| Refusal::bad_request(code, message);
+    ) -> Result<(), (Option<String>, ApiError)> {
+        let bad = |code, message: &str| ApiError::bad_request(code, message);
         let body = json::read(text.as_bytes(), &self.app.options().requests.json)
-            .map_err(|error| (None, Refusal::bad_request(error.code, error.message)))?;
+            .map_err(|error| (None, ApiError::bad_request(error.code, error.message)))?;
         let Value::Object(mut body) = body else {
             return Err((None, bad("invalid_type", "A message must be a JSON object.")));
         };
-        let lane = lane_of(body.remove("stream_id")).map_err(|refusal| (None, refusal))?;
+        let stream_id = parse_stream_id(body.remove("stream_id")).map_err(|error| (None, error))?;
         match body.remove("type").as_ref().and_then(Value::as_str) {
             Some("response.create") => {}
             Some("response.steer") => {
                 let message = "A response under way cannot be steered; cancel it, or wait.";
-                return Err((lane, bad("steering_not_supported", message)));
+                return Err((stream_id, bad("steering_not_supported", message)));
             }
             _ => {
                 let message = "The type of a message must be `response.create`.";
-                return Err((lane, bad("invalid_value", message).about("type")));
+                return Err((stream_id, bad("invalid_value", message).about("type")));
             }
         }
         let most = self.limits.socket_queue;
         if self.n_active.load(Ordering::SeqCst) >= most {
             let message = format!("At most {most} responses at once on one connection.");
-            return Err((lane, bad("websocket_stream_limit_reached", &message)));
+            return Err((stream_id, bad("websocket_stream_limit_reached", &message)));
         }
-        let is_new = lane.is_some() && !lanes.contains_key(&lane);
-        if is_new && lanes.keys().flatten().count() >= MOST_LANES {
-            let message = format!("At most {MOST_LANES} values of `stream_id` on one connection.");
-            return Err((lane, bad("websocket_stream_limit_reached", &message)));
+        let is_new = stream_id.is_some() && !queues.contains_key(&stream_id);
+        if is_new && queues.keys().flatten().count() >= MAX_STREAMS {
+            let message = format!("At most {MAX_STREAMS} values of `stream_id` on one connection.");
+            return Err((stream_id, bad("websocket_stream_limit_reached", &message)));
         }
-        let sender = lanes.entry(lane.clone()).or_insert_with(|| {
-            let (sender, mut turns) = mpsc::channel::<Create>(most);
-            let (connection, lane) = (Arc::clone(self), lane.clone());
+        let sender = queues.entry(stream_id.clone()).or_insert_with(|| {
+            let (sender, mut runs_open) = mpsc::channel::<CreateMessage>(most);
+            let (connection, stream_id) = (Arc::clone(self), stream_id.clone());
             tasks.spawn(async move {
-                while let Some(turn) = turns.recv().await {
-                    // Nobody would hear what comes of it.
+                while let Some(turn) = runs_open.recv().await {
+                    // The client could not receive the result.
                     if !connection.gone.is_cancelled() {
-                        connection.make(lane.as_deref(), turn).await;
+                        connection.make(stream_id.as_deref(), turn).await;
                     }
                     connection.n_active.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -318,119 +321,120 @@ impl Connection {
             sender
         });
         self.n_active.fetch_add(1, Ordering::SeqCst);
-        sender.try_send(Create { body }).map_err(|_| {
+        sender.try_send(CreateMessage { body }).map_err(|_| {
             self.n_active.fetch_sub(1, Ordering::SeqCst);
             let message = format!("At most {most} responses may wait in one lane.");
-            (lane, bad("websocket_stream_limit_reached", &message))
+            (stream_id, bad("websocket_stream_limit_reached", &message))
         })
     }
 
-    /// Makes one response, and tells what went wrong if it cannot be made.
-    async fn make(&self, lane: Option<&str>, turn: Create) {
+    /// Creates a response, or sends the error if that fails.
+    async fn make(&self, stream_id: Option<&str>, turn: CreateMessage) {
         let previous = turn.body.get("previous_response_id").and_then(Value::as_str);
         let previous = previous.map(str::to_owned);
-        if let Err(refusal) = self.respond(lane, turn).await {
-            // A continuation that failed takes what it continued with it, in its own lane.
+        if let Err(error) = self.respond(stream_id, turn).await {
+            // A failed continuation also removes the response it continued from the cache of its
+            // stream.
             if let Some(previous) = previous {
-                self.memory().forget(&previous, lane);
+                self.cache().delete(&previous, stream_id);
             }
-            self.refuse(lane, &refusal).await;
+            self.refuse(stream_id, &error).await;
         }
     }
 
-    async fn respond(&self, lane: Option<&str>, turn: Create) -> Result<(), Refusal> {
+    async fn respond(&self, stream_id: Option<&str>, turn: CreateMessage) -> Result<(), ApiError> {
         let Self { app, caller, .. } = self;
         let request = request::read(Value::Object(turn.body), &app.options().requests)?;
-        let before = self.look_back(&request).await?;
+        let prior = self.load_prior(&request).await?;
         let (stores, generates) = (request.stores(), request.generate != Some(false));
-        let goes_with_client = request.cancels_on_disconnect();
-        let known = before.entries.clone();
-        let run = prepare(app, caller, request, before).await?;
+        let cancels_with_client = request.cancels_on_disconnect();
+        let known = prior.entries.clone();
+        let run = prepare(app, caller, request, prior).await?;
         if !generates {
-            return self.get_ready(lane, run, known).await;
+            return self.prewarm(stream_id, run, known).await;
         }
         let handle = app.start(caller, run, Start::default()).await?;
         let (runs, tenant) = (app.runs().clone(), caller.tenant().clone());
         let id = ids::response_id(handle.id());
-        let mut guard = goes_with_client
-            .then(|| CancelWhenDropped::new(app.clone(), tenant.clone(), handle.id().clone()));
+        let mut guard = cancels_with_client
+            .then(|| CancelOnDrop::new(app.clone(), tenant.clone(), handle.id().clone()));
         let mut frames = Box::pin(frames(Responses::new(self.profile), handle.events().await?));
-        let (mut is_heard, mut is_told) = (true, false);
-        self.places().insert(id.clone(), None);
+        let (mut is_connected, mut is_finished) = (true, false);
+        self.last_sent().insert(id.clone(), None);
         let mut streams_end = Box::pin(app.streams_end());
         loop {
             let next = tokio::select! {
                 biased;
-                // The run goes on elsewhere; the client is told where it was.
+                // The run continues elsewhere; the close frame has the position to resume from.
                 () = &mut streams_end => return Ok(()),
-                // Whoever wants the run to go along does not wait for its next word.
+                // If the run is to be cancelled on disconnect, do not wait for its next event.
                 () = self.gone.cancelled(), if guard.is_some() => break,
                 next = frames.next() => next,
             };
             let Some(told) = next else { break };
             let Ok((_, frame)) = told else {
-                // The client is not gone; the journal is.
-                guard.iter_mut().for_each(CancelWhenDropped::let_go);
+                // The journal cannot be read; the client has not disconnected.
+                guard.iter_mut().for_each(CancelOnDrop::disarm);
                 break;
             };
             let ends = is_terminal(&frame);
             if ends {
-                is_told = true;
-                // What the next turn continues is there before the client can ask for it.
+                is_finished = true;
+                // Cached before the client can send the next request.
                 handle.outcome().await;
                 if let Some(guard) = &mut guard {
-                    guard.let_go();
+                    guard.disarm();
                 }
                 if let Ok(entries) = app.runs().context(&tenant, handle.id()).await {
-                    self.memory().keep(id.clone(), lane, entries);
+                    self.cache().keep(id.clone(), stream_id, entries);
                 }
             }
-            is_heard = is_heard && self.send(lane, &frame).await;
-            self.places().insert(id.clone(), Some(frame.sequence_number()));
+            is_connected = is_connected && self.send(stream_id, &frame).await;
+            self.last_sent().insert(id.clone(), Some(frame.sequence_number));
         }
-        self.places().remove(&id);
+        self.last_sent().remove(&id);
         drop(guard);
         if !stores {
             tokio::select! {
                 biased;
-                _ = handle.outcome() => forget(&runs, &tenant, handle.id()).await,
+                _ = handle.outcome() => delete(&runs, &tenant, handle.id()).await,
                 () = app.streams_end() => {}
             }
         }
-        if is_told || self.gone.is_cancelled() { Ok(()) } else { Err(end_not_told()) }
+        if is_finished || self.gone.is_cancelled() { Ok(()) } else { Err(stream_broken()) }
     }
 
-    /// What the connection remembers comes first, then what is stored.
-    async fn look_back(&self, request: &CreateResponse) -> Result<Before, Refusal> {
+    /// Looks up the previous response in the cache, then in the store.
+    async fn load_prior(&self, request: &CreateResponse) -> Result<PriorContext, ApiError> {
         if let Some(id) = &request.previous_response_id {
-            let remembered = self.memory().entries(id);
-            if let Some(entries) = remembered {
+            let cached = self.cache().entries(id);
+            if let Some(entries) = cached {
                 let run_id = ids::run_id(id).ok_or_else(|| previous_not_found(id))?;
-                // One that is about to be forgotten is not there to be continued.
+                // A response that is about to be deleted cannot be continued.
                 let is_stored = stored::find(&self.app, &self.caller, id).await.is_ok();
                 let continues = is_stored.then_some(run_id);
-                return Ok(Before {
+                return Ok(PriorContext {
                     continues,
                     entries,
-                    comes_along: !is_stored,
-                    ..Before::default()
+                    is_inline: !is_stored,
+                    ..PriorContext::default()
                 });
             }
         }
-        look_back(&self.app, &self.caller, request).await
+        load_prior(&self.app, &self.caller, request).await
     }
 
-    /// A response that asks the model nothing: the next one can continue it.
-    async fn get_ready(
+    /// Creates a response without using the model, for the next one to continue.
+    async fn prewarm(
         &self,
-        lane: Option<&str>,
+        stream_id: Option<&str>,
         run: RunRequest,
         mut known: Vec<Entry>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let run_id = RunId::new(self.app.runs().new_id("run"));
         let run = Arc::new(run);
         known.extend(run.entries(&run_id));
-        self.memory().keep(ids::response_id(&run_id), lane, known);
+        self.cache().keep(ids::response_id(&run_id), stream_id, known);
         let (outcome, usage) = (RunOutcome::Completed, Usage::default());
         let story = [
             Event::RunQueued { request: run },
@@ -440,29 +444,31 @@ impl Connection {
         let mut projection = Responses::new(self.profile);
         for (seq, event) in (1..).zip(story) {
             let (run_id, at) = (run_id.clone(), self.app.runs().now());
-            let recorded = Recorded { run_id, seq: Seq(seq), at, event };
+            let recorded = RecordedEvent { run_id, seq: Seq(seq), at, event };
             for frame in projection.project(&recorded) {
-                self.send(lane, &frame).await;
+                self.send(stream_id, &frame).await;
             }
         }
         Ok(())
     }
 
-    /// Sends a frame. Says whether anybody is there to hear it.
-    async fn send(&self, lane: Option<&str>, frame: &ResponseEvent) -> bool {
-        let text = match lane {
+    /// Sends a frame. Returns false if the client has disconnected.
+    async fn send(&self, stream_id: Option<&str>, frame: &SequencedEvent) -> bool {
+        let text = match stream_id {
             None => wire_json(frame),
-            Some(lane) => in_lane(lane, serde_json::to_value(frame).unwrap_or_default()),
+            Some(stream_id) => {
+                with_stream_id(stream_id, serde_json::to_value(frame).unwrap_or_default())
+            }
         };
         self.write(text).await
     }
 
-    async fn refuse(&self, lane: Option<&str>, refusal: &Refusal) {
-        self.app.count(refusal);
-        let envelope = json!({ "type": "error", "status": refusal.status.as_u16(), "error": refusal.body().error });
-        let text = match lane {
+    async fn refuse(&self, stream_id: Option<&str>, error: &ApiError) {
+        self.app.count(error);
+        let envelope = json!({ "type": "error", "status": error.status.as_u16(), "error": error.body().error });
+        let text = match stream_id {
             None => wire_json(&envelope),
-            Some(lane) => in_lane(lane, envelope),
+            Some(stream_id) => with_stream_id(stream_id, envelope),
         };
         self.write(text).await;
     }
@@ -471,40 +477,40 @@ impl Connection {
         self.out.put(Outgoing::Text(text)).await
     }
 
-    /// What a client is told when its connection ends before its responses do: each of those
-    /// with the last number that was told, as many as a close frame has room for.
-    fn where_to_read_on(&self) -> String {
+    /// Reason of a close frame: the responses in progress with the last sequence number sent, as
+    /// many as fit.
+    fn resume_hint(&self) -> String {
         let mut reason = String::new();
-        for (id, place) in &*self.places() {
-            let place = place.map_or_else(|| id.clone(), |place| format!("{id}:{place}"));
-            if reason.len() + 1 + place.len() > MOST_CLOSE_REASON {
+        for (id, seq) in &*self.last_sent() {
+            let seq = seq.map_or_else(|| id.clone(), |seq| format!("{id}:{seq}"));
+            if reason.len() + 1 + seq.len() > MAX_CLOSE_REASON {
                 break;
             }
             if !reason.is_empty() {
                 reason.push(' ');
             }
-            reason.push_str(&place);
+            reason.push_str(&seq);
         }
         if reason.is_empty() { "the server closes".to_owned() } else { reason }
     }
 
-    fn places(&self) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
-        lock(&self.places)
+    fn last_sent(&self) -> MutexGuard<'_, BTreeMap<String, Option<u64>>> {
+        lock(&self.last_sent)
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        lock(&self.memory)
+    fn cache(&self) -> MutexGuard<'_, ResponseCache> {
+        lock(&self.cache)
     }
 }
 
-/// The journal could not be read to its end.
-fn end_not_told() -> Refusal {
+/// The error for a journal that cannot be read to its end.
+fn stream_broken() -> ApiError {
     let message = "The events of this response cannot be read right now; its run goes on.";
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
 }
 
-/// The lane that a client names: 1 to 256 letters, digits, `_`, `.` or `-`.
-fn lane_of(stream_id: Option<Value>) -> Result<Option<String>, Refusal> {
+/// A `stream_id`: 1 to 256 letters, digits, `_`, `.` or `-`.
+fn parse_stream_id(stream_id: Option<Value>) -> Result<Option<String>, ApiError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     match stream_id {
         None | Some(Value::Null) => Ok(None),
@@ -515,55 +521,55 @@ fn lane_of(stream_id: Option<Value>) -> Result<Option<String>, Refusal> {
         }
         Some(_) => {
             let message = "`stream_id` must be 1 to 256 letters, digits, `_`, `.` or `-`.";
-            Err(Refusal::bad_request("invalid_stream_id", message).about("stream_id"))
+            Err(ApiError::bad_request("invalid_stream_id", message).about("stream_id"))
         }
     }
 }
 
-fn in_lane(lane: &str, mut message: Value) -> String {
+fn with_stream_id(stream_id: &str, mut message: Value) -> String {
     if let Value::Object(message) = &mut message {
-        message.insert("stream_id".to_owned(), json!(lane));
+        message.insert("stream_id".to_owned(), json!(stream_id));
     }
     wire_json(&message)
 }
 
-/// The last responses of a connection, with all that the model had seen and said.
+/// The latest responses of a connection, with the context of each.
 #[derive(Debug, Default)]
-struct Memory {
-    responses: VecDeque<Remembered>,
+struct ResponseCache {
+    responses: VecDeque<CachedResponse>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct CachedResponse {
     id: String,
-    lane: Option<String>,
+    stream_id: Option<String>,
     entries: Vec<Entry>,
     n_bytes: usize,
 }
 
-impl Memory {
-    fn keep(&mut self, id: String, lane: Option<&str>, entries: Vec<Entry>) {
-        let lane = lane.map(str::to_owned);
+impl ResponseCache {
+    fn keep(&mut self, id: String, stream_id: Option<&str>, entries: Vec<Entry>) {
+        let stream_id = stream_id.map(str::to_owned);
         let n_bytes = entries.iter().map(|entry| weight(&entry.item)).sum();
-        self.responses.push_back(Remembered { id, lane, entries, n_bytes });
+        self.responses.push_back(CachedResponse { id, stream_id, entries, n_bytes });
         while self.responses.len() > 1 && self.is_too_much() {
             self.responses.pop_front();
         }
     }
 
     fn is_too_much(&self) -> bool {
-        let n_bytes: usize = self.responses.iter().map(|remembered| remembered.n_bytes).sum();
-        self.responses.len() > MOST_REMEMBERED || n_bytes > MAX_REMEMBERED_BYTES
+        let n_bytes: usize = self.responses.iter().map(|cached| cached.n_bytes).sum();
+        self.responses.len() > MAX_CACHED || n_bytes > MAX_CACHED_BYTES
     }
 
     fn entries(&self, id: &str) -> Option<Vec<Entry>> {
-        let found = self.responses.iter().find(|remembered| remembered.id == id);
-        found.map(|remembered| remembered.entries.clone())
+        let found = self.responses.iter().find(|cached| cached.id == id);
+        found.map(|cached| cached.entries.clone())
     }
 
-    fn forget(&mut self, id: &str, lane: Option<&str>) {
+    fn delete(&mut self, id: &str, stream_id: Option<&str>) {
         let is_it =
-            |remembered: &Remembered| remembered.id == id && remembered.lane.as_deref() == lane;
-        self.responses.retain(|remembered| !is_it(remembered));
+            |cached: &CachedResponse| cached.id == id && cached.stream_id.as_deref() == stream_id;
+        self.responses.retain(|cached| !is_it(cached));
     }
 }

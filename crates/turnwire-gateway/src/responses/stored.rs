@@ -1,4 +1,4 @@
-//! Responses that are stored: read, resumed, cancelled, deleted.
+//! Stored responses: get, resume, cancel, delete.
 
 use std::time::Duration;
 
@@ -14,102 +14,107 @@ use tokio::time::timeout;
 use turnwire_contract::{RunId, RunOutcome, RunRecord, RunStatus, Seq};
 use turnwire_surfaces::{
     Projection,
-    responses::{InputItem, Profile, Response, ResponseEvent, Responses, ids, wire_items},
+    responses::{InputItem, Profile, Response, Responses, SequencedEvent, ids, wire_items},
 };
 use utoipa::IntoParams;
 
-use super::create::{ProfileWish, profile, stream_of, to_its_end};
+use super::create::{ProfileParams, final_response, profile, stream_of};
 use crate::{
+    api_error::{ApiError, ErrorBody},
     app::App,
+    auth::Caller,
     body::Json,
-    door::Caller,
-    files::Removed,
-    page::{Order, Page, PageWish},
+    files::DeletedObject,
+    page::{Order, Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::{ErrorBody, Refusal},
-    streaming::{follow_while_it_runs, no_such_place},
+    query::QueryParams,
+    streaming::{cursor_ahead, follow_while_it_runs},
 };
 
-/// How long a cancel waits for the run to have ended.
+/// How long a cancel waits for the end of the run.
 const CANCEL_TIME: Duration = Duration::from_secs(10);
 
-/// How a stored response is read.
+/// Query parameters for getting a response.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ReadWish {
-    /// Whether to send its events, those to come included.
+pub(super) struct ReadParams {
+    /// Send the events of the response as server-sent events, including later ones until it ends.
+    /// Default: false.
     stream: Option<bool>,
-    /// Begin after the event with this `sequence_number`.
+    /// With `stream=true`: send only events after this `sequence_number`. If omitted, all events
+    /// are sent.
     #[param(value_type = Option<u64>)]
     starting_after: Option<String>,
-    /// `strict` or `extended`.
+    /// Set of stream events: `strict` sends only official event types, `extended` adds Turnwire's
+    /// own. The `Turnwire-Profile` header takes precedence. Default: `strict`.
     profile: Option<String>,
 }
 
+/// Get a response, or resume its stream.
 #[utoipa::path(
     get,
     path = "/v1/responses/{response_id}",
     tag = "responses",
-    params(("response_id" = String, Path), ReadWish),
+    params(("response_id" = String, Path), ReadParams),
     responses(
-        (status = 200, description = "The response as it is now; with `stream=true` its events",
-            content((Response = "application/json"), (ResponseEvent = "text/event-stream"))),
-        (status = 404, description = "There is none", body = ErrorBody),
+        (status = 200,
+            description = "The current state of the response. With `stream=true`, its events",
+            content((Response = "application/json"), (SequencedEvent = "text/event-stream"))),
+        (status = 404, description = "There is no response with this ID", body = ErrorBody),
     )
 )]
 pub(super) async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-    Asked(wish): Asked<ReadWish>,
+    QueryParams(params): QueryParams<ReadParams>,
     headers: HeaderMap,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     let record = find(&app, &caller, &id).await?;
-    let profile = profile(&headers, &ProfileWish { profile: wish.profile })?;
-    if wish.stream == Some(true) {
+    let profile = profile(&headers, &ProfileParams { profile: params.profile })?;
+    if params.stream == Some(true) {
         let (runs, tenant) = (app.runs(), caller.tenant());
-        let after = wish.starting_after.as_deref().map(read_place).transpose()?;
+        let after = params.starting_after.as_deref().map(parse_cursor).transpose()?;
         if let Some(after) = after {
             check_frame(&app, &caller, &record.run_id, profile, after).await?;
         }
         let events = follow_while_it_runs(runs, tenant, &record.run_id, Seq::START).await?;
         return Ok(stream_of(&app, profile, events, after));
     }
-    Ok(Json(as_it_is(&app, &caller, &record.run_id).await?).into_response())
+    Ok(Json(current_response(&app, &caller, &record.run_id).await?).into_response())
 }
 
-fn read_place(text: &str) -> Result<u64, Refusal> {
+fn parse_cursor(text: &str) -> Result<u64, ApiError> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain).ok_or_else(|| {
         let message = "`starting_after` must be the `sequence_number` of an event, such as 7.";
-        Refusal::bad_request("invalid_cursor", message).about("starting_after")
+        ApiError::bad_request("invalid_cursor", message).about("starting_after")
     })
 }
 
-/// Refuses a number that no event of the response has yet (C11).
+/// Refuses a sequence number that the response has not reached (C11).
 async fn check_frame(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
     profile: Profile,
     after: u64,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let mut projection = Responses::new(profile);
     let mut events = app.runs().stored(caller.tenant(), run_id).await?;
     while let Some(recorded) = events.try_next().await? {
         let frames = projection.project(&recorded);
-        if frames.last().is_some_and(|frame| frame.sequence_number() >= after) {
+        if frames.last().is_some_and(|frame| frame.sequence_number >= after) {
             return Ok(());
         }
     }
-    Err(no_such_place(after, "starting_after"))
+    Err(cursor_ahead(after, "starting_after"))
 }
 
-/// The run behind a response that is stored.
-pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunRecord, Refusal> {
-    let not_found = || Refusal::not_found("Response", id);
+/// The run of a stored response.
+pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunRecord, ApiError> {
+    let not_found = || ApiError::not_found("Response", id);
     let run_id = ids::run_id(id).ok_or_else(not_found)?;
     let record = app.runs().find(caller.tenant(), &run_id).await.map_err(|error| match error {
         turnwire_contract::StoreError::NotFound(_) => not_found(),
@@ -119,34 +124,35 @@ pub(super) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunReco
     if is_stored { Ok(record) } else { Err(not_found()) }
 }
 
-/// The response as it is now.
-pub(super) async fn as_it_is(
+/// The current state of the response.
+pub(super) async fn current_response(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let events = app.runs().stored(caller.tenant(), run_id).await?;
-    Ok(to_its_end(events).await?.0)
+    Ok(final_response(events).await?.0)
 }
 
+/// Cancel a response.
 #[utoipa::path(
     post,
     path = "/v1/responses/{response_id}/cancel",
     tag = "responses",
     params(("response_id" = String, Path)),
     responses(
-        (status = 200, description = "The response, cancelled", body = Response),
-        (status = 400, description = "It is over", body = ErrorBody),
+        (status = 200, description = "The cancelled response", body = Response),
+        (status = 400, description = "The response has already ended", body = ErrorBody),
     )
 )]
 pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Response>, Refusal> {
+) -> Result<Json<Response>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     stop(&app, &caller, &record.run_id).await?;
-    let response = as_it_is(&app, &caller, &record.run_id).await?;
+    let response = current_response(&app, &caller, &record.run_id).await?;
     let how = match app.runs().find(caller.tenant(), &record.run_id).await?.status {
         RunStatus::Finished { outcome: RunOutcome::Completed } => "completed",
         RunStatus::Finished { outcome: RunOutcome::Failed { .. } } => "failed",
@@ -156,60 +162,62 @@ pub(super) async fn cancel(
         }
     };
     let message = format!("Cannot cancel a {how} response.");
-    Err(Refusal::bad_request("response_not_active", message))
+    Err(ApiError::bad_request("response_not_active", message))
 }
 
-/// Stops a run, and waits until its end is recorded.
-async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), Refusal> {
+/// Cancels a run, and waits until its end is recorded.
+async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), ApiError> {
     if app.runs().cancel(caller.tenant(), run_id).await? {
         let events = app.runs().follow(caller.tenant(), run_id, Seq::START).await?;
-        // If it takes longer, it is stopping all the same.
-        let _ = timeout(CANCEL_TIME, to_its_end(events)).await;
+        // If it takes longer, the run still ends later.
+        let _ = timeout(CANCEL_TIME, final_response(events)).await;
     }
     Ok(())
 }
 
+/// Delete a response and its events. A running response is cancelled first.
 #[utoipa::path(
     delete,
     path = "/v1/responses/{response_id}",
     tag = "responses",
     params(("response_id" = String, Path)),
     responses(
-        (status = 200, description = "It is gone, with all of its events", body = Removed),
-        (status = 409, description = "It has not ended in time", body = ErrorBody),
+        (status = 200, description = "The response was deleted", body = DeletedObject),
+        (status = 409, description = "The response did not end in time", body = ErrorBody),
     )
 )]
 pub(super) async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Removed>, Refusal> {
+) -> Result<Json<DeletedObject>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     stop(&app, &caller, &record.run_id).await?;
-    app.runs().forget(caller.tenant(), &record.run_id).await?;
-    Ok(Json(Removed::new(id, "response")))
+    app.runs().delete(caller.tenant(), &record.run_id).await?;
+    Ok(Json(DeletedObject::new(id, "response")))
 }
 
+/// List the input items of a response, newest first by default.
 #[utoipa::path(
     get,
     path = "/v1/responses/{response_id}/input_items",
     tag = "responses",
-    params(("response_id" = String, Path), PageWish),
-    responses((status = 200, description = "What the response was given", body = Page<InputItem>))
+    params(("response_id" = String, Path), PageParams),
+    responses((status = 200, description = "A page of input items", body = Page<InputItem>))
 )]
 pub(super) async fn input_items(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<InputItem>>, Refusal> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<InputItem>>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     let items = wire_items(&record.request.entries(&record.run_id));
-    Ok(Json(Page::of(items, &wish, Order::Desc, |item| item.id().to_string())?))
+    Ok(Json(Page::of(items, &params, Order::Desc, |item| item.id().to_string())?))
 }
 
-/// A plain 405 would not say what to do.
-pub(super) async fn not_by_get() -> Refusal {
+/// Says what to do, unlike a plain 405.
+pub(super) async fn not_by_get() -> ApiError {
     let message = "Create a response with POST, or upgrade to a WebSocket.";
-    Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
+    ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
 }

@@ -1,7 +1,7 @@
-//! `/v1/vector_stores/{vector_store_id}/files`: the files in a store.
+//! `/v1/vector_stores/{vector_store_id}/files`: the files in a vector store.
 //!
-//! A file that cannot be read as text is no mistake of the request: its status becomes `failed`
-//! and says why.
+//! A file whose text cannot be extracted is not an error of the request: its status becomes
+//! `failed`, and `last_error` says why.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use turnwire_contract::{
-    Attachment, BatchRecord, Chunking, CollectionId, FileId, Indexing, Unreadable,
+    Attachment, BatchRecord, Chunking, CollectionId, ExtractionFailure, FileId, Indexing,
 };
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -19,14 +19,14 @@ use super::{
     find,
 };
 use crate::{
+    api_error::{ApiError, sentence},
     app::App,
+    auth::Caller,
     body::{Json, JsonBody},
-    door::Caller,
-    files::{self, Removed, missing, seconds},
-    page::{Order, Page, PageWish},
+    files::{self, DeletedObject, missing, seconds},
+    page::{Order, Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::{Refusal, sentence},
+    query::QueryParams,
 };
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -36,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(content))
 }
 
-/// A file that is to be attached.
+/// A file to attach.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wanted {
     pub(super) file_id: FileId,
@@ -47,57 +47,67 @@ pub(super) struct Wanted {
 /// A file in a vector store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct VectorStoreFile {
-    /// The id of the file.
+    /// ID of the file.
     id: String,
     /// Always `vector_store.file`.
     object: &'static str,
+    /// Time at which the file was attached, in Unix seconds.
     created_at: i64,
-    /// What its passages and their vectors take.
+    /// Storage used by the chunks of the file and their embeddings, in bytes.
     usage_bytes: u64,
+    /// ID of the vector store.
     vector_store_id: String,
+    /// Indexing status of the file.
     status: Status,
+    /// Why the file was not indexed. Null unless `status` is `failed`.
     last_error: Option<LastError>,
+    /// Key-value pairs that a search can filter by.
     #[schema(value_type = Object)]
     attributes: Map<String, Value>,
+    /// How the file is split into chunks.
     chunking_strategy: ChunkingStrategy,
 }
 
-/// How far a file is.
+/// Indexing status of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
-    /// It waits to be read, or is being read.
+    /// The file is being indexed, or waits for it.
     InProgress,
-    /// It can be found.
+    /// The file is indexed and can be searched.
     Completed,
-    /// It cannot be read as text.
+    /// The text of the file could not be extracted.
     Failed,
-    /// Its batch was cancelled before it was read.
+    /// The batch of the file was cancelled before the file was indexed.
     Cancelled,
 }
 
-/// Why a file cannot be found.
+/// Why a file was not indexed.
 #[derive(Debug, Serialize, ToSchema)]
 struct LastError {
     /// `unsupported_file`, `invalid_file` or `server_error`.
     code: &'static str,
+    /// Human-readable message.
     message: String,
 }
 
-/// How a file is cut into passages; `auto` shows as what it means.
+/// How a file is split into chunks. For `auto`, the values that were used.
 #[derive(Debug, Serialize, ToSchema)]
 struct ChunkingStrategy {
     /// Always `static`.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// Size of the chunks.
     #[serde(rename = "static")]
     tokens: ChunkTokens,
 }
 
-/// How long passages are.
+/// Size of the chunks.
 #[derive(Debug, Serialize, ToSchema)]
 struct ChunkTokens {
+    /// Maximum size of a chunk, in tokens.
     max_chunk_size_tokens: u32,
+    /// Number of tokens that consecutive chunks share.
     chunk_overlap_tokens: u32,
 }
 
@@ -109,13 +119,16 @@ impl From<Chunking> for ChunkingStrategy {
     }
 }
 
-/// What a file says.
+/// Extracted text of a file.
 #[derive(Debug, Serialize, ToSchema)]
 struct ContentPage {
     /// Always `vector_store.file_content.page`.
     object: &'static str,
+    /// Chunks of text, in order.
     data: Vec<Text>,
+    /// Always false.
     has_more: bool,
+    /// Always null.
     next_page: Option<String>,
 }
 
@@ -125,6 +138,7 @@ pub(super) struct Text {
     /// Always `text`.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// The text.
     text: String,
 }
 
@@ -134,34 +148,35 @@ impl Text {
     }
 }
 
-/// Which files.
+/// Filter for the list of files.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct StatusWish {
-    /// Only files of this status.
+pub(super) struct StatusParams {
+    /// Return only files with this status: `in_progress`, `completed`, `failed` or `cancelled`.
     filter: Option<Status>,
 }
 
-impl StatusWish {
+impl StatusParams {
     pub(super) fn takes(&self, file: &VectorStoreFile) -> bool {
         self.filter.is_none_or(|status| status == file.status)
     }
 }
 
+/// Attach a file to a vector store. It is indexed in the background.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/files",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path)),
     request_body = AttachBody,
-    responses((status = 200, description = "The file in the store", body = VectorStoreFile))
+    responses((status = 200, description = "The attached file", body = VectorStoreFile))
 )]
 async fn attach(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStoreFile>, Refusal> {
+) -> Result<Json<VectorStoreFile>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let wanted = read_attach(body)?;
     let file_id = wanted.file_id.clone();
@@ -171,58 +186,61 @@ async fn attach(
     Ok(Json(show(&store.id, attached)))
 }
 
+/// List the files of a vector store, newest first by default.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/files",
     tag = "vector_stores",
-    params(("vector_store_id" = String, Path), StatusWish, PageWish),
-    responses((status = 200, description = "Newest first", body = Page<VectorStoreFile>))
+    params(("vector_store_id" = String, Path), StatusParams, PageParams),
+    responses((status = 200, description = "A page of files", body = Page<VectorStoreFile>))
 )]
 async fn list(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-    Asked(status): Asked<StatusWish>,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<VectorStoreFile>>, Refusal> {
+    QueryParams(status): QueryParams<StatusParams>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<VectorStoreFile>>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let attachments = app.library().attachments(caller.tenant(), &store.id).await?;
     let shown = |attachment: Attachment| show(&store.id, attachment);
     let all = attachments.into_iter().rev().map(shown).filter(|file| status.takes(file));
-    Ok(Json(page_of(all.collect(), &wish)?))
+    Ok(Json(page_of(all.collect(), &params)?))
 }
 
+/// Get a file of a vector store.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
-    responses((status = 200, description = "The file in the store", body = VectorStoreFile))
+    responses((status = 200, description = "The file", body = VectorStoreFile))
 )]
 async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
-) -> Result<Json<VectorStoreFile>, Refusal> {
+) -> Result<Json<VectorStoreFile>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let attached = attachment(&app, &caller, &store.id, &file_id).await?;
     Ok(Json(show(&store.id, attached)))
 }
 
+/// Replace the attributes of a file in a vector store.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
     request_body = AttributesBody,
-    responses((status = 200, description = "The file in the store", body = VectorStoreFile))
+    responses((status = 200, description = "The updated file", body = VectorStoreFile))
 )]
 async fn update(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStoreFile>, Refusal> {
+) -> Result<Json<VectorStoreFile>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let attributes = read_attributes(body)?;
     let (tenant, id) = (caller.tenant(), FileId::from(file_id.as_str()));
@@ -232,54 +250,59 @@ async fn update(
     Ok(Json(show(&store.id, attached)))
 }
 
+/// Remove a file from a vector store. The file itself is kept.
 #[utoipa::path(
     delete,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
-    responses((status = 200, description = "It is no longer in the store", body = Removed))
+    responses((status = 200, description = "The file was removed from the vector store",
+        body = DeletedObject))
 )]
 async fn detach(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
-) -> Result<Json<Removed>, Refusal> {
+) -> Result<Json<DeletedObject>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let library = app.library();
     let detached =
         library.detach(caller.tenant(), &store.id, &FileId::from(file_id.as_str())).await;
     detached.map_err(|error| missing("File", &file_id, error))?;
-    Ok(Json(Removed::new(file_id, "vector_store.file.deleted")))
+    Ok(Json(DeletedObject::new(file_id, "vector_store.file.deleted")))
 }
 
+/// Get the extracted text of a file.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/files/{file_id}/content",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("file_id" = String, Path)),
-    responses((status = 200, description = "What the file says, passage by passage; nothing before it has been read", body = ContentPage))
+    responses((status = 200,
+        description = "The text of the file, chunk by chunk. Empty until the file is indexed",
+        body = ContentPage))
 )]
 async fn content(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, file_id)): PathParams<(String, String)>,
-) -> Result<Json<ContentPage>, Refusal> {
+) -> Result<Json<ContentPage>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let id = FileId::from(file_id.as_str());
-    let passages = app.library().passages(caller.tenant(), &store.id, &id).await;
-    let passages = passages.map_err(|error| missing("File", &file_id, error))?;
-    let data = passages.into_iter().map(Text::new).collect();
+    let chunks = app.library().chunks(caller.tenant(), &store.id, &id).await;
+    let chunks = chunks.map_err(|error| missing("File", &file_id, error))?;
+    let data = chunks.into_iter().map(Text::new).collect();
     let object = "vector_store.file_content.page";
     Ok(Json(ContentPage { object, data, has_more: false, next_page: None }))
 }
 
-/// `wanted`, if all of these files are there, each of them once. Looked up before anything is
-/// done, so that a wrong id changes nothing.
+/// `wanted` without duplicates, if all of these files exist. Called before any change, so that a
+/// wrong ID changes nothing.
 pub(super) async fn all_there(
     app: &App,
     caller: &Caller,
     mut wanted: Vec<Wanted>,
-) -> Result<Vec<Wanted>, Refusal> {
+) -> Result<Vec<Wanted>, ApiError> {
     let mut seen = HashSet::new();
     wanted.retain(|file| seen.insert(file.file_id.clone()));
     if let [one] = wanted.as_slice() {
@@ -288,20 +311,20 @@ pub(super) async fn all_there(
         let files = app.library().files(caller.tenant()).await?;
         let there: HashSet<FileId> = files.into_iter().map(|file| file.id).collect();
         if let Some(missing) = wanted.iter().find(|file| !there.contains(&file.file_id)) {
-            return Err(Refusal::not_found("File", missing.file_id.as_str()));
+            return Err(ApiError::not_found("File", missing.file_id.as_str()));
         }
     }
     Ok(wanted)
 }
 
-/// Hands files over to be read.
+/// Queues files for indexing.
 pub(super) async fn attach_all(
     app: &App,
     caller: &Caller,
     collection: &CollectionId,
     batch: Option<BatchRecord>,
     wanted: Vec<Wanted>,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let created_at = app.runs().now();
     let attachment = |Wanted { file_id, attributes, chunking }: Wanted| Attachment {
         attributes,
@@ -317,13 +340,13 @@ async fn attachment(
     caller: &Caller,
     collection: &CollectionId,
     file_id: &str,
-) -> Result<Attachment, Refusal> {
+) -> Result<Attachment, ApiError> {
     let id = FileId::from(file_id);
     let found = app.library().attachment(caller.tenant(), collection, &id).await;
     found.map_err(|error| missing("File", file_id, error))
 }
 
-/// A file in a store.
+/// A file in a store, as it is sent.
 pub(super) fn show(collection: &CollectionId, attachment: Attachment) -> VectorStoreFile {
     let (status, last_error) = match attachment.state {
         Indexing::InProgress => (Status::InProgress, None),
@@ -331,9 +354,9 @@ pub(super) fn show(collection: &CollectionId, attachment: Attachment) -> VectorS
         Indexing::Cancelled => (Status::Cancelled, None),
         Indexing::Failed { why, reason } => {
             let code = match why {
-                Unreadable::Unsupported => "unsupported_file",
-                Unreadable::Invalid => "invalid_file",
-                Unreadable::Broke => "server_error",
+                ExtractionFailure::Unsupported => "unsupported_file",
+                ExtractionFailure::Invalid => "invalid_file",
+                ExtractionFailure::Broke => "server_error",
             };
             (Status::Failed, Some(LastError { code, message: sentence(&reason) }))
         }
@@ -351,10 +374,10 @@ pub(super) fn show(collection: &CollectionId, attachment: Attachment) -> VectorS
     }
 }
 
-/// A page of files, of which the oldest come first.
+/// A page of files, newest first by default.
 pub(super) fn page_of(
     oldest_first: Vec<VectorStoreFile>,
-    wish: &PageWish,
-) -> Result<Page<VectorStoreFile>, Refusal> {
-    Page::of(oldest_first, wish, Order::Desc, |file| file.id.clone())
+    params: &PageParams,
+) -> Result<Page<VectorStoreFile>, ApiError> {
+    Page::of(oldest_first, params, Order::Desc, |file| file.id.clone())
 }

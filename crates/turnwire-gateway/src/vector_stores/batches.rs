@@ -1,6 +1,6 @@
-//! `/v1/vector_stores/{vector_store_id}/file_batches`: many files at once.
+//! `/v1/vector_stores/{vector_store_id}/file_batches`: attaching several files at once.
 //!
-//! A batch is its files: it is done when all of them have been read, or cannot be.
+//! A batch is completed when none of its files is in progress.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -10,19 +10,19 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     FileCounts,
-    attached::{StatusWish, VectorStoreFile, all_there, attach_all, page_of, show},
+    attached::{StatusParams, VectorStoreFile, all_there, attach_all, page_of, show},
     body::{BatchBody, read_batch},
     find,
 };
 use crate::{
+    api_error::ApiError,
     app::App,
+    auth::Caller,
     body::{Json, JsonBody},
-    door::Caller,
     files::{missing, seconds},
-    page::{Page, PageWish},
+    page::{Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::Refusal,
+    query::QueryParams,
 };
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -36,13 +36,17 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// Files that were attached together.
 #[derive(Debug, Serialize, ToSchema)]
 struct FileBatch {
+    /// ID of the batch.
     id: String,
     /// Always `vector_store.files_batch`.
     object: &'static str,
+    /// Time of creation, in Unix seconds.
     created_at: i64,
+    /// ID of the vector store.
     vector_store_id: String,
     /// `in_progress`, `completed` or `cancelled`.
     status: &'static str,
+    /// Number of files in the batch, by status.
     file_counts: FileCounts,
 }
 
@@ -66,20 +70,22 @@ impl FileBatch {
     }
 }
 
+/// Attach several files to a vector store. They are indexed in the background.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/file_batches",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path)),
     request_body = BatchBody,
-    responses((status = 200, description = "The batch, which is read in the background", body = FileBatch))
+    responses((status = 200, description = "The new batch",
+        body = FileBatch))
 )]
 async fn create(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<FileBatch>, Refusal> {
+) -> Result<Json<FileBatch>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let wanted = all_there(&app, &caller, read_batch(body)?).await?;
     let batch = BatchRecord {
@@ -94,6 +100,7 @@ async fn create(
     Ok(Json(FileBatch::of(&store.id, batch)))
 }
 
+/// Get a batch of files.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}",
@@ -105,23 +112,26 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, batch_id)): PathParams<(String, String)>,
-) -> Result<Json<FileBatch>, Refusal> {
+) -> Result<Json<FileBatch>, ApiError> {
     let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     Ok(Json(FileBatch::of(&store.id, batch)))
 }
 
+/// Cancel the indexing of a batch.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/cancel",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path), ("batch_id" = String, Path)),
-    responses((status = 200, description = "The batch; what has been read stays", body = FileBatch))
+    responses((status = 200, description = "The cancelled batch. Files that are already indexed \
+            stay in the vector store",
+        body = FileBatch))
 )]
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, batch_id)): PathParams<(String, String)>,
-) -> Result<Json<FileBatch>, Refusal> {
+) -> Result<Json<FileBatch>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let batch = BatchId::from(batch_id.as_str());
     let cancelled = app.library().cancel_batch(caller.tenant(), &store.id, &batch).await;
@@ -130,14 +140,15 @@ async fn cancel(
     Ok(Json(FileBatch::of(&store.id, batch)))
 }
 
+/// List the files of a batch, newest first by default.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}/files",
     tag = "vector_stores",
-    params(("vector_store_id" = String, Path), ("batch_id" = String, Path), StatusWish, PageWish),
+    params(("vector_store_id" = String, Path), ("batch_id" = String, Path), StatusParams, PageParams),
     responses((
         status = 200,
-        description = "The files of the batch, without those that have been detached since",
+        description = "A page of files. Files detached in the meantime are not listed",
         body = Page<VectorStoreFile>
     ))
 )]
@@ -145,16 +156,16 @@ async fn list_files(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, batch_id)): PathParams<(String, String)>,
-    Asked(status): Asked<StatusWish>,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<VectorStoreFile>>, Refusal> {
+    QueryParams(status): QueryParams<StatusParams>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<VectorStoreFile>>, ApiError> {
     let (store, batch) = find_batch(&app, &caller, &id, &batch_id).await?;
     let attachments = app.library().attachments(caller.tenant(), &store.id).await?;
     let its = attachments.into_iter().filter(|file| file.batch_id.as_ref() == Some(&batch.id));
     let mut all: Vec<VectorStoreFile> =
         its.map(|file| show(&store.id, file)).filter(|file| status.takes(file)).collect();
     all.reverse();
-    Ok(Json(page_of(all, &wish)?))
+    Ok(Json(page_of(all, &params)?))
 }
 
 async fn find_batch(
@@ -162,7 +173,7 @@ async fn find_batch(
     caller: &Caller,
     id: &str,
     batch_id: &str,
-) -> Result<(CollectionRecord, BatchRecord), Refusal> {
+) -> Result<(CollectionRecord, BatchRecord), ApiError> {
     let store = find(app, caller, id).await?;
     let batch = BatchId::from(batch_id);
     let batch = app.library().batch(caller.tenant(), &store.id, &batch).await;

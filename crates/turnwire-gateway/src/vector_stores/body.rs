@@ -1,4 +1,4 @@
-//! Reads what clients send about vector stores and the files in them.
+//! Request bodies for vector stores and their files.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -10,56 +10,56 @@ use utoipa::ToSchema;
 
 use super::attached::Wanted;
 use crate::{
+    api_error::ApiError,
     body::typed,
-    refusal::Refusal,
     responses::request::{ClientError, read_metadata},
 };
 
-/// How many files can be attached at once.
+/// Maximum number of files that can be attached at once.
 pub(super) const MAX_FILES: usize = 2_000;
 
-/// How many characters the name of a store may have.
+/// Maximum length of the name of a store, in characters.
 pub(super) const MAX_NAME: usize = 256;
 
-/// How many attributes a file may have, and how many characters a key and a value.
+/// Maximum number of attributes of a file, and maximum length of a key and of a value, in
+/// characters.
 pub(super) const MAX_ATTRIBUTES: usize = 16;
 pub(super) const MAX_KEY: usize = 64;
 pub(super) const MAX_VALUE: usize = 512;
 
-/// After how many days without a use a store may expire.
+/// Range of `expires_after.days`.
 const DAYS: RangeInclusive<u32> = 1..=365;
 
-/// How long passages may be.
+/// Range of `max_chunk_size_tokens`.
 const PASSAGE_TOKENS: RangeInclusive<u32> = 100..=4_096;
 
-/// What a client sends to open or change a vector store. A change leaves alone what it does not
-/// name.
+/// Request body for creating or updating a vector store. An update does not change omitted fields.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreBody {
-    /// At most 256 characters.
+    /// Name of the vector store, at most 256 characters.
     pub(super) name: Option<String>,
-    /// Files to attach at once; only when a store is opened.
+    /// IDs of files to attach, at most 2000. Only when creating a vector store.
     #[schema(value_type = Option<Vec<String>>)]
     pub(super) file_ids: Option<Vec<FileId>>,
-    /// At most 16 notes.
+    /// Up to 16 key-value pairs.
     pub(super) metadata: Option<BTreeMap<String, String>>,
-    /// After how many days without a use it expires; null takes that back.
+    /// When the vector store expires. Null removes the expiry.
     pub(super) expires_after: Option<ExpiryBody>,
-    /// How the `file_ids` are cut into passages; only when a store is opened.
+    /// How `file_ids` are split into chunks. Only when creating a vector store. Default: `auto`.
     pub(super) chunking_strategy: Option<ChunkingBody>,
-    /// Not heeded: a store has a name.
+    /// Accepted and ignored.
     description: Option<String>,
 }
 
 impl StoreBody {
-    /// What of it is not heeded.
+    /// The fields that were ignored.
     pub(super) fn note(&self) -> Option<ResponseNote> {
         let description = self.description.as_ref()?;
         (!description.is_empty()).then(|| ResponseNote { ignored: vec!["description".to_owned()] })
     }
 
-    /// Refuses what a store can only be opened with.
+    /// Refuses fields that are only allowed when creating a store.
     pub(super) fn refuse_what_comes_too_late(&self) -> Result<(), ClientError> {
         let late = [
             ("file_ids", self.file_ids.is_some()),
@@ -78,18 +78,18 @@ impl StoreBody {
     }
 }
 
-/// When a store expires.
+/// Expiry of a vector store.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpiryBody {
-    /// Always `last_active_at`.
+    /// Start of the period. Must be `last_active_at`.
     anchor: Option<String>,
-    /// 1 to 365.
+    /// Number of days without use, 1 to 365.
     days: Option<u32>,
 }
 
 impl ExpiryBody {
-    /// After how many days.
+    /// The number of days, validated.
     pub(super) fn days(&self) -> Result<u32, ClientError> {
         if self.anchor.as_deref() != Some("last_active_at") {
             let message = "`expires_after.anchor` must be `last_active_at`.";
@@ -102,68 +102,71 @@ impl ExpiryBody {
     }
 }
 
-/// How files are cut into passages: `auto`, or `static` with two numbers.
+/// How files are split into chunks.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChunkingBody {
-    /// `auto` or `static`.
+    /// `auto` (chunks of 256 tokens that overlap by 32) or `static` (sizes given in `static`).
     #[serde(rename = "type")]
     kind: Option<String>,
+    /// Chunk sizes. Required if `type` is `static`.
     #[serde(rename = "static")]
     tokens: Option<TokensBody>,
 }
 
-/// How long passages are.
+/// Size of the chunks.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TokensBody {
-    /// 100 to 4096.
+    /// Maximum size of a chunk in tokens, 100 to 4096.
     max_chunk_size_tokens: Option<u32>,
-    /// At most half of that.
+    /// Number of tokens that consecutive chunks share, at most half of `max_chunk_size_tokens`.
     chunk_overlap_tokens: Option<u32>,
 }
 
-/// What a client sends to attach a file.
+/// Request body for attaching a file.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttachBody {
-    /// The file.
+    /// ID of the file. Required.
     #[schema(value_type = String)]
     file_id: Option<FileId>,
-    /// At most 16 texts, numbers and truths that a search can be narrowed by.
+    /// Up to 16 key-value pairs that a search can filter by. Values are strings of up to 512
+    /// characters, numbers or booleans; keys have up to 64 characters.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Map<String, Value>>,
+    /// How the file is split into chunks. Default: `auto`.
     chunking_strategy: Option<ChunkingBody>,
 }
 
-/// What a client sends to attach many files: `file_ids` or `files`.
+/// Request body for attaching several files. Either `file_ids` or `files` is required, not both.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BatchBody {
-    /// The files, at most 2000.
+    /// IDs of the files, at most 2000.
     #[schema(value_type = Option<Vec<String>>)]
     file_ids: Option<Vec<FileId>>,
-    /// The attributes of all `file_ids`.
+    /// Attributes of all `file_ids`.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Map<String, Value>>,
-    /// How all `file_ids` are cut into passages.
+    /// How all `file_ids` are split into chunks. Default: `auto`.
     chunking_strategy: Option<ChunkingBody>,
-    /// The files, at most 2000, each with its own attributes.
+    /// Files with their own attributes and chunking, at most 2000.
     files: Option<Vec<AttachBody>>,
 }
 
-/// What a client sends to change the attributes of a file.
+/// Request body for replacing the attributes of a file.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttributesBody {
-    /// All attributes that the file is to have.
+    /// The new attributes. They replace all existing ones.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Map<String, Value>>,
 }
 
-pub(super) fn read_store(body: Value) -> Result<StoreBody, Refusal> {
+pub(super) fn read_store(body: Value) -> Result<StoreBody, ApiError> {
     if let Value::Object(fields) = &body {
-        // Sees to the limits, and to the names of what is wrong.
+        // Checks the limits, and names the field that is wrong.
         read_metadata(fields)?;
     }
     let body: StoreBody = typed(body)?;
@@ -175,16 +178,16 @@ pub(super) fn read_store(body: Value) -> Result<StoreBody, Refusal> {
     Ok(body)
 }
 
-/// How a client wants files to be cut.
-pub(super) fn read_chunking(body: Option<ChunkingBody>) -> Result<Chunking, Refusal> {
+/// Validates the chunking of a request.
+pub(super) fn read_chunking(body: Option<ChunkingBody>) -> Result<Chunking, ApiError> {
     read_chunking_at(body, "")
 }
 
-fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, Refusal> {
+fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, ApiError> {
     let Some(ChunkingBody { kind, tokens }) = body else { return Ok(Chunking::Auto) };
     let invalid = |field: &str, wanted: String| {
         let path = format!("{at}chunking_strategy.{field}");
-        Refusal::from(ClientError::invalid(path.as_str(), format!("`{path}` {wanted}.")))
+        ApiError::from(ClientError::invalid(path.as_str(), format!("`{path}` {wanted}.")))
     };
     match kind.as_deref() {
         Some("auto") => return Ok(Chunking::Auto),
@@ -192,7 +195,7 @@ fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, Re
         _ => return Err(invalid("type", "must be `auto` or `static`".to_owned())),
     }
     let tokens = tokens.ok_or_else(|| {
-        Refusal::from(ClientError::missing(format!("{at}chunking_strategy.static")))
+        ApiError::from(ClientError::missing(format!("{at}chunking_strategy.static")))
     })?;
     let max_tokens = tokens.max_chunk_size_tokens.filter(|n| PASSAGE_TOKENS.contains(n));
     let max_tokens = max_tokens.ok_or_else(|| {
@@ -207,16 +210,16 @@ fn read_chunking_at(body: Option<ChunkingBody>, at: &str) -> Result<Chunking, Re
     Ok(Chunking::Static { max_tokens, overlap_tokens })
 }
 
-pub(super) fn read_attach(body: Value) -> Result<Wanted, Refusal> {
+pub(super) fn read_attach(body: Value) -> Result<Wanted, ApiError> {
     wanted(typed(body)?, "")
 }
 
-pub(super) fn read_attributes(body: Value) -> Result<Map<String, Value>, Refusal> {
+pub(super) fn read_attributes(body: Value) -> Result<Map<String, Value>, ApiError> {
     let AttributesBody { attributes } = typed(body)?;
     checked(attributes, "attributes")
 }
 
-pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, Refusal> {
+pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, ApiError> {
     let BatchBody { file_ids, attributes, chunking_strategy, files } = typed(body)?;
     match (file_ids, files) {
         (Some(ids), None) => {
@@ -239,7 +242,7 @@ pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, Refusal> {
     }
 }
 
-fn wanted(body: AttachBody, at: &str) -> Result<Wanted, Refusal> {
+fn wanted(body: AttachBody, at: &str) -> Result<Wanted, ApiError> {
     let AttachBody { file_id, attributes, chunking_strategy } = body;
     let file_id = file_id.ok_or_else(|| ClientError::missing(format!("{at}file_id")))?;
     let chunking = read_chunking_at(chunking_strategy, at)?;
@@ -254,11 +257,11 @@ fn check_number<T>(files: &[T], path: &str) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Attributes within their limits.
+/// Validates attributes.
 fn checked(
     attributes: Option<Map<String, Value>>,
     path: &str,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<Map<String, Value>, ApiError> {
     let attributes = attributes.unwrap_or_default();
     if let Some(wrong) = wrong_with(&attributes) {
         return Err(ClientError::invalid(path, format!("`{path}` {wrong}.")).into());

@@ -6,15 +6,15 @@ use super::{
     MAX_ATTRIBUTES, MAX_FILES, MAX_KEY, MAX_NAME, MAX_VALUE, Wanted, read_attach, read_attributes,
     read_batch, read_chunking, read_store,
 };
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 fn wanted(id: &str, attributes: Value) -> Wanted {
     let Value::Object(attributes) = attributes else { panic!("attributes are an object") };
     Wanted { file_id: id.into(), attributes, chunking: Chunking::Auto }
 }
 
-fn place(refusal: &Refusal) -> (&str, Option<&str>) {
-    (refusal.code, refusal.param.as_deref())
+fn place(error: &ApiError) -> (&str, Option<&str>) {
+    (error.code, error.param.as_deref())
 }
 
 #[test]
@@ -50,18 +50,18 @@ fn a_store_has_limits() {
         (0..n).map(|n| (format!("key{n}"), json!("value"))).collect()
     };
     assert!(read_store(json!({ "metadata": notes(16) })).is_ok());
-    let refusal = read_store(json!({ "metadata": notes(17) })).unwrap_err();
-    assert_eq!(place(&refusal), ("metadata_too_large", Some("metadata")));
+    let error = read_store(json!({ "metadata": notes(17) })).unwrap_err();
+    assert_eq!(place(&error), ("metadata_too_large", Some("metadata")));
 }
 
 #[test]
 fn a_wrong_type_is_named_with_its_place() {
-    let refusal = |body: Value| read_store(body).unwrap_err();
-    assert_eq!(place(&refusal(json!([]))), ("invalid_type", None));
-    assert_eq!(place(&refusal(json!({ "name": 1 }))), ("invalid_type", Some("name")));
-    let ids = refusal(json!({ "file_ids": ["a", 2] }));
+    let error = |body: Value| read_store(body).unwrap_err();
+    assert_eq!(place(&error(json!([]))), ("invalid_type", None));
+    assert_eq!(place(&error(json!({ "name": 1 }))), ("invalid_type", Some("name")));
+    let ids = error(json!({ "file_ids": ["a", 2] }));
     assert_eq!(place(&ids), ("invalid_type", Some("file_ids[1]")));
-    let long = refusal(json!({ "file_ids": "x".repeat(100_000) }));
+    let long = error(json!({ "file_ids": "x".repeat(100_000) }));
     assert_eq!(
         long.message, "`file_ids` is not of the right type. See /openapi.json for it.",
         "what was sent is not repeated"
@@ -104,9 +104,9 @@ fn attributes_have_limits() {
         ),
     ];
     for (attributes, message) in does_not {
-        let refusal = read_attributes(json!({ "attributes": attributes })).unwrap_err();
-        assert_eq!(refusal.message, message);
-        assert_eq!(place(&refusal), ("invalid_value", Some("attributes")));
+        let error = read_attributes(json!({ "attributes": attributes })).unwrap_err();
+        assert_eq!(error.message, message);
+        assert_eq!(place(&error), ("invalid_value", Some("attributes")));
     }
 }
 
@@ -114,8 +114,8 @@ fn attributes_have_limits() {
 fn a_file_to_attach_must_be_named() {
     let read = read_attach(json!({ "file_id": "file_1", "attributes": { "a": 1 } }));
     assert_eq!(read, Ok(wanted("file_1", json!({ "a": 1 }))));
-    let refusal = read_attach(json!({})).unwrap_err();
-    assert_eq!(place(&refusal), ("missing_required_parameter", Some("file_id")));
+    let error = read_attach(json!({})).unwrap_err();
+    assert_eq!(place(&error), ("missing_required_parameter", Some("file_id")));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_chunking_strategy_is_read_or_refused_by_its_field() {
         let expected = Chunking::Static { max_tokens: most, overlap_tokens: overlap };
         assert_eq!(cut(most, overlap), Ok(expected));
     }
-    let at = |read: Result<Chunking, Refusal>| read.unwrap_err().param.unwrap();
+    let at = |read: Result<Chunking, ApiError>| read.unwrap_err().param.unwrap();
     assert_eq!(at(read(json!({ "type": "clever" }))), "chunking_strategy.type");
     assert_eq!(at(read(json!({ "type": "static" }))), "chunking_strategy.static");
     for most in [99, 4_097] {
@@ -169,8 +169,8 @@ fn a_chunking_strategy_is_read_or_refused_by_its_field() {
     }
     assert_eq!(at(cut(100, 51)), "chunking_strategy.static.chunk_overlap_tokens");
     let body = json!({ "files": [{ "file_id": "a", "chunking_strategy": { "type": "x" } }] });
-    let refusal = read_batch(body).unwrap_err();
-    assert_eq!(place(&refusal), ("invalid_value", Some("files[0].chunking_strategy.type")));
+    let error = read_batch(body).unwrap_err();
+    assert_eq!(place(&error), ("invalid_value", Some("files[0].chunking_strategy.type")));
 }
 
 #[test]
@@ -178,14 +178,14 @@ fn an_expiry_is_read_or_refused_by_its_field() {
     let read = |anchor: &str, days: i64| {
         let body = json!({ "expires_after": { "anchor": anchor, "days": days } });
         let days = read_store(body)?.expires_after.map(|after| after.days());
-        days.transpose().map_err(Refusal::from)
+        days.transpose().map_err(ApiError::from)
     };
     assert_eq!(read("last_active_at", 1), Ok(Some(1)));
     assert_eq!(read("last_active_at", 365), Ok(Some(365)));
     for days in [0, 366] {
-        let refusal = read("last_active_at", days).unwrap_err();
-        assert_eq!(place(&refusal), ("invalid_value", Some("expires_after.days")));
+        let error = read("last_active_at", days).unwrap_err();
+        assert_eq!(place(&error), ("invalid_value", Some("expires_after.days")));
     }
-    let refusal = read("created_at", 1).unwrap_err();
-    assert_eq!(place(&refusal), ("invalid_value", Some("expires_after.anchor")));
+    let error = read("created_at", 1).unwrap_err();
+    assert_eq!(place(&error), ("invalid_value", Some("expires_after.anchor")));
 }

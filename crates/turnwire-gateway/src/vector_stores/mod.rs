@@ -1,15 +1,14 @@
-//! `/v1/vector_stores`: collections that files are searched in.
+//! `/v1/vector_stores`: collections of files that can be searched.
 //!
-//! A vector store is a collection of the [`Library`](turnwire_contract::Library). Files are read
-//! in the background; their status, and the counts of a store and of a batch, say how far they
-//! are.
+//! A vector store is a collection of the [`Library`](turnwire_contract::Library). Files are indexed
+//! in the background; their status, and the counts of a store and of a batch, show the progress.
 //!
 //! * this file has the stores themselves;
-//! * [`attached`] has the files in a store, and [`batches`] many of them at once;
-//! * [`search`] looks for passages;
-//! * [`body`] reads what clients send.
+//! * [`attached`] has the files in a store, and [`batches`] attaches several at once;
+//! * [`search`] searches for chunks;
+//! * [`body`] has the request bodies.
 //!
-//! What official clients may send and nothing is made of: `description`.
+//! `description`, which official clients may send, is accepted and ignored.
 
 mod attached;
 mod batches;
@@ -31,14 +30,14 @@ use self::{
     body::{StoreBody, read_chunking, read_store},
 };
 use crate::{
+    api_error::ApiError,
     app::App,
+    auth::Caller,
     body::{Json, JsonBody},
-    door::Caller,
-    files::{Removed, missing, seconds},
-    page::{Order, Page, PageWish},
+    files::{DeletedObject, missing, seconds},
+    page::{Order, Page, PageParams},
     path::PathParams,
-    query::Asked,
-    refusal::Refusal,
+    query::QueryParams,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -53,42 +52,55 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// A vector store.
 #[derive(Debug, Serialize, ToSchema)]
 struct VectorStore {
+    /// ID of the vector store.
     id: String,
     /// Always `vector_store`.
     object: &'static str,
+    /// Time of creation, in Unix seconds.
     created_at: i64,
+    /// Name of the vector store. May be empty.
     name: String,
-    /// What its passages and their vectors take.
+    /// Storage used by the chunks and their embeddings, in bytes.
     usage_bytes: u64,
+    /// Number of files in the store, by status.
     file_counts: FileCounts,
-    /// `in_progress` while files are read, `expired` when it is of no use any more.
+    /// `in_progress` while files are indexed, `completed`, or `expired`.
     status: &'static str,
+    /// When the store expires. Null if it does not expire.
     expires_after: Option<ExpiresAfter>,
-    /// When it expires if it is not used until then; null: never.
+    /// Time at which the store expires if it is not used until then, in Unix seconds. Null if it
+    /// does not expire.
     expires_at: Option<i64>,
-    /// When it was used last.
+    /// Time of last use, in Unix seconds.
     last_active_at: Option<i64>,
+    /// Key-value pairs set by the client.
     metadata: BTreeMap<String, String>,
-    /// What of the request was not heeded; not there otherwise.
+    /// Present if request fields were ignored; lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     turnwire: Option<ResponseNote>,
 }
 
-/// When a store expires.
+/// Expiry of a vector store.
 #[derive(Debug, Serialize, ToSchema)]
 struct ExpiresAfter {
-    /// Always `last_active_at`.
+    /// Start of the period. Always `last_active_at`.
     anchor: &'static str,
+    /// Number of days without use after which the store expires.
     days: u32,
 }
 
-/// How many files are in which state.
+/// Number of files by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 struct FileCounts {
+    /// Files being indexed, or waiting for it.
     in_progress: u64,
+    /// Files that are indexed.
     completed: u64,
+    /// Files whose text could not be extracted.
     failed: u64,
+    /// Files that were cancelled with their batch.
     cancelled: u64,
+    /// All files.
     total: u64,
 }
 
@@ -99,18 +111,19 @@ impl From<turnwire_contract::FileCounts> for FileCounts {
     }
 }
 
+/// Create a vector store.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores",
     tag = "vector_stores",
     request_body = StoreBody,
-    responses((status = 200, description = "The vector store", body = VectorStore))
+    responses((status = 200, description = "The new vector store", body = VectorStore))
 )]
 async fn create(
     State(app): State<App>,
     caller: Caller,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStore>, Refusal> {
+) -> Result<Json<VectorStore>, ApiError> {
     let body = read_store(body)?;
     let turnwire = body.note();
     let StoreBody { name, file_ids, metadata, expires_after, chunking_strategy, .. } = body;
@@ -134,21 +147,22 @@ async fn create(
     Ok(Json(VectorStore { turnwire, ..show(&app, &caller, record).await? }))
 }
 
+/// List vector stores, newest first by default.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores",
     tag = "vector_stores",
-    params(PageWish),
-    responses((status = 200, description = "Newest first", body = Page<VectorStore>))
+    params(PageParams),
+    responses((status = 200, description = "A page of vector stores", body = Page<VectorStore>))
 )]
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(wish): Asked<PageWish>,
-) -> Result<Json<Page<VectorStore>>, Refusal> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> Result<Json<Page<VectorStore>>, ApiError> {
     let mut records = app.library().collections(caller.tenant()).await?;
     records.reverse();
-    let page = Page::of(records, &wish, Order::Desc, |record| record.id.to_string())?;
+    let page = Page::of(records, &params, Order::Desc, |record| record.id.to_string())?;
     let mut data = Vec::new();
     for record in page.data {
         data.push(show(&app, &caller, record).await?);
@@ -157,6 +171,7 @@ async fn list(
     Ok(Json(Page { object, data, first_id, last_id, has_more, turnwire }))
 }
 
+/// Get a vector store.
 #[utoipa::path(
     get,
     path = "/v1/vector_stores/{vector_store_id}",
@@ -168,27 +183,28 @@ async fn retrieve(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<VectorStore>, Refusal> {
+) -> Result<Json<VectorStore>, ApiError> {
     let record = find(&app, &caller, &id).await?;
     Ok(Json(show(&app, &caller, record).await?))
 }
 
+/// Update a vector store.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path)),
     request_body = StoreBody,
-    responses((status = 200, description = "The vector store", body = VectorStore))
+    responses((status = 200, description = "The updated vector store", body = VectorStore))
 )]
 async fn update(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<VectorStore>, Refusal> {
+) -> Result<Json<VectorStore>, ApiError> {
     let mut record = find(&app, &caller, &id).await?;
-    // What is left out stays as it is; what is null is taken away.
+    // An omitted field is not changed; null removes the expiry.
     let forget_expiry = body.get("expires_after").is_some_and(Value::is_null);
     let body = read_store(body)?;
     body.refuse_what_comes_too_late()?;
@@ -209,29 +225,30 @@ async fn update(
     Ok(Json(VectorStore { turnwire, ..show(&app, &caller, record).await? }))
 }
 
+/// Delete a vector store. Its files are kept.
 #[utoipa::path(
     delete,
     path = "/v1/vector_stores/{vector_store_id}",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path)),
-    responses((status = 200, description = "It is gone; its files stay", body = Removed))
+    responses((status = 200, description = "The vector store was deleted", body = DeletedObject))
 )]
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Removed>, Refusal> {
+) -> Result<Json<DeletedObject>, ApiError> {
     let collection = CollectionId::from(id.as_str());
     let removed = app.library().remove_collection(caller.tenant(), &collection).await;
     removed.map_err(|error| missing("Vector store", &id, error))?;
-    Ok(Json(Removed::new(id, "vector_store.deleted")))
+    Ok(Json(DeletedObject::new(id, "vector_store.deleted")))
 }
 
 async fn show(
     app: &App,
     caller: &Caller,
     record: CollectionRecord,
-) -> Result<VectorStore, Refusal> {
+) -> Result<VectorStore, ApiError> {
     let usage = app.library().usage(caller.tenant(), &record.id).await;
     let CollectionUsage { files, bytes } =
         usage.map_err(|error| missing("Vector store", record.id.as_str(), error))?;
@@ -259,8 +276,8 @@ async fn show(
     })
 }
 
-/// A vector store of the caller.
-async fn find(app: &App, caller: &Caller, id: &str) -> Result<CollectionRecord, Refusal> {
+/// Finds a vector store of the caller.
+async fn find(app: &App, caller: &Caller, id: &str) -> Result<CollectionRecord, ApiError> {
     let found = app.library().collection(caller.tenant(), &CollectionId::from(id)).await;
     found.map_err(|error| missing("Vector store", id, error))
 }

@@ -1,31 +1,31 @@
-//! `/v1/vector_stores/{vector_store_id}/search`: the passages that answer a question best.
+//! `/v1/vector_stores/{vector_store_id}/search`: searching for chunks.
 
 use std::{collections::HashSet, ops::RangeInclusive, slice};
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use turnwire_contract::{Filter, Passage, Query};
+use turnwire_contract::{Filter, FoundChunk, Query};
 use turnwire_surfaces::responses::response::ResponseNote;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{attached::Text, find};
 use crate::{
+    api_error::ApiError,
     app::App,
+    auth::Caller,
     body::{Json, JsonBody, typed},
-    door::Caller,
     files::missing,
     path::PathParams,
-    refusal::Refusal,
     responses::request::ClientError,
 };
 
-/// How many results a client may ask for, and how many it gets if it does not.
+/// Range of `max_num_results`, and its default.
 const RESULTS: RangeInclusive<usize> = 1..=50;
 const USUAL_RESULTS: usize = 10;
 
-/// How many questions can be asked at once, and how many characters each may have.
+/// Maximum number of queries, and maximum length of each in characters.
 const MAX_QUESTIONS: usize = 10;
 const MAX_QUESTION: usize = 4_096;
 
@@ -33,21 +33,22 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(search))
 }
 
-/// What is looked for.
+/// Request body of a search.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchBody {
-    /// A question, or up to ten.
+    /// A string, or an array of up to 10 strings. Each has at most 4096 characters. Required.
     #[schema(value_type = Object)]
     query: Option<Questions>,
-    /// Which files are looked at: a comparison of an attribute, or several of them joined with
-    /// `and` or `or`.
+    /// Filter on file attributes: a comparison such as
+    /// `{"type": "eq", "key": "year", "value": 2024}`, or several joined with `and` or `or`.
     #[schema(value_type = Option<Object>)]
     filters: Option<Value>,
-    /// How many results at most, 1 to 50; 10 if not set.
+    /// Maximum number of results, 1 to 50. Default: 10.
     max_num_results: Option<usize>,
+    /// Options for ranking the results.
     ranking_options: Option<RankingOptions>,
-    /// Not heeded: the library looks for the question as it is.
+    /// Accepted and ignored: the query is used as it is.
     rewrite_query: Option<bool>,
 }
 
@@ -58,21 +59,21 @@ enum Questions {
     Several(Vec<String>),
 }
 
-/// Which results are good enough.
+/// Options for ranking the results.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RankingOptions {
-    /// The least score of a result, 0 to 1.
+    /// Minimum score of a result, 0 to 1. Default: 0.
     score_threshold: Option<f64>,
-    /// Not heeded: there is one.
+    /// Accepted and ignored: there is only one ranker.
     ranker: Option<String>,
-    /// Not heeded: words and vectors count alike.
+    /// Accepted and ignored: words and embeddings have equal weight.
     #[schema(value_type = Option<Object>)]
     hybrid_search: Option<Value>,
 }
 
 impl SearchBody {
-    /// What is asked for and not heeded.
+    /// The fields that were ignored.
     fn ignored(&self) -> Vec<String> {
         let ranking = self.ranking_options.as_ref();
         let ranker = ranking.and_then(|ranking| ranking.ranker.as_deref());
@@ -89,45 +90,52 @@ impl SearchBody {
     }
 }
 
-/// What was found, best first.
+/// Search results, best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct SearchPage {
     /// Always `vector_store.search_results.page`.
     object: &'static str,
+    /// The queries.
     search_query: Vec<String>,
+    /// The matching chunks, best first.
     data: Vec<SearchResult>,
     /// Always false.
     has_more: bool,
+    /// Always null.
     next_page: Option<String>,
-    /// True if passages could be found by their words only just now, because the embeddings model
-    /// is away. Not there otherwise.
+    /// True if only words were matched because the embeddings model is not available. Missing
+    /// otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     words_only: bool,
-    /// What of the request was not heeded; not there otherwise.
+    /// Present if request fields were ignored; lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     turnwire: Option<ResponseNote>,
 }
 
-/// A passage that was found.
+/// A matching chunk.
 #[derive(Debug, Serialize, ToSchema)]
 struct SearchResult {
+    /// ID of the file.
     file_id: String,
+    /// Name of the file.
     filename: String,
-    /// Between 0 and 1; more is better.
+    /// Relevance, 0 to 1. Higher is better.
     score: f64,
+    /// Attributes of the file in this vector store.
     #[schema(value_type = Object)]
     attributes: Map<String, Value>,
+    /// Text of the chunk.
     content: Vec<Text>,
 }
 
-impl From<Passage> for SearchResult {
-    fn from(Passage { file_id, file_name, score, text, attributes }: Passage) -> Self {
+impl From<FoundChunk> for SearchResult {
+    fn from(FoundChunk { file_id, file_name, score, text, attributes }: FoundChunk) -> Self {
         let (file_id, content) = (file_id.to_string(), vec![Text::new(text)]);
         Self { file_id, filename: file_name, score, attributes, content }
     }
 }
 
-/// A search whose every part has been checked.
+/// A validated search.
 #[derive(Debug, PartialEq)]
 struct Search {
     questions: Vec<String>,
@@ -136,20 +144,21 @@ struct Search {
     least_score: f64,
 }
 
+/// Search a vector store.
 #[utoipa::path(
     post,
     path = "/v1/vector_stores/{vector_store_id}/search",
     tag = "vector_stores",
     params(("vector_store_id" = String, Path)),
     request_body = SearchBody,
-    responses((status = 200, description = "What was found, best first", body = SearchPage))
+    responses((status = 200, description = "The matching chunks, best first", body = SearchPage))
 )]
 async fn search(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<SearchPage>, Refusal> {
+) -> Result<Json<SearchPage>, ApiError> {
     let store = find(&app, &caller, &id).await?;
     let body: SearchBody = typed(body)?;
     let ignored = body.ignored();
@@ -162,7 +171,7 @@ async fn search(
             app.library().search(caller.tenant(), slice::from_ref(&store.id), &query).await;
         let answer = answer.map_err(|error| missing("Vector store", &id, error))?;
         words_only = words_only || answer.words_only.is_some();
-        found.extend(answer.passages);
+        found.extend(answer.chunks);
     }
     let data = best_of(found, &search).into_iter().map(SearchResult::from).collect();
     Ok(Json(SearchPage {
@@ -176,12 +185,12 @@ async fn search(
     }))
 }
 
-/// The best of what several questions have found, each passage once.
-fn best_of(mut found: Vec<Passage>, search: &Search) -> Vec<Passage> {
-    found.retain(|passage| passage.score >= search.least_score);
+/// The best results of several queries, without duplicates.
+fn best_of(mut found: Vec<FoundChunk>, search: &Search) -> Vec<FoundChunk> {
+    found.retain(|chunk| chunk.score >= search.least_score);
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut seen = HashSet::new();
-    found.retain(|passage| seen.insert((passage.file_id.clone(), passage.text.clone())));
+    found.retain(|chunk| seen.insert((chunk.file_id.clone(), chunk.text.clone())));
     found.truncate(search.most);
     found
 }

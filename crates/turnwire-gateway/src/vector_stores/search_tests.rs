@@ -1,5 +1,5 @@
 use serde_json::{Map, Value, json};
-use turnwire_contract::{Comparison, Filter, Passage};
+use turnwire_contract::{Comparison, Filter, FoundChunk};
 
 use super::{MAX_QUESTION, MAX_QUESTIONS, Search, SearchBody, best_of, read};
 use crate::{body::typed, responses::request::ClientError};
@@ -12,9 +12,9 @@ fn compare(key: &str, comparison: Comparison, value: Value) -> Filter {
     Filter::Compare { key: key.to_owned(), comparison, value }
 }
 
-fn passage(id: &str, text: &str, score: f64) -> Passage {
+fn chunk(id: &str, text: &str, score: f64) -> FoundChunk {
     let (file_name, attributes) = (format!("{id}.txt"), Map::new());
-    Passage { file_id: id.into(), file_name, score, text: text.to_owned(), attributes }
+    FoundChunk { file_id: id.into(), file_name, score, text: text.to_owned(), attributes }
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn a_search_has_limits() {
     }
 }
 
-/// A filter that makes no sense is refused with its place; all of them are tested where they
-/// are read.
+/// An invalid filter is refused with its path. The filters themselves are tested where they are
+/// parsed.
 #[test]
 fn a_filter_that_makes_no_sense_is_refused_with_its_place() {
     let filters = json!({ "type": "or", "filters": [{ "type": "eq", "key": "a" }] });
@@ -85,11 +85,11 @@ fn a_filter_that_makes_no_sense_is_refused_with_its_place() {
 #[test]
 fn the_best_of_several_questions_come_once_and_best_first() {
     let found = vec![
-        passage("file_1", "one", 0.5),
-        passage("file_2", "two", 0.3),
-        passage("file_3", "three", 0.9),
-        passage("file_1", "one", 0.7),
-        passage("file_1", "other", 0.4),
+        chunk("file_1", "one", 0.5),
+        chunk("file_2", "two", 0.3),
+        chunk("file_3", "three", 0.9),
+        chunk("file_1", "one", 0.7),
+        chunk("file_1", "other", 0.4),
     ];
     let search = |most, least_score| Search {
         questions: vec!["why".to_owned()],
@@ -97,9 +97,9 @@ fn the_best_of_several_questions_come_once_and_best_first() {
         most,
         least_score,
     };
-    let three = passage("file_3", "three", 0.9);
-    let one = passage("file_1", "one", 0.7);
+    let three = chunk("file_3", "three", 0.9);
+    let one = chunk("file_1", "one", 0.7);
     assert_eq!(best_of(found.clone(), &search(2, 0.0)), [three.clone(), one.clone()]);
-    let other = passage("file_1", "other", 0.4);
+    let other = chunk("file_1", "other", 0.4);
     assert_eq!(best_of(found, &search(10, 0.4)), [three, one, other]);
 }

@@ -7,12 +7,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_contract::Item;
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World, data_of, of_type, types};
 
-fn plan() -> (Plan, Prop) {
-    let risky = Prop::new("risky", Behaviour::Returns("done".into()));
+fn plan() -> (Plan, FakeTool) {
+    let risky = FakeTool::new("risky", Behaviour::Returns("done".into()));
     let risky = risky.with(|spec| spec.needs_approval = true);
     let turns = [Turn::new().call("risky", json!({})), Turn::new().text("As you wish.")];
     (Plan::new(turns).tool(risky.clone()), risky)
@@ -119,7 +119,7 @@ async fn c11_questions_are_asked_again_on_resume() {
 /// other arguments, for the whole conversation, comes over one of them, the other is too late.
 #[tokio::test]
 async fn c15_edited_and_remembered_over_two_surfaces() {
-    let risky = Prop::new("risky", Behaviour::Multiplies);
+    let risky = FakeTool::new("risky", Behaviour::Multiplies);
     let risky = risky.with(|spec| {
         spec.needs_approval = true;
         spec.approval_expiry = Some(Duration::from_mins(10));
@@ -186,7 +186,7 @@ async fn c15_a_tool_asks_over_every_surface() {
     let question = Question { message: "Window or aisle?".to_owned(), schema };
     let plan = || {
         let turns = [Turn::new().call("book", json!({})), Turn::new().text("ok")];
-        Plan::new(turns).tool(Prop::new("book", Behaviour::Asks(question.clone())))
+        Plan::new(turns).tool(FakeTool::new("book", Behaviour::Asks(question.clone())))
     };
     // The socket.
     let world = plan().start().await;
@@ -252,7 +252,7 @@ async fn c15_a_tool_asks_over_every_surface() {
 #[tokio::test]
 async fn r17_a_result_is_read_by_ranges() {
     let big = "0123456789".repeat(10_000);
-    let tool = Prop::new("big", Behaviour::Returns(big.clone()));
+    let tool = FakeTool::new("big", Behaviour::Returns(big.clone()));
     let turns = [Turn::new().call_with_id("call_b", "big", json!({})), Turn::new().text("ok")];
     let world = Plan::new(turns)
         .tool(tool)

@@ -18,7 +18,7 @@ use tokio_tungstenite::{
 };
 use turnwire_gateway::{HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
 
@@ -61,7 +61,7 @@ async fn reached(world: &World, key: &str, limit: &str) -> u64 {
 
 fn with_keys(plan: Plan) -> Plan {
     plan.options(|options| {
-        options.door.api_keys = vec!["key-one".to_owned(), "key-two".to_owned()];
+        options.auth.api_keys = vec!["key-one".to_owned(), "key-two".to_owned()];
     })
 }
 
@@ -133,7 +133,7 @@ async fn a13_http2_connections_have_their_time() {
         ("connection_timeout_sec", true, |limits, time| limits.connection_time = time),
     ];
     for (limit, asks, change) in cases {
-        let waits = Prop::new("wait", Behaviour::Takes(short * 5, "ok".into()));
+        let waits = FakeTool::new("wait", Behaviour::Takes(short * 5, "ok".into()));
         let turns = [Turn::new().call("wait", json!({})), Turn::new().text("Done.")];
         let plan = Plan::new(turns).server("m", [waits]).limits(|limits| change(limits, short));
         let world = plan.start().await;
@@ -186,7 +186,7 @@ async fn a13_probes_have_an_address_of_their_own() {
 /// not. When a run is over there is room again.
 #[tokio::test]
 async fn a13_a_key_has_so_many_runs() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
     let plan = with_keys(Plan::with_model(model).server("m", [waits]));
     let plan = plan.options(|options| options.admission.runs_per_key = 2);
@@ -211,7 +211,7 @@ async fn a13_a_key_has_so_many_runs() {
 /// every one of the others is told to come back.
 #[tokio::test]
 async fn a13_a_flood_of_background_runs_is_bounded() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
     let plan = Plan::with_model(model).server("m", [waits]);
     let world = plan.options(|options| options.admission.runs = 20).start().await;
@@ -230,7 +230,7 @@ async fn a13_a_flood_of_background_runs_is_bounded() {
 /// A13: a key may have so many requests, streams and sockets open; a stream counts to its end.
 #[tokio::test]
 async fn a13_a_key_has_so_many_connections() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
     let plan = with_keys(Plan::with_model(model).server("m", [waits]));
     let plan = plan.options(|options| options.admission.connections_per_key = 2);

@@ -6,12 +6,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_contract::ModelError;
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World, data_of, types};
 
-fn multiply() -> Prop {
-    Prop::new("multiply", Behaviour::Multiplies)
+fn multiply() -> FakeTool {
+    FakeTool::new("multiply", Behaviour::Multiplies)
 }
 
 fn ask_to_multiply() -> Turn {
@@ -103,7 +103,7 @@ async fn s3_9_sessions_are_shared() {
 /// S3-14, C10: a client that hangs up finds the turn in its session; the tool worked once.
 #[tokio::test]
 async fn s3_14_a_turn_survives_its_client() {
-    let slow = Prop::new("work", Behaviour::Takes(Duration::from_millis(200), "worked".into()));
+    let slow = FakeTool::new("work", Behaviour::Takes(Duration::from_millis(200), "worked".into()));
     let turns = [
         Turn::new().call("work", json!({})),
         Turn::new().text("Worked."),
@@ -158,7 +158,7 @@ async fn s3_11_a_slow_reader_does_not_slow_the_turn() {
 /// S3-12: old results are shortened for the model, and no call is parted from its result.
 #[tokio::test]
 async fn s3_12_old_results_are_shortened() {
-    let big = Prop::new("read", Behaviour::Returns("x".repeat(5_000)));
+    let big = FakeTool::new("read", Behaviour::Returns("x".repeat(5_000)));
     let turns =
         (0..5).flat_map(|_| [Turn::new().call("read", json!({})), Turn::new().text("Read.")]);
     let world = Plan::new(turns).tool(big).start().await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
 
@@ -104,7 +104,7 @@ async fn at_work(world: &World, path: &str, hello: Value) -> Blocking {
 #[tokio::test]
 async fn c3_sockets_are_told_the_end_when_the_server_closes() {
     for path in ["/ws/chat", "/v1/responses"] {
-        let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+        let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
         let turns = [Turn::new().call("wait", json!({}))];
         let world = Plan::new(turns).server("m", [waits]).start().await;
         let (_, conversation) = world.post("/v1/conversations", json!({})).await;

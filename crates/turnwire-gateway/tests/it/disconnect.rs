@@ -7,18 +7,18 @@ use futures::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
 
 /// A run to be left in the middle: its turns, and its tools.
 struct Scenario {
     turns: Vec<Turn>,
-    tools: Vec<Prop>,
+    tools: Vec<FakeTool>,
 }
 
 fn scenarios() -> Vec<Scenario> {
-    let prop = |name: &str, behaviour| Prop::new(name, behaviour);
+    let prop = |name: &str, behaviour| FakeTool::new(name, behaviour);
     let takes = |ms| Behaviour::Takes(Duration::from_millis(ms), "ok".to_owned());
     vec![
         Scenario {
@@ -51,7 +51,7 @@ fn scenarios() -> Vec<Scenario> {
 
 impl Scenario {
     /// A server where this run can be had again and again, one at a time.
-    async fn start(self) -> (World, Vec<Prop>) {
+    async fn start(self) -> (World, Vec<FakeTool>) {
         let model = Scripted::new(self.turns).looping();
         let world = Plan::with_model(model).server("m", self.tools.clone()).start().await;
         (world, self.tools)
@@ -93,7 +93,7 @@ async fn leave_everywhere(
     for (number, scenario) in scenarios().into_iter().enumerate() {
         let (world, tools) = scenario.start().await;
         for n in 1.. {
-            let calls_before: Vec<u32> = tools.iter().map(Prop::n_calls).collect();
+            let calls_before: Vec<u32> = tools.iter().map(FakeTool::n_calls).collect();
             let (seen, reached_the_end) = first_frames(begin(&world), n).await;
             let run = over(&world).await;
             for (tool, before) in tools.iter().zip(calls_before) {
@@ -193,7 +193,7 @@ async fn c10_chat_sockets_come_and_go() {
         let (world, tools) = scenario.start().await;
         let hello = json!({ "type": "hello", "resume": true, "progress": true });
         for n in 2.. {
-            let before: Vec<u32> = tools.iter().map(Prop::n_calls).collect();
+            let before: Vec<u32> = tools.iter().map(FakeTool::n_calls).collect();
             let id = world.post("/v1/conversations", json!({})).await.1["id"].clone();
             let mut socket = world.socket("/ws/chat").await;
             socket.send(hello.clone()).await;

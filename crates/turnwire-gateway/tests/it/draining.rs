@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use turnwire_gateway::{HttpLimits, server::router};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{
     faults::{BreakingLog, SlowStore, Team},
@@ -260,7 +260,7 @@ async fn c20_streams_end_before_their_tools() {
     let (store, log, team) =
         (SlowStore::default(), BreakingLog::after(usize::MAX), Team::default());
     let slow = Behaviour::Takes(Duration::from_millis(1_500), "ok".to_owned());
-    let work = Prop::new("work", slow);
+    let work = FakeTool::new("work", slow);
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let plan = Plan::new(turns).server("m", [work.clone()]);
     let here = plan.store(store).log(log.clone()).workers(team).start().await;

@@ -7,7 +7,7 @@ use reqwest::{Method, StatusCode, header::HeaderMap};
 use serde_json::{Value, json};
 use turnwire_contract::ModelError;
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
 
@@ -212,7 +212,7 @@ async fn a_run_whose_tool_has_acted_is_still_a_response() {
         let error = ModelError::RateLimited { message: message(), retry_after: None };
         [Turn::new().call("act", json!({})), Turn::fails(error)]
     };
-    let act = || Prop::new("act", Behaviour::Returns("done".into()));
+    let act = || FakeTool::new("act", Behaviour::Returns("done".into()));
     let one_try = |plan: Plan| plan.options(|options| options.limits.model_attempts = 1);
     let world = one_try(Plan::new(turns()).server("m", [act()])).start().await;
     let server = json!({ "type": "mcp", "server_label": "m", "require_approval": "never" });

@@ -10,11 +10,12 @@ use async_trait::async_trait;
 use futures::{StreamExt, future::ready};
 use tokio::sync::watch;
 use turnwire_contract::{
-    Abandoned, Allowed, ConversationId, ConversationRecord, Created, Entry, EventLog, EventStream,
-    ItemId, JournalHead, Lease, LeftWish, LogError, NewRun, Recorded, RequestKey, RunId,
-    RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    AbandonedRun, Allowed, ConversationId, ConversationRecord, Created, Entry, EventStream, ItemId,
+    Journal, JournalError, JournalHead, Lease, NewRun, PendingCommand, RecordedEvent, RequestKey,
+    RunCommand, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId, Timestamp,
+    Workers,
 };
-use turnwire_engine::{MemoryEventLog, MemoryRunStore};
+use turnwire_engine::{MemoryJournal, MemoryRunStore};
 
 /// A door that the test opens and shuts. Clones are the same door.
 #[derive(Clone)]
@@ -82,13 +83,13 @@ impl RunStore for SlowStore {
         self.creating.pass().await;
         self.inner.create(run).await
     }
-    async fn made_by(
+    async fn find_by_key(
         &self,
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError> {
-        self.inner.made_by(tenant, key, now).await
+        self.inner.find_by_key(tenant, key, now).await
     }
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         self.finding.pass().await;
@@ -116,9 +117,9 @@ impl RunStore for SlowStore {
     ) -> Result<Vec<Entry>, StoreError> {
         self.inner.entries_named(tenant, names).await
     }
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         self.forgetting.pass().await;
-        let done = self.inner.forget(tenant, run_id).await;
+        let done = self.inner.delete(tenant, run_id).await;
         self.forgetting.n_done.send_modify(|n| *n += 1);
         done
     }
@@ -144,12 +145,12 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.annotate_conversation(tenant, id, metadata).await
     }
-    async fn forget_conversation(
+    async fn delete_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<(), StoreError> {
-        self.inner.forget_conversation(tenant, id).await
+        self.inner.delete_conversation(tenant, id).await
     }
     async fn history(
         &self,
@@ -204,19 +205,19 @@ impl RunStore for SlowStore {
 #[derive(Clone, Default)]
 pub(crate) struct Team {
     left: Arc<Mutex<Vec<RunId>>>,
-    wishes: Arc<Mutex<Vec<LeftWish>>>,
+    pending_commands: Arc<Mutex<Vec<PendingCommand>>>,
 }
 
 #[async_trait]
 impl Workers for Team {
-    async fn beat(&self) -> Result<Lease, StoreError> {
+    async fn heartbeat(&self) -> Result<Lease, StoreError> {
         Ok(Lease { length: Duration::from_mins(1) })
     }
-    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError> {
+    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
         let mut left = self.left.lock().unwrap();
         let n = left.len().min(most);
         let tenant = TenantId::default();
-        let abandoned = |run_id| Abandoned {
+        let abandoned = |run_id| AbandonedRun {
             tenant: tenant.clone(),
             run_id,
             n_deaths: 0,
@@ -228,26 +229,34 @@ impl Workers for Team {
         self.left.lock().unwrap().push(run_id.clone());
         Ok(())
     }
-    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
+    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
-    async fn lost(&self, _: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+    async fn lost_runs(&self, _: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
-    async fn leave(&self, _: &TenantId, run_id: &RunId, wish: Wish) -> Result<(), StoreError> {
-        let mut wishes = self.wishes.lock().unwrap();
-        let id = i64::try_from(wishes.len()).unwrap();
-        wishes.push(LeftWish { id, run_id: run_id.clone(), wish });
+    async fn enqueue(
+        &self,
+        _: &TenantId,
+        run_id: &RunId,
+        command: RunCommand,
+    ) -> Result<(), StoreError> {
+        let mut pending_commands = self.pending_commands.lock().unwrap();
+        let id = i64::try_from(pending_commands.len()).unwrap();
+        pending_commands.push(PendingCommand { id, run_id: run_id.clone(), command });
         Ok(())
     }
-    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
-        Ok(self.wishes.lock().unwrap().clone())
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        Ok(self.pending_commands.lock().unwrap().clone())
     }
-    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
-        let wishes = self.wishes.lock().unwrap();
-        Ok(wishes.iter().filter(|left| left.run_id == *run_id).cloned().collect())
+    async fn pending_commands_for(
+        &self,
+        run_id: &RunId,
+    ) -> Result<Vec<PendingCommand>, StoreError> {
+        let pending_commands = self.pending_commands.lock().unwrap();
+        Ok(pending_commands.iter().filter(|left| left.run_id == *run_id).cloned().collect())
     }
-    async fn done_with(&self, _: &[i64]) -> Result<(), StoreError> {
+    async fn acknowledge(&self, _: &[i64]) -> Result<(), StoreError> {
         Ok(())
     }
     async fn woken(&self) {
@@ -258,7 +267,7 @@ impl Workers for Team {
 /// A journal that breaks for its readers, after so many events. Clones are the same journal.
 #[derive(Clone)]
 pub(crate) struct BreakingLog {
-    pub(crate) inner: Arc<MemoryEventLog>,
+    pub(crate) inner: Arc<MemoryJournal>,
     readable: usize,
 }
 
@@ -268,13 +277,17 @@ impl BreakingLog {
     }
 }
 
-fn broken() -> LogError {
-    LogError::Unavailable("as the test wants it".to_owned())
+fn broken() -> JournalError {
+    JournalError::Unavailable("as the test wants it".to_owned())
 }
 
 #[async_trait]
-impl EventLog for BreakingLog {
-    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+impl Journal for BreakingLog {
+    async fn append(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<Arc<RecordedEvent>>,
+    ) -> Result<(), JournalError> {
         self.inner.append(tenant, batch).await
     }
     async fn read(
@@ -282,13 +295,13 @@ impl EventLog for BreakingLog {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         let events = self.inner.read(tenant, run_id, after).await?;
         let readable = self.readable;
         let events = events.enumerate().take_while(move |(n, _)| ready(*n <= readable));
         Ok(Box::pin(events.map(move |(n, read)| if n < readable { read } else { Err(broken()) })))
     }
-    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError> {
         self.inner.head(tenant, run_id).await
     }
     async fn stored(
@@ -296,10 +309,10 @@ impl EventLog for BreakingLog {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         self.inner.stored(tenant, run_id, after).await
     }
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
-        self.inner.forget(tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
+        self.inner.delete(tenant, run_id).await
     }
 }

@@ -159,7 +159,7 @@ async fn c29_a_deleted_file_is_told() {
     ]);
     let slow = turnwire_testkit::Behaviour::WaitsToBeStopped;
     let plan = Plan::with_model(model.clone())
-        .server("tools", [turnwire_testkit::Prop::new("slow", slow)]);
+        .server("tools", [turnwire_testkit::FakeTool::new("slow", slow)]);
     let world = plan.start().await;
     let file = upload(&world, "a.txt", b"text").await;
     let input = json!([{ "role": "user", "content": [{ "type": "input_file", "file_id": file }] }]);

@@ -20,7 +20,7 @@ use turnwire_contract::{
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_gateway::{App, AppOptions, HttpLimits, server::router};
-use turnwire_tools::{Indexer, MemoryLibrary, TextReader};
+use turnwire_tools::{DefaultAnalyzer, Indexer, MemoryLibrary};
 
 const BOUNDARY: &str = "turnwire-boundary";
 const UPLOAD_LIMIT: usize = 1_000;
@@ -57,7 +57,7 @@ impl Answer {
 impl Desk {
     fn new() -> Self {
         let library = Arc::new(MemoryLibrary::default());
-        let indexer = Indexer::new(library.clone(), Arc::new(TextReader::default()), None);
+        let indexer = Indexer::new(library.clone(), Arc::new(DefaultAnalyzer::default()), None);
         let options = AppOptions { upload_limit: UPLOAD_LIMIT, ..AppOptions::default() };
         let app = App::new(Runs::new(EngineParts::default()), library.clone(), options);
         Self { router: router(&app, &HttpLimits::default()), library, indexer }

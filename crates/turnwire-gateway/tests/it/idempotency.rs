@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{
     faults::SlowStore,
@@ -72,7 +72,7 @@ async fn c9_the_same_request_makes_one_run() {
 async fn c9_a_stream_is_attached_to_from_its_beginning() {
     let slow = Behaviour::Takes(Duration::from_millis(300), "ok".to_owned());
     let turns = [Turn::new().text("Hm. ").call("work", json!({})), Turn::new().text("Done.")];
-    let work = Prop::new("work", slow);
+    let work = FakeTool::new("work", slow);
     let model = Scripted::new(turns).looping();
     let world = Plan::with_model(model).server("m", [work.clone()]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
@@ -165,7 +165,7 @@ async fn c9_bad_keys_are_refused() {
 async fn c9_a_conversation_is_not_busy_with_the_very_same_request() {
     let slow = Behaviour::Takes(Duration::from_millis(300), "ok".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
-    let world = Plan::new(turns).server("m", [Prop::new("work", slow)]).start().await;
+    let world = Plan::new(turns).server("m", [FakeTool::new("work", slow)]).start().await;
     let session = world.session().await;
     let body = json!({ "message": "?", "session_id": session });
     let mut first = keyed(&world, "/chat/stream", "k", &body).send().await.unwrap();
@@ -206,7 +206,7 @@ async fn c9_what_the_first_request_changed_is_not_held_against_the_second() {
 async fn c9_a_client_with_a_key_comes_back() {
     let slow = Behaviour::Takes(Duration::from_millis(200), "ok".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
-    let work = Prop::new("work", slow);
+    let work = FakeTool::new("work", slow);
     let world = Plan::new(turns).server("m", [work.clone()]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
     let body = json!({ "input": "?", "tools": tools, "stream": true, "store": false });
@@ -222,7 +222,7 @@ async fn c9_a_client_with_a_key_comes_back() {
 /// C9: a call is tried again once, however often that is asked for with one key.
 #[tokio::test]
 async fn c9_a_call_is_tried_again_once() {
-    let fails = Prop::new("fail", Behaviour::Fails("no".to_owned()));
+    let fails = FakeTool::new("fail", Behaviour::Fails("no".to_owned()));
     let turns = [
         Turn::new().call_with_id("call_f", "fail", json!({})),
         Turn::new().text("It failed."),

@@ -8,12 +8,12 @@
 )]
 
 mod approvals;
+mod auth;
 mod bounds;
 mod chat;
 mod closing;
 mod custom_tools;
 mod disconnect;
-mod door;
 mod draining;
 mod failed_runs;
 mod faults;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World, data_of, types};
 
 fn plan() -> Plan {
     let turns = [Turn::new().text("Hm. ").call("t", json!({ "n": 1 })), Turn::new().text("Done.")];
-    Plan::new(turns).tool(Prop::new("t", Behaviour::Returns("r".to_owned())))
+    Plan::new(turns).tool(FakeTool::new("t", Behaviour::Returns("r".to_owned())))
 }
 
 /// The id of the newest run.
@@ -46,7 +46,7 @@ async fn c11_every_event_from_any_place() {
 /// Snapshot, then tail: together they are everything.
 #[tokio::test]
 async fn a_late_viewer_gets_a_snapshot_and_the_rest() {
-    let waits = Prop::new("t", Behaviour::Takes(Duration::from_millis(300), "r".to_owned()));
+    let waits = FakeTool::new("t", Behaviour::Takes(Duration::from_millis(300), "r".to_owned()));
     let turns = [Turn::new().text("Hm. ").call("t", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).server("m", [waits]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
@@ -75,8 +75,9 @@ async fn a_late_viewer_gets_a_snapshot_and_the_rest() {
 /// C14: one of two calls is cancelled, its sibling and the run go on; then it is tried again.
 #[tokio::test]
 async fn c14_one_call_is_cancelled_and_tried_again() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
-    let sibling = Prop::new("work", Behaviour::Takes(Duration::from_millis(300), "ok".to_owned()));
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let sibling =
+        FakeTool::new("work", Behaviour::Takes(Duration::from_millis(300), "ok".to_owned()));
     let turns = [
         Turn::new().call_with_id("call_w", "wait", json!({})).call_with_id(
             "call_s",
@@ -121,7 +122,7 @@ async fn c14_one_call_is_cancelled_and_tried_again() {
 /// C15: a call that waits for a person is answered over the native surface, once.
 #[tokio::test]
 async fn c15_an_approval_is_answered_once() {
-    let drop = Prop::new("drop", Behaviour::Returns("dropped".to_owned()))
+    let drop = FakeTool::new("drop", Behaviour::Returns("dropped".to_owned()))
         .with(|spec| spec.needs_approval = true);
     let turns = [Turn::new().call_with_id("call_d", "drop", json!({})), Turn::new().text("Gone.")];
     let world = Plan::new(turns).tool(drop.clone()).start().await;

@@ -7,13 +7,13 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_contract::{
-    Event, EventLog, Item, NewRun, Recorded, RunId, RunOutcome, RunRequest, RunStore, Seq,
+    Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome, RunRequest, RunStore, Seq,
     TenantId, Timestamp,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_gateway::streaming::follow_while_it_runs;
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{
     faults::{BreakingLog, SlowStore},
@@ -65,7 +65,7 @@ async fn a_handler_that_falls_over_answers() {
 /// C11: a place that the run has not come to is refused, whether the run goes on or not.
 #[tokio::test]
 async fn c11_a_place_beyond_the_end() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = [Turn::new().text("Hi."), Turn::new().call("wait", json!({}))];
     let world = Plan::new(turns).server("m", [waits]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
@@ -140,7 +140,7 @@ async fn begun(store: &SlowStore, log: &BreakingLog) -> RunId {
     let run = NewRun::new(run_id.clone(), at, request.clone());
     store.create(run).await.unwrap();
     let event = Event::RunQueued { request };
-    let first = Recorded { run_id: run_id.clone(), seq: Seq(1), at, event };
+    let first = RecordedEvent { run_id: run_id.clone(), seq: Seq(1), at, event };
     log.append(&TenantId::default(), vec![Arc::new(first)]).await.unwrap();
     run_id
 }
@@ -165,7 +165,7 @@ async fn c3_a_reader_notices_that_its_run_is_over() {
     let run_id = begun(&store, &log).await;
     let runs = Runs::new(EngineParts {
         store: Arc::new(store.clone()),
-        log: Arc::new(log),
+        journal: Arc::new(log),
         ..EngineParts::default()
     });
     let tenant = TenantId::default();
@@ -195,7 +195,7 @@ async fn c1_a_response_without_a_journal_is_an_error() {
 /// R10: a client that hangs up before its run has begun leaves nothing behind.
 #[tokio::test]
 async fn r10_hanging_up_before_the_run_begins() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = [Turn::new().call("wait", json!({})), Turn::new().text("Done.")];
     let store = SlowStore::default();
     let world = Plan::new(turns).server("m", [waits]).store(store.clone()).start().await;

@@ -19,7 +19,7 @@ use turnwire_contract::{
 };
 use turnwire_models::{OpenAiResponses, OpenAiResponsesOptions, Scripted, Turn};
 use turnwire_surfaces::responses::ids;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
 
@@ -102,10 +102,10 @@ async fn world() -> (World, Provider) {
     let model: Arc<dyn Model> = Arc::new(OpenAiResponses::new(options).unwrap());
     let found = Behaviour::Returns("a page".to_owned());
     let search =
-        Prop::new("web_search", found.clone()).with(|spec| spec.kind = ToolKind::WebSearch);
+        FakeTool::new("web_search", found.clone()).with(|spec| spec.kind = ToolKind::WebSearch);
     let plan = Plan::new([])
         .tool(search)
-        .server("props", [Prop::new("add", found)])
+        .server("props", [FakeTool::new("add", found)])
         .model("m", model.clone())
         .model("other", model);
     (plan.start().await, provider)

@@ -6,20 +6,20 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_contract::{ModelError, ToolKind};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop, PropServers};
+use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
 
 use crate::world::{Plan, World, events_of, of_type, types};
 
-fn returns(name: &str, text: &str) -> Prop {
-    Prop::new(name, Behaviour::Returns(text.to_owned()))
+fn returns(name: &str, text: &str) -> FakeTool {
+    FakeTool::new(name, Behaviour::Returns(text.to_owned()))
 }
 
-fn takes(name: &str, ms: u64) -> Prop {
-    Prop::new(name, Behaviour::Takes(Duration::from_millis(ms), format!("{name} done")))
+fn takes(name: &str, ms: u64) -> FakeTool {
+    FakeTool::new(name, Behaviour::Takes(Duration::from_millis(ms), format!("{name} done")))
 }
 
-fn built_in(kind: ToolKind, name: &str, behaviour: Behaviour) -> Prop {
-    Prop::new(name, behaviour).with(|spec| spec.kind = kind)
+fn built_in(kind: ToolKind, name: &str, behaviour: Behaviour) -> FakeTool {
+    FakeTool::new(name, behaviour).with(|spec| spec.kind = kind)
 }
 
 fn mcp(label: &str) -> Value {
@@ -183,11 +183,11 @@ async fn s1_us3_as1_an_mcp_call() {
 /// `completed`; the model is told and the run goes on.
 #[tokio::test]
 async fn s1_us3_as2_a_failed_mcp_call() {
-    let strict = Prop::new("strict", Behaviour::Multiplies);
-    let slow = Prop::new("slow", Behaviour::Hangs)
+    let strict = FakeTool::new("strict", Behaviour::Multiplies);
+    let slow = FakeTool::new("slow", Behaviour::Hangs)
         .with(|spec| spec.timeout = Some(Duration::from_millis(50)));
-    let fails = Prop::new("fails", Behaviour::Fails("no such city".to_owned()));
-    let crashes = Prop::new("crashes", Behaviour::Panics);
+    let fails = FakeTool::new("fails", Behaviour::Fails("no such city".to_owned()));
+    let crashes = FakeTool::new("crashes", Behaviour::Panics);
     let said = json!([{ "type": "text", "text": "no such city" }]);
     for (prop, kind, field, value) in [
         (fails, "mcp_tool_execution_error", "content", said),
@@ -430,7 +430,7 @@ async fn s1_e2_one_after_the_other() {
 async fn r5_progress_is_on_the_wire() {
     let reports = Behaviour::Reports(3, Duration::from_millis(20), "done".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
-    let world = Plan::new(turns).server("m", [Prop::new("work", reports)]).start().await;
+    let world = Plan::new(turns).server("m", [FakeTool::new("work", reports)]).start().await;
     let events = world.stream(json!({ "input": "?", "tools": [mcp("m")] })).await;
     let progress: Vec<(f64, f64, &str)> = of_type(&events, "response.mcp_call.in_progress")
         .into_iter()
@@ -519,7 +519,7 @@ async fn c15_an_approval_round_trip() {
 /// A server that does not answer costs its tools and not the response.
 #[tokio::test]
 async fn a_dead_server_is_told_and_not_fatal() {
-    let servers = PropServers::default().dead("m", "connection refused");
+    let servers = FakeServers::default().dead("m", "connection refused");
     let world = Plan::new([Turn::new().text("Without.")]).servers(servers).start().await;
     let events = world.stream(json!({ "input": "?", "tools": [mcp("m")] })).await;
     check_order(&events);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{
     faults::{BreakingLog, SlowStore},
@@ -89,7 +89,7 @@ async fn a_failed_continuation_forgets_its_parent() {
 /// Lanes that the client names run side by side and say which one they are.
 #[tokio::test]
 async fn lanes_do_not_wait_for_each_other() {
-    let slow = Prop::new("slow", Behaviour::Takes(Duration::from_millis(400), "ok".into()));
+    let slow = FakeTool::new("slow", Behaviour::Takes(Duration::from_millis(400), "ok".into()));
     let turns = [
         Turn::new().call("slow", json!({})),
         Turn::new().text("Quick."),
@@ -163,7 +163,8 @@ async fn nonsense_is_answered_and_the_socket_stays() {
 #[tokio::test]
 async fn r10_what_happens_when_the_socket_is_gone() {
     for stores in [true, false] {
-        let waits = Prop::new("wait", Behaviour::Takes(Duration::from_millis(200), "ok".into()));
+        let waits =
+            FakeTool::new("wait", Behaviour::Takes(Duration::from_millis(200), "ok".into()));
         let turns = [Turn::new().call("wait", json!({})), Turn::new().text("Done.")];
         let world = Plan::new(turns).server("m", [waits]).start().await;
         let mut socket = world.socket("/v1/responses").await;
@@ -201,7 +202,7 @@ async fn a_connection_that_was_open_for_too_long() {
 /// R10: what waits in a lane is not begun for a client that is gone.
 #[tokio::test]
 async fn r10_waiting_turns_go_with_the_client() {
-    let slow = Prop::new("slow", Behaviour::Takes(Duration::from_millis(300), "ok".into()));
+    let slow = FakeTool::new("slow", Behaviour::Takes(Duration::from_millis(300), "ok".into()));
     let turns = [Turn::new().call("slow", json!({})), Turn::new().text("Done.")];
     let model = Scripted::new(turns).looping();
     let world = Plan::with_model(model).server("m", [slow]).start().await;
@@ -300,7 +301,7 @@ async fn r1_the_profile_of_a_socket() {
     let works = Behaviour::Reports(3, Duration::from_millis(5), "ok".into());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let model = Scripted::new(turns).looping();
-    let world = Plan::with_model(model).server("m", [Prop::new("work", works)]).start().await;
+    let world = Plan::with_model(model).server("m", [FakeTool::new("work", works)]).start().await;
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
     for (path, is_extended) in [("/v1/responses", false), ("/v1/responses?profile=extended", true)]
     {

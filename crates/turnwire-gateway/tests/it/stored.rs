@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::{
     faults::SlowStore,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn patient() -> Plan {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     Plan::new([Turn::new().text("One moment. ").call("wait", json!({})), Turn::new().text("Done.")])
         .server("m", [waits])
 }
@@ -77,7 +77,7 @@ async fn r8_what_is_over_cannot_be_cancelled() {
 #[tokio::test]
 async fn c11_a_stream_is_resumed_at_any_place() {
     let turns = [Turn::new().text("a").call("t", json!({})), Turn::new().text_in(["b", "c"])];
-    let tool = Prop::new("t", Behaviour::Returns("r".to_owned()));
+    let tool = FakeTool::new("t", Behaviour::Returns("r".to_owned()));
     let world = Plan::new(turns).server("m", [tool]).start().await;
     let all = world.stream(body()).await;
     let id = all[0]["response"]["id"].as_str().unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 use turnwire_gateway::AppOptions;
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::world::{Plan, World};
 
@@ -97,7 +97,7 @@ async fn s3_8_line_ends_are_escaped_on_every_surface() {
 #[tokio::test]
 async fn s3_18_no_stream_is_silent() {
     assert!(AppOptions::default().heartbeat <= Duration::from_secs(15));
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = (0..4).map(|_| Turn::new().call("wait", json!({})));
     let plan = Plan::with_model(Scripted::new(turns)).server("m", [waits]);
     let plan = plan.options(|options| options.heartbeat = Duration::from_millis(30));

@@ -305,7 +305,7 @@ async fn s2_22_a_call_with_a_gap_is_not_carried_out() {
     let tasks = TaskTracker::new();
     tasks.spawn(async move { axum::serve(listener, router).await });
     let pay =
-        turnwire_testkit::Prop::new("pay", turnwire_testkit::Behaviour::Returns("paid".into()));
+        turnwire_testkit::FakeTool::new("pay", turnwire_testkit::Behaviour::Returns("paid".into()));
     let plan = Plan::new([]).only_model(adapter("chat_completions", &address)).tool(pay.clone());
     let world = plan.start().await;
     let (status, answer) = world.post("/chat", json!({ "message": "Pay." })).await;

@@ -15,11 +15,11 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
-use turnwire_contract::{EventLog, Model, RunStore, Tool, ToolServers, Workers};
+use turnwire_contract::{Journal, Model, RunStore, Tool, ToolServers, Workers};
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_gateway::{App, AppOptions, HttpLimits, Server};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Prop, PropServers};
+use turnwire_testkit::{FakeServers, FakeTool};
 use turnwire_tools::MemoryLibrary;
 
 /// A server with everything a test wants behind it.
@@ -38,12 +38,12 @@ pub(crate) struct Plan {
     model: Scripted,
     more_models: BTreeMap<String, Arc<dyn Model>>,
     tools: Vec<Arc<dyn Tool>>,
-    servers: PropServers,
+    servers: FakeServers,
     other_servers: Option<Arc<dyn ToolServers>>,
     other_model: Option<Arc<dyn Model>>,
     wrap_tool: Box<WrapTool>,
     store: Option<Arc<dyn RunStore>>,
-    log: Option<Arc<dyn EventLog>>,
+    log: Option<Arc<dyn Journal>>,
     workers: Option<Arc<dyn Workers>>,
     pub(crate) options: AppOptions,
     pub(crate) limits: HttpLimits,
@@ -56,7 +56,7 @@ impl Plan {
 
     pub(crate) fn with_model(model: Scripted) -> Self {
         let (options, limits) = (AppOptions::default(), HttpLimits::default());
-        let servers = PropServers::default();
+        let servers = FakeServers::default();
         Self {
             model,
             more_models: BTreeMap::new(),
@@ -99,12 +99,12 @@ impl Plan {
         self
     }
 
-    pub(crate) fn server(mut self, label: &str, tools: impl IntoIterator<Item = Prop>) -> Self {
+    pub(crate) fn server(mut self, label: &str, tools: impl IntoIterator<Item = FakeTool>) -> Self {
         self.servers = self.servers.with(label, tools);
         self
     }
 
-    pub(crate) fn servers(mut self, servers: PropServers) -> Self {
+    pub(crate) fn servers(mut self, servers: FakeServers) -> Self {
         self.servers = servers;
         self
     }
@@ -119,7 +119,7 @@ impl Plan {
         self
     }
 
-    pub(crate) fn log(mut self, log: impl EventLog + 'static) -> Self {
+    pub(crate) fn log(mut self, log: impl Journal + 'static) -> Self {
         self.log = Some(Arc::new(log));
         self
     }
@@ -153,7 +153,7 @@ impl Plan {
         let usual = EngineParts::default();
         let runs = Runs::new(EngineParts {
             store: self.store.unwrap_or(usual.store),
-            log: self.log.unwrap_or(usual.log),
+            journal: self.log.unwrap_or(usual.journal),
             tools,
             library: Some(library.clone()),
             models,
@@ -162,7 +162,7 @@ impl Plan {
             heartbeat: Duration::from_secs(1),
             ..EngineParts::default()
         });
-        runs.keep_working().await.unwrap();
+        runs.start_worker().await.unwrap();
         let app = App::new(runs, library, self.options);
         let loopback = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(loopback, app.clone(), self.limits).await.unwrap();

@@ -12,12 +12,12 @@ use turnwire_contract::{
     TenantId,
 };
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop, PropServers};
+use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
 
 use crate::world::{Plan, Socket, of_type, types};
 
-fn multiply() -> Prop {
-    Prop::new("multiply", Behaviour::Multiplies)
+fn multiply() -> FakeTool {
+    FakeTool::new("multiply", Behaviour::Multiplies)
 }
 
 async fn say(socket: &mut Socket, conversation: &Value, content: &str) {
@@ -110,11 +110,11 @@ async fn s2_17_a_pair_for_each_call() {
 async fn s2_q4_who_tries_again() {
     let passing = |name: &str, effect| {
         let fails_once = Behaviour::FailsAtFirst(1, "done".to_owned());
-        Prop::new(name, fails_once).with(|spec| spec.effect = effect)
+        FakeTool::new(name, fails_once).with(|spec| spec.effect = effect)
     };
     let (pure, idempotent) = (passing("pure", Effect::Pure), passing("same", Effect::Idempotent));
     let once = passing("once", Effect::Once);
-    let for_good = Prop::new("for_good", Behaviour::Fails("no such city".to_owned()));
+    let for_good = FakeTool::new("for_good", Behaviour::Fails("no such city".to_owned()));
     let calls = ["pure", "same", "once", "for_good"];
     let call_all = calls.iter().fold(Turn::new(), |turn, name| turn.call(*name, json!({})));
     let rejected = ModelError::Rejected { message: "no".to_owned() };
@@ -134,7 +134,7 @@ async fn s2_q4_who_tries_again() {
     assert_eq!(names("tool_start"), ["for_good", "once", "pure", "same"]);
     assert_eq!(names("tool_complete"), ["pure", "same"]);
     assert_eq!(names("error"), ["for_good", "once"]);
-    let n_calls = [&pure, &idempotent, &once, &for_good].map(Prop::n_calls);
+    let n_calls = [&pure, &idempotent, &once, &for_good].map(FakeTool::n_calls);
     assert_eq!(n_calls, [2, 2, 1, 1], "how often each was called");
     assert_eq!(messages.last().unwrap()["type"], "complete", "no tool ends a turn");
     let told = format!("{:?}", world.model.prompts()[1].items);
@@ -149,7 +149,7 @@ async fn s2_q4_who_tries_again() {
 /// the tool's name, not ends; the answer comes all the same and the socket stays.
 #[tokio::test]
 async fn s2_10_a_failing_tool() {
-    let fails = Prop::new("weather", Behaviour::Fails("no such city".into()));
+    let fails = FakeTool::new("weather", Behaviour::Fails("no such city".into()));
     let turns = [
         Turn::new().call("weather", json!({})).call("multiply", json!({ "a": "five" })),
         Turn::new().text("Sorry."),
@@ -178,7 +178,7 @@ async fn s2_10_a_failing_tool() {
 /// S2-5: `ping` is answered while a turn is streaming.
 #[tokio::test]
 async fn s2_5_ping_is_answered_during_a_turn() {
-    let slow = Prop::new("slow", Behaviour::WaitsToBeStopped);
+    let slow = FakeTool::new("slow", Behaviour::WaitsToBeStopped);
     let world = Plan::new([Turn::new().call("slow", json!({})), Turn::new().text("x")])
         .tool(slow)
         .start()
@@ -276,7 +276,7 @@ async fn s2_4_a_broken_model() {
 async fn s2_20_nothing_new_unless_asked() {
     let reports = Behaviour::Reports(3, Duration::from_millis(5), "x".repeat(100_000));
     let turns = || [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
-    let plan = || Plan::new(turns()).tool(Prop::new("work", reports.clone()));
+    let plan = || Plan::new(turns()).tool(FakeTool::new("work", reports.clone()));
     let world = plan().start().await;
     let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
@@ -310,7 +310,7 @@ async fn s2_20_nothing_new_unless_asked() {
 /// cancelled too.
 #[tokio::test]
 async fn s2_f3_a_call_is_cancelled() {
-    let waits = Prop::new("wait", Behaviour::WaitsToBeStopped);
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = [
         Turn::new().call("wait", json!({})),
         Turn::new().text("Stopped, then."),
@@ -338,7 +338,7 @@ async fn s2_f3_a_call_is_cancelled() {
 #[tokio::test]
 async fn s2_f4_a_call_is_tried_again() {
     // Fails twice: the engine itself tries a pure tool a second time.
-    let flaky = Prop::new("flaky", Behaviour::FailsAtFirst(2, "worked".into()));
+    let flaky = FakeTool::new("flaky", Behaviour::FailsAtFirst(2, "worked".into()));
     let turns = [
         Turn::new().call("flaky", json!({})),
         Turn::new().text("It did not work."),
@@ -362,7 +362,7 @@ async fn s2_f4_a_call_is_tried_again() {
 async fn s2_f5_the_tools_on_request() {
     let world = Plan::new([])
         .tool(multiply())
-        .server("m", [Prop::new("add", Behaviour::Returns("3".into()))])
+        .server("m", [FakeTool::new("add", Behaviour::Returns("3".into()))])
         .start()
         .await;
     let names = |message: &Value| -> Vec<String> {
@@ -380,7 +380,7 @@ async fn s2_f5_the_tools_on_request() {
 /// C10, C11: a turn survives its socket, and another socket reads on where it was.
 #[tokio::test]
 async fn c11_a_turn_is_resumed_on_another_socket() {
-    let slow = Prop::new("slow", Behaviour::Takes(Duration::from_millis(100), "ok".into()));
+    let slow = FakeTool::new("slow", Behaviour::Takes(Duration::from_millis(100), "ok".into()));
     let turns = [Turn::new().text("Well. ").call("slow", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).tool(slow.clone()).start().await;
     let id = world.session().await;
@@ -403,7 +403,7 @@ async fn c11_a_turn_is_resumed_on_another_socket() {
 /// S2-21: whatever a tool returns, the socket stands it.
 #[tokio::test]
 async fn s2_21_hostile_results() {
-    let hostile = Prop::new("evil", Behaviour::Returns("a\0b\u{1b}[31m\u{2028}\r\n\"}".into()));
+    let hostile = FakeTool::new("evil", Behaviour::Returns("a\0b\u{1b}[31m\u{2028}\r\n\"}".into()));
     let world = Plan::new([Turn::new().call("evil", json!({})), Turn::new().text("Hm.")])
         .tool(hostile)
         .start()
@@ -421,7 +421,7 @@ async fn s2_21_hostile_results() {
 /// are.
 #[tokio::test]
 async fn s2_26_messages_are_counted() {
-    let big = Prop::new("big", Behaviour::Returns("x".repeat(20_000)));
+    let big = FakeTool::new("big", Behaviour::Returns("x".repeat(20_000)));
     let turns =
         [Turn::new().call("big", json!({ "q": "y".repeat(20_000) })), Turn::new().text("Ok.")];
     let world = Plan::new(turns).tool(big).start().await;
@@ -464,11 +464,11 @@ async fn messages_wait_their_turn() {
 /// one that does not answer is not waited for.
 #[tokio::test]
 async fn s2_f5_slow_servers_hold_up_nobody() {
-    let add = || Prop::new("add", Behaviour::Returns("3".into()));
+    let add = || FakeTool::new("add", Behaviour::Returns("3".into()));
     let minute = Duration::from_mins(1);
     let servers = ["a", "b", "c"]
         .iter()
-        .fold(PropServers::default(), |servers, label| servers.slow(label, minute, [add()]));
+        .fold(FakeServers::default(), |servers, label| servers.slow(label, minute, [add()]));
     let world = Plan::new([]).servers(servers.with("m", [add()])).start().await;
     let mut socket = world.socket("/ws/chat?tools=1").await;
     let asked = Instant::now();

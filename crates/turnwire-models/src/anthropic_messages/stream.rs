@@ -82,7 +82,7 @@ impl MessageStream {
                 parts.extend(annotation_of(citation).map(ModelPart::Annotation));
             }
             (Delta::InputJson { partial_json: lost } | Delta::Signature { signature: lost }, _) => {
-                warn!(index, "A part of a block that was not started is left out.");
+                warn!(index, "delta for an unknown content block ignored");
                 parts.push(ModelPart::Unreadable { bytes: lost.len() as u64 });
             }
             (Delta::Unknown, _) => {}

@@ -13,7 +13,7 @@ use crate::library::LibraryDialect;
 mod postgres;
 mod sqlite;
 
-pub(crate) use postgres::{Line, PostgresDatabase, in_time};
+pub(crate) use postgres::{DedicatedConnection, PostgresDatabase, in_time};
 #[cfg(test)]
 pub(crate) use sqlite::only_reads;
 pub(crate) use sqlite::{SqliteDatabase, private_file};
@@ -45,7 +45,7 @@ pub(crate) trait Transaction: Send {
     async fn commit(self: Box<Self>) -> Result<(), DatabaseError>;
 
     /// Undoes it, and keeps the connection if it is still good: for what is refused every day.
-    async fn undo(self: Box<Self>);
+    async fn rollback(self: Box<Self>);
 }
 
 /// Something that goes into a statement.
@@ -199,4 +199,4 @@ impl DatabaseError {
 }
 
 /// How long one statement may take before its connection is given up.
-pub(crate) const STATEMENT_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,13 +11,11 @@ use sqlx::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{
-    Column, Database, DatabaseError, Dialect, Row, STATEMENT_PATIENCE, Transaction, Value,
-};
+use super::{Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value};
 use crate::library;
 
 /// How long somebody waits for a connection before being told that the database is away.
-const CONNECTION_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection that was used this recently is taken as it is.
 const FRESH: Duration = Duration::from_secs(1);
@@ -66,7 +64,7 @@ impl PostgresDatabase {
         let options = options.application_name("turnwire");
         let pool = PgPoolOptions::new()
             .max_connections(most_connections)
-            .acquire_timeout(CONNECTION_PATIENCE)
+            .acquire_timeout(CONNECT_TIMEOUT)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
@@ -101,14 +99,14 @@ impl PostgresDatabase {
     }
 
     /// A connection of its own, for somebody who should never wait for others.
-    pub(crate) fn line(&self) -> Line {
-        Line { options: (*self.pool.connect_options()).clone(), connection: None }
+    pub(crate) fn dedicated_connection(&self) -> DedicatedConnection {
+        DedicatedConnection { options: (*self.pool.connect_options()).clone(), connection: None }
     }
 
     async fn try_query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
         let mut connection = self.connection().await?;
         let statement = bound(sql, values).fetch_all(&mut *connection);
-        let rows = in_time(STATEMENT_PATIENCE, statement).await;
+        let rows = in_time(STATEMENT_TIMEOUT, statement).await;
         if rows.as_ref().is_err_and(DatabaseError::is_transient) {
             // The pool would wait for its answer before it lets anybody else have its place.
             drop(connection.detach());
@@ -117,13 +115,13 @@ impl PostgresDatabase {
     }
 
     async fn connection(&self) -> Result<PoolConnection<Postgres>, DatabaseError> {
-        within(CONNECTION_PATIENCE, self.pool.acquire()).await
+        within(CONNECT_TIMEOUT, self.pool.acquire()).await
     }
 }
 
 /// A pool only says that it has waited. Whoever has just set this up wants to know for what.
 async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
-    let why = match within(CONNECTION_PATIENCE, options.connect()).await {
+    let why = match within(CONNECT_TIMEOUT, options.connect()).await {
         Err(error) => error.to_string(),
         Ok(_) => "it was away until now".to_owned(),
     };
@@ -138,14 +136,14 @@ async fn refuse_shared_sessions(
     pool: &PgPool,
     options: &PgConnectOptions,
 ) -> Result<(), DatabaseError> {
-    let mut one = within(CONNECTION_PATIENCE, pool.acquire()).await?;
-    let mut other = within(CONNECTION_PATIENCE, options.connect()).await?;
+    let mut one = within(CONNECT_TIMEOUT, pool.acquire()).await?;
+    let mut other = within(CONNECT_TIMEOUT, options.connect()).await?;
     let ours = session_of(&mut one).await?;
     // While a transaction is open on the other connection, its session is nobody else's.
-    in_time(STATEMENT_PATIENCE, sqlx::raw_sql("begin").execute(&mut other)).await?;
-    let theirs = session_of(&mut other).await?;
+    in_time(STATEMENT_TIMEOUT, sqlx::raw_sql("begin").execute(&mut other)).await?;
+    let run_key = session_of(&mut other).await?;
     let still_ours = session_of(&mut one).await?;
-    if ours != theirs && ours == still_ours {
+    if ours != run_key && ours == still_ours {
         return Ok(());
     }
     Err(DatabaseError::Broken(
@@ -158,17 +156,17 @@ async fn refuse_shared_sessions(
 /// Which session of the server answers, asked without a prepared statement.
 async fn session_of(connection: &mut PgConnection) -> Result<i32, DatabaseError> {
     let asked = sqlx::raw_sql("select pg_backend_pid()").fetch_one(connection);
-    in_time(STATEMENT_PATIENCE, asked).await?.try_get(0).map_err(failed)
+    in_time(STATEMENT_TIMEOUT, asked).await?.try_get(0).map_err(failed)
 }
 
 /// One connection outside of the pool, made when it is needed.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct DedicatedConnection {
     options: PgConnectOptions,
     connection: Option<PgConnection>,
 }
 
-impl Line {
+impl DedicatedConnection {
     /// The connection, a new one if there is none.
     pub(crate) async fn get(&mut self) -> Result<&mut PgConnection, DatabaseError> {
         let connection = match self.connection.take() {
@@ -184,7 +182,7 @@ impl Line {
             sqlx::query(FIRST_WORDS).execute(&mut connection).await?;
             Ok(connection)
         };
-        within(CONNECTION_PATIENCE, connect).await
+        within(CONNECT_TIMEOUT, connect).await
     }
 
     /// Begins a transaction, none of whose statements may take longer than `time`. Dropping it
@@ -193,12 +191,12 @@ impl Line {
         &mut self,
         time: Duration,
     ) -> Result<PostgresTransaction<'_>, DatabaseError> {
-        let transaction = in_time(STATEMENT_PATIENCE, self.get().await?.begin()).await?;
+        let transaction = in_time(STATEMENT_TIMEOUT, self.get().await?.begin()).await?;
         Ok(PostgresTransaction { transaction, time })
     }
 
     /// Gives the connection up, without a word: whatever was under way is undone, or done.
-    pub(crate) fn hang_up(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.connection = None;
     }
 }
@@ -244,7 +242,7 @@ impl PooledTransaction {
     }
 
     async fn say(&mut self, words: &'static str) -> Result<(), DatabaseError> {
-        in_time(STATEMENT_PATIENCE, sqlx::query(words).execute(self.connection()?)).await.map(drop)
+        in_time(STATEMENT_TIMEOUT, sqlx::query(words).execute(self.connection()?)).await.map(drop)
     }
 }
 
@@ -252,7 +250,7 @@ impl PooledTransaction {
 impl Transaction for PooledTransaction {
     async fn query(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
         let statement = bound(sql, values).fetch_all(self.connection()?);
-        let rows = in_time(STATEMENT_PATIENCE, statement).await?;
+        let rows = in_time(STATEMENT_TIMEOUT, statement).await?;
         rows.iter().map(read).collect()
     }
 
@@ -262,7 +260,7 @@ impl Transaction for PooledTransaction {
         Ok(())
     }
 
-    async fn undo(mut self: Box<Self>) {
+    async fn rollback(mut self: Box<Self>) {
         if self.say("rollback").await.is_ok() {
             self.0 = None;
         }
@@ -301,7 +299,7 @@ impl Transaction for PostgresTransaction<'_> {
         in_time(self.time, self.transaction.commit()).await
     }
 
-    async fn undo(self: Box<Self>) {
+    async fn rollback(self: Box<Self>) {
         let _ = in_time(self.time, self.transaction.rollback()).await;
     }
 }
@@ -317,12 +315,12 @@ pub(crate) async fn in_time<T>(
     }
 }
 
-/// What `work` returns, if the database can be reached within `patience`.
+/// What `work` returns, if the database can be reached within `backoff`.
 async fn within<T>(
-    patience: Duration,
+    backoff: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, DatabaseError> {
-    match timeout(patience, work).await {
+    match timeout(backoff, work).await {
         Ok(done) => done.map_err(failed),
         Err(_) => Err(DatabaseError::Away("the database does not answer".to_owned())),
     }

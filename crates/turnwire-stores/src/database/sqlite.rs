@@ -13,13 +13,11 @@ use sqlx::{
     },
 };
 
-use super::{
-    Column, Database, DatabaseError, Dialect, Row, STATEMENT_PATIENCE, Transaction, Value,
-};
+use super::{Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value};
 use crate::library;
 
 /// How long somebody waits for another process that writes to the same file.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 static DIALECT: Dialect = Dialect {
     now: "cast(unixepoch('subsec') * 1000000 as integer)",
@@ -66,9 +64,9 @@ impl SqliteDatabase {
             .journal_mode(SqliteJournalMode::Wal)
             // What was committed survives a power cut too.
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_PATIENCE);
+            .busy_timeout(BUSY_TIMEOUT);
         let pool = |most| {
-            SqlitePoolOptions::new().max_connections(most).acquire_timeout(STATEMENT_PATIENCE)
+            SqlitePoolOptions::new().max_connections(most).acquire_timeout(STATEMENT_TIMEOUT)
         };
         let writing = pool(1).connect_with(options.clone()).await.map_err(failed)?;
         let mut migrations = sqlx::migrate!("migrations/sqlite");
@@ -167,7 +165,7 @@ impl Transaction for SqliteTransaction {
         Ok(())
     }
 
-    async fn undo(mut self: Box<Self>) {
+    async fn rollback(mut self: Box<Self>) {
         if self.execute("rollback").await.is_ok() {
             self.0 = None;
         }

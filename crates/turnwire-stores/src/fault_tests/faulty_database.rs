@@ -253,7 +253,7 @@ impl Transaction for FaultyTransaction {
         struck.map_or(Ok(()), |fault| Err(fault.error))
     }
 
-    async fn undo(self: Box<Self>) {
-        at_once(self.inner.undo());
+    async fn rollback(self: Box<Self>) {
+        at_once(self.inner.rollback());
     }
 }

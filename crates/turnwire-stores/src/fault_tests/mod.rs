@@ -23,12 +23,12 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 use turnwire_contract::{
-    ConversationId, Event, EventLog, Item, Model, Recorded, RunId, RunOutcome, RunRequest,
+    ConversationId, Event, Item, Journal, Model, RecordedEvent, RunId, RunOutcome, RunRequest,
     RunStore, Seq, StoreError, TenantId, Tool,
 };
-use turnwire_engine::{EngineParts, ForgetError, Runs, Toolbox};
+use turnwire_engine::{DeleteError, EngineParts, Runs, Toolbox};
 use turnwire_models::Scripted;
-use turnwire_testkit::{Behaviour, Prop, invariants};
+use turnwire_testkit::{Behaviour, FakeTool, invariants};
 
 use self::faulty_database::{Fault, Faults, FaultyDatabase, VICTIM};
 use crate::{Store, StoreOptions, database::DatabaseError};
@@ -54,12 +54,12 @@ impl Node {
         let options = StoreOptions { lease: LEASE, ..StoreOptions::at("sqlite://simulated") };
         let store = Store::over(Arc::new(database.clone()), None, options).await.unwrap();
         let big = "a lot of it ".repeat(2_000);
-        let work = Prop::new("work", Behaviour::Takes(Duration::from_secs(3), big));
+        let work = FakeTool::new("work", Behaviour::Takes(Duration::from_secs(3), big));
         let mut tools = Toolbox::default();
         tools.add(Arc::new(work) as Arc<dyn Tool>).unwrap();
         let kept = Arc::new(store.clone());
         let runs = Runs::new(EngineParts {
-            log: kept.clone(),
+            journal: kept.clone(),
             store: kept.clone(),
             blobs: kept.clone(),
             workers: kept,
@@ -67,7 +67,7 @@ impl Node {
             tools,
             ..EngineParts::default()
         });
-        runs.keep_working().await.unwrap();
+        runs.start_worker().await.unwrap();
         Self { runs, store, database }
     }
 
@@ -83,7 +83,7 @@ fn request(tenant: &str, conversation: Option<&str>) -> RunRequest {
     let mut request = RunRequest::new("any", vec![Item::user(script)]);
     request.tenant = TenantId::from(tenant);
     request.conversation_id = conversation.map(ConversationId::from);
-    let mut work = Prop::new("work", Behaviour::Panics).spec().clone();
+    let mut work = FakeTool::new("work", Behaviour::Panics).spec().clone();
     work.timeout = None;
     request.tools = vec![Arc::new(work)];
     request.limits.output_in_journal = 10_000;
@@ -143,7 +143,7 @@ impl World {
         tenant: &TenantId,
         run_id: &RunId,
         within: Duration,
-    ) -> Option<Vec<Arc<Recorded>>> {
+    ) -> Option<Vec<Arc<RecordedEvent>>> {
         let read = async {
             loop {
                 // A stream may break where a read failed; its reader comes back.
@@ -184,8 +184,8 @@ impl World {
         let (runs, tenant) = (&self.b.runs, victim());
         let removed = async {
             loop {
-                match runs.forget(&tenant, run_id).await {
-                    Ok(()) | Err(ForgetError::Store(StoreError::NotFound(_))) => return,
+                match runs.delete(&tenant, run_id).await {
+                    Ok(()) | Err(DeleteError::Store(StoreError::NotFound(_))) => return,
                     Err(_) => {
                         let _ = runs.cancel(&tenant, run_id).await;
                         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -235,7 +235,7 @@ async fn for_one_run(fault: Fault, what: &str) {
     world.others_complete(&begun.others, USUAL, what).await;
     let Some(run_id) = begun.victim else { return };
     world.end_of(&victim(), &run_id, LONG).await;
-    let _ = world.b.runs.forget(&victim(), &run_id).await;
+    let _ = world.b.runs.delete(&victim(), &run_id).await;
     world.tries_are_bounded(since, what);
     world.faults.set(None);
     world.victim_can_be_removed(&run_id, what).await;
@@ -249,10 +249,10 @@ async fn for_everybody(fault: Fault, what: &str) {
     world.faults.set(Some(fault));
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.a.database.die();
-    let patience = USUAL + Duration::from_mins(2);
-    world.others_complete(&begun.others, patience, what).await;
+    let backoff = USUAL + Duration::from_mins(2);
+    world.others_complete(&begun.others, backoff, what).await;
     let run_id = begun.victim.unwrap();
-    assert!(world.end_of(&victim(), &run_id, patience).await.is_some(), "{what}: no end");
+    assert!(world.end_of(&victim(), &run_id, backoff).await.is_some(), "{what}: no end");
 }
 
 /// Something goes wrong on one node and never passes, while its other statements work.
@@ -260,8 +260,8 @@ async fn for_one_node(fault: Fault, what: &str) {
     let world = World::new().await;
     let begun = world.begin().await;
     world.faults.set(Some(fault));
-    let patience = USUAL + Duration::from_mins(5);
-    world.others_complete(&begun.others, patience, what).await;
+    let backoff = USUAL + Duration::from_mins(5);
+    world.others_complete(&begun.others, backoff, what).await;
 }
 
 /// What is tried.

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 use turnwire_contract::{
-    Attachment, BatchId, BatchRecord, CollectionId, FileCounts, FileId, Indexing, LibraryError,
-    TenantId, Timestamp, Unreadable,
+    Attachment, BatchId, BatchRecord, CollectionId, ExtractionFailure, FileCounts, FileId,
+    Indexing, LibraryError, TenantId, Timestamp,
 };
 
 use super::{Inner, collections, now, signed};
 use crate::{
     database::{DatabaseError, Row, Transaction, Value},
-    failures::{read_again, written},
+    failures::{decode, encode},
 };
 
 /// The columns that [`read`] reads, of attachments called `r`.
@@ -120,7 +120,7 @@ impl Inner {
         let collection = self.kept(tenant, id).await?.number;
         let sql = "update attachments set attributes = $4
                    where tenant = $1 and collection = $2 and file_id = $3 returning number";
-        let attributes = written(attributes)?;
+        let attributes = encode(attributes)?;
         let values = [
             Value::Text(tenant.as_str()),
             Value::Integer(collection),
@@ -131,7 +131,7 @@ impl Inner {
         changed.first().map(drop).ok_or_else(|| LibraryError::not_attached(file_id))
     }
 
-    pub(super) async fn passages(
+    pub(super) async fn chunks(
         &self,
         tenant: &TenantId,
         id: &CollectionId,
@@ -168,7 +168,7 @@ impl Inner {
         ];
         let mut transaction = self.database.begin().await?;
         let which = "tenant = $1 and collection = $2 and file_id = $3";
-        if let_go(&mut *transaction, which, &values).await? == 0 {
+        if release(&mut *transaction, which, &values).await? == 0 {
             return Err(LibraryError::not_attached(file_id));
         }
         transaction.commit().await?;
@@ -248,11 +248,11 @@ async fn put(
     let collection = Value::Integer(collection);
     let file_id = Value::Text(attachment.file_id.as_str());
     let which = "tenant = $1 and collection = $2 and file_id = $3";
-    let_go(transaction, which, &[tenant, collection, file_id]).await?;
+    release(transaction, which, &[tenant, collection, file_id]).await?;
     let sql = "insert into attachments
                    (tenant, collection, file_id, created_at, attributes, chunking, batch_id)
                values ($1, $2, $3, $4, $5, $6, $7)";
-    let (attributes, chunking) = (written(&attachment.attributes)?, written(&attachment.chunking)?);
+    let (attributes, chunking) = (encode(&attachment.attributes)?, encode(&attachment.chunking)?);
     let values = [
         tenant,
         collection,
@@ -267,7 +267,7 @@ async fn put(
 
 /// Removes the attachments that `which` says, and leaves their passages to be removed later.
 /// Tells how many it were.
-pub(super) async fn let_go(
+pub(super) async fn release(
     transaction: &mut dyn Transaction,
     which: &str,
     values: &[Value<'_>],
@@ -285,15 +285,15 @@ fn read(row: &Row) -> Result<Attachment, DatabaseError> {
     Ok(Attachment {
         file_id: FileId::from(row.text(0)?),
         created_at: Timestamp::from_micros(row.integer(1)?),
-        attributes: read_again(row.text(2)?)?,
-        chunking: read_again(row.text(3)?)?,
+        attributes: decode(row.text(2)?)?,
+        chunking: decode(row.text(3)?)?,
         batch_id: row.optional_text(4)?.map(BatchId::from),
         state: match row.text(5)? {
             "in_progress" => Indexing::InProgress,
             "completed" => Indexing::Completed,
             "cancelled" => Indexing::Cancelled,
             _ => Indexing::Failed {
-                why: read_again(row.text(6)?).unwrap_or(Unreadable::Broke),
+                why: decode(row.text(6)?).unwrap_or(ExtractionFailure::Broke),
                 reason: row.text(7)?.to_owned(),
             },
         },

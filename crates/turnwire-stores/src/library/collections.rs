@@ -11,7 +11,7 @@ use turnwire_contract::{
 use super::{Inner, attachments, now};
 use crate::{
     database::{DatabaseError, Row, Transaction, Value},
-    failures::{read_again, written},
+    failures::{decode, encode},
 };
 
 /// The columns that [`Kept::of`] reads.
@@ -36,13 +36,13 @@ struct Words {
 
 impl Words {
     fn of(notes: &CollectionNotes) -> Result<String, DatabaseError> {
-        written(&Self { name: notes.name.clone(), metadata: notes.metadata.clone() })
+        encode(&Self { name: notes.name.clone(), metadata: notes.metadata.clone() })
     }
 }
 
 impl Kept {
     fn of(row: &Row) -> Result<Self, DatabaseError> {
-        let Words { name, metadata } = read_again(row.text(4)?)?;
+        let Words { name, metadata } = decode(row.text(4)?)?;
         let days = row.optional_integer(5)?;
         let expires_after_days = days.and_then(|days| u32::try_from(days).ok());
         let record = CollectionRecord {
@@ -164,7 +164,7 @@ impl Inner {
         let gone = transaction.query(sql, &values).await?;
         let row = gone.first().ok_or_else(|| LibraryError::no_collection(id))?;
         let values = [Value::Text(tenant.as_str()), Value::Integer(row.integer(0)?)];
-        attachments::let_go(&mut *transaction, "tenant = $1 and collection = $2", &values).await?;
+        attachments::release(&mut *transaction, "tenant = $1 and collection = $2", &values).await?;
         let batches = "delete from file_batches where tenant = $1 and collection = $2";
         transaction.query(batches, &values).await?;
         transaction.commit().await?;

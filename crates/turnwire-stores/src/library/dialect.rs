@@ -1,7 +1,7 @@
 //! How passages are written and found by their words: the part of it that SQLite and PostgreSQL
 //! do not have in common.
 //!
-//! Both get the words as a [`Reader`](turnwire_contract::Reader) says them, so that a file is
+//! Both get the words as a [`TextAnalyzer`](turnwire_contract::Reader) says them, so that a file is
 //! found by the same words wherever it is kept, and both have the collection in the index of
 //! words, so that other collections cost nothing.
 
@@ -111,14 +111,14 @@ pub(super) fn is_word(word: &str) -> bool {
 
 /// How far PostgreSQL counts places in a text, and how often one word.
 const LAST_PLACE: usize = 16_383;
-const MOST_PLACES: usize = 255;
+const MAX_PLACES: usize = 255;
 
 /// Words with their places, as PostgreSQL reads them; first the sign of their collection.
 fn lexemes(collection: i64, words: &[String]) -> String {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (n, word) in words.iter().enumerate() {
         let at = places.entry(word).or_default();
-        if at.len() < MOST_PLACES {
+        if at.len() < MAX_PLACES {
             at.push((n + 1).min(LAST_PLACE));
         }
     }

@@ -7,7 +7,7 @@ use turnwire_contract::{FileId, FileRecord, LibraryError, TenantId, Timestamp};
 use super::{Inner, attachments, now};
 use crate::{
     database::{DatabaseError, Row, Value},
-    failures::read_again,
+    failures::decode,
 };
 
 /// The columns that [`record`] reads.
@@ -86,7 +86,7 @@ impl Inner {
         if transaction.query(gone, &values).await?.is_empty() {
             return Err(LibraryError::no_file(id));
         }
-        attachments::let_go(&mut *transaction, "tenant = $1 and file_id = $2", &values).await?;
+        attachments::release(&mut *transaction, "tenant = $1 and file_id = $2", &values).await?;
         let slices = "delete from file_slices where tenant = $1 and file_id = $2";
         transaction.query(slices, &values).await?;
         transaction.commit().await?;
@@ -98,9 +98,9 @@ impl Inner {
 fn record(row: &Row) -> Result<FileRecord, DatabaseError> {
     Ok(FileRecord {
         id: FileId::from(row.text(0)?),
-        name: read_again(row.text(1)?)?,
+        name: decode(row.text(1)?)?,
         bytes: u64::try_from(row.integer(2)?).unwrap_or(0),
-        purpose: read_again(row.text(3)?)?,
+        purpose: decode(row.text(3)?)?,
         created_at: Timestamp::from_micros(row.integer(4)?),
         expires_at: row.optional_integer(5)?.map(Timestamp::from_micros),
     })

@@ -33,8 +33,8 @@ use serde_json::{Map, Value as Json};
 use tokio::sync::{Notify, OnceCell};
 use turnwire_contract::{
     Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
-    CollectionUsage, ContentStream, FileId, FileRecord, FileUpload, Found, IndexQueue, IndexWork,
-    Indexed, Library, LibraryError, Query, Reader, TenantId, Timestamp,
+    CollectionUsage, ContentStream, FileId, FileRecord, FileUpload, IndexQueue, IndexWork, Indexed,
+    Library, LibraryError, Query, SearchResults, TenantId, TextAnalyzer, Timestamp,
 };
 
 use crate::{Store, database::Database};
@@ -53,7 +53,7 @@ struct Inner {
     /// Keeps the database open, and what goes on in its background.
     store: Store,
     database: Arc<dyn Database>,
-    reader: Arc<dyn Reader>,
+    reader: Arc<dyn TextAnalyzer>,
     /// There is something to read, or to remove.
     changed: Notify,
     /// Whether vectors have a column of their own, once that is known.
@@ -62,7 +62,7 @@ struct Inner {
 
 impl Store {
     /// The library in this database, which understands texts as `reader` does.
-    pub fn library(&self, reader: Arc<dyn Reader>) -> StoreLibrary {
+    pub fn library(&self, reader: Arc<dyn TextAnalyzer>) -> StoreLibrary {
         StoreLibrary(Arc::new(Inner {
             store: self.clone(),
             database: Arc::clone(&self.0.database),
@@ -214,13 +214,13 @@ impl Library for StoreLibrary {
         self.0.set_attributes(tenant, collection_id, file_id, &attributes).await
     }
 
-    async fn passages(
+    async fn chunks(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
         file_id: &FileId,
     ) -> Result<Vec<String>, LibraryError> {
-        self.0.passages(tenant, collection_id, file_id).await
+        self.0.chunks(tenant, collection_id, file_id).await
     }
 
     async fn detach(
@@ -255,7 +255,7 @@ impl Library for StoreLibrary {
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<Found, LibraryError> {
+    ) -> Result<SearchResults, LibraryError> {
         self.0.search(tenant, collections, query).await
     }
 }

@@ -53,7 +53,7 @@ impl Inner {
             }
             let made = self.database.query("create extension if not exists vector", &[]).await;
             if let Err(cause) = made {
-                warn!(%cause, "the extension `vector` is there, but we may not create it");
+                warn!(%cause, "extension `vector` is installed but may not be created by this user");
                 return Ok(false);
             }
         }
@@ -62,7 +62,7 @@ impl Inner {
             Ok(_) | Err(DatabaseError::Taken(_)) => {}
             Err(error) => return Err(error),
         }
-        info!("PostgreSQL compares vectors by itself");
+        info!("pgvector in use");
         Ok(true)
     }
 
@@ -84,7 +84,7 @@ impl Inner {
                  and e.model = $3 and vector_dims(e.embedding) = $5 {among}
              order by e.embedding <#> $4::vector limit $6"
         );
-        let asked = written(question);
+        let asked = encode(question);
         let mut values = vec![
             Value::Text(region.tenant),
             Value::Integers(region.collections),
@@ -114,7 +114,7 @@ pub(super) async fn write(
     let sql = "insert into passage_embeddings (attachment, place, tenant, model, embedding)
                select $1::bigint, $2::bigint + n - 1, $3::text, $4::text, one::vector
                from unnest($5::text[]) with ordinality as list(one, n)";
-    let texts: Vec<String> = vectors.iter().map(|vector| written(vector)).collect();
+    let texts: Vec<String> = vectors.iter().map(|vector| encode(vector)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let values = [
         Value::Integer(first.0),
@@ -136,7 +136,7 @@ pub(super) async fn remove(
 }
 
 /// A vector as the extension reads it.
-fn written(vector: &[f32]) -> String {
+fn encode(vector: &[f32]) -> String {
     let numbers: Vec<String> = vector.iter().map(ToString::to_string).collect();
     format!("[{}]", numbers.join(","))
 }

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use turnwire_contract::{
-    Chunking, CollectionId, FileId, IndexTask, IndexWork, Indexed, LibraryError, MOST_CLAIMS,
-    NewPassage, TenantId, Unreadable, Vectors,
+    Chunking, CollectionId, ExtractionFailure, FileId, IndexTask, IndexWork, Indexed, LibraryError,
+    MAX_CLAIMS, NewChunk, TenantId, Vectors,
 };
 
 use super::{Inner, attachments, dialect::is_word, micros, now, pgvector, signed, vectors::packed};
 use crate::{
     database::{DatabaseError, Row, Transaction, Value},
-    failures::{read_again, written},
+    failures::{decode, encode},
 };
 
 /// How many passages one transaction writes, and one block of vectors has.
@@ -79,8 +79,8 @@ impl Inner {
         claim: i64,
         lease: Duration,
     ) -> Result<bool, DatabaseError> {
-        if !next.is_read && next.n_claims >= i64::from(MOST_CLAIMS) {
-            let why = written(&Unreadable::Broke)?;
+        if !next.is_read && next.n_claims >= i64::from(MAX_CLAIMS) {
+            let why = encode(&ExtractionFailure::Broke)?;
             let reason = "reading it broke off every time it was tried";
             let sql = "update attachments set state = 'failed', why = $2, reason = $3, claim = 0
                        where number = $1";
@@ -108,7 +108,7 @@ impl Inner {
             let values = [Value::Text(tenant.as_str()), Value::Integer(number)];
             let found = self.database.query(sql, &values).await?;
             let text = |row: &Row| row.text(0).map(str::to_owned);
-            IndexTask::Embed { passages: found.iter().map(text).collect::<Result<_, _>>()? }
+            IndexTask::Embed { chunks: found.iter().map(text).collect::<Result<_, _>>()? }
         } else {
             IndexTask::Read { content: self.content(&tenant, &file_id).await?, chunking }
         };
@@ -141,8 +141,8 @@ impl Inner {
         // Found out before anything is begun.
         self.has_column().await?;
         let done = match end {
-            Indexed::Passages { passages, vectors } => {
-                self.write_all(work, &passages, vectors.as_ref()).await
+            Indexed::Chunks { chunks, vectors } => {
+                self.write_all(work, &chunks, vectors.as_ref()).await
             }
             Indexed::Vectors(vectors) => self.write_vectors(work, &vectors).await,
             Indexed::NotNow(wait) => {
@@ -150,7 +150,7 @@ impl Inner {
                 self.end(work, &sql, &[Value::Integer(micros(wait))]).await
             }
             Indexed::Failed { why, reason } => {
-                let (why, reason) = (written(&why)?, without_nul(&reason));
+                let (why, reason) = (encode(&why)?, without_nul(&reason));
                 let values = [Value::Text(&why), Value::Text(&reason)];
                 self.end(work, "state = 'failed', why = $3, reason = $4", &values).await
             }
@@ -177,12 +177,12 @@ impl Inner {
     async fn write_all(
         &self,
         work: &IndexWork,
-        passages: &[NewPassage],
+        chunks: &[NewChunk],
         vectors: Option<&Vectors>,
     ) -> Result<(), Lost> {
         // Somebody may have come half as far before.
         while self.remove_some_of(work).await? {}
-        for (n, slice) in passages.chunks(SLICE).enumerate() {
+        for (n, slice) in chunks.chunks(SLICE).enumerate() {
             let mut transaction = self.database.begin().await?;
             let claimed = self.claimed(&mut *transaction, work).await?;
             let first = signed(n * SLICE);
@@ -195,11 +195,11 @@ impl Inner {
             }
             transaction.commit().await?;
         }
-        let text: usize = passages.iter().map(|passage| passage.text.len()).sum();
+        let text: usize = chunks.iter().map(|chunk| chunk.text.len()).sum();
         let model = vectors.map_or("", |vectors| &vectors.model);
         let values = [
             Value::Integer(signed(text + vectors.map_or(0, bytes_of))),
-            Value::Integer(signed(passages.len())),
+            Value::Integer(signed(chunks.len())),
             Value::Text(model),
         ];
         let changes = "state = 'completed', not_before = 0, n_claims = 0, usage_bytes = $3,
@@ -213,15 +213,14 @@ impl Inner {
         work: &IndexWork,
         claimed: &Claimed,
         first: i64,
-        passages: &[NewPassage],
+        chunks: &[NewChunk],
     ) -> Result<(), DatabaseError> {
         let dialect = self.dialect();
-        let texts: Vec<String> =
-            passages.iter().map(|passage| without_nul(&passage.text)).collect();
-        let words: Vec<String> = passages
+        let texts: Vec<String> = chunks.iter().map(|chunk| without_nul(&chunk.text)).collect();
+        let words: Vec<String> = chunks
             .iter()
-            .map(|passage| {
-                let mut words = passage.words.clone();
+            .map(|chunk| {
+                let mut words = chunk.words.clone();
                 words.retain(|word| is_word(word));
                 (dialect.worded)(claimed.collection, &words)
             })
@@ -387,7 +386,7 @@ impl Inner {
         for row in &self.database.query(sql, &[now]).await? {
             let mut transaction = self.database.begin().await?;
             let number = Value::Integer(row.integer(0)?);
-            attachments::let_go(&mut *transaction, "collection = $1", &[number]).await?;
+            attachments::release(&mut *transaction, "collection = $1", &[number]).await?;
             transaction.commit().await?;
         }
         Ok(())
@@ -461,7 +460,7 @@ impl Next {
             number: row.integer(0)?,
             tenant: TenantId::from(row.text(1)?),
             file_id: FileId::from(row.text(2)?),
-            chunking: read_again(row.text(3)?)?,
+            chunking: decode(row.text(3)?)?,
             is_read: row.text(4)? == "completed",
             n_claims: row.integer(5)?,
             collection_id: CollectionId::from(row.text(6)?),

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use tracing::warn;
 use turnwire_contract::{
-    CollectionId, FileId, Filter, Found, LibraryError, NoVectors, Passage, Query, RANKED, TenantId,
-    fused,
+    CollectionId, EmbeddingError, FileId, Filter, FoundChunk, LibraryError, Query, RANKED,
+    SearchResults, TenantId, fused,
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     database::{DatabaseError, Row, Value},
-    failures::read_again,
+    failures::decode,
 };
 
 /// How many vectors are looked at at once: some megabytes.
@@ -47,7 +47,7 @@ impl Inner {
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<Found, LibraryError> {
+    ) -> Result<SearchResults, LibraryError> {
         let collections = self.to_search(tenant, collections).await?;
         let scope = self.scope(tenant, &collections, query.filter.as_ref()).await?;
         let (by_words, meaning) =
@@ -62,20 +62,20 @@ impl Inner {
                 fused.map(|(number, score)| Hit { number, score }).collect()
             }
             Some(Err(cause)) => {
-                warn!(%cause, "files are searched by their words alone");
+                warn!(%cause, "embeddings unavailable, full-text search only");
                 words_only = Some(cause.to_string());
                 by_words
             }
         };
         // Some of them may be on their way out.
         hits.truncate(query.most * 2);
-        let mut passages = self.shown(tenant, hits).await?;
-        passages.truncate(query.most);
-        Ok(Found { passages, words_only })
+        let mut chunks = self.shown(tenant, hits).await?;
+        chunks.truncate(query.most);
+        Ok(SearchResults { chunks, words_only })
     }
 
     /// The vector of a question, and the model it comes from; nothing if there is no model.
-    async fn meaning_of(&self, text: &str) -> Option<Result<(&str, Vec<f32>), NoVectors>> {
+    async fn meaning_of(&self, text: &str) -> Option<Result<(&str, Vec<f32>), EmbeddingError>> {
         let model = self.reader.model()?;
         let vectors = self.reader.vectors(&[text]).await;
         Some(vectors.map(|vectors| (model, vectors.into_iter().next().unwrap_or_default())))
@@ -100,7 +100,7 @@ impl Inner {
         let values = [Value::Text(tenant.as_str()), Value::Integers(&collections)];
         let mut among = Vec::new();
         for row in &self.database.query(&sql, &values).await? {
-            if filter.passes(&read_again(row.text(1)?)?) {
+            if filter.passes(&decode(row.text(1)?)?) {
                 among.push(row.integer(0)?);
             }
         }
@@ -250,7 +250,11 @@ impl Inner {
     }
 
     /// The passages themselves, without those that have gone meanwhile.
-    async fn shown(&self, tenant: &TenantId, hits: Vec<Hit>) -> Result<Vec<Passage>, LibraryError> {
+    async fn shown(
+        &self,
+        tenant: &TenantId,
+        hits: Vec<Hit>,
+    ) -> Result<Vec<FoundChunk>, LibraryError> {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
@@ -270,11 +274,11 @@ impl Inner {
             Value::Integers(&numbers),
         ];
         let found = self.database.query(&sql, &values).await?;
-        let by_number = |row: &Row| Ok((row.integer(0)?, passage(row)?));
-        let mut passages: HashMap<i64, Passage> =
+        let by_number = |row: &Row| Ok((row.integer(0)?, chunk(row)?));
+        let mut chunks: HashMap<i64, FoundChunk> =
             found.iter().map(by_number).collect::<Result<_, DatabaseError>>()?;
         let shown =
-            |Hit { number, score }: Hit| Some(Passage { score, ..passages.remove(&number)? });
+            |Hit { number, score }: Hit| Some(FoundChunk { score, ..chunks.remove(&number)? });
         Ok(hits.into_iter().filter_map(shown).collect())
     }
 }
@@ -341,12 +345,12 @@ fn hit(row: &Row) -> Result<Hit, DatabaseError> {
     Ok(Hit { number: row.integer(0)?, score: score / (score + 1.0) })
 }
 
-fn passage(row: &Row) -> Result<Passage, DatabaseError> {
-    Ok(Passage {
+fn chunk(row: &Row) -> Result<FoundChunk, DatabaseError> {
+    Ok(FoundChunk {
         text: row.text(1)?.to_owned(),
         file_id: FileId::from(row.text(2)?),
-        file_name: read_again(row.text(3)?)?,
-        attributes: read_again(row.text(4)?)?,
+        file_name: decode(row.text(3)?)?,
+        attributes: decode(row.text(4)?)?,
         score: 0.0,
     })
 }

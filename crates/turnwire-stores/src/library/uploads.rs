@@ -16,7 +16,7 @@ use turnwire_contract::{
 use super::{Inner, MAX_FILE_BYTES, now, signed};
 use crate::{
     database::{DatabaseError, Value},
-    failures::written,
+    failures::encode,
 };
 
 /// How much of a file one statement carries.
@@ -100,7 +100,7 @@ impl FileUpload for Upload {
         if !rest.is_empty() {
             self.write_slice(&rest).await?;
         }
-        let (name, purpose) = (written(&file.name)?, written(&file.purpose)?);
+        let (name, purpose) = (encode(&file.name)?, encode(&file.purpose)?);
         let sql = "update files set name = $3, bytes = $4, purpose = $5, created_at = $6,
                        expires_at = $7
                    where tenant = $1 and id = $2 and bytes < 0 returning id";
@@ -130,7 +130,7 @@ impl Drop for Upload {
         let (tenant, file_id) = (self.tenant.clone(), self.file_id.clone());
         self.library.store.0.tasks.spawn(async move {
             if let Err(error) = library.remove_file(&tenant, &file_id).await {
-                tracing::debug!(%file_id, %error, "an upload that was given up stays for an hour");
+                tracing::debug!(%file_id, %error, "abandoned upload not deleted, it expires in an hour");
             }
         });
     }

@@ -14,10 +14,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Herald, Job, Journal, Written, comes_back};
+use super::{BatchWriter, CommitNotifier, Job, WrittenBatch, comes_back};
 use crate::{
     database::DatabaseError,
-    outage::{Outage, Patience},
+    outage::{Backoff, Outage},
 };
 
 /// How long an append that stands alone may take, try by try.
@@ -31,8 +31,8 @@ const CHANCES: u32 = 20;
 pub(crate) struct IsolatedWriter {
     arriving: mpsc::UnboundedReceiver<Job>,
     waiting: Vec<Isolated>,
-    journal: Box<dyn Journal>,
-    herald: Herald,
+    journal: Box<dyn BatchWriter>,
+    notifier: CommitNotifier,
     outage: Arc<Outage>,
     stop: CancellationToken,
 }
@@ -42,13 +42,13 @@ struct Isolated {
     job: Job,
     n_too_slow: usize,
     n_broken: u32,
-    pause: Patience,
+    pause: Backoff,
     ready_at: Instant,
 }
 
 impl Isolated {
     fn new(job: Job) -> Self {
-        let (pause, ready_at) = (Patience::default(), Instant::now());
+        let (pause, ready_at) = (Backoff::default(), Instant::now());
         Self { job, n_too_slow: 0, n_broken: 0, pause, ready_at }
     }
 
@@ -77,13 +77,13 @@ impl Isolated {
 impl IsolatedWriter {
     /// A writer of what is sent to it. It ends with the last sender.
     pub(crate) fn new(
-        journal: Box<dyn Journal>,
-        herald: Herald,
+        journal: Box<dyn BatchWriter>,
+        notifier: CommitNotifier,
         outage: Arc<Outage>,
         stop: CancellationToken,
     ) -> (mpsc::UnboundedSender<Job>, Self) {
         let (sender, arriving) = mpsc::unbounded_channel();
-        let writer = Self { arriving, waiting: Vec::new(), journal, herald, outage, stop };
+        let writer = Self { arriving, waiting: Vec::new(), journal, notifier, outage, stop };
         (sender, writer)
     }
 
@@ -92,7 +92,7 @@ impl IsolatedWriter {
         while let Some(next) = self.next().await {
             // Dropping the append answers it.
             if AssertUnwindSafe(self.write(next)).catch_unwind().await.is_err() {
-                tracing::error!("the writer of isolated appends panicked and goes on");
+                tracing::error!("isolated writer panicked, continuing");
             }
         }
     }
@@ -125,7 +125,9 @@ impl IsolatedWriter {
 
     async fn write(&mut self, mut next: Isolated) {
         let error = match self.journal.write(slice::from_ref(&next.job), next.time()).await {
-            Ok(kept) => return self.herald.tell(Some(Written { batch: vec![next.job], kept })),
+            Ok(kept) => {
+                return self.notifier.tell(Some(WrittenBatch { batch: vec![next.job], kept }));
+            }
             Err(error) => error,
         };
         let is_refused = matches!(error, DatabaseError::Taken(_));
@@ -140,7 +142,7 @@ impl IsolatedWriter {
         } else if next.may_be_tried_after(&error) {
             self.waiting.push(next);
         } else {
-            self.herald.refuse(vec![next.job], &error);
+            self.notifier.refuse(vec![next.job], &error);
         }
     }
 }

@@ -29,17 +29,17 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
-    Ending, LogError, Recorded, RunId, Seq, TenantId,
+    JournalError, RecordedEvent, RunEnd, RunId, Seq, TenantId,
     seeded::{Fault, is_seeded},
 };
 
 use crate::{
-    database::{DatabaseError, Dialect, STATEMENT_PATIENCE},
-    news::Publisher,
-    outage::{Outage, Patience},
+    database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
+    live_tails::LiveTails,
+    notify::Publisher,
+    outage::{Backoff, Outage},
     rows::{EventRow, to_rows},
     sync::lock,
-    tails::Tails,
 };
 
 mod isolation;
@@ -47,8 +47,8 @@ mod postgres;
 mod sqlite;
 
 pub(crate) use isolation::IsolatedWriter;
-pub(crate) use postgres::PostgresJournal;
-pub(crate) use sqlite::SqliteJournal;
+pub(crate) use postgres::PostgresBatchWriter;
+pub(crate) use sqlite::SqliteBatchWriter;
 
 /// How many appends wait to be taken into a batch. The rest wait for their turn to wait.
 const QUEUE: usize = 4096;
@@ -63,11 +63,11 @@ pub(crate) struct Job {
     tenant: TenantId,
     run_id: RunId,
     tag: i64,
-    events: Vec<Arc<Recorded>>,
+    events: Vec<Arc<RecordedEvent>>,
     rows: Vec<EventRow>,
     bytes: usize,
-    ending: Option<Ending>,
-    answer: oneshot::Sender<Result<(), LogError>>,
+    ending: Option<RunEnd>,
+    answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
 impl Job {
@@ -75,8 +75,8 @@ impl Job {
         self.events.first().map_or(Seq::START, |first| first.seq)
     }
 
-    fn conflict(&self) -> LogError {
-        LogError::Conflict { run_id: self.run_id.clone(), place: self.first() }
+    fn conflict(&self) -> JournalError {
+        JournalError::Conflict { run_id: self.run_id.clone(), seq: self.first() }
     }
 }
 
@@ -89,7 +89,7 @@ enum Request {
 
 /// Where batches are written.
 #[async_trait]
-pub(crate) trait Journal: Send {
+pub(crate) trait BatchWriter: Send {
     /// Writes all `jobs`, each of another run, and tells which of them are kept: those that won
     /// their place now, or had won it before. The others left nothing behind. No statement may
     /// take longer than `time`. If this fails, it may have happened all the same, and can be done
@@ -116,12 +116,12 @@ impl WriterHandle {
     pub(crate) async fn append(
         &self,
         tenant: &TenantId,
-        events: Vec<Arc<Recorded>>,
-        ending: Option<Ending>,
-    ) -> Result<(), LogError> {
+        events: Vec<Arc<RecordedEvent>>,
+        ending: Option<RunEnd>,
+    ) -> Result<(), JournalError> {
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
-        let rows = to_rows(&events).map_err(|error| LogError::Rejected {
+        let rows = to_rows(&events).map_err(|error| JournalError::Rejected {
             run_id: run_id.clone(),
             reason: error.to_string(),
         })?;
@@ -139,15 +139,15 @@ impl WriterHandle {
     }
 
     /// Returns once the writer has written something, whatever it is.
-    pub(crate) async fn probe(&self) -> Result<(), LogError> {
+    pub(crate) async fn probe(&self) -> Result<(), JournalError> {
         let (answer, answered) = oneshot::channel();
         self.requests.send(Request::Probe(answer)).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())
     }
 }
 
-fn closed() -> LogError {
-    LogError::Unavailable("the writer has stopped".to_owned())
+fn closed() -> JournalError {
+    JournalError::Unavailable("the writer has stopped".to_owned())
 }
 
 /// Something that no other append to the same place has: a number that begins anywhere.
@@ -166,17 +166,17 @@ pub(crate) struct Writer {
     waiting: VecDeque<Job>,
     /// Who wants to know whether something can be written.
     probes: Vec<oneshot::Sender<()>>,
-    journal: Box<dyn Journal>,
+    journal: Box<dyn BatchWriter>,
     /// Where appends go that must not hold up the others.
     isolated: mpsc::UnboundedSender<Job>,
-    herald: Herald,
+    notifier: CommitNotifier,
     outage: Arc<Outage>,
     at_work_since: AtWorkSince,
     stop: CancellationToken,
 }
 
 /// A batch that the database has answered, and what it has kept of it.
-struct Written {
+struct WrittenBatch {
     batch: Vec<Job>,
     kept: Vec<bool>,
 }
@@ -184,9 +184,9 @@ struct Written {
 impl Writer {
     /// A writer that stops when it is told to, after it has written what it was given before.
     pub(crate) fn new(
-        journal: Box<dyn Journal>,
+        journal: Box<dyn BatchWriter>,
         isolated: mpsc::UnboundedSender<Job>,
-        herald: Herald,
+        notifier: CommitNotifier,
         outage: Arc<Outage>,
         stop: CancellationToken,
     ) -> (WriterHandle, Self) {
@@ -199,7 +199,7 @@ impl Writer {
             probes: Vec::new(),
             journal,
             isolated,
-            herald,
+            notifier,
             outage,
             at_work_since,
             stop,
@@ -212,7 +212,7 @@ impl Writer {
     pub(crate) async fn run(mut self) {
         while AssertUnwindSafe(self.write_all()).catch_unwind().await.is_err() {
             *lock(&self.at_work_since) = None;
-            tracing::error!("the writer panicked and goes on with the next batch");
+            tracing::error!("writer panicked, continuing with the next batch");
         }
     }
 
@@ -226,7 +226,7 @@ impl Writer {
             }
             if self.waiting.is_empty() {
                 // Nothing to do meanwhile.
-                self.herald.tell(written.take());
+                self.notifier.tell(written.take());
                 if !self.probes.is_empty() {
                     self.probe().await;
                 } else if !self.has_work().await {
@@ -284,25 +284,29 @@ impl Writer {
     }
 
     /// Writes `batch`. While the database is at it, those of the batch `before` are told.
-    async fn write(&mut self, batch: Vec<Job>, before: Option<Written>) -> Option<Written> {
+    async fn write(
+        &mut self,
+        batch: Vec<Job>,
+        before: Option<WrittenBatch>,
+    ) -> Option<WrittenBatch> {
         if is_seeded(Fault::PublishBeforeCommit) {
             for job in &batch {
-                self.herald.tails.written(&job.tenant, &job.events, job.bytes);
+                self.notifier.tails.note_written(&job.tenant, &job.events, job.bytes);
             }
         }
         let attempts =
-            Attempts { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
+            BatchAttempt { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
         *lock(&self.at_work_since) = Some(Instant::now());
         // In this order: the statement is on its way before anybody is told.
-        let (done, ()) = join(attempts.write(&batch), async { self.herald.tell(before) }).await;
+        let (done, ()) = join(attempts.write(&batch), async { self.notifier.tell(before) }).await;
         *lock(&self.at_work_since) = None;
         match done {
             Some(Ok(kept)) => {
                 self.answer_probes();
-                return Some(Written { batch, kept });
+                return Some(WrittenBatch { batch, kept });
             }
             Some(Err(error @ DatabaseError::Taken(_))) if batch.len() == 1 => {
-                self.herald.refuse(batch, &error);
+                self.notifier.refuse(batch, &error);
             }
             Some(Err(error)) => {
                 tracing::warn!(%error, n_runs = batch.len(), "appends isolated");
@@ -346,34 +350,34 @@ impl Writer {
 const CHANCES: u32 = 5;
 
 /// One batch on its way into the database.
-struct Attempts<'a> {
-    journal: &'a mut dyn Journal,
+struct BatchAttempt<'a> {
+    journal: &'a mut dyn BatchWriter,
     outage: &'a Outage,
     stop: &'a CancellationToken,
 }
 
-impl Attempts<'_> {
+impl BatchAttempt<'_> {
     /// Tries until the database has answered, or has refused this batch while it takes other
     /// writes. Only gives up when it is away, this process is about to end and nobody waits for
     /// an answer any more.
     async fn write(self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         let mut n_broken = 0;
         loop {
-            let error = match self.journal.write(batch, STATEMENT_PATIENCE).await {
+            let error = match self.journal.write(batch, STATEMENT_TIMEOUT).await {
                 Err(error) if !matches!(error, DatabaseError::Taken(_)) => error,
                 done => {
                     self.outage.note_back();
                     return Some(done);
                 }
             };
-            let was_there = self.journal.probe().await.is_ok();
-            if was_there {
+            let is_up = self.journal.probe().await.is_ok();
+            if is_up {
                 n_broken += 1;
                 if !matches!(error, DatabaseError::Away(_)) || n_broken >= CHANCES {
                     return Some(Err(error));
                 }
-                sleep(patience.next_pause()).await;
+                sleep(backoff.next_pause()).await;
             } else {
                 n_broken = 0;
                 self.outage.note_away(&error.to_string());
@@ -387,13 +391,17 @@ impl Attempts<'_> {
 
 /// Waits until the database takes writes again; not if this process is about to end and nobody
 /// waits for an answer.
-async fn comes_back(journal: &mut dyn Journal, stop: &CancellationToken, batch: &[Job]) -> bool {
-    let mut patience = Patience::default();
+async fn comes_back(
+    journal: &mut dyn BatchWriter,
+    stop: &CancellationToken,
+    batch: &[Job],
+) -> bool {
+    let mut backoff = Backoff::default();
     loop {
         if stop.is_cancelled() && batch.iter().all(|job| job.answer.is_closed()) {
             return false;
         }
-        sleep(patience.next_pause()).await;
+        sleep(backoff.next_pause()).await;
         if journal.probe().await.is_ok() {
             return true;
         }
@@ -421,23 +429,23 @@ fn probe_sql(dialect: &Dialect) -> String {
 
 /// Tells everybody concerned what has become of a batch.
 #[derive(Clone)]
-pub(crate) struct Herald {
-    pub(crate) tails: Arc<Tails>,
+pub(crate) struct CommitNotifier {
+    pub(crate) tails: Arc<LiveTails>,
     pub(crate) publisher: Option<Publisher>,
 }
 
-impl Herald {
-    fn tell(&self, written: Option<Written>) {
-        let Some(Written { batch, kept }) = written else { return };
+impl CommitNotifier {
+    fn tell(&self, written: Option<WrittenBatch>) {
+        let Some(WrittenBatch { batch, kept }) = written else { return };
         for (job, is_kept) in batch.into_iter().zip(kept) {
             if is_kept {
-                self.tails.written(&job.tenant, &job.events, job.bytes);
+                self.tails.note_written(&job.tenant, &job.events, job.bytes);
                 let _ = job.answer.send(Ok(()));
                 if let Some(publisher) = &self.publisher {
                     publisher.publish(job.run_id, job.rows);
                 }
             } else {
-                self.tails.let_go(&job.run_id);
+                self.tails.release(&job.run_id);
                 let conflict = job.conflict();
                 let _ = job.answer.send(Err(conflict));
             }
@@ -450,8 +458,8 @@ impl Herald {
             let refusal = match error {
                 // A second end of a call or of the run: whoever wrote the first one owns it.
                 DatabaseError::Taken(index) => {
-                    tracing::warn!(%run_id, index, "an append was refused");
-                    self.tails.let_go(&run_id);
+                    tracing::warn!(%run_id, index, "append refused by a unique index");
+                    self.tails.release(&run_id);
                     job.conflict()
                 }
                 DatabaseError::Away(reason)
@@ -459,7 +467,7 @@ impl Herald {
                 | DatabaseError::Refused(reason)
                 | DatabaseError::Broken(reason) => {
                     tracing::error!(%run_id, bytes = job.bytes, reason, "append rejected");
-                    LogError::Rejected { run_id, reason: reason.clone() }
+                    JournalError::Rejected { run_id, reason: reason.clone() }
                 }
             };
             let _ = job.answer.send(Err(refusal));

@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use sqlx::PgConnection;
 use turnwire_contract::seeded::{Fault, is_seeded};
 
-use super::{Job, Journal, probe_sql};
+use super::{BatchWriter, Job, probe_sql};
 use crate::{
     database::{
-        Database, DatabaseError, Dialect, Line, PostgresDatabase, STATEMENT_PATIENCE, Transaction,
-        Value, in_time,
+        Database, DatabaseError, DedicatedConnection, Dialect, PostgresDatabase, STATEMENT_TIMEOUT,
+        Transaction, Value, in_time,
     },
-    news::postgres::{GROWN, payloads},
+    notify::postgres::{GROWN, payloads},
     rows::EventRow,
-    run_store::store_ending,
+    run_store::store_end,
 };
 
 /// First the fence: the first row of each append, at a place where there must be none. Then the
@@ -52,21 +52,26 @@ const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[])
     join run_events e on e.run_id = ours.run_id and e.first_seq = ours.first_seq";
 
 /// The journal in PostgreSQL.
-pub(crate) struct PostgresJournal {
-    line: Line,
+pub(crate) struct PostgresBatchWriter {
+    connection: DedicatedConnection,
     dialect: &'static Dialect,
     worker: String,
     /// Whether other workers are told of every batch by `NOTIFY`.
     notifies: bool,
 }
 
-impl PostgresJournal {
+impl PostgresBatchWriter {
     /// The journal as `worker` writes it, with a connection of its own.
     pub(crate) fn new(database: &PostgresDatabase, worker: String, notifies: bool) -> Self {
-        Self { line: database.line(), dialect: database.dialect(), worker, notifies }
+        Self {
+            connection: database.dedicated_connection(),
+            dialect: database.dialect(),
+            worker,
+            notifies,
+        }
     }
 
-    fn teller(&self) -> Option<String> {
+    fn sender(&self) -> Option<String> {
         self.notifies.then(|| self.worker.clone())
     }
 
@@ -75,11 +80,11 @@ impl PostgresJournal {
         jobs: &[Job],
         time: Duration,
     ) -> Result<Vec<bool>, DatabaseError> {
-        let teller = self.teller();
+        let sender = self.sender();
         let winners = if jobs.iter().any(|job| job.ending.is_some()) {
             self.write_with_endings(jobs, time).await?
         } else {
-            insert(self.line.get().await?, jobs, teller.as_deref(), time).await?
+            insert(self.connection.get().await?, jobs, sender.as_deref(), time).await?
         };
         if winners.len() == jobs.len() {
             return Ok(vec![true; jobs.len()]);
@@ -98,16 +103,16 @@ impl PostgresJournal {
         jobs: &[Job],
         time: Duration,
     ) -> Result<Vec<String>, DatabaseError> {
-        let teller = self.teller();
-        let mut transaction = self.line.begin(time).await?;
-        let winners = insert(transaction.connection(), jobs, teller.as_deref(), time).await?;
+        let sender = self.sender();
+        let mut transaction = self.connection.begin(time).await?;
+        let winners = insert(transaction.connection(), jobs, sender.as_deref(), time).await?;
         for job in jobs {
             if let Some(ending) = &job.ending
                 && !is_seeded(Fault::EndOutsideTransaction)
                 && winners.iter().any(|winner| winner == job.run_id.as_str())
             {
                 let (tenant, run_id) = (&job.tenant, &job.run_id);
-                store_ending(&mut transaction, self.dialect, tenant, run_id, ending).await?;
+                store_end(&mut transaction, self.dialect, tenant, run_id, ending).await?;
             }
         }
         Box::new(transaction).commit().await?;
@@ -119,35 +124,35 @@ impl PostgresJournal {
         let firsts: Vec<i64> =
             refused.iter().map(|job| job.rows.first().map_or(0, |row| row.first)).collect();
         let query = sqlx::query_as(TAGS).bind(runs).bind(firsts);
-        in_time(STATEMENT_PATIENCE, query.fetch_all(self.line.get().await?)).await
+        in_time(STATEMENT_TIMEOUT, query.fetch_all(self.connection.get().await?)).await
     }
 
     async fn try_to_probe(&mut self) -> Result<(), DatabaseError> {
         let sql = probe_sql(self.dialect);
-        let mut transaction = self.line.begin(STATEMENT_PATIENCE).await?;
+        let mut transaction = self.connection.begin(STATEMENT_TIMEOUT).await?;
         transaction.query(&sql, &[Value::Text(&self.worker)]).await?;
         Box::new(transaction).commit().await
     }
 
     /// After a failure nobody knows what the connection is in the middle of.
-    fn or_hang_up<T>(&mut self, done: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
+    fn or_disconnect<T>(&mut self, done: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
         if done.is_err() {
-            self.line.hang_up();
+            self.connection.disconnect();
         }
         done
     }
 }
 
 #[async_trait]
-impl Journal for PostgresJournal {
+impl BatchWriter for PostgresBatchWriter {
     async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
         let written = self.try_to_write(jobs, time).await;
-        self.or_hang_up(written)
+        self.or_disconnect(written)
     }
 
     async fn probe(&mut self) -> Result<(), DatabaseError> {
         let probed = self.try_to_probe().await;
-        self.or_hang_up(probed)
+        self.or_disconnect(probed)
     }
 }
 
@@ -155,7 +160,7 @@ impl Journal for PostgresJournal {
 async fn insert(
     connection: &mut PgConnection,
     jobs: &[Job],
-    teller: Option<&str>,
+    sender: Option<&str>,
     time: Duration,
 ) -> Result<Vec<String>, DatabaseError> {
     let (mut first, mut rest) = (Columns::default(), Columns::default());
@@ -167,9 +172,9 @@ async fn insert(
         rows.for_each(|row| rest.add(job, row));
     }
     let heads = || jobs.iter().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
-    let news = teller.map(|teller| payloads(teller, heads())).unwrap_or_default();
+    let notifications = sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
     let query = first.bind(sqlx::query_scalar(write()));
-    let query = rest.bind(query).bind(GROWN).bind(news);
+    let query = rest.bind(query).bind(GROWN).bind(notifications);
     let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
     // Where somebody was told, there is an empty line.
     answer.retain(|run_id| !run_id.is_empty());

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::{Job, Journal, probe_sql};
+use super::{BatchWriter, Job, probe_sql};
 use crate::{
-    database::{Database, DatabaseError, STATEMENT_PATIENCE, Transaction, Value},
+    database::{Database, DatabaseError, STATEMENT_TIMEOUT, Transaction, Value},
     rows::EventRow,
-    run_store::store_ending,
+    run_store::store_end,
 };
 
 /// At a place where there is a row already, nothing happens; anything else that is there twice
@@ -19,12 +19,12 @@ const INSERT: &str = "insert into run_events (tenant, run_id, first_seq, last_se
      returning first_seq";
 
 /// The journal in SQLite.
-pub(crate) struct SqliteJournal {
+pub(crate) struct SqliteBatchWriter {
     database: Arc<dyn Database>,
     worker: String,
 }
 
-impl SqliteJournal {
+impl SqliteBatchWriter {
     /// The journal in `database`, as `worker` writes it.
     pub(crate) fn new(database: Arc<dyn Database>, worker: String) -> Self {
         Self { database, worker }
@@ -63,20 +63,20 @@ impl SqliteJournal {
         }
         if let Some(ending) = &job.ending {
             let dialect = self.database.dialect();
-            store_ending(transaction, dialect, &job.tenant, &job.run_id, ending).await?;
+            store_end(transaction, dialect, &job.tenant, &job.run_id, ending).await?;
         }
         Ok(true)
     }
 }
 
 #[async_trait]
-impl Journal for SqliteJournal {
+impl BatchWriter for SqliteBatchWriter {
     async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError> {
         in_time(time, self.try_to_write(jobs)).await
     }
 
     async fn probe(&mut self) -> Result<(), DatabaseError> {
-        in_time(STATEMENT_PATIENCE, self.try_to_probe()).await
+        in_time(STATEMENT_TIMEOUT, self.try_to_probe()).await
     }
 }
 

@@ -9,7 +9,7 @@ struct PanicsOnce {
 }
 
 #[async_trait]
-impl Journal for PanicsOnce {
+impl BatchWriter for PanicsOnce {
     async fn write(&mut self, jobs: &[Job], _: Duration) -> Result<Vec<bool>, DatabaseError> {
         assert!(std::mem::replace(&mut self.has_panicked, true), "on purpose");
         Ok(vec![true; jobs.len()])
@@ -20,9 +20,9 @@ impl Journal for PanicsOnce {
     }
 }
 
-fn first_event_of(run_id: &str) -> Vec<Arc<Recorded>> {
+fn first_event_of(run_id: &str) -> Vec<Arc<RecordedEvent>> {
     let (run_id, event) = (run_id.into(), Event::RunStarted);
-    vec![Arc::new(Recorded { run_id, seq: Seq(1), at: Timestamp::from_micros(1), event })]
+    vec![Arc::new(RecordedEvent { run_id, seq: Seq(1), at: Timestamp::from_micros(1), event })]
 }
 
 /// C27: a writer that panics answers those whose batch it was, takes the next ones, and does not
@@ -31,15 +31,15 @@ fn first_event_of(run_id: &str) -> Vec<Arc<Recorded>> {
 async fn c27_a_panic_costs_one_batch() {
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let (isolated, _jobs) = mpsc::unbounded_channel();
-    let herald = Herald { tails: Arc::default(), publisher: None };
+    let notifier = CommitNotifier { tails: Arc::default(), publisher: None };
     let journal = Box::new(PanicsOnce { has_panicked: false });
     let outage = Arc::new(Outage::of("database"));
-    let (handle, writer) = Writer::new(journal, isolated, herald, outage, stop.clone());
+    let (handle, writer) = Writer::new(journal, isolated, notifier, outage, stop.clone());
     tasks.spawn(writer.run());
     let tenant = TenantId::default();
 
     let lost = handle.append(&tenant, first_event_of("run_1"), None).await;
-    assert!(matches!(lost, Err(LogError::Unavailable(_))), "{lost:?}");
+    assert!(matches!(lost, Err(JournalError::Unavailable(_))), "{lost:?}");
     sleep(Duration::from_mins(1)).await;
     assert_eq!(handle.stuck_for(), Duration::ZERO);
     handle.append(&tenant, first_event_of("run_2"), None).await.unwrap();

@@ -22,13 +22,13 @@ use futures::{StreamExt, future::join_all};
 use serde_json::json;
 use tokio::{runtime::Runtime, time::sleep};
 use turnwire_contract::{
-    ApprovalAnswer, CallId, Decision, Effect, Event, Item, Recorded, RunId, RunOutcome, RunRequest,
-    Seq, TenantId, Tool, ToolOutcome,
+    ApprovalAnswer, CallId, Decision, Effect, Event, Item, RecordedEvent, RunId, RunOutcome,
+    RunRequest, Seq, TenantId, Tool, ToolOutcome,
 };
-use turnwire_engine::{Answered, EngineParts, Runs, Toolbox};
+use turnwire_engine::{AnswerOutcome, EngineParts, Runs, Toolbox};
 use turnwire_models::Scripted;
 use turnwire_stores::{Store, StoreOptions};
-use turnwire_testkit::{Behaviour, Prop, invariants};
+use turnwire_testkit::{Behaviour, FakeTool, invariants};
 
 const ROUNDS: usize = 1_000;
 /// How many of them share two processes, of which one goes.
@@ -87,13 +87,13 @@ struct Process {
 }
 
 impl Process {
-    fn start(folder: &Path, tools: &[Prop]) -> Self {
+    fn start(folder: &Path, tools: &[FakeTool]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
-        let (folder, tools): (PathBuf, Vec<Prop>) = (folder.to_owned(), tools.to_vec());
+        let (folder, tools): (PathBuf, Vec<FakeTool>) = (folder.to_owned(), tools.to_vec());
         let runs = runtime.block_on(async move {
             let url = format!("sqlite://{}", folder.join("runs.db").display());
             let options = StoreOptions { lease: LEASE, ..StoreOptions::at(url) };
@@ -103,7 +103,7 @@ impl Process {
                 toolbox.add(Arc::new(tool)).unwrap();
             }
             let runs = Runs::new(EngineParts {
-                log: Arc::new(store.clone()),
+                journal: Arc::new(store.clone()),
                 store: Arc::new(store.clone()),
                 blobs: Arc::new(store.clone()),
                 workers: Arc::new(store),
@@ -111,7 +111,7 @@ impl Process {
                 tools: toolbox,
                 ..EngineParts::default()
             });
-            runs.keep_working().await.unwrap();
+            runs.start_worker().await.unwrap();
             runs
         });
         Self { runtime, runs }
@@ -131,7 +131,7 @@ struct Asked {
 
 impl Asked {
     /// What came of the answer; nothing if the process went away meanwhile.
-    async fn answer(&self, run_id: &RunId, answer: ApprovalAnswer) -> Option<Answered> {
+    async fn answer(&self, run_id: &RunId, answer: ApprovalAnswer) -> Option<AnswerOutcome> {
         let (runs, run_id) = (self.runs.clone(), run_id.clone());
         let asking = async move { runs.answer(&tenant(), &run_id, &call(), answer).await };
         self.handle.spawn(asking).await.ok()?.ok()
@@ -150,9 +150,9 @@ impl Asked {
     }
 }
 
-fn tools() -> Vec<Prop> {
+fn tools() -> Vec<FakeTool> {
     let prop = |name: &str| {
-        Prop::new(name, Behaviour::Returns("done".to_owned())).with(|spec| {
+        FakeTool::new(name, Behaviour::Returns("done".to_owned())).with(|spec| {
             spec.effect = Effect::Once;
             spec.needs_approval = true;
         })
@@ -160,7 +160,7 @@ fn tools() -> Vec<Prop> {
     vec![prop("risky"), prop("hasty").with(|spec| spec.approval_expiry = Some(HASTE))]
 }
 
-fn request(plot: Plot, tools: &[Prop]) -> RunRequest {
+fn request(plot: Plot, tools: &[FakeTool]) -> RunRequest {
     let name = if plot == Plot::Expiry { "hasty" } else { "risky" };
     let calls = json!([{ "id": "call_1", "name": name, "arguments": { "n": 1 } }]);
     let script = json!({ "turns": [{ "calls": calls }, { "text": "done" }] });
@@ -174,7 +174,7 @@ fn request(plot: Plot, tools: &[Prop]) -> RunRequest {
 struct Round {
     plot: Plot,
     run_id: RunId,
-    told: Vec<(ApprovalAnswer, Answered)>,
+    told: Vec<(ApprovalAnswer, AnswerOutcome)>,
 }
 
 /// Plays one round over both processes; whoever gets no word tries the one that stays.
@@ -236,7 +236,7 @@ async fn until_asked(runs: &Runs, run_id: &RunId) {
     panic!("{run_id} ended without asking");
 }
 
-async fn journal_of(runs: &Runs, run_id: &RunId) -> Vec<Arc<Recorded>> {
+async fn journal_of(runs: &Runs, run_id: &RunId) -> Vec<Arc<RecordedEvent>> {
     let mut events = runs.follow(&tenant(), run_id, Seq::START).await.unwrap();
     let mut journal = Vec::new();
     while let Some(recorded) = events.next().await {
@@ -255,7 +255,7 @@ struct Tally {
 }
 
 /// What must be true of a round, whoever was quicker.
-fn check(round: &Round, journal: &[Arc<Recorded>], tools: &[Prop], tally: &mut Tally) {
+fn check(round: &Round, journal: &[Arc<RecordedEvent>], tools: &[FakeTool], tally: &mut Tally) {
     let Round { plot, run_id, told } = round;
     let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
     assert!(wrong.is_empty(), "{plot:?} {run_id}: {wrong:#?}");
@@ -264,15 +264,15 @@ fn check(round: &Round, journal: &[Arc<Recorded>], tools: &[Prop], tally: &mut T
     assert!(settled.len() <= 1, "double: {plot:?} {run_id}: {settled:?}");
     for (answer, told) in told {
         match told {
-            Answered::Taken => assert!(
+            AnswerOutcome::Accepted => assert!(
                 settled.iter().any(|settled| settled.says_the_same(answer)),
                 "lost: {plot:?} {run_id}: {answer:?} was taken, {settled:?}"
             ),
-            Answered::TooLate => assert!(
+            AnswerOutcome::TooLate => assert!(
                 !settled.iter().any(|settled| settled == answer),
                 "{plot:?} {run_id}: {answer:?} was too late, and counts"
             ),
-            Answered::NotAsked => panic!("{plot:?} {run_id}: it was asked"),
+            AnswerOutcome::NotAsked => panic!("{plot:?} {run_id}: it was asked"),
         }
     }
     let Some(Event::RunFinished { outcome, .. }) = journal.last().map(|last| &last.event) else {
@@ -285,7 +285,7 @@ fn check(round: &Round, journal: &[Arc<Recorded>], tools: &[Prop], tally: &mut T
     });
     let is_allowed = settled.iter().any(|answer| answer.decision == Decision::Approved);
     let key = format!("{run_id}:call_1");
-    let calls = tools.iter().flat_map(Prop::calls).filter(|(_, r)| r.idempotency_key == key);
+    let calls = tools.iter().flat_map(FakeTool::calls).filter(|(_, r)| r.idempotency_key == key);
     let calls: Vec<_> = calls.collect();
     assert!(calls.len() <= usize::from(is_allowed), "{plot:?} {run_id}: {} calls", calls.len());
     if let Some(ToolOutcome::Succeeded { .. }) = ended {
@@ -295,7 +295,7 @@ fn check(round: &Round, journal: &[Arc<Recorded>], tools: &[Prop], tally: &mut T
     }
     if matches!(plot, Plot::TwoAnswers | Plot::SameAnswer | Plot::Edited | Plot::CancelCall) {
         assert_eq!(*outcome, RunOutcome::Completed, "{plot:?} {run_id}");
-        let taken = told.iter().filter(|(_, told)| *told == Answered::Taken).count();
+        let taken = told.iter().filter(|(_, told)| *told == AnswerOutcome::Accepted).count();
         let expected = match plot {
             Plot::SameAnswer => 2..=2,
             Plot::CancelCall => 0..=1,
@@ -308,7 +308,7 @@ fn check(round: &Round, journal: &[Arc<Recorded>], tools: &[Prop], tally: &mut T
     tally.denied += usize::from(!settled.is_empty() && !is_allowed);
     tally.expired += usize::from(by == Some("expiry"));
     tally.cancelled += usize::from(*outcome == RunOutcome::Cancelled || by == Some("cancel"));
-    let is_taken_over = |r: &Arc<Recorded>| matches!(r.event, Event::RunTakenOver { .. });
+    let is_taken_over = |r: &Arc<RecordedEvent>| matches!(r.event, Event::RunTakenOver { .. });
     tally.taken_over += usize::from(journal.iter().any(is_taken_over));
 }
 

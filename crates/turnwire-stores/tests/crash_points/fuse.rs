@@ -13,10 +13,11 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Ending,
-    Entry, EventLog, EventStream, ItemId, JournalHead, LogError, Model, ModelError, ModelStream,
-    NewRun, Prompt, Recorded, RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError,
-    TenantId, Timestamp, Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec,
+    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Entry,
+    EventStream, ItemId, Journal, JournalError, JournalHead, Model, ModelError, ModelStream,
+    NewRun, Prompt, RecordedEvent, RequestKey, RunEnd, RunId, RunOutcome, RunRecord, RunStore, Seq,
+    StoreError, TenantId, Timestamp, Tool, ToolContext, ToolError, ToolOutput, ToolRequest,
+    ToolSpec,
 };
 use turnwire_stores::Store;
 
@@ -89,7 +90,7 @@ impl Model for Fused<turnwire_models::Scripted> {
 }
 
 #[async_trait]
-impl Tool for Fused<turnwire_testkit::Prop> {
+impl Tool for Fused<turnwire_testkit::FakeTool> {
     fn spec(&self) -> &ToolSpec {
         self.inner.spec()
     }
@@ -104,17 +105,21 @@ impl Tool for Fused<turnwire_testkit::Prop> {
 }
 
 #[async_trait]
-impl EventLog for Fused<Store> {
-    async fn append(&self, tenant: &TenantId, batch: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+impl Journal for Fused<Store> {
+    async fn append(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<Arc<RecordedEvent>>,
+    ) -> Result<(), JournalError> {
         self.fuse.around("append", self.inner.append(tenant, batch)).await
     }
 
     async fn append_end(
         &self,
         tenant: &TenantId,
-        batch: Vec<Arc<Recorded>>,
-        ending: Ending,
-    ) -> Result<bool, LogError> {
+        batch: Vec<Arc<RecordedEvent>>,
+        ending: RunEnd,
+    ) -> Result<bool, JournalError> {
         self.fuse.around("append the end", self.inner.append_end(tenant, batch, ending)).await
     }
 
@@ -123,11 +128,11 @@ impl EventLog for Fused<Store> {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         self.inner.read(tenant, run_id, after).await
     }
 
-    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, LogError> {
+    async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError> {
         self.inner.head(tenant, run_id).await
     }
 
@@ -136,12 +141,12 @@ impl EventLog for Fused<Store> {
         tenant: &TenantId,
         run_id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         self.inner.stored(tenant, run_id, after).await
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), LogError> {
-        EventLog::forget(&self.inner, tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError> {
+        Journal::delete(&self.inner, tenant, run_id).await
     }
 }
 
@@ -161,8 +166,8 @@ impl BlobStore for Fused<Store> {
         self.inner.get(tenant, id).await
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
-        BlobStore::forget(&self.inner, tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError> {
+        BlobStore::delete(&self.inner, tenant, run_id).await
     }
 }
 
@@ -172,13 +177,13 @@ impl RunStore for Fused<Store> {
         self.fuse.around("create", self.inner.create(run)).await
     }
 
-    async fn made_by(
+    async fn find_by_key(
         &self,
         tenant: &TenantId,
         key: &RequestKey,
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError> {
-        self.inner.made_by(tenant, key, now).await
+        self.inner.find_by_key(tenant, key, now).await
     }
 
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
@@ -210,8 +215,8 @@ impl RunStore for Fused<Store> {
         self.inner.entries_named(tenant, names).await
     }
 
-    async fn forget(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        RunStore::forget(&self.inner, tenant, run_id).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+        RunStore::delete(&self.inner, tenant, run_id).await
     }
 
     async fn open_conversation(
@@ -239,12 +244,12 @@ impl RunStore for Fused<Store> {
         self.inner.annotate_conversation(tenant, id, metadata).await
     }
 
-    async fn forget_conversation(
+    async fn delete_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<(), StoreError> {
-        self.inner.forget_conversation(tenant, id).await
+        self.inner.delete_conversation(tenant, id).await
     }
 
     async fn history(

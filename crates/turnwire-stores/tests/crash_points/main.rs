@@ -23,7 +23,7 @@ use std::{
 
 use futures::StreamExt;
 use turnwire_contract::{
-    Completeness, Effect, Entry, Event, EventLog, Item, Model, Recorded, RequestKey, RunId,
+    Completeness, Effect, Entry, Event, Item, Journal, Model, RecordedEvent, RequestKey, RunId,
     RunOutcome, RunRequest, RunStatus, RunStore, Seq, TenantId, Tool, ToolOutcome,
 };
 use turnwire_engine::{EngineParts, Runs, Start, Toolbox};
@@ -174,7 +174,7 @@ impl Process {
         }
         let model = Fused { inner: Scripted::by_prompt(), fuse: Arc::clone(fuse) };
         let runs = Runs::new(EngineParts {
-            log: Arc::new(kept.clone()),
+            journal: Arc::new(kept.clone()),
             store: Arc::new(kept.clone()),
             blobs: Arc::new(kept),
             workers: Arc::new(store.clone()),
@@ -183,7 +183,7 @@ impl Process {
             servers: Arc::new(shape.servers.clone()),
             ..EngineParts::default()
         });
-        runs.keep_working().await.unwrap();
+        runs.start_worker().await.unwrap();
         Self { runs, store }
     }
 
@@ -199,7 +199,7 @@ impl Process {
         };
         loop {
             let start = Start { key: Some(key.clone()), ..Start::default() };
-            match self.runs.start_as(request.clone(), start).await {
+            match self.runs.start_with(request.clone(), start).await {
                 Ok(handle) => return handle.id().clone(),
                 // The run of the first process is there, and has no journal yet.
                 Err(error) => println!("{}: asks again: {error}", shape.name),
@@ -263,7 +263,7 @@ async fn predecessor(store: &Store) {
 
 /// C5: what acts once acts at most once, what may be repeated has acted if it says so, and an
 /// unknown outcome is told.
-fn check_effects(shape: &Shape, journal: &[Arc<Recorded>]) {
+fn check_effects(shape: &Shape, journal: &[Arc<RecordedEvent>]) {
     for prop in shape.tools.iter().filter(|prop| prop.spec().effect == Effect::Once) {
         assert!(prop.n_calls() <= 1, "C5: {}: called {} times", shape.name, prop.n_calls());
     }
@@ -323,7 +323,7 @@ fn check_history(shape: &Shape, context: &[Entry]) {
 }
 
 /// C6, R20: what was withdrawn is not in the history.
-fn check_nothing_superseded(journal: &[Arc<Recorded>], context: &[Entry]) {
+fn check_nothing_superseded(journal: &[Arc<RecordedEvent>], context: &[Entry]) {
     for recorded in journal {
         if let Event::MessageFinished { item_id, completeness: Completeness::Superseded, .. } =
             &recorded.event

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use turnwire_contract::{
     ConversationId, Decision, Effect, Item, Limits, RunRequest, ServerUse, ToolKind,
 };
-use turnwire_testkit::{Behaviour, Prop, PropServers};
+use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
 
 /// A kind of run, and the world outside that it works on. The world outlives every process.
 #[derive(Clone)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) request: RunRequest,
-    pub(crate) tools: Vec<Prop>,
-    pub(crate) servers: PropServers,
+    pub(crate) tools: Vec<FakeTool>,
+    pub(crate) servers: FakeServers,
     /// What the person says who is asked.
     pub(crate) decision: Decision,
     /// What the last message says when nothing goes wrong.
@@ -30,14 +30,14 @@ impl Shape {
             name,
             request: RunRequest::new("any", vec![Item::user(script)]),
             tools: Vec::new(),
-            servers: PropServers::default(),
+            servers: FakeServers::default(),
             decision: Decision::Approved,
             answer: "done",
             continues: false,
         }
     }
 
-    fn tool(mut self, prop: Prop) -> Self {
+    fn tool(mut self, prop: FakeTool) -> Self {
         self.request.tools.push(Arc::new(turnwire_contract::Tool::spec(&prop).clone()));
         self.tools.push(prop);
         self
@@ -49,8 +49,9 @@ impl Shape {
     }
 }
 
-fn prop(name: &str, effect: Effect) -> Prop {
-    Prop::new(name, Behaviour::Returns(format!("{name} worked"))).with(|spec| spec.effect = effect)
+fn prop(name: &str, effect: Effect) -> FakeTool {
+    FakeTool::new(name, Behaviour::Returns(format!("{name} worked")))
+        .with(|spec| spec.effect = effect)
 }
 
 fn call(name: &str) -> Value {
@@ -91,12 +92,12 @@ pub(crate) fn shapes() -> Vec<Shape> {
             .with(|request| request.conversation_id = Some(ConversationId::from("conv_1"))),
         Shape { continues: true, ..Shape::new("continued run", json!([done])) },
         Shape::new("big result", one("read"))
-            .tool(Prop::new("read", Behaviour::Returns("big ".repeat(2_000))))
+            .tool(FakeTool::new("read", Behaviour::Returns("big ".repeat(2_000))))
             .with(|request| {
                 request.limits = Limits { output_in_journal: 1_000, ..Limits::default() };
             }),
         Shape {
-            servers: PropServers::default().slow(
+            servers: FakeServers::default().slow(
                 "docs",
                 Duration::from_millis(1),
                 [prop("find", Effect::Pure)],
@@ -109,7 +110,7 @@ pub(crate) fn shapes() -> Vec<Shape> {
             ..Shape::new("function of the client", json!([{ "calls": [call("theirs")] }]))
                 .tool(prop("theirs", Effect::Once).with(|spec| spec.kind = ToolKind::Client))
         },
-        Shape::new("tool that reports", one("work")).tool(Prop::new(
+        Shape::new("tool that reports", one("work")).tool(FakeTool::new(
             "work",
             // Long enough apart for an append of its own each.
             Behaviour::Reports(2, Duration::from_millis(50), "worked".to_owned()),

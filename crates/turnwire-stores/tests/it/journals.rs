@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use tempfile::TempDir;
 use turnwire_contract::{
-    Event, EventLog, EventStream, Recorded, RunId, RunOutcome, Seq, TenantId, Timestamp, Usage,
+    Event, EventStream, Journal, RecordedEvent, RunId, RunOutcome, Seq, TenantId, Timestamp, Usage,
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services;
@@ -17,16 +17,16 @@ pub(crate) fn tenant() -> TenantId {
     TenantId::from("tenant")
 }
 
-pub(crate) fn event(run: &str, seq: u64, event: Event) -> Arc<Recorded> {
+pub(crate) fn event(run: &str, seq: u64, event: Event) -> Arc<RecordedEvent> {
     let at = Timestamp::from_micros(1_700_000_000_000_000 + i64::try_from(seq).unwrap());
-    Arc::new(Recorded { run_id: RunId::from(run), seq: Seq(seq), at, event })
+    Arc::new(RecordedEvent { run_id: RunId::from(run), seq: Seq(seq), at, event })
 }
 
-pub(crate) fn text(run: &str, seq: u64, text: &str) -> Arc<Recorded> {
+pub(crate) fn text(run: &str, seq: u64, text: &str) -> Arc<RecordedEvent> {
     event(run, seq, Event::TextAdded { item_id: "msg_1".into(), text: text.to_owned() })
 }
 
-pub(crate) fn end(run: &str, seq: u64) -> Arc<Recorded> {
+pub(crate) fn end(run: &str, seq: u64) -> Arc<RecordedEvent> {
     let (outcome, usage) = (RunOutcome::Completed, Usage::default());
     event(run, seq, Event::RunFinished { outcome, usage })
 }
@@ -63,13 +63,13 @@ pub(crate) async fn reader(store: &Store, run: &str, after: u64) -> EventStream 
 }
 
 /// The next event, which must come.
-pub(crate) async fn next(reader: &mut EventStream) -> Arc<Recorded> {
+pub(crate) async fn next(reader: &mut EventStream) -> Arc<RecordedEvent> {
     let next = tokio::time::timeout(PATIENCE, reader.next()).await;
     next.expect("nothing arrives").expect("it is not over").unwrap()
 }
 
 /// Everything up to the end.
-pub(crate) async fn rest(mut reader: EventStream) -> Vec<Arc<Recorded>> {
+pub(crate) async fn rest(mut reader: EventStream) -> Vec<Arc<RecordedEvent>> {
     let mut events = Vec::new();
     loop {
         let next = tokio::time::timeout(PATIENCE, reader.next()).await;
@@ -80,10 +80,10 @@ pub(crate) async fn rest(mut reader: EventStream) -> Vec<Arc<Recorded>> {
     }
 }
 
-pub(crate) async fn stored(store: &Store, run: &str) -> Vec<Arc<Recorded>> {
+pub(crate) async fn stored(store: &Store, run: &str) -> Vec<Arc<RecordedEvent>> {
     store.read_stored(&tenant(), &RunId::from(run), Seq::START).await.unwrap()
 }
 
-pub(crate) fn places(events: &[Arc<Recorded>]) -> Vec<u64> {
+pub(crate) fn backends(events: &[Arc<RecordedEvent>]) -> Vec<u64> {
     events.iter().map(|recorded| recorded.seq.0).collect()
 }

@@ -7,7 +7,7 @@
     reason = "a test that cannot go on should fall over"
 )]
 
-mod event_log;
+mod journal;
 mod journals;
 mod news;
 mod proxy;

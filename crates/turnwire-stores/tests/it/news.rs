@@ -7,11 +7,11 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use sqlx::Connection;
 use tokio::time::{Instant, timeout};
-use turnwire_contract::{EventLog, EventStream};
+use turnwire_contract::{EventStream, Journal};
 use turnwire_stores::Store;
 use turnwire_testkit::services;
 
-use crate::journals::{at, end, next, pairs, places, reader, rest, stored, tenant, text};
+use crate::journals::{at, backends, end, next, pairs, reader, rest, stored, tenant, text};
 
 /// Somebody who can write to Redis, and perhaps knows the secret.
 struct Stranger {
@@ -146,7 +146,7 @@ async fn c19_a_flushed_redis_loses_nothing() {
         redis::cmd("FLUSHALL").exec_async(&mut stranger.redis).await.unwrap();
     }
     writer.append(&tenant(), vec![end("run_1", head + 1)]).await.unwrap();
-    assert_eq!(places(&rest(reading).await), [head + 1]);
+    assert_eq!(backends(&rest(reading).await), [head + 1]);
 }
 
 /// C19: without Redis news comes later, but comes; and when it is back it comes fast again.
@@ -172,7 +172,7 @@ async fn c19_a_redis_that_is_killed_and_restarted_loses_nothing() {
     head = goes_on(&writer, &mut reading, head, 50).await;
     assert!(began.elapsed() < Duration::from_secs(5), "it is still slow: {:?}", began.elapsed());
     writer.append(&tenant(), vec![end("run_1", head + 1)]).await.unwrap();
-    assert_eq!(places(&rest(reading).await), [head + 1]);
+    assert_eq!(backends(&rest(reading).await), [head + 1]);
 }
 
 /// Nobody listens to runs that nobody reads: a channel is left when its last reader goes.
@@ -206,8 +206,8 @@ async fn readers_of_the_former_worker_see_what_the_next_one_writes() {
         let reading = reader(&former, "run_1", 0).await;
         let events = (2..=4).map(|seq| text("run_1", seq, "b")).chain([end("run_1", 5)]);
         next_one.append(&tenant(), events.collect()).await.unwrap();
-        assert_eq!(places(&rest(reading).await), [1, 2, 3, 4, 5]);
-        assert_eq!(places(&stored(&former, "run_1").await), [1, 2, 3, 4, 5]);
+        assert_eq!(backends(&rest(reading).await), [1, 2, 3, 4, 5]);
+        assert_eq!(backends(&stored(&former, "run_1").await), [1, 2, 3, 4, 5]);
     }
 }
 

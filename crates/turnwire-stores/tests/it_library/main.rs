@@ -7,7 +7,7 @@ use futures::future::join_all;
 use tempfile::TempDir;
 use turnwire_contract::{
     Attachment, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord, IndexQueue,
-    IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError, NewPassage, Query, TenantId,
+    IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError, NewChunk, Query, TenantId,
     Timestamp,
 };
 use turnwire_stores::{MAX_FILE_BYTES, Store, StoreLibrary, StoreOptions};
@@ -19,12 +19,12 @@ use turnwire_testkit::{
 const LEASE: Duration = Duration::from_secs(30);
 
 /// One new database, for as long as this lives.
-struct Place {
+struct Backend {
     url: String,
     _directory: Option<TempDir>,
 }
 
-impl Place {
+impl Backend {
     fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("library.db").display());
@@ -84,22 +84,22 @@ fn read(work: &IndexWork) -> Indexed {
     let IndexTask::Read { content, .. } = &work.task else { panic!("it is read already") };
     let text = String::from_utf8(content.to_vec()).unwrap();
     let words = text.to_lowercase().split(['.', ' ']).map(str::to_owned).collect();
-    Indexed::Passages { passages: vec![NewPassage { text, words }], vectors: None }
+    Indexed::Chunks { chunks: vec![NewChunk { text, words }], vectors: None }
 }
 
 /// A1 among others: what belongs to one tenant does not exist for another.
 #[tokio::test]
 async fn both_databases_keep_the_promises_of_a_library() {
-    for place in Place::both() {
-        library::check(&place.library().await).await;
+    for backend in Backend::both() {
+        library::check(&backend.library().await).await;
     }
 }
 
 #[tokio::test]
 async fn both_databases_find_by_meaning() {
-    for place in Place::both() {
+    for backend in Backend::both() {
         let reader = Plainly::by_meaning();
-        let library = place.store().await.library(reader.clone());
+        let library = backend.store().await.library(reader.clone());
         library::check_meaning(&library, &reader).await;
     }
 }
@@ -107,9 +107,9 @@ async fn both_databases_find_by_meaning() {
 /// What was handed over is read after a restart, and what was read is found.
 #[tokio::test]
 async fn the_queue_and_the_index_survive_a_restart() {
-    for place in Place::both() {
+    for backend in Backend::both() {
         let files: Vec<String> = ["file-1", "file-2"].map(str::to_owned).into();
-        let store = place.store().await;
+        let store = backend.store().await;
         let library = store.library(Plainly::by_words());
         let id = fill(&library, "vs", &files).await;
         let done = claim(&library).await.unwrap();
@@ -119,25 +119,25 @@ async fn the_queue_and_the_index_survive_a_restart() {
         store.close().await;
         drop((store, library));
 
-        let library = place.library().await;
+        let library = backend.library().await;
         let query = Query::new("walrus", 5);
         let found = library.search(&tenant(), std::slice::from_ref(&id), &query).await.unwrap();
-        assert_eq!(found.passages.len(), 1);
+        assert_eq!(found.chunks.len(), 1);
         let again = claim(&library).await.unwrap();
         assert_eq!(again.file_id, begun.file_id);
         assert!(library.finish(&again, read(&again)).await.unwrap());
         let found = library.search(&tenant(), &[id], &query).await.unwrap();
-        assert_eq!(found.passages.len(), 2);
+        assert_eq!(found.chunks.len(), 2);
     }
 }
 
 /// Several processes share the work: every file is claimed once, by one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_processes_never_claim_the_same_file() {
-    for place in Place::both() {
+    for backend in Backend::both() {
         let mut libraries = Vec::new();
         for _ in 0..4 {
-            libraries.push(place.library().await);
+            libraries.push(backend.library().await);
         }
         let files: Vec<String> = (0..40).map(|n| format!("file-{n}")).collect();
         let id = fill(&libraries[0], "vs", &files).await;
@@ -160,8 +160,8 @@ async fn several_processes_never_claim_the_same_file() {
 /// A13: a file as big as the limit is kept, slice by slice, and one with a byte more is not.
 #[tokio::test]
 async fn a_file_may_be_so_big_and_no_bigger() {
-    for place in Place::both() {
-        let library = place.library().await;
+    for backend in Backend::both() {
+        let library = backend.library().await;
         let mut content = vec![b'x'; MAX_FILE_BYTES];
         content[MAX_FILE_BYTES - 1] = b'y';
         add(&library, "file-1", &content).await.unwrap();
@@ -177,8 +177,8 @@ async fn a_file_may_be_so_big_and_no_bigger() {
 /// What is detached or removed leaves nothing behind.
 #[tokio::test]
 async fn nothing_is_left_of_what_is_gone() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let library = store.library(Plainly::by_words());
         let files: Vec<String> = (0..3).map(|n| format!("file-{n}")).collect();
         let id = fill(&library, "vs", &files).await;
@@ -202,7 +202,7 @@ async fn nothing_is_left_of_what_is_gone() {
             "attachments_gone",
             "file_batches",
         ] {
-            assert_eq!(rows(&place.url, table).await, 0, "{table}");
+            assert_eq!(rows(&backend.url, table).await, 0, "{table}");
         }
         store.close().await;
     }

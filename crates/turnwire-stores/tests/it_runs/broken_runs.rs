@@ -11,15 +11,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::{StreamExt, future::join_all};
 use tokio::time::timeout;
 use turnwire_contract::{
-    Completeness, Event, EventLog, Failure, Item, LogError, Model, Recorded, RunId, RunOutcome,
-    RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolOutcome, Wish, Workers,
+    Completeness, Event, Failure, Item, Journal, JournalError, Model, RecordedEvent, RunCommand,
+    RunId, RunOutcome, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolOutcome,
+    Workers,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
-use crate::support::{Place, run, tenant};
+use crate::support::{Backend, run, tenant};
 
 /// How long a worker's runs stay its own.
 const LEASE: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ fn engine(store: &Store, models: &[(&str, Scripted)], tools: Toolbox) -> Runs {
     Runs::new(EngineParts {
         models,
         tools,
-        log: kept.clone(),
+        journal: kept.clone(),
         store: kept.clone(),
         blobs: kept.clone(),
         workers: kept,
@@ -55,7 +56,11 @@ fn slow() -> Scripted {
 }
 
 /// Reads on until `is_it`, and returns that event.
-async fn until(store: &Store, run_id: &RunId, is_it: impl Fn(&Event) -> bool) -> Arc<Recorded> {
+async fn until(
+    store: &Store,
+    run_id: &RunId,
+    is_it: impl Fn(&Event) -> bool,
+) -> Arc<RecordedEvent> {
     let mut events = store.read(&TenantId::default(), run_id, Seq::START).await.unwrap();
     let read = async {
         loop {
@@ -88,10 +93,10 @@ fn too_deep() -> String {
 /// code, once; and it can be deleted.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_ends_its_run_and_no_other() {
-    for place in Place::both() {
-        let [first, second]: [Store; 2] = place.stores_with(2, LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         // It beats once and never again.
-        first.beat().await.unwrap();
+        first.heartbeat().await.unwrap();
         let left = engine(&first, &[("m", slow())], Toolbox::default());
         let mut begun = Vec::new();
         for _ in 0..2 {
@@ -108,14 +113,14 @@ async fn a_row_that_cannot_be_read_ends_its_run_and_no_other() {
                  (select min(first_seq) from run_events
                   where run_id = '{broken}' and first_seq > 2) returning run_id"
         );
-        assert_eq!(place.ask(&sql).await.len(), 1);
+        assert_eq!(backend.ask(&sql).await.len(), 1);
 
         let next = engine(&second, &[("m", quick())], Toolbox::default());
-        next.keep_working().await.unwrap();
-        assert_eq!(outcome_of(&second, &healthy).await, RunOutcome::Completed, "{}", place.url);
+        next.start_worker().await.unwrap();
+        assert_eq!(outcome_of(&second, &healthy).await, RunOutcome::Completed, "{}", backend.url);
         let ended = RunOutcome::Failed { failure: Failure::journal_unreadable() };
-        assert_eq!(outcome_of(&second, &broken).await, ended, "{}", place.url);
-        assert_eq!(outcome_of(&first, &broken).await, ended, "{}", place.url);
+        assert_eq!(outcome_of(&second, &broken).await, ended, "{}", backend.url);
+        assert_eq!(outcome_of(&first, &broken).await, ended, "{}", backend.url);
         let journal = second.read_stored(&TenantId::default(), &broken, Seq::START).await.unwrap();
         let seqs: Vec<u64> = journal.iter().map(|recorded| recorded.seq.0).collect();
         assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
@@ -124,8 +129,8 @@ async fn a_row_that_cannot_be_read_ends_its_run_and_no_other() {
             .iter()
             .filter(|recorded| matches!(recorded.event, Event::RunTakenOver { .. }))
             .count();
-        assert_eq!(n_takeovers, 1, "{}", place.url);
-        next.forget(&TenantId::default(), &broken).await.unwrap();
+        assert_eq!(n_takeovers, 1, "{}", backend.url);
+        next.delete(&TenantId::default(), &broken).await.unwrap();
         let gone = next.find(&TenantId::default(), &broken).await;
         assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
     }
@@ -135,18 +140,18 @@ async fn a_row_that_cannot_be_read_ends_its_run_and_no_other() {
 /// runs beside it.
 #[tokio::test]
 async fn a_request_that_cannot_be_read_hides_no_other_run() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         for id in ["run_1", "run_2"] {
             store.create(run(id, |_| {})).await.unwrap();
         }
-        place.ask("update runs set request = '[' where id = 'run_1' returning id").await;
+        backend.ask("update runs set request = '[' where id = 'run_1' returning id").await;
         let listed = store.list(&tenant(), 10).await.unwrap();
         assert_eq!(listed.len(), 2, "{listed:?}");
         store.find(&tenant(), &RunId::from("run_1")).await.unwrap();
         let outcome = RunOutcome::Cancelled;
         store.finish(&RunId::from("run_1"), outcome, Vec::new()).await.unwrap();
-        RunStore::forget(&store, &tenant(), &RunId::from("run_1")).await.unwrap();
+        RunStore::delete(&store, &tenant(), &RunId::from("run_1")).await.unwrap();
         assert_eq!(store.list(&tenant(), 10).await.unwrap().len(), 1);
     }
 }
@@ -155,23 +160,28 @@ async fn a_request_that_cannot_be_read_hides_no_other_run() {
 /// others.
 #[tokio::test]
 async fn a_command_of_a_newer_version_hides_no_other() {
-    for place in Place::both() {
-        let store = place.store().await;
-        store.beat().await.unwrap();
+    for backend in Backend::both() {
+        let store = backend.store().await;
+        store.heartbeat().await.unwrap();
         store.create(run("run_1", |_| {})).await.unwrap();
         let run_id = RunId::from("run_1");
-        place
+        backend
             .ask(
                 "insert into wishes (run_id, tenant, wish)
                  values ('run_1', 't', '{\"wish\":\"steer\",\"to\":\"the left\"}') returning run_id",
             )
             .await;
-        store.leave(&tenant(), &run_id, Wish::Cancel).await.unwrap();
-        let known = |left: Vec<turnwire_contract::LeftWish>| -> Vec<Wish> {
-            left.into_iter().map(|left| left.wish).collect()
+        store.enqueue(&tenant(), &run_id, RunCommand::Cancel).await.unwrap();
+        let known = |left: Vec<turnwire_contract::PendingCommand>| -> Vec<RunCommand> {
+            left.into_iter().map(|left| left.command).collect()
         };
-        assert_eq!(known(store.wishes().await.unwrap()), [Wish::Cancel], "{}", place.url);
-        assert_eq!(known(store.wishes_for(&run_id).await.unwrap()), [Wish::Cancel]);
+        assert_eq!(
+            known(store.pending_commands().await.unwrap()),
+            [RunCommand::Cancel],
+            "{}",
+            backend.url
+        );
+        assert_eq!(known(store.pending_commands_for(&run_id).await.unwrap()), [RunCommand::Cancel]);
     }
 }
 
@@ -179,22 +189,22 @@ async fn a_command_of_a_newer_version_hides_no_other() {
 /// others, and the run says what it lacks. A worker that has it goes on.
 #[tokio::test]
 async fn a_run_waits_for_a_worker_that_can_carry_it_out() {
-    for place in Place::both() {
+    for backend in Backend::both() {
         let [first, second, third]: [Store; 3] =
-            place.stores_with(3, LEASE).await.try_into().unwrap();
+            backend.stores_with(3, LEASE).await.try_into().unwrap();
         let (run_id, tools) = left_in_the_middle(&first).await;
 
         let without_model = engine(&second, &[("other", quick())], tools.clone());
-        without_model.keep_working().await.unwrap();
+        without_model.start_worker().await.unwrap();
         let stalled = stalled(&second, &run_id).await;
-        assert_eq!(stalled, "model `m`", "{}", place.url);
+        assert_eq!(stalled, "model `m`", "{}", backend.url);
         let journal = second.read_stored(&TenantId::default(), &run_id, Seq::START).await.unwrap();
         let is_taken = |event: &Event| matches!(event, Event::RunTakenOver { .. });
-        assert!(!journal.iter().any(|recorded| is_taken(&recorded.event)), "{}", place.url);
+        assert!(!journal.iter().any(|recorded| is_taken(&recorded.event)), "{}", backend.url);
 
         let whole = engine(&third, &[("m", quick())], tools);
-        whole.keep_working().await.unwrap();
-        assert_eq!(outcome_of(&third, &run_id).await, RunOutcome::Completed, "{}", place.url);
+        whole.start_worker().await.unwrap();
+        assert_eq!(outcome_of(&third, &run_id).await, RunOutcome::Completed, "{}", backend.url);
         assert_eq!(find(&third, &run_id).await.stalled, None);
     }
 }
@@ -202,22 +212,22 @@ async fn a_run_waits_for_a_worker_that_can_carry_it_out() {
 /// A run that nobody can carry out can be cancelled, and it is said which tool it lacks.
 #[tokio::test]
 async fn a_run_that_nobody_can_carry_out_can_be_cancelled() {
-    for place in Place::both() {
-        let [first, second]: [Store; 2] = place.stores_with(2, LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         let (run_id, _) = left_in_the_middle(&first).await;
         let next = engine(&second, &[("m", quick())], Toolbox::default());
-        next.keep_working().await.unwrap();
-        assert_eq!(stalled(&second, &run_id).await, "tool `look`", "{}", place.url);
+        next.start_worker().await.unwrap();
+        assert_eq!(stalled(&second, &run_id).await, "tool `look`", "{}", backend.url);
         next.cancel(&TenantId::default(), &run_id).await.unwrap();
-        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", place.url);
+        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", backend.url);
     }
 }
 
 /// A run of model `m` with the tool `look`, in the middle of its answer, and its tools.
 async fn left_in_the_middle(store: &Store) -> (RunId, Toolbox) {
-    store.beat().await.unwrap();
+    store.heartbeat().await.unwrap();
     let mut tools = Toolbox::default();
-    tools.add(Arc::new(Prop::new("look", Behaviour::Returns("seen".to_owned())))).unwrap();
+    tools.add(Arc::new(FakeTool::new("look", Behaviour::Returns("seen".to_owned())))).unwrap();
     let left = engine(store, &[("m", slow())], tools.clone());
     let mut request = RunRequest::new("m", vec![Item::user("?")]);
     request.tools = tools.specs();
@@ -243,18 +253,18 @@ async fn stalled(store: &Store, run_id: &RunId) -> String {
     timeout(SOON, found).await.expect("somebody declines it")
 }
 
-fn recorded(run_id: &RunId, seq: u64, event: Event) -> Arc<Recorded> {
+fn recorded(run_id: &RunId, seq: u64, event: Event) -> Arc<RecordedEvent> {
     let at = Timestamp::from_micros(1);
-    Arc::new(Recorded { run_id: run_id.clone(), seq: Seq(seq), at, event })
+    Arc::new(RecordedEvent { run_id: run_id.clone(), seq: Seq(seq), at, event })
 }
 
 /// C27: an append that the database does not finish in time (57014) holds up no other run, is
 /// rejected in the end, and its run can go on with something smaller.
 #[tokio::test]
 async fn an_append_that_takes_too_long_holds_up_nobody() {
-    let place = Place::postgres();
-    let url = format!("{}?options=-c%20statement_timeout%3D150ms", place.url);
-    let store = Place::at(url).store().await;
+    let backend = Backend::postgres();
+    let url = format!("{}?options=-c%20statement_timeout%3D150ms", backend.url);
+    let store = Backend::at(url).store().await;
     let (heavy, light) = (RunId::from("run_heavy"), RunId::from("run_light"));
     for run_id in [&heavy, &light] {
         let begun = vec![recorded(run_id, 1, Event::RunStarted)];
@@ -276,7 +286,7 @@ async fn an_append_that_takes_too_long_holds_up_nobody() {
     let (rejected, ()) = tokio::join!(heavy_append, async {
         timeout(SOON, light_appends).await.expect("nobody waits for the heavy one");
     });
-    assert!(matches!(rejected, Err(LogError::Rejected { .. })), "{rejected:?}");
+    assert!(matches!(rejected, Err(JournalError::Rejected { .. })), "{rejected:?}");
     let end = Event::RunFinished {
         outcome: RunOutcome::Cancelled,
         usage: turnwire_contract::Usage::default(),
@@ -288,20 +298,20 @@ async fn an_append_that_takes_too_long_holds_up_nobody() {
 /// stable code; what its tool did is told as far as it can be.
 #[tokio::test]
 async fn what_a_tool_nests_too_deeply_is_left_out_and_said() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let mut tools = Toolbox::default();
         let deep = (0..125).fold(serde_json::json!(1), |inside, _| serde_json::json!([inside]));
-        let tool = Prop::new("dig", Behaviour::ReturnsData(deep));
+        let tool = FakeTool::new("dig", Behaviour::ReturnsData(deep));
         tools.add(Arc::new(tool)).unwrap();
         let call = Turn::new().call("dig", serde_json::json!({}));
         let model = Scripted::new([call, Turn::new().text("Done.")]);
         let runs = engine(&store, &[("m", model)], tools.clone());
-        runs.keep_working().await.unwrap();
+        runs.start_worker().await.unwrap();
         let mut request = RunRequest::new("m", vec![Item::user("?")]);
         request.tools = tools.specs();
         let run_id = runs.start(request).await.unwrap().id().clone();
-        assert_eq!(outcome_of(&store, &run_id).await, RunOutcome::Completed, "{}", place.url);
+        assert_eq!(outcome_of(&store, &run_id).await, RunOutcome::Completed, "{}", backend.url);
         let finished = until(&store, &run_id, |event| matches!(event, Event::ToolFinished { .. }));
         let finished = finished.await;
         let Event::ToolFinished { outcome: ToolOutcome::Succeeded { output }, .. } =
@@ -317,11 +327,11 @@ async fn what_a_tool_nests_too_deeply_is_left_out_and_said() {
 /// C28: readiness is told by a write, also while others write.
 #[tokio::test]
 async fn a_store_that_can_be_written_to_says_so() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let many = join_all((0..50).map(|_| store.probe())).await;
-        assert!(many.iter().all(Result::is_ok), "{}", place.url);
+        assert!(many.iter().all(Result::is_ok), "{}", backend.url);
         store.close().await;
-        assert!(store.probe().await.is_err(), "{}", place.url);
+        assert!(store.probe().await.is_err(), "{}", backend.url);
     }
 }

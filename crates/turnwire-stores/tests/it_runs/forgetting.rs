@@ -4,16 +4,16 @@
 use std::{process::Command, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, CallId, Entry, Item, NewRun, RequestKey, RunId, RunOutcome, RunStore, StoreError,
-    TenantId, Wish, Workers,
+    BlobStore, CallId, Entry, Item, NewRun, RequestKey, RunCommand, RunId, RunOutcome, RunStore,
+    StoreError, TenantId, Workers,
 };
 use turnwire_stores::Store;
 
-use crate::support::{Place, entries, run, run_after, run_in, tenant};
+use crate::support::{Backend, entries, run, run_after, run_in, tenant};
 
 const CANARY: &str = "canary-4711";
 
-impl Place {
+impl Backend {
     /// All that is in the database, as text.
     async fn dump(&self) -> String {
         if self.is_postgres() {
@@ -64,8 +64,8 @@ impl Place {
              values ('t', '{id}', 1, 1, 1, 'event', '{CANARY}')"
         );
         self.ask(&event).await;
-        let wish = Wish::CancelCall { call_id: CallId::from(CANARY) };
-        store.leave(&tenant(), &run_id, wish).await.unwrap();
+        let command = RunCommand::CancelCall { call_id: CallId::from(CANARY) };
+        store.enqueue(&tenant(), &run_id, command).await.unwrap();
         assert!(self.hits().await >= 10, "the search is blind");
         let said = vec![Entry::new(format!("msg_{CANARY}"), Item::user(CANARY))];
         let outcome = RunOutcome::Completed;
@@ -91,16 +91,16 @@ impl Place {
 /// C25: by hand.
 #[tokio::test]
 async fn c25_a_forgotten_run_leaves_nothing() {
-    for place in Place::both() {
-        let store = place.store().await;
-        let run_id = place.sing(&store, "run_1").await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
+        let run_id = backend.sing(&store, "run_1").await;
         let stranger = TenantId::from("stranger");
-        let theirs = RunStore::forget(&store, &stranger, &run_id).await;
+        let theirs = RunStore::delete(&store, &stranger, &run_id).await;
         assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
-        assert!(place.hits().await >= 8, "A1: it is not theirs to forget");
-        RunStore::forget(&store, &tenant(), &run_id).await.unwrap();
-        assert_eq!(place.hits().await, 0, "{}", place.dump().await);
-        let again = RunStore::forget(&store, &tenant(), &run_id).await;
+        assert!(backend.hits().await >= 8, "A1: it is not theirs to forget");
+        RunStore::delete(&store, &tenant(), &run_id).await.unwrap();
+        assert_eq!(backend.hits().await, 0, "{}", backend.dump().await);
+        let again = RunStore::delete(&store, &tenant(), &run_id).await;
         assert!(matches!(again, Err(StoreError::NotFound(_))), "{again:?}");
     }
 }
@@ -108,12 +108,12 @@ async fn c25_a_forgotten_run_leaves_nothing() {
 /// C25: by age, in batches; what is young, active, or in a conversation stays.
 #[tokio::test]
 async fn c25_old_runs_leave_nothing() {
-    for place in Place::both() {
+    for backend in Backend::both() {
         let day = |options: &mut turnwire_stores::StoreOptions| {
             options.retention = Some(Duration::from_hours(24));
         };
-        let store = place.store_with(day).await;
-        place.sing(&store, "run_1").await;
+        let store = backend.store_with(day).await;
+        backend.sing(&store, "run_1").await;
         store.create(run("run_active", |_| {})).await.unwrap();
         store.create(run_in("run_said", "conv_1")).await.unwrap();
         let done = RunOutcome::Completed;
@@ -124,13 +124,13 @@ async fn c25_old_runs_leave_nothing() {
             store.finish(&made.run_id, done.clone(), Vec::new()).await.unwrap();
         }
         assert_eq!(store.forget_old_runs().await.unwrap(), 0, "they are young");
-        place.age().await;
+        backend.age().await;
         store.create(run("run_young", |_| {})).await.unwrap();
         store.finish(&"run_young".into(), done, entries(&["young"])).await.unwrap();
-        let forever = place.store_with(|options| options.retention = None).await;
+        let forever = backend.store_with(|options| options.retention = None).await;
         assert_eq!(forever.forget_old_runs().await.unwrap(), 0, "runs are kept for ever");
         assert_eq!(store.forget_old_runs().await.unwrap(), 122);
-        assert_eq!(place.hits().await, 0, "{}", place.dump().await);
+        assert_eq!(backend.hits().await, 0, "{}", backend.dump().await);
         let left = store.list(&tenant(), 10).await.unwrap();
         let left: Vec<&str> = left.iter().map(|run| run.run_id.as_str()).collect();
         assert_eq!(left, ["run_young", "run_active"]);
@@ -143,8 +143,8 @@ async fn c25_old_runs_leave_nothing() {
 /// them; those with a run at work, and those that were used since, stay.
 #[tokio::test]
 async fn c25_unused_conversations_go() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let done = RunOutcome::Completed;
         for name in ["unused", "used", "busy"] {
             let run_id = format!("run_{name}");
@@ -154,11 +154,11 @@ async fn c25_unused_conversations_go() {
                 store.finish(&run_id.as_str().into(), done.clone(), said).await.unwrap();
             }
         }
-        let long_ago = if place.is_postgres() { "'-infinity'" } else { "0" };
-        place.ask(&format!("update conversations set used_at = {long_ago}")).await;
-        let forever = place.store_with(|options| options.conversation_retention = None).await;
+        let long_ago = if backend.is_postgres() { "'-infinity'" } else { "0" };
+        backend.ask(&format!("update conversations set used_at = {long_ago}")).await;
+        let forever = backend.store_with(|options| options.conversation_retention = None).await;
         forever.forget_old_runs().await.unwrap();
-        assert_eq!(place.count("conversations").await, 3, "they are kept for ever");
+        assert_eq!(backend.count("conversations").await, 3, "they are kept for ever");
 
         store.create(run_in("run_again", "conv_used")).await.unwrap();
         store.finish(&"run_again".into(), done, entries(&["again"])).await.unwrap();
@@ -176,23 +176,23 @@ async fn c25_unused_conversations_go() {
 /// those that continue it.
 #[tokio::test]
 async fn c25_a_continued_run_goes_with_the_last_that_continues_it() {
-    for place in Place::both() {
-        let store = place.store().await;
-        let run_id = place.sing(&store, "run_1").await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
+        let run_id = backend.sing(&store, "run_1").await;
         let done = RunOutcome::Completed;
         for (id, before) in [("run_2", "run_1"), ("run_3", "run_2"), ("run_4", "run_2")] {
             store.create(run_after(id, before)).await.unwrap();
             store.finish(&id.into(), done.clone(), entries(&[id])).await.unwrap();
         }
         store.create(run_after("run_5", "run_1")).await.unwrap();
-        RunStore::forget(&store, &tenant(), &run_id).await.unwrap();
+        RunStore::delete(&store, &tenant(), &run_id).await.unwrap();
         let gone = store.find(&tenant(), &run_id).await;
         assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
         let gone = store.finish(&run_id, done.clone(), Vec::new()).await;
         assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
         assert_eq!(store.list(&tenant(), 10).await.unwrap().len(), 4);
         for table in ["run_events", "blobs", "wishes", "request_keys"] {
-            assert_eq!(place.count(table).await, 0, "{table}");
+            assert_eq!(backend.count(table).await, 0, "{table}");
         }
         // Whoever takes over a run that was continuing it must know what it had seen.
         assert_eq!(store.context(&tenant(), &run_id).await.unwrap().len(), 2);
@@ -202,12 +202,12 @@ async fn c25_a_continued_run_goes_with_the_last_that_continues_it() {
         let seen = store.context(&tenant(), &"run_4".into()).await.unwrap();
         assert_eq!(seen.len(), 4, "{seen:?}");
         for id in ["run_5", "run_2", "run_3"] {
-            RunStore::forget(&store, &tenant(), &id.into()).await.unwrap();
-            assert!(place.hits().await > 0, "run_4 has still seen it");
+            RunStore::delete(&store, &tenant(), &id.into()).await.unwrap();
+            assert!(backend.hits().await > 0, "run_4 has still seen it");
         }
-        RunStore::forget(&store, &tenant(), &"run_4".into()).await.unwrap();
-        assert_eq!(place.hits().await, 0, "{}", place.dump().await);
-        assert_eq!((place.count("runs").await, place.count("entries").await), (0, 0));
+        RunStore::delete(&store, &tenant(), &"run_4".into()).await.unwrap();
+        assert_eq!(backend.hits().await, 0, "{}", backend.dump().await);
+        assert_eq!((backend.count("runs").await, backend.count("entries").await), (0, 0));
     }
 }
 
@@ -215,8 +215,8 @@ async fn c25_a_continued_run_goes_with_the_last_that_continues_it() {
 /// it to the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn c25_the_last_two_do_not_leave_it_to_each_other() {
-    let place = Place::postgres();
-    let (one, other) = (place.store().await, place.store().await);
+    let backend = Backend::postgres();
+    let (one, other) = (backend.store().await, backend.store().await);
     let done = RunOutcome::Completed;
     for n in 0..50 {
         let [before, left, right] = ["a", "b", "c"].map(|name| format!("run_{n}_{name}"));
@@ -226,24 +226,24 @@ async fn c25_the_last_two_do_not_leave_it_to_each_other() {
             one.create(made.clone()).await.unwrap();
             one.finish(&made.run_id, done.clone(), entries(&["x"])).await.unwrap();
         }
-        RunStore::forget(&one, &tenant(), &before.as_str().into()).await.unwrap();
+        RunStore::delete(&one, &tenant(), &before.as_str().into()).await.unwrap();
         let (left, right) = (RunId::from(left.as_str()), RunId::from(right.as_str()));
         let tenant = tenant();
         let (first, second) = tokio::join!(
-            RunStore::forget(&one, &tenant, &left),
-            RunStore::forget(&other, &tenant, &right)
+            RunStore::delete(&one, &tenant, &left),
+            RunStore::delete(&other, &tenant, &right)
         );
         first.unwrap();
         second.unwrap();
-        assert_eq!(place.count("runs").await, 0, "round {n}");
+        assert_eq!(backend.count("runs").await, 0, "round {n}");
     }
 }
 
 /// C25: a long chain goes at once when all of it is old.
 #[tokio::test]
 async fn c25_an_old_chain_goes_as_a_whole() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let done = RunOutcome::Completed;
         store.create(run("run_0", |_| {})).await.unwrap();
         store.finish(&"run_0".into(), done.clone(), entries(&["x"])).await.unwrap();
@@ -252,8 +252,8 @@ async fn c25_an_old_chain_goes_as_a_whole() {
             store.create(run_after(&id, &format!("run_{}", n - 1))).await.unwrap();
             store.finish(&id.as_str().into(), done.clone(), entries(&["x"])).await.unwrap();
         }
-        place.age().await;
+        backend.age().await;
         assert_eq!(store.forget_old_runs().await.unwrap(), 80);
-        assert_eq!((place.count("runs").await, place.count("entries").await), (0, 0));
+        assert_eq!((backend.count("runs").await, backend.count("entries").await), (0, 0));
     }
 }

@@ -3,30 +3,30 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Event, EventLog,
-    Item, ItemId, NewRun, Pinned, Pins, Recorded, RequestKey, RunId, RunOutcome, RunStatus,
-    RunStore, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Event, Item, ItemId,
+    Journal, NewRun, PinnedTool, Pins, RecordedEvent, RequestKey, RunCommand, RunId, RunOutcome,
+    RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Workers,
 };
 use turnwire_testkit::{conformance, services::Postgres};
 
-use crate::support::{Place, entries, run, run_after, run_in, tenant};
+use crate::support::{Backend, entries, run, run_after, run_in, tenant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_keeps_the_promises_of_a_run_store() {
-    conformance::run_store::check(&Place::sqlite().store().await).await;
+    conformance::run_store::check(&Backend::sqlite().store().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_the_promises_of_a_run_store() {
-    conformance::run_store::check(&Place::postgres().store().await).await;
+    conformance::run_store::check(&Backend::postgres().store().await).await;
 }
 
 /// C7: a run is there with the beginning of its journal, or not at all, whatever it has to do
 /// with others.
 #[tokio::test(flavor = "multi_thread")]
 async fn c7_a_run_is_there_with_its_journal_or_not_at_all() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let key = RequestKey {
             endpoint: "/v1/responses".to_owned(),
             key: "key".to_owned(),
@@ -38,8 +38,8 @@ async fn c7_a_run_is_there_with_its_journal_or_not_at_all() {
             let new = begun(new);
             assert_eq!(store.create(new.clone()).await.unwrap(), Created::Begun);
             let kept = store.read_stored(&tenant(), &new.run_id, Seq::START).await.unwrap();
-            assert_eq!(kept, new.beginning, "{}: {}", place.url, new.run_id);
-            let next = Recorded { seq: Seq(3), ..(*new.beginning[1]).clone() };
+            assert_eq!(kept, new.beginning, "{}: {}", backend.url, new.run_id);
+            let next = RecordedEvent { seq: Seq(3), ..(*new.beginning[1]).clone() };
             store.append(&tenant(), vec![Arc::new(next)]).await.unwrap();
         }
         for refused in [run_in("run_second", "conv"), run("run_alone", |_| {})] {
@@ -50,15 +50,20 @@ async fn c7_a_run_is_there_with_its_journal_or_not_at_all() {
         let journals =
             "select run_id || ':' || first_seq from run_events order by run_id, first_seq";
         let runs = ["run_alone", "run_in", "run_informed", "run_keyed"];
-        let places = runs.iter().flat_map(|run| (1..=3).map(move |n| format!("{run}:{n}")));
-        assert_eq!(place.ask(journals).await, places.collect::<Vec<_>>(), "{}", place.url);
+        let backends = runs.iter().flat_map(|run| (1..=3).map(move |n| format!("{run}:{n}")));
+        assert_eq!(backend.ask(journals).await, backends.collect::<Vec<_>>(), "{}", backend.url);
     }
 }
 
 fn begun(new: NewRun) -> NewRun {
     let events = [Event::RunQueued { request: Arc::clone(&new.request) }, Event::RunStarted];
     let recorded = |(seq, event)| {
-        Arc::new(Recorded { run_id: new.run_id.clone(), seq: Seq(seq), at: new.created_at, event })
+        Arc::new(RecordedEvent {
+            run_id: new.run_id.clone(),
+            seq: Seq(seq),
+            at: new.created_at,
+            event,
+        })
     };
     let beginning = (1..).zip(events).map(recorded).collect();
     NewRun { beginning, ..new }
@@ -66,31 +71,31 @@ fn begun(new: NewRun) -> NewRun {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_keep_the_promises_of_a_blob_store() {
-    for place in Place::both() {
-        conformance::blob_store::check(&place.store().await).await;
+    for backend in Backend::both() {
+        conformance::blob_store::check(&backend.store().await).await;
     }
 }
 
 /// A7: which definitions are trusted is kept, also over a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a7_both_keep_the_promises_of_pins() {
-    for place in Place::both() {
-        conformance::pins::check(&place.store().await).await;
-        let again = place.store().await;
-        let met = [Pinned { tool: "a".to_owned(), definition: "9".to_owned() }];
+    for backend in Backend::both() {
+        conformance::pins::check(&backend.store().await).await;
+        let again = backend.store().await;
+        let met = [PinnedTool { tool: "a".to_owned(), definition: "9".to_owned() }];
         let trusted = again.meet(&TenantId::from("ours"), "server", &met).await.unwrap();
-        assert_eq!(trusted, [Pinned { tool: "a".to_owned(), definition: "2".to_owned() }]);
+        assert_eq!(trusted, [PinnedTool { tool: "a".to_owned(), definition: "2".to_owned() }]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_keeps_the_promises_of_workers() {
     // Places are kept until the end: a file that is gone cannot be written to.
-    let places = std::sync::Mutex::new(Vec::new());
+    let backends = std::sync::Mutex::new(Vec::new());
     let make = async |many, lease| {
-        let place = Place::sqlite();
-        let stores = place.stores_with(many, lease).await;
-        places.lock().unwrap().push(place);
+        let backend = Backend::sqlite();
+        let stores = backend.stores_with(many, lease).await;
+        backends.lock().unwrap().push(backend);
         stores
     };
     conformance::workers::check(make).await;
@@ -99,7 +104,7 @@ async fn sqlite_keeps_the_promises_of_workers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_the_promises_of_workers() {
     conformance::workers::check(async |many, lease| {
-        Place::postgres().stores_with(many, lease).await
+        Backend::postgres().stores_with(many, lease).await
     })
     .await;
 }
@@ -107,18 +112,18 @@ async fn postgres_keeps_the_promises_of_workers() {
 /// What was kept is there after a restart, word for word.
 #[tokio::test]
 async fn a_restart_forgets_nothing() {
-    for place in Place::both() {
+    for backend in Backend::both() {
         let made = run("run_1", |request| {
             request.before = entries(&["earlier"]);
             request.instructions = Some("a NUL \0 and a crab 🦀".to_owned());
         });
-        let store = place.store().await;
+        let store = backend.store().await;
         store.create(made.clone()).await.unwrap();
         store.create(run_in("run_2", "conv_1")).await.unwrap();
         let added = entries(&["one", "two"]);
         store.finish(&"run_2".into(), RunOutcome::Completed, added.clone()).await.unwrap();
         drop(store);
-        let store = place.store().await;
+        let store = backend.store().await;
         let found = store.find(&tenant(), &"run_1".into()).await.unwrap();
         assert_eq!((found.request, found.status), (made.request, RunStatus::Active));
         assert_eq!(store.history(&tenant(), &"conv_1".into()).await.unwrap(), added);
@@ -129,8 +134,8 @@ async fn a_restart_forgets_nothing() {
 /// What came before a run is part of what it has seen, wherever it is from.
 #[tokio::test]
 async fn a_run_has_seen_what_came_before_it() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let done = RunOutcome::Completed;
         store.create(run("run_1", |request| request.before = entries(&["a", "b"]))).await.unwrap();
         store.finish(&"run_1".into(), done.clone(), entries(&["c"])).await.unwrap();
@@ -164,8 +169,8 @@ async fn a_run_has_seen_what_came_before_it() {
 /// A1, A11: no name can do more than not be found.
 #[tokio::test]
 async fn a_name_with_a_nul_character_is_a_name_that_nobody_has() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let strange = "\0x";
         let id = ConversationId::from(strange);
         let absent = |refused: Result<(), StoreError>| {
@@ -175,17 +180,17 @@ async fn a_name_with_a_nul_character_is_a_name_that_nobody_has() {
         assert!(matches!(history.as_deref(), Ok([]) | Err(StoreError::NotFound(_))), "{history:?}");
         absent(store.conversation(&tenant(), &id).await.map(drop));
         absent(store.annotate_conversation(&tenant(), &id, BTreeMap::new()).await);
-        absent(store.forget_conversation(&tenant(), &id).await);
+        absent(store.delete_conversation(&tenant(), &id).await);
         absent(store.add_entries(&tenant(), &id, entries(&["x"])).await);
         absent(store.find(&tenant(), &RunId::from(strange)).await.map(drop));
         absent(store.context(&tenant(), &RunId::from(strange)).await.map(drop));
-        absent(RunStore::forget(&store, &tenant(), &RunId::from(strange)).await);
-        absent(store.leave(&tenant(), &RunId::from(strange), Wish::Cancel).await);
+        absent(RunStore::delete(&store, &tenant(), &RunId::from(strange)).await);
+        absent(store.enqueue(&tenant(), &RunId::from(strange), RunCommand::Cancel).await);
         absent(store.create(run_after("run_after", strange)).await.map(drop));
         let blob = BlobStore::get(&store, &tenant(), &strange.into()).await;
         assert!(matches!(blob, Err(BlobError::NotFound(_))), "{blob:?}");
-        BlobStore::forget(&store, &tenant(), &RunId::from(strange)).await.unwrap();
-        if place.is_postgres() {
+        BlobStore::delete(&store, &tenant(), &RunId::from(strange)).await.unwrap();
+        if backend.is_postgres() {
             // Nor can it be given.
             absent(store.create(run_in("run_in", strange)).await.map(drop));
             let created_at = Timestamp::from_micros(1);
@@ -219,8 +224,8 @@ fn long_name() -> String {
 /// C9: a key holds for a day by the clock of the database, and as long as its run is there.
 #[tokio::test]
 async fn c9_a_key_is_free_again_after_a_day_and_with_its_run() {
-    for place in Place::both() {
-        let store = place.store().await;
+    for backend in Backend::both() {
+        let store = backend.store().await;
         let sent = |id: &str, fingerprint: &str| {
             let (endpoint, key) = ("/a".to_owned(), "key".to_owned());
             let mut sent = run(id, |_| {});
@@ -230,17 +235,17 @@ async fn c9_a_key_is_free_again_after_a_day_and_with_its_run() {
         assert_eq!(store.create(sent("run_1", "one")).await.unwrap(), Created::New);
         let reused = store.create(sent("run_2", "other")).await;
         assert!(matches!(reused, Err(StoreError::KeyReused(_))), "{reused:?}");
-        let now = if place.is_postgres() { "now()" } else { "0" };
+        let now = if backend.is_postgres() { "now()" } else { "0" };
         let past = &format!("update request_keys set expires_at = {now}");
-        place.ask(past).await;
+        backend.ask(past).await;
         assert_eq!(store.create(sent("run_2", "other")).await.unwrap(), Created::New);
         let before = store.create(sent("run_3", "other")).await.unwrap();
-        assert_eq!(before, Created::Before("run_2".into()));
+        assert_eq!(before, Created::Existing("run_2".into()));
         store.finish(&"run_2".into(), RunOutcome::Completed, Vec::new()).await.unwrap();
-        RunStore::forget(&store, &tenant(), &"run_2".into()).await.unwrap();
+        RunStore::delete(&store, &tenant(), &"run_2".into()).await.unwrap();
         assert_eq!(store.create(sent("run_4", "third")).await.unwrap(), Created::New);
         // A request that makes no run does not use up its key.
-        place.ask(past).await;
+        backend.ask(past).await;
         store.create(run_in("run_5", "conv_1")).await.unwrap();
         let mut second = run_in("run_6", "conv_1");
         second.key = sent("run_6", "fourth").key;
@@ -255,9 +260,9 @@ async fn c9_a_key_is_free_again_after_a_day_and_with_its_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn c18_an_outage_is_told_and_leaves_no_run_behind() {
     let mut server = Postgres::start();
-    let place = Place::at(server.url());
-    let store = place.store().await;
-    store.beat().await.unwrap();
+    let backend = Backend::at(server.url());
+    let store = backend.store().await;
+    store.heartbeat().await.unwrap();
     server.kill();
     let refused = store.create(run_in("run_lost", "conv_lost")).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
@@ -277,19 +282,19 @@ async fn c18_an_outage_is_told_and_leaves_no_run_behind() {
             "insert into runs (id, tenant, created_at, request, conversation_id, worker)
              values ('{id}', 't', 1, '{{}}', {conversation}, '{worker}')"
         );
-        place.ask(&insert).await;
+        backend.ask(&insert).await;
     }
     let key = "insert into request_keys values ('t', '/a', 'key', 'f', 'run_keyed', 'infinity')";
-    place.ask(key).await;
-    while store.beat().await.is_err() {
+    backend.ask(key).await;
+    while store.heartbeat().await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(place.ask("select id from runs").await, ["run_keyed"], "C8: it would be busy");
+    assert_eq!(backend.ask("select id from runs").await, ["run_keyed"], "C8: it would be busy");
     // Who sends it again finds it, and somebody works on it.
     let again = store.create(keyed).await.unwrap();
-    assert_eq!(again, Created::Before("run_keyed".into()));
+    assert_eq!(again, Created::Existing("run_keyed".into()));
     let claimed = store.claim(10).await.unwrap();
     assert_eq!(claimed.len(), 1, "{claimed:?}");
-    store.beat().await.unwrap();
-    assert_eq!(store.lost(&["run_keyed".into()]).await.unwrap(), []);
+    store.heartbeat().await.unwrap();
+    assert_eq!(store.lost_runs(&["run_keyed".into()]).await.unwrap(), []);
 }

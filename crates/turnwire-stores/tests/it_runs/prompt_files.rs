@@ -13,15 +13,15 @@ use async_trait::async_trait;
 use futures::{StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::timeout};
 use turnwire_contract::{
-    Content, Event, EventLog, FileId, FileRecord, Item, Library, LibraryAddress, Model, ModelError,
+    Content, Event, FileId, FileRecord, Item, Journal, Library, LibraryAddress, Model, ModelError,
     ModelStream, Prompt, Role, RunOutcome, RunRequest, Seq, TenantId, Timestamp, Workers,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::{Store, StoreLibrary};
-use turnwire_tools::TextReader;
+use turnwire_tools::DefaultAnalyzer;
 
-use crate::support::Place;
+use crate::support::Backend;
 
 const LEASE: Duration = Duration::from_millis(300);
 const SOON: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ const SOON: Duration = Duration::from_secs(20);
 fn engine(store: &Store, model: impl Model + 'static, max_prompt_files: usize) -> Runs {
     Runs::new(EngineParts {
         any_model: Some(Arc::new(model)),
-        log: Arc::new(store.clone()),
+        journal: Arc::new(store.clone()),
         store: Arc::new(store.clone()),
         blobs: Arc::new(store.clone()),
         workers: Arc::new(store.clone()),
@@ -40,7 +40,7 @@ fn engine(store: &Store, model: impl Model + 'static, max_prompt_files: usize) -
 }
 
 fn library(store: &Store) -> StoreLibrary {
-    store.library(Arc::new(TextReader::new(None)))
+    store.library(Arc::new(DefaultAnalyzer::new(None)))
 }
 
 async fn add_file(store: &Store, id: &str, content: &[u8]) {
@@ -82,23 +82,23 @@ fn shown(prompt: &Prompt) -> Vec<String> {
 /// that takes the run over.
 #[tokio::test]
 async fn c29_a_file_is_read_by_whoever_asks_the_model() {
-    for place in Place::both() {
-        let [first, second]: [Store; 2] = place.stores_with(2, LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         let content = "x".repeat(3_000_000);
         add_file(&first, "file_1", content.as_bytes()).await;
         // It beats once and never again: gone, without a word.
-        first.beat().await.unwrap();
+        first.heartbeat().await.unwrap();
         let slow = Scripted::new([Turn::new().text("It says ").wait_forever()]);
         let left = engine(&first, slow.clone(), usize::MAX / 2);
         let run = left.start(about(&["file_1"])).await.unwrap();
         let mut events = run.events().await.unwrap();
         while !matches!(events.next().await.unwrap().unwrap().event, Event::TextAdded { .. }) {}
         let expected = [format!("data:text/plain;base64,{}", base64_of(&content))];
-        assert_eq!(shown(&slow.prompts()[0]), expected, "{}", place.url);
+        assert_eq!(shown(&slow.prompts()[0]), expected, "{}", backend.url);
 
         let quick = Scripted::new([Turn::new().text("x, often.")]);
         let next = engine(&second, quick.clone(), usize::MAX / 2);
-        next.keep_working().await.unwrap();
+        next.start_worker().await.unwrap();
         let mut n_bytes = 0;
         let mut events = second.read(&TenantId::default(), run.id(), Seq::START).await.unwrap();
         let ended = async {
@@ -106,12 +106,12 @@ async fn c29_a_file_is_read_by_whoever_asks_the_model() {
                 let recorded = recorded.unwrap();
                 n_bytes += serde_json::to_vec(&*recorded).unwrap().len();
                 if let Event::RunFinished { outcome, .. } = &recorded.event {
-                    assert_eq!(*outcome, RunOutcome::Completed, "{}", place.url);
+                    assert_eq!(*outcome, RunOutcome::Completed, "{}", backend.url);
                 }
             }
         };
         timeout(SOON, ended).await.expect("somebody works on it");
-        assert_eq!(shown(&quick.prompts()[0]), expected, "{}", place.url);
+        assert_eq!(shown(&quick.prompts()[0]), expected, "{}", backend.url);
         assert!(n_bytes < 10_000, "the journal has {n_bytes} bytes");
     }
 }
@@ -125,8 +125,8 @@ fn base64_of(text: &str) -> String {
 /// does not: the model is told in its place.
 #[tokio::test]
 async fn c29_a_file_that_is_gone_is_told() {
-    let place = Place::sqlite();
-    let store = place.store().await;
+    let backend = Backend::sqlite();
+    let store = backend.store().await;
     add_file(&store, "file_1", b"one").await;
     let model = Scripted::new([Turn::new().text("One.")]).repeat_last();
     let runs = engine(&store, model.clone(), 1_000);
@@ -152,8 +152,8 @@ async fn c29_a_file_that_is_gone_is_told() {
 /// C29: the files of one question have a limit, each mention counted.
 #[tokio::test]
 async fn c29_the_files_of_a_question_have_a_limit() {
-    let place = Place::sqlite();
-    let store = place.store().await;
+    let backend = Backend::sqlite();
+    let store = backend.store().await;
     add_file(&store, "file_1", &[b'x'; 750]).await;
     let runs = engine(&store, Scripted::new([Turn::new().text("x.")]).repeat_last(), 2_000);
     let outcome = async |files: &[&str]| {
@@ -192,8 +192,8 @@ impl Model for Counting {
 /// answered.
 #[tokio::test]
 async fn c29_questions_with_files_wait_for_room() {
-    let place = Place::sqlite();
-    let store = place.store().await;
+    let backend = Backend::sqlite();
+    let store = backend.store().await;
     add_file(&store, "file_1", &vec![b'x'; 75_000]).await;
     let model = Counting(Arc::new(Counted {
         n_now: AtomicUsize::new(0),

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use turnwire_contract::{Created, NewRun, RequestKey, RunOutcome, RunStore, StoreError};
 use turnwire_stores::Store;
 
-use crate::support::{Place, run, run_in, tenant};
+use crate::support::{Backend, run, run_in, tenant};
 
 /// How soon.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -25,8 +25,8 @@ async fn insist(store: &Store, run: NewRun) -> Result<Created, StoreError> {
 /// C8: of many runs that begin in one conversation at once, on several nodes, one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn c8_a_conversation_has_one_winner() {
-    let place = Place::postgres();
-    let stores = place.stores(3).await;
+    let backend = Backend::postgres();
+    let stores = backend.stores(3).await;
     for round in 0..50 {
         let tries = (0..64).zip(stores.iter().cycle()).map(|(n, store)| {
             let made = run_in(&format!("run_{round}_{n}"), "conv_1");
@@ -48,8 +48,8 @@ async fn c8_a_conversation_has_one_winner() {
 /// C9: 1,000 posts, three of ten sent again, over several nodes: one run for each key.
 #[tokio::test(flavor = "multi_thread")]
 async fn c9_runs_are_as_many_as_keys() {
-    let place = Place::postgres();
-    let stores = place.stores(3).await;
+    let backend = Backend::postgres();
+    let stores = backend.stores(3).await;
     let keys: Vec<String> = (0..1_000).map(|n| format!("key_{}", n % 700)).collect();
     let posts = keys.iter().zip(stores.iter().cycle()).enumerate().map(|(n, (key, store))| {
         let key = RequestKey {
@@ -66,7 +66,7 @@ async fn c9_runs_are_as_many_as_keys() {
         .into_iter()
         .map(|(own, created)| match created {
             Created::New | Created::Begun => own,
-            Created::Before(before) => before,
+            Created::Existing(before) => before,
         })
         .collect();
     let kept = stores[0].list(&tenant(), usize::MAX).await.unwrap();
@@ -79,8 +79,8 @@ async fn c9_runs_are_as_many_as_keys() {
 /// every run has seen all that stood there when it began.
 #[tokio::test(flavor = "multi_thread")]
 async fn c7_what_a_run_has_seen_is_a_prefix_of_its_conversation() {
-    let place = Place::postgres();
-    let stores = place.stores(3).await;
+    let backend = Backend::postgres();
+    let stores = backend.stores(3).await;
     let id = "conv_1".into();
     let person = async {
         for n in 0..100 {

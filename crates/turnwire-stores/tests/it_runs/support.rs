@@ -12,12 +12,12 @@ use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services::postgres_url;
 
 /// One new database, for as long as this lives.
-pub(crate) struct Place {
+pub(crate) struct Backend {
     pub(crate) url: String,
     _directory: Option<TempDir>,
 }
 
-impl Place {
+impl Backend {
     pub(crate) fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("runs.db").display());

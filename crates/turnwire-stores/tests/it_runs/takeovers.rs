@@ -17,14 +17,15 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use tokio::time::timeout;
 use turnwire_contract::{
-    Abandoned, Event, EventLog, EventStream, Item, JournalHead, Lease, LeftWish, LogError,
-    Recorded, RunId, RunOutcome, RunRequest, Seq, StoreError, TenantId, Timestamp, Wish, Workers,
+    AbandonedRun, Event, EventStream, Item, Journal, JournalError, JournalHead, Lease,
+    PendingCommand, RecordedEvent, RunCommand, RunId, RunOutcome, RunRequest, Seq, StoreError,
+    TenantId, Timestamp, Workers,
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
 use turnwire_stores::Store;
 
-use crate::support::Place;
+use crate::support::Backend;
 
 /// How long a worker's runs stay its own; and no chance that its neighbour is quicker.
 const LEASE: Duration = Duration::from_millis(300);
@@ -42,7 +43,7 @@ fn engine(store: &Store, model: Scripted) -> Runs {
 fn engine_with(store: &Store, workers: Arc<dyn Workers>, model: Scripted) -> Runs {
     Runs::new(EngineParts {
         any_model: Some(Arc::new(model)),
-        log: Arc::new(store.clone()),
+        journal: Arc::new(store.clone()),
         store: Arc::new(store.clone()),
         blobs: Arc::new(store.clone()),
         workers,
@@ -90,17 +91,17 @@ async fn outcome_of(store: &Store, run_id: &RunId) -> RunOutcome {
 /// have had the answer at once.
 #[tokio::test]
 async fn c14_a_cancel_is_heeded_before_the_next_worker_begins() {
-    for place in Place::both() {
-        let [first, second]: [Store; 2] = place.stores_with(2, LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         // It beats once and never again: gone, without a word.
-        first.beat().await.unwrap();
+        first.heartbeat().await.unwrap();
         let left = engine(&first, slow());
         let (run_id, _) = speaking(&left).await;
-        second.leave(&TenantId::default(), &run_id, Wish::Cancel).await.unwrap();
+        second.enqueue(&TenantId::default(), &run_id, RunCommand::Cancel).await.unwrap();
 
         let next = engine(&second, quick());
-        next.keep_working().await.unwrap();
-        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", place.url);
+        next.start_worker().await.unwrap();
+        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Cancelled, "{}", backend.url);
     }
 }
 
@@ -108,15 +109,15 @@ async fn c14_a_cancel_is_heeded_before_the_next_worker_begins() {
 /// writes to its journal.
 #[tokio::test]
 async fn c16_who_is_late_does_not_write() {
-    for place in Place::both() {
-        let [first, late] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, late] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         let owner = engine(&first, slow());
-        owner.keep_working().await.unwrap();
+        owner.start_worker().await.unwrap();
         let (run_id, seq) = speaking(&owner).await;
         let tenant = TenantId::default();
         let taken = engine(&late, quick()).take_over(&tenant, &run_id).await;
         assert!(matches!(taken, Err(StartError::NotAbandoned(_))), "{taken:?}");
-        assert_eq!(late.read_stored(&tenant, &run_id, seq).await.unwrap(), [], "{}", place.url);
+        assert_eq!(late.read_stored(&tenant, &run_id, seq).await.unwrap(), [], "{}", backend.url);
     }
 }
 
@@ -124,21 +125,21 @@ async fn c16_who_is_late_does_not_write() {
 /// that was given to another meanwhile. Both let go of it; it must not stay without anybody.
 #[tokio::test]
 async fn c17_a_run_that_a_late_worker_wrote_to_is_taken_up_again() {
-    for place in Place::both() {
-        let [first, late] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, late] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         let owner = engine(&first, slow());
-        is_overtaken_and_taken_up(&owner, &late, &place).await;
+        is_overtaken_and_taken_up(&owner, &late, &backend).await;
     }
 }
 
 /// C17, C18: the same, and the store does not hear that the run is given up. That is said again.
 #[tokio::test]
 async fn c17_a_release_that_is_not_heard_is_said_again() {
-    for place in Place::both() {
-        let [first, late] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+    for backend in Backend::both() {
+        let [first, late] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         let deaf = Arc::new(HalfDeaf::to(&first, Loss::Release));
         let owner = engine_with(&first, Arc::clone(&deaf) as Arc<dyn Workers>, slow());
-        is_overtaken_and_taken_up(&owner, &late, &place).await;
+        is_overtaken_and_taken_up(&owner, &late, &backend).await;
         assert!(deaf.has_lost.load(Ordering::SeqCst), "nothing was lost");
     }
 }
@@ -147,17 +148,17 @@ async fn c17_a_release_that_is_not_heard_is_said_again() {
 /// lost. It must not stay that worker's for as long as it lives.
 #[tokio::test]
 async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
-    for place in Place::both() {
-        let [first, second] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
-        first.beat().await.unwrap();
+    for backend in Backend::both() {
+        let [first, second] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+        first.heartbeat().await.unwrap();
         let left = engine(&first, slow());
         let (run_id, _) = speaking(&left).await;
         first.release(&run_id).await.unwrap();
 
         let deaf = Arc::new(HalfDeaf::to(&second, Loss::Claim));
         let next = engine_with(&second, Arc::clone(&deaf) as Arc<dyn Workers>, quick());
-        next.keep_working().await.unwrap();
-        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", place.url);
+        next.start_worker().await.unwrap();
+        assert_eq!(outcome_of(&second, &run_id).await, RunOutcome::Completed, "{}", backend.url);
         assert!(deaf.has_lost.load(Ordering::SeqCst), "nothing was lost");
     }
 }
@@ -168,26 +169,26 @@ async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
 #[tokio::test]
 async fn c7_a_run_that_was_taken_is_carried_out_by_somebody() {
     for reads_lost in [0, 1] {
-        for place in Place::both() {
-            let [first, second] = place.stores_with(2, LONG_LEASE).await.try_into().unwrap();
-            first.beat().await.unwrap();
+        for backend in Backend::both() {
+            let [first, second] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
+            first.heartbeat().await.unwrap();
             let cut_off = Runs::new(EngineParts {
                 any_model: Some(Arc::new(quick())),
-                log: Arc::new(CutOff { store: first.clone(), reads_lost: reads_lost.into() }),
+                journal: Arc::new(CutOff { store: first.clone(), reads_lost: reads_lost.into() }),
                 store: Arc::new(first.clone()),
                 workers: Arc::new(first.clone()),
                 ..EngineParts::default()
             });
             let request = RunRequest::new("m", vec![Item::user("?")]);
             let handle = cut_off.start(request).await.unwrap();
-            assert!(!handle.was_there(), "nobody has asked for it before");
+            assert!(!handle.already_existed(), "nobody has asked for it before");
             let (tenant, run_id) = (TenantId::default(), handle.id());
             let journal = second.read_stored(&tenant, run_id, Seq::START).await.unwrap();
             assert!(matches!(journal[0].event, Event::RunQueued { .. }), "{journal:?}");
 
             let next = engine(&second, quick());
-            next.keep_working().await.unwrap();
-            assert_eq!(outcome_of(&second, run_id).await, RunOutcome::Completed, "{}", place.url);
+            next.start_worker().await.unwrap();
+            assert_eq!(outcome_of(&second, run_id).await, RunOutcome::Completed, "{}", backend.url);
         }
     }
 }
@@ -198,13 +199,13 @@ struct CutOff {
     reads_lost: AtomicU32,
 }
 
-fn cut_off() -> LogError {
-    LogError::Unavailable("as the test wants it".to_owned())
+fn cut_off() -> JournalError {
+    JournalError::Unavailable("as the test wants it".to_owned())
 }
 
 #[async_trait]
-impl EventLog for CutOff {
-    async fn append(&self, _: &TenantId, _: Vec<Arc<Recorded>>) -> Result<(), LogError> {
+impl Journal for CutOff {
+    async fn append(&self, _: &TenantId, _: Vec<Arc<RecordedEvent>>) -> Result<(), JournalError> {
         Err(cut_off())
     }
     async fn read(
@@ -212,14 +213,14 @@ impl EventLog for CutOff {
         tenant: &TenantId,
         id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         let lose = |left: u32| left.checked_sub(1);
         if self.reads_lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok() {
             return Err(cut_off());
         }
         self.store.read(tenant, id, after).await
     }
-    async fn head(&self, tenant: &TenantId, id: &RunId) -> Result<JournalHead, LogError> {
+    async fn head(&self, tenant: &TenantId, id: &RunId) -> Result<JournalHead, JournalError> {
         self.store.head(tenant, id).await
     }
     async fn stored(
@@ -227,27 +228,27 @@ impl EventLog for CutOff {
         tenant: &TenantId,
         id: &RunId,
         after: Seq,
-    ) -> Result<EventStream, LogError> {
+    ) -> Result<EventStream, JournalError> {
         self.store.stored(tenant, id, after).await
     }
-    async fn forget(&self, tenant: &TenantId, id: &RunId) -> Result<(), LogError> {
-        EventLog::forget(&self.store, tenant, id).await
+    async fn delete(&self, tenant: &TenantId, id: &RunId) -> Result<(), JournalError> {
+        Journal::delete(&self.store, tenant, id).await
     }
 }
 
-async fn is_overtaken_and_taken_up(owner: &Runs, late: &Store, place: &Place) {
-    owner.keep_working().await.unwrap();
+async fn is_overtaken_and_taken_up(owner: &Runs, late: &Store, backend: &Backend) {
+    owner.start_worker().await.unwrap();
     let (run_id, seq) = speaking(owner).await;
     let (tenant, at) = (TenantId::default(), Timestamp::from_micros(1));
     let event = Event::RunTakenOver { attempt: 2 };
-    let taken = Recorded { run_id: run_id.clone(), seq: seq.next(), at, event };
+    let taken = RecordedEvent { run_id: run_id.clone(), seq: seq.next(), at, event };
     late.append(&tenant, vec![Arc::new(taken)]).await.unwrap();
 
     // The next thing its owner records comes too late. It lives, and beats on.
     owner.cancel(&tenant, &run_id).await.unwrap();
     let next = engine(late, quick());
-    next.keep_working().await.unwrap();
-    assert_eq!(outcome_of(late, &run_id).await, RunOutcome::Cancelled, "{}", place.url);
+    next.start_worker().await.unwrap();
+    assert_eq!(outcome_of(late, &run_id).await, RunOutcome::Cancelled, "{}", backend.url);
 }
 
 /// What one worker and its store do not hear of each other, once.
@@ -282,33 +283,41 @@ fn unheard() -> StoreError {
 
 #[async_trait]
 impl Workers for HalfDeaf {
-    async fn beat(&self) -> Result<Lease, StoreError> {
-        self.store.beat().await
+    async fn heartbeat(&self) -> Result<Lease, StoreError> {
+        self.store.heartbeat().await
     }
-    async fn claim(&self, most: usize) -> Result<Vec<Abandoned>, StoreError> {
+    async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
         let claimed = self.store.claim(most).await?;
         if !claimed.is_empty() && self.loses(Loss::Claim) { Err(unheard()) } else { Ok(claimed) }
     }
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
         if self.loses(Loss::Release) { Err(unheard()) } else { self.store.release(run_id).await }
     }
-    async fn ours(&self) -> Result<Vec<RunId>, StoreError> {
-        self.store.ours().await
+    async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
+        self.store.owned_runs().await
     }
-    async fn lost(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
-        self.store.lost(run_ids).await
+    async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
+        self.store.lost_runs(run_ids).await
     }
-    async fn leave(&self, tenant: &TenantId, id: &RunId, wish: Wish) -> Result<(), StoreError> {
-        self.store.leave(tenant, id, wish).await
+    async fn enqueue(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        command: RunCommand,
+    ) -> Result<(), StoreError> {
+        self.store.enqueue(tenant, id, command).await
     }
-    async fn wishes(&self) -> Result<Vec<LeftWish>, StoreError> {
-        self.store.wishes().await
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        self.store.pending_commands().await
     }
-    async fn wishes_for(&self, run_id: &RunId) -> Result<Vec<LeftWish>, StoreError> {
-        self.store.wishes_for(run_id).await
+    async fn pending_commands_for(
+        &self,
+        run_id: &RunId,
+    ) -> Result<Vec<PendingCommand>, StoreError> {
+        self.store.pending_commands_for(run_id).await
     }
-    async fn done_with(&self, wishes: &[i64]) -> Result<(), StoreError> {
-        self.store.done_with(wishes).await
+    async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError> {
+        self.store.acknowledge(pending_commands).await
     }
     async fn woken(&self) {
         self.store.woken().await;

@@ -1,4 +1,4 @@
-//! A good stream passes, and each of many ways to spoil one is found, under its own code.
+//! A valid stream passes, and each of many faults is found under its own code.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ const TEXT_DONE: &str = "response.output_text.done";
 const PART_ADDED: &str = "response.content_part.added";
 const PART_DONE: &str = "response.content_part.done";
 
-/// A recorded stream, to be spoilt.
+/// A recorded stream, to be modified.
 #[derive(Debug, Clone)]
 struct Stream(Vec<Value>);
 
@@ -35,7 +35,7 @@ fn of(text: &str) -> Stream {
 }
 
 impl Stream {
-    /// Where the `nth` event of a kind is, counted from 0.
+    /// Index of the `nth` event of a type, counted from 0.
     fn place(&self, kind: &str, nth: usize) -> usize {
         let all = self.0.iter().enumerate().filter(|(_, event)| event["type"] == kind);
         all.map(|(n, _)| n).nth(nth).unwrap_or_else(|| panic!("no {kind}"))
@@ -52,7 +52,7 @@ impl Stream {
         self.numbered()
     }
 
-    /// Puts an event of this kind right behind the one at the other place.
+    /// Moves an event right behind another one.
     fn behind(mut self, kind: &str, nth: usize, other: &str, other_nth: usize) -> Self {
         let event = self.0.remove(self.place(kind, nth));
         let place = self.place(other, other_nth);
@@ -60,7 +60,7 @@ impl Stream {
         self.numbered()
     }
 
-    /// Puts a new event right behind the one at this place.
+    /// Inserts a new event right behind another one.
     fn then(mut self, kind: &str, nth: usize, event: Value) -> Self {
         let place = self.place(kind, nth);
         self.0.insert(place + 1, event);
@@ -97,7 +97,7 @@ impl Stream {
         self
     }
 
-    /// Gives all events their right numbers, so that only what was spoilt is wrong.
+    /// Renumbers all events, so that only the seeded fault is left.
     fn numbered(mut self) -> Self {
         for (n, event) in self.0.iter_mut().enumerate() {
             event["sequence_number"] = n.into();
@@ -114,11 +114,11 @@ impl Stream {
     }
 }
 
-/// One way to spoil a stream.
+/// One seeded fault.
 struct Seed {
     code: Code,
     report: Report,
-    /// What cannot but be found beside it.
+    /// Other codes that the fault necessarily causes.
     also: &'static [Code],
 }
 
@@ -126,7 +126,7 @@ fn seed(code: Code, stream: Stream) -> Seed {
     Seed { code, report: stream.report(CheckOptions::default()), also: &[] }
 }
 
-/// A fault that brings others with it.
+/// A fault that causes others.
 fn with(mut seed: Seed, also: &'static [Code]) -> Seed {
     seed.also = also;
     seed
@@ -184,8 +184,8 @@ fn seeds_of_framing() -> Vec<Seed> {
 fn seeds_of_numbers() -> Vec<Seed> {
     let number = "sequence_number";
     vec![
-        // Read in gateways: the adapter's last event has no number, or 0; workers count side by
-        // side without a lock; numbers restart with every turn.
+        // Seen in gateways: the adapter's last event has no number, or 0; workers count in parallel
+        // without a lock; numbers restart with every turn.
         seed(Code::SequenceMissing, of(FUNCTION).lacking(COMPLETED, 0, number)),
         seed(Code::SequenceStart, {
             let mut late = of(FUNCTION);
@@ -235,7 +235,7 @@ fn seeds_of_responses() -> Vec<Seed> {
             queued["response"]["status"] = json!("queued");
             of(FUNCTION).then(progress, 0, queued)
         }),
-        // A recovery that begins to tell the response anew: helpers lose what they had.
+        // A recovery that sends the response again: helpers lose what they had.
         seed(Code::SnapshotIncomplete, {
             let again = of(FUNCTION).0[1].clone();
             of(FUNCTION).then(DONE, 0, again)
@@ -244,7 +244,7 @@ fn seeds_of_responses() -> Vec<Seed> {
             let error = json!({ "message": "no" });
             of(FUNCTION).with(TEXT_DELTA, 0, "/error", error)
         }),
-        // Read in gateways: the end of a call without its item.
+        // Seen in gateways: the end of a call without its item.
         seed(Code::FieldMissing, of(SERVER).lacking("response.mcp_call.in_progress", 1, "item_id")),
     ]
 }
@@ -253,7 +253,7 @@ fn seeds_of_items() -> Vec<Seed> {
     let delta = "response.function_call_arguments.delta";
     vec![
         seed(Code::ItemIndexGap, {
-            // Read in a gateway: places begin at 1.
+            // Seen in a gateway: indexes start at 1.
             let mut late = of(THOUGHT);
             for event in &mut late.0 {
                 if let Some(place) = event["output_index"].as_u64() {
@@ -285,7 +285,8 @@ fn seeds_of_items() -> Vec<Seed> {
             let same = same.with(DONE, 2, "/item/id", name);
             same.with_output(|output| drop(output[2].as_object_mut().unwrap().remove("id")))
         }),
-        // Read in a gateway: the life of a call bears its call_id and a place to come.
+        // Seen in a gateway: lifecycle events of a call have its `call_id` as item ID, and a later
+        // index.
         seed(Code::ItemUnknown, {
             let at = of(SERVER).place("response.mcp_call.in_progress", 1);
             let mut wrong = of(SERVER);
@@ -293,7 +294,7 @@ fn seeds_of_items() -> Vec<Seed> {
             wrong.0[at]["output_index"] = json!(9);
             wrong
         }),
-        // Read in a gateway: the end of a call has a new item id.
+        // Seen in a gateway: the end of a call has a new item ID.
         with(
             seed(
                 Code::ItemIdDiffers,
@@ -375,7 +376,7 @@ fn seeds_of_texts() -> Vec<Seed> {
         ),
         seed(Code::WholeTwice, of(FUNCTION).twice(TEXT_DONE, 0)),
         seed(Code::WholeMissing, of(FUNCTION).without(arguments, 0)),
-        // Read in a gateway: the whole comes without its text. And what a lost delta looks like.
+        // Seen in a gateway: the complete text is empty. Also what a lost delta looks like.
         with(
             seed(Code::DeltasDiffer, of(FUNCTION).with(TEXT_DONE, 0, "/text", json!(""))),
             &[Code::ContentDiffers],
@@ -400,11 +401,11 @@ fn seeds_of_calls() -> Vec<Seed> {
     vec![
         seed(Code::CallNotStarted, of(SEARCH).without(search, 0)),
         seed(Code::CallEndedTwice, of(SERVER).twice(ended, 0)),
-        // Read in a gateway: the tools have run before anybody is told that they begin.
+        // Seen in a gateway: the tools have run before their start is sent.
         seed(Code::CallAfterEnd, of(SERVER).behind(begun, 1, ended, 0)),
-        // Read in a gateway: a failing search just stops.
+        // Seen in a gateway: a failing search just stops.
         seed(Code::CallNotEnded, of(SERVER).without(ended, 0)),
-        // Read in a gateway: a tool that failed is told as completed.
+        // Seen in a gateway: a failed tool is sent as completed.
         seed(Code::CallOutcomeDiffers, {
             let error = json!({ "type": "mcp_tool_execution_error", "content": [] });
             let failed = of(SERVER).with(DONE, 1, "/item/status", json!("failed"));
@@ -428,7 +429,7 @@ fn seeds_of_calls() -> Vec<Seed> {
         }),
         seed(Code::OutputBeforeCall, {
             let mut turned = of(FUNCTION).0;
-            // The output (13, 14) before its call (8 to 12), with their places swapped.
+            // The output (13, 14) before its call (8 to 12), with their indexes swapped.
             let output: Vec<Value> = turned.drain(13..15).collect();
             turned.splice(8..8, output);
             for event in &mut turned[8..15] {
@@ -455,7 +456,7 @@ fn seeds_of_endings() -> Vec<Seed> {
             Code::OutputItemDiffers,
             of(FUNCTION).with_output(|output| output[1]["arguments"] = json!("{}")),
         ),
-        // Read in a gateway: items pile up in another order than that of their places.
+        // Seen in a gateway: items are collected in another order than that of their indexes.
         seed(Code::OutputOrder, of(FUNCTION).with_output(|output| output.swap(0, 1))),
         seed(Code::EventUnknown, {
             let cancelled = json!({ "type": "response.cancelled" });
@@ -482,8 +483,8 @@ fn codes(report: &Report) -> BTreeSet<&'static str> {
     report.findings.iter().map(|finding| finding.code.name()).collect()
 }
 
-/// S1-SC-004, R4, I1, I2, I4, I5: every way to spoil a stream is found under its own code, and
-/// nothing is found beside it but what follows from it.
+/// S1-SC-004, R4, I1, I2, I4, I5: every seeded fault is found under its own code, and nothing else
+/// but what follows from it.
 #[test]
 fn every_seeded_fault_is_found_under_its_own_code() {
     let mut wrong = Vec::new();
@@ -498,7 +499,7 @@ fn every_seeded_fault_is_found_under_its_own_code() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// There is no code that nothing can bring about.
+/// Every code can occur.
 #[test]
 fn every_code_has_a_seed() {
     let seeded: BTreeSet<Code> = seeds().iter().map(|seed| seed.code).collect();
@@ -506,7 +507,7 @@ fn every_code_has_a_seed() {
     assert!(seeds().len() >= 30);
 }
 
-/// What the seeds are made of is good, so that what is found is what was seeded.
+/// The recorded streams are valid, so that only seeded faults are found.
 #[test]
 fn the_recorded_streams_are_fine() {
     for stream in [SEARCH, SERVER, EXTENDED, FUNCTION, THOUGHT, REJECTED] {
@@ -515,8 +516,7 @@ fn the_recorded_streams_are_fine() {
     }
 }
 
-/// C11: the rest of a stream is fine wherever it is taken up, and only if one says that it is a
-/// rest.
+/// C11: the rest of a stream is valid wherever it is resumed, and only if it is marked as resumed.
 #[test]
 fn the_rest_of_a_stream_is_fine_wherever_it_begins() {
     let resumed = CheckOptions { is_resumed: true, ..CheckOptions::default() };
@@ -530,7 +530,7 @@ fn the_rest_of_a_stream_is_fine_wherever_it_begins() {
     }
 }
 
-/// The rest of a stream is held to what can be known: a second end is a second end.
+/// The rest of a stream is checked as far as possible: a second end is still found.
 #[test]
 fn the_rest_of_a_stream_is_checked_too() {
     let resumed = CheckOptions { is_resumed: true, ..CheckOptions::default() };
@@ -547,7 +547,7 @@ fn the_rest_of_a_stream_is_checked_too() {
     assert_eq!(codes(gap), [Code::SequenceGap]);
 }
 
-/// What other vendors send beside the official events is theirs: noted once, and no fault.
+/// Additions of other vendors are noted once, and are not faults.
 #[test]
 fn what_other_vendors_add_is_noted_once() {
     let own = json!({ "type": "acme:thinking", "how": "hard" });
@@ -566,7 +566,7 @@ fn what_other_vendors_add_is_noted_once() {
     assert_eq!(stream.report(CheckOptions::default()).findings, []);
 }
 
-/// A finding says where it is, to people and to scripts.
+/// A finding has its location, for people and for scripts.
 #[test]
 fn a_finding_has_its_place() {
     let stream = of(FUNCTION).with(DONE, 1, "/item/id", json!("fc_2"));
@@ -582,7 +582,7 @@ fn a_finding_has_its_place() {
     );
 }
 
-/// A stream that is nothing but faults does not fill the memory.
+/// A stream that consists of faults only does not fill the memory.
 #[test]
 fn findings_are_counted_when_nobody_can_read_them_all() {
     let mut checker = Checker::new(CheckOptions::default());
@@ -593,7 +593,7 @@ fn findings_are_counted_when_nobody_can_read_them_all() {
     assert_eq!((report.faults, report.findings.len(), report.left_off), (1501, 1000, 501));
 }
 
-/// The list of codes in the documentation is the list of codes.
+/// The documentation lists all codes.
 #[test]
 fn every_code_is_in_the_documentation() {
     let text = include_str!("../../../../docs/check.md");

@@ -1,45 +1,45 @@
-//! What can be wrong with a stream: every code with what it means.
+//! The codes of the stream checker, with their meaning.
 //!
 //! One table makes the enum, its names and its sentences, and `docs/check.md` lists the same, which
-//! a test compares. A code is for ever: scripts look for it.
+//! a test compares. A code never changes: scripts look for it.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Some client will trip over it, or be told what is not so.
+    /// Some clients fail on it, or get wrong information.
     Fault,
-    /// Worth knowing, and nothing to repair.
+    /// For information; nothing to repair.
     Note,
 }
 
 macro_rules! codes {
     ($($level:ident $variant:ident = $name:literal: $meaning:literal,)*) => {
-        /// What is wrong, as a script reads it.
+        /// What is wrong.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = $meaning] $variant,)*
         }
 
         impl Code {
-            /// All there are, in the order of `docs/check.md`.
+            /// All codes, in the order of `docs/check.md`.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The name that never changes.
+            /// The stable name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it means, in one sentence.
+            /// The meaning, in one sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)* }
             }
 
-            /// How bad it is.
+            /// The severity.
             pub fn level(self) -> Level {
                 match self { $(Self::$variant => Level::$level,)* }
             }
@@ -48,7 +48,7 @@ macro_rules! codes {
 }
 
 codes! {
-    // What can be read at all.
+    // Readability.
     Fault StreamEmpty = "stream_empty": "There is not one event in the stream.",
     Fault NotJson = "not_json": "The data of an event is not JSON.",
     Fault NotAnEvent = "not_an_event": "The data of an event is JSON, but not an object with a `type`.",
@@ -56,7 +56,7 @@ codes! {
     Fault FieldMissing = "field_missing": "A field that every client reads is missing, or is of the wrong kind.",
     Fault ErrorKey = "error_key": "An event other than `error` has a top-level `error`, at which official clients raise.",
 
-    // Numbers.
+    // Sequence numbers.
     Fault SequenceMissing = "sequence_missing": "An event has no `sequence_number`.",
     Fault SequenceStart = "sequence_start": "The first `sequence_number` is not 0.",
     Fault SequenceGap = "sequence_gap": "Numbers are left out between two events.",
@@ -124,7 +124,7 @@ codes! {
     Fault DoneMarkerEarly = "done_marker_early": "`[DONE]` comes before the response has ended.",
     Fault AfterDoneMarker = "after_done_marker": "Something follows `[DONE]`.",
 
-    // Worth knowing.
+    // Notes.
     Note EventUnknown = "event_unknown": "An event has a name that is not official; some official helpers throw at it.",
     Note ItemLeftOpen = "item_left_open": "The response failed while an item was open.",
     Note DoneMarkerMissing = "done_marker_missing": "There is no `[DONE]`: Open Responses wants one, OpenAI sends none.",

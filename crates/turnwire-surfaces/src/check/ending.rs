@@ -1,14 +1,15 @@
-//! What must hold when all is over: the final response is what was streamed, and there is one end.
+//! Checks at the end of a stream: the final response matches what was streamed, and there is one
+//! end.
 
 use serde_json::Value;
 
 use super::{Checker, code::Code, items::Items, vocabulary::Phase};
 
-/// What a server may word anew each time.
+/// A field that a server may change each time.
 const SEALED: &str = "encrypted_content";
 
 impl Checker {
-    /// The response has ended, one way or the other.
+    /// Handles the end of the response, whatever its status.
     pub(super) fn end(&mut self, phase: Phase, response: &Value) {
         if self.response.end.is_some() {
             self.notes.tell(Code::EndTwice, "the response has ended before");
@@ -28,7 +29,7 @@ impl Checker {
         self.check_output(phase, output);
     }
 
-    /// Items that nobody has ended.
+    /// Reports items that are still open.
     fn check_open(&mut self, phase: Phase) {
         let (code, message) = match phase {
             Phase::Failed => (Code::ItemLeftOpen, "the response failed before it was done"),
@@ -66,13 +67,13 @@ impl Checker {
                 self.notes.tell_of(Code::OutputItemDiffers, item.name(), message);
             }
         }
-        // A failed response need not list what was said, and a withdrawn turn is not part of it.
+        // A failed response need not list its items, and a withdrawn turn is not part of it.
         if phase == Phase::Failed || self.has_withdrawn {
             return;
         }
         for item in self.items.iter().filter(|item| !listed.contains(&item.place)) {
             let status = item.last.as_ref().and_then(|last| last.get("status"));
-            // What was cut and said again in another item is left out rightly.
+            // An item that was cut off and replaced by another is rightly missing.
             let is_cut = status.and_then(Value::as_str) == Some("incomplete");
             if item.last.is_some() && !is_cut {
                 let message = "it was done, and the final response does not have it";
@@ -81,10 +82,10 @@ impl Checker {
         }
     }
 
-    /// Nothing more comes.
+    /// Checks after the last event.
     pub(super) fn check_last(&mut self) {
         if self.n_events == 0 {
-            // The rest of a stream may be nothing.
+            // The rest of a stream may be empty.
             if !self.options.is_resumed {
                 self.notes.tell(Code::StreamEmpty, "there is no event in it");
             }
@@ -104,7 +105,7 @@ impl Checker {
     }
 }
 
-/// The item that is meant: by its name, or by its place if it has none.
+/// The item with this ID, or at this index if it has no ID.
 fn item_of<'a>(items: &'a Items, n: usize, shown: &Value) -> Option<&'a super::item::Item> {
     match shown.get("id").and_then(Value::as_str) {
         Some(id) => items.named(id),
@@ -112,8 +113,8 @@ fn item_of<'a>(items: &'a Items, n: usize, shown: &Value) -> Option<&'a super::i
     }
 }
 
-/// The first field in which two tellings of an item contradict each other. What only one of them
-/// has is no contradiction.
+/// The first field in which two versions of an item differ. A field that only one of them has is
+/// not a difference.
 fn difference(one: &Value, other: &Value) -> Option<String> {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return None };
     let both = one.iter().filter_map(|(key, value)| Some((key, value, other.get(key)?)));

@@ -1,49 +1,49 @@
-//! What was found, and where.
+//! Findings of the checker, and their location.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::code::{Code, Level};
 
-/// More findings than anybody reads; the rest is counted.
+/// Maximum number of listed findings; the rest is only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// One thing that was found.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What is wrong.
     pub code: Code,
-    /// How bad it is.
+    /// Severity.
     pub level: Level,
-    /// Where it was noticed; nothing if at the end of the stream.
+    /// Location; empty for findings at the end of the stream.
     #[serde(flatten)]
     pub place: Place,
-    /// One sentence about this very case.
+    /// One sentence about this case.
     pub message: String,
 }
 
-/// A place in a stream.
+/// A location in a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// Which event, counted from 1.
+    /// Number of the event, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
-    /// Its type.
+    /// Type of the event.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Its number.
+    /// Sequence number of the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence_number: Option<u64>,
-    /// The item it is about.
+    /// ID of the item it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item_id: Option<String>,
-    /// The place of that item.
+    /// Index of that item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_index: Option<u64>,
 }
 
 impl Place {
-    /// The place of an event.
+    /// The location of an event.
     pub(super) fn of(n: u64, event: &Value) -> Self {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let number = |key: &str| event.get(key).and_then(Value::as_u64);
@@ -58,18 +58,18 @@ impl Place {
     }
 }
 
-/// All that was found in a stream.
+/// The result of checking a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// How many events there were.
+    /// Number of events.
     pub events: u64,
-    /// How many faults.
+    /// Number of faults.
     pub faults: u64,
-    /// How many notes.
+    /// Number of notes.
     pub notes: u64,
-    /// How many findings are counted and not listed.
+    /// Number of findings that are counted and not listed.
     pub left_off: u64,
-    /// What was found, in the order of the stream.
+    /// The findings, in the order of the stream.
     pub findings: Vec<Finding>,
 }
 
@@ -93,7 +93,7 @@ impl Report {
     }
 }
 
-/// Takes down what is found while one event is looked at.
+/// Collects the findings about one event.
 #[derive(Debug, Default)]
 pub(super) struct Notebook {
     pub(super) report: Report,
@@ -101,12 +101,12 @@ pub(super) struct Notebook {
 }
 
 impl Notebook {
-    /// Something is wrong here.
+    /// Adds a finding about this event.
     pub(super) fn tell(&mut self, code: Code, message: impl Into<String>) {
         self.report.add(code, self.place.clone(), message.into());
     }
 
-    /// Something is wrong here, with this item.
+    /// Adds a finding about this event and item.
     pub(super) fn tell_of(
         &mut self,
         code: Code,

@@ -1,4 +1,4 @@
-//! What a client that remembers everything knows of one item: its parts, its texts, its life.
+//! The state of one item as a client sees it: its parts, its texts, its lifecycle.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use super::{
     vocabulary::{List, Step, Text, has_life},
 };
 
-/// What never changes between the first word about an item and the last.
+/// Fields that never change between the first and the last event about an item.
 const FACTS: [&str; 6] = ["id", "type", "role", "call_id", "name", "server_label"];
-/// What the status of an item says while it is being made.
+/// Values of `status` for an item that is not done.
 const UNFINISHED: [&str; 6] =
     ["in_progress", "queued", "searching", "calling", "interpreting", "generating"];
 
-/// An item, as far as it was told.
+/// An item so far.
 #[derive(Debug, Default)]
 pub(super) struct Item {
     pub(super) place: u64,
     pub(super) id: Option<String>,
     pub(super) kind: Option<String>,
-    /// As it was added; nothing if that was before the stream was taken up again.
+    /// As it was added; `None` if that was before the stream was resumed.
     first: Option<Value>,
-    /// As it will stay.
+    /// Its final state.
     pub(super) last: Option<Value>,
     parts: BTreeMap<(List, u64), Part>,
     /// The arguments, the input or the code of a call.
@@ -39,16 +39,16 @@ struct Part {
     text: Writing,
     n_annotations: u64,
     is_done: bool,
-    /// Whether it was added before the stream was taken up again.
+    /// Whether it was added before the stream was resumed.
     is_adopted: bool,
 }
 
-/// A text that comes in deltas.
+/// A text that is streamed in deltas.
 #[derive(Debug, Default)]
 struct Writing {
     so_far: Option<String>,
     whole: Option<String>,
-    /// Whether some of it came before the stream was taken up again.
+    /// Whether some of it was sent before the stream was resumed.
     is_partial: bool,
 }
 
@@ -87,7 +87,7 @@ impl Item {
         Self { place, id, kind, first, ..Self::default() }
     }
 
-    /// An item that was added before the stream was taken up again.
+    /// An item that was added before the stream was resumed.
     pub(super) fn adopted(place: u64, id: Option<&str>) -> Self {
         let text = Writing { is_partial: true, ..Writing::default() };
         Self { place, id: id.map(str::to_owned), has_begun: true, text, ..Self::default() }
@@ -224,7 +224,7 @@ impl Item {
         }
     }
 
-    /// A step in the life of a call.
+    /// Applies a step in the lifecycle of a call.
     pub(super) fn live(&mut self, kind: &str, step: Step, notes: &mut Notebook) {
         if !self.is_a(kind, notes) {
             return;
@@ -250,14 +250,14 @@ impl Item {
         }
     }
 
-    /// The item as it will stay.
+    /// Applies the final state of the item.
     pub(super) fn done(&mut self, last: &Value, notes: &mut Notebook) {
         self.check_facts(last, notes);
         let status = last.get("status").and_then(Value::as_str);
         if let Some(status) = status.filter(|status| UNFINISHED.contains(status)) {
             notes.tell(Code::ItemUnfinished, format!("the item is done, and is `{status}`"));
         }
-        // What was cut may lack its ends.
+        // An item that was cut off may lack its ends.
         if status != Some("incomplete") {
             for ((_, index), part) in &self.parts {
                 if !part.is_done {
@@ -335,7 +335,7 @@ impl Item {
         let is_of_server = kind.starts_with("mcp_");
         let has_error = last.get("error").is_some_and(|error| !error.is_null());
         let has_failed = status == Some("failed") || is_of_server && has_error;
-        // A search that failed has no official end but its item, and what was cut may have none.
+        // A failed search has no official end but its item, and one that was cut off may have none.
         let must_end =
             if is_of_server { status != Some("incomplete") } else { status == Some("completed") };
         match self.end {

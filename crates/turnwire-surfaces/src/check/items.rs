@@ -1,4 +1,4 @@
-//! The items of a stream, by their place and by their name.
+//! The items of a stream, by index and by ID.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::{code::Code, finding::Notebook, item::Item};
 
-/// Every item so far.
+/// All items so far.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     by_place: BTreeMap<u64, Item>,
     places: BTreeMap<String, u64>,
-    /// Where the first item was added that this stream tells of from its beginning.
+    /// Index of the first item that was added in this stream.
     first_added: Option<u64>,
     calls: BTreeSet<String>,
     /// Calls whose output came first.
     outputs: BTreeSet<String>,
 }
 
-/// Items that may lack an id, as the official types have them.
+/// Items that may lack an ID according to the official types.
 const NAMELESS: [&str; 2] = ["function_call", "custom_tool_call"];
 
 impl Items {
@@ -39,7 +39,7 @@ impl Items {
     }
 
     pub(super) fn add(&mut self, place: u64, item: &Value, is_resumed: bool, notes: &mut Notebook) {
-        // Items may have been added and done before the stream was taken up again.
+        // Items may have been added and done before the stream was resumed.
         let is_first_of_rest = is_resumed && self.first_added.is_none();
         let next = self.by_place.last_key_value().map_or(0, |(last, _)| last + 1);
         let next = (!is_first_of_rest).then_some(next);
@@ -64,7 +64,7 @@ impl Items {
         self.by_place.insert(place, item);
     }
 
-    /// Takes note of which call an item is, or is the output of.
+    /// Records which call an item is, or is the output of.
     pub(super) fn note_call(&mut self, item: &Value, notes: &mut Notebook) {
         let text = |key: &str| item.get(key).and_then(Value::as_str);
         let (Some(kind), Some(call_id)) = (text("type"), text("call_id")) else { return };
@@ -82,8 +82,8 @@ impl Items {
         }
     }
 
-    /// The item at this place with this name. In a stream that was taken up again, what may have
-    /// been added before is taken as added.
+    /// The item with this index and ID. In a resumed stream, an item that may have been added
+    /// before is treated as added.
     pub(super) fn find(
         &mut self,
         place: u64,

@@ -1,16 +1,15 @@
-//! The lifecycle checker: whether a stream of `/v1/responses` events keeps what it promises,
-//! whoever sent it.
+//! The lifecycle checker: validates a stream of `/v1/responses` events, whoever sent it.
 //!
-//! It lives beside the surface it checks, because both are about the same official words; it
-//! knows nothing of the projection or of its types, though: events are read as JSON, as a client
-//! of any vendor reads them. A fold over the events, without I/O: whoever has a file or a
-//! connection pushes what it reads ([`Checker::event`]), and asks for the [`Report`] at the end.
+//! It is next to the surface it checks, because both use the same official vocabulary. It does not
+//! depend on the projection or its types, though: events are read as JSON, as a client of any
+//! vendor reads them. It is a fold over the events, without I/O: the caller passes each event it
+//! reads ([`Checker::event`]), and gets the [`Report`] at the end.
 //!
-//! A [`Finding`] is a fault if an official client trips over it or is told what is not so, and a
-//! note otherwise. What other vendors add is none of our business: unknown events are noted once
-//! per name, and unknown items are only held to what holds for all items. Reading order: `code`
-//! has all that can be found, `vocabulary` what each official event is about, `item` and `items`
-//! what a client remembers, and `ending` what must hold when all is over.
+//! A [`Finding`] is a fault if an official client fails on it or gets wrong information, and a note
+//! otherwise. Additions of other vendors are accepted: unknown events are noted once per name, and
+//! unknown items are only checked for what holds for all items. Reading order: `code` has all
+//! findings, `vocabulary` the official events, `item` and `items` the state of a client, and
+//! `ending` the checks at the end.
 
 mod code;
 mod ending;
@@ -36,14 +35,14 @@ use self::{
 /// What is known of a stream before it is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Whether the stream is the rest of one, taken up with `starting_after`: it need not begin
-    /// at the beginning, and what it goes on with is taken as told before.
+    /// Whether the stream was resumed with `starting_after`: it need not start at the beginning,
+    /// and items it continues are treated as added.
     pub is_resumed: bool,
-    /// Whether it came as server-sent events, which may end with `[DONE]`.
+    /// Whether it is sent as server-sent events, which may end with `[DONE]`.
     pub is_sse: bool,
 }
 
-/// Reads a stream, event by event.
+/// Checks a stream, event by event.
 #[derive(Debug, Default)]
 pub struct Checker {
     options: CheckOptions,
@@ -54,16 +53,16 @@ pub struct Checker {
     is_unnumbered: bool,
     response: Seen,
     items: Items,
-    /// Calls that our own events said were over.
+    /// Calls that ended according to our own events.
     finished_calls: BTreeSet<String>,
-    /// Names that have been noted.
+    /// Unknown names that were noted.
     unknown: BTreeSet<String>,
-    /// Whether a turn was said to be withdrawn, with all its items.
+    /// Whether a turn was withdrawn with all its items.
     has_withdrawn: bool,
     has_done_marker: bool,
 }
 
-/// The response, as far as it was told.
+/// The response so far.
 #[derive(Debug, Default)]
 struct Seen {
     id: Option<String>,
@@ -74,20 +73,19 @@ struct Seen {
 }
 
 impl Checker {
-    /// A stream of which nothing has been read yet.
+    /// Creates a checker.
     pub fn new(options: CheckOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// Something that should have been an event, and is not even JSON. `why` is what the parser
-    /// says.
+    /// Reports an event that is not JSON. `why` is the error of the parser.
     pub fn unreadable(&mut self, why: &str) {
         self.n_events += 1;
         self.notes.place = Place { event: Some(self.n_events), ..Place::default() };
         self.notes.tell(Code::NotJson, format!("this is not JSON: {why}"));
     }
 
-    /// The `[DONE]` at the end of server-sent events.
+    /// Handles the `[DONE]` at the end of server-sent events.
     pub fn done_marker(&mut self) {
         self.notes.place = Place::default();
         if self.has_done_marker {
@@ -98,7 +96,7 @@ impl Checker {
         self.has_done_marker = true;
     }
 
-    /// The next event; `name` is that of its `event:` line, if it has one.
+    /// Checks the next event; `name` is that of its `event:` line, if it has one.
     pub fn event(&mut self, name: Option<&str>, event: &Value) {
         self.n_events += 1;
         self.notes.place = Place::of(self.n_events, event);
@@ -127,7 +125,7 @@ impl Checker {
         }
     }
 
-    /// All that was found, when there is nothing more to read.
+    /// The report, after the last event.
     pub fn finish(mut self) -> Report {
         self.notes.place = Place::default();
         self.check_last();
@@ -139,7 +137,7 @@ impl Checker {
     fn check_number(&mut self, subject: Subject, event: &Value) {
         let Some(number) = event.get("sequence_number").and_then(Value::as_u64) else {
             let may_lack_it = matches!(subject, Subject::Unknown | Subject::Loose);
-            // Once is enough: where one event has no number, usually none has.
+            // Reported once: if one event has no number, usually none has.
             if !may_lack_it && !std::mem::replace(&mut self.is_unnumbered, true) {
                 self.notes.tell(Code::SequenceMissing, "it has no `sequence_number`");
             }
@@ -175,7 +173,7 @@ impl Checker {
         }
     }
 
-    /// Whether the event has what it takes to be understood.
+    /// Whether the event has all required fields.
     fn has_fields(&mut self, subject: Subject, event: &Value) -> bool {
         let mut is_whole = true;
         for (field, want) in wanted(subject) {
@@ -246,7 +244,7 @@ impl Checker {
             Phase::Queued => &["queued"],
             Phase::InProgress => &["in_progress"],
             Phase::Completed => &["completed"],
-            // There is no event for a cancelled response, so vendors borrow one of these.
+            // There is no event for a cancelled response, so vendors use one of these.
             Phase::Failed => &["failed", "cancelled"],
             Phase::Incomplete => &["incomplete", "cancelled"],
         };
@@ -272,7 +270,8 @@ impl Checker {
         }
     }
 
-    /// After a recovery some servers tell the response again; helpers go on from what it lists.
+    /// Checks a repeated snapshot. After a recovery some servers send the response again, and
+    /// helpers continue from the items it lists.
     fn check_snapshot(&mut self, response: &Value) {
         let n_listed = response.get("output").and_then(Value::as_array).map_or(0, Vec::len);
         let n_items = self.items.len();
@@ -303,7 +302,7 @@ impl Checker {
         }
     }
 
-    /// Does something with the item that an event is about, if it is there and still open.
+    /// Calls `act` with the item that an event is about, if it exists and is still open.
     fn with_item(&mut self, event: &Value, act: impl FnOnce(&mut item::Item, &mut Notebook)) {
         let place = event.get("output_index").and_then(Value::as_u64).unwrap_or_default();
         let id = event.get("item_id").and_then(Value::as_str);
@@ -316,11 +315,12 @@ impl Checker {
         }
     }
 
-    /// Events of our extended profile: they may come before the item is shown and after it is done.
+    /// Checks an event of our extended profile. It may come before the item is added and after it
+    /// is done.
     fn read_own(&mut self, kind: &str, event: &Value) {
         let text = |key: &str| event.get(key).and_then(Value::as_str);
         let place = event.get("output_index").and_then(Value::as_u64);
-        // The rest of a stream may speak of items that it no longer shows.
+        // The rest of a stream may refer to items that it does not contain.
         if let Some(place) = place.filter(|at| !self.options.is_resumed || self.items.has(*at)) {
             self.items.find(place, text("item_id"), false, &mut self.notes);
         }
@@ -344,7 +344,7 @@ fn is_end(subject: Subject) -> bool {
     matches!(subject, Subject::Response(Phase::Completed | Phase::Failed | Phase::Incomplete))
 }
 
-/// What a client in a language with such a notion takes for something.
+/// Whether a value is truthy in a language that has such a notion.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

@@ -1,8 +1,8 @@
 //! The official events, and what each of them is about.
 //!
-//! 59 names that official clients know, two more of Open Responses, those of our extended
-//! profile, and two that are seen on the wire and in no list. Everything else is another
-//! vendor's business, and is left alone.
+//! 59 types that official clients know, two more of Open Responses, those of our extended profile,
+//! and two that are sent in practice and documented nowhere. Everything else belongs to other
+//! vendors, and is not checked.
 
 use serde_json::Value;
 
@@ -13,35 +13,35 @@ use crate::responses::ResponseEvent;
 pub(super) enum Subject {
     /// The response as a whole.
     Response(Phase),
-    /// Something went wrong.
+    /// An error.
     Error,
     /// A new item.
     ItemAdded,
-    /// An item as it will stay.
+    /// The final state of an item.
     ItemDone,
     /// A new part of an item.
     PartAdded(List),
-    /// A part as it will stay.
+    /// The final state of a part.
     PartDone(List),
-    /// More of a text.
+    /// A delta of a text.
     Delta(Text),
-    /// All of a text.
+    /// A complete text.
     Whole(Text),
     /// A source of a text.
     Annotation,
-    /// The life of a call, of an item of this kind.
+    /// The lifecycle of a call, for items of this kind.
     Life(&'static str, Step),
     /// Something else about an item.
     Item,
-    /// Something else that official clients know.
+    /// Another official event.
     Loose,
-    /// One of ours.
+    /// An event of our extended profile.
     Own,
-    /// Nothing official.
+    /// An unknown event.
     Unknown,
 }
 
-/// How far a response has come.
+/// Status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Created,
@@ -52,7 +52,7 @@ pub(super) enum Phase {
     Incomplete,
 }
 
-/// Where an item keeps its parts.
+/// The field of an item that has its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum List {
     Content,
@@ -60,7 +60,7 @@ pub(super) enum List {
 }
 
 impl List {
-    /// The field that has a part's place.
+    /// The field with the index of a part.
     pub(super) fn index(self) -> &'static str {
         match self {
             Self::Content => "content_index",
@@ -77,17 +77,18 @@ impl List {
     }
 }
 
-/// A text that comes in deltas.
+/// A text that is streamed in deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// Of a part: where it is, its type (nothing if several are in use), and the field of the
-    /// whole.
+    /// The text of a part: its list, its type (`None` if several are in use), and the field of the
+    /// complete text.
     OfPart(List, Option<&'static str>, &'static str),
-    /// Of the item itself: its type, and the field of the whole, which it has under the same name.
+    /// The text of the item itself: its type, and the field of the complete text, which has the
+    /// same name in the item.
     OfItem(&'static str, &'static str),
 }
 
-/// A step in the life of a call.
+/// A step in the lifecycle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Begun,
@@ -106,7 +107,7 @@ pub(super) fn subject_of(kind: &str) -> Subject {
         ["response", phase] => phase_of(phase).map_or(Subject::Unknown, Subject::Response),
         ["response", "output_item", "added"] => Subject::ItemAdded,
         ["response", "output_item", "done"] => Subject::ItemDone,
-        // The second is what one family of servers sends for a part that is thought.
+        // One family of servers sends the second for a reasoning part.
         ["response", "content_part" | "reasoning_part", "added"] => Subject::PartAdded(Content),
         ["response", "content_part" | "reasoning_part", "done"] => Subject::PartDone(Content),
         ["response", "reasoning_summary_part", "added"] => Subject::PartAdded(Summary),
@@ -124,7 +125,7 @@ pub(super) fn subject_of(kind: &str) -> Subject {
         ["response", "shell_call_output_content", "delta" | "done"]
         | ["response", "image_generation_call", "partial_image"]
         | ["response", "compaction", "compacting"] => Subject::Item,
-        // These have no item, or its place without its id.
+        // These have no item, or its index without its ID.
         ["keepalive"]
         | ["response", "shell_call_command", "added" | "delta" | "done"]
         | ["response", "audio", "delta" | "done"]
@@ -162,7 +163,7 @@ fn text_of(word: &str) -> Option<Text> {
     })
 }
 
-/// The kinds of calls that tell their life, with the words for what is between begin and end.
+/// The kinds of calls with lifecycle events, and the name of the step between start and end.
 const LIVES: [(&str, &str); 6] = [
     ("mcp_call", ""),
     ("mcp_list_tools", ""),
@@ -172,14 +173,14 @@ const LIVES: [(&str, &str); 6] = [
     ("image_generation_call", "generating"),
 ];
 
-/// Whether items of this kind tell their life in events.
+/// Whether items of this kind have lifecycle events.
 pub(super) fn has_life(kind: &str) -> bool {
     LIVES.iter().any(|(name, _)| *name == kind)
 }
 
 fn life_of(call: &str, step: &str) -> Option<Subject> {
     let (kind, between) = LIVES.iter().find(|(name, _)| *name == call)?;
-    // Searches have no official event for a failure; our extended profile has.
+    // Searches have no official event for a failure; our extended profile has one.
     let may_fail = kind.starts_with("mcp_") || kind.ends_with("search_call");
     let step = match step {
         "in_progress" => Step::Begun,
@@ -191,7 +192,7 @@ fn life_of(call: &str, step: &str) -> Option<Subject> {
     Some(Subject::Life(kind, step))
 }
 
-/// What a field has to be.
+/// Required type of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Want {
     Text,
@@ -217,8 +218,8 @@ impl Want {
     }
 }
 
-/// The fields without which nothing can be made of an event. Not everything that the official
-/// types have: what clients read without, such as `logprobs`, is not asked for.
+/// The fields that are needed to interpret an event. Fields that clients can do without, such as
+/// `logprobs`, are not required.
 pub(super) fn wanted(subject: Subject) -> Vec<(&'static str, Want)> {
     const ITEM: [(&str, Want); 2] = [("item_id", Want::Text), ("output_index", Want::Number)];
     let with = |more: &[(&'static str, Want)]| [&ITEM[..], more].concat();

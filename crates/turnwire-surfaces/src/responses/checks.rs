@@ -1,6 +1,6 @@
-//! What every stream has to keep, whatever it tells; for the tests of this folder.
+//! Properties of every stream, for the tests of this folder.
 //!
-//! Frames are checked as JSON, so that the checks know nothing of the types that made them.
+//! Frames are checked as JSON, so that the checks do not depend on the types that made them.
 
 use std::{collections::HashMap, ffi::OsString, fs, path::PathBuf, sync::OnceLock};
 
@@ -8,10 +8,10 @@ use async_openai::types::responses::ResponseStreamEvent;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use super::{Profile, Response, ResponseEvent, Responses};
+use super::{Profile, Response, ResponseEvent, Responses, SequencedEvent};
 use crate::story::Story;
 
-/// The names that official clients know.
+/// Event types that official clients know.
 pub(super) const OFFICIAL: [&str; 59] = [
     "error",
     "response.audio.delta",
@@ -74,9 +74,9 @@ pub(super) const OFFICIAL: [&str; 59] = [
     "response.web_search_call.searching",
 ];
 
-/// The stream of a story, checked: its frames, and the response as of its last event.
+/// The stream of a story, checked: its frames, and the response after its last event.
 #[track_caller]
-pub(super) fn told(story: Story, profile: Profile) -> (Vec<ResponseEvent>, Response) {
+pub(super) fn told(story: Story, profile: Profile) -> (Vec<SequencedEvent>, Response) {
     let mut projection = Responses::new(profile);
     let frames = story.seen_by(&mut projection);
     check_stream(&frames, profile);
@@ -97,19 +97,19 @@ fn is_terminal(frame: &Value) -> bool {
     terminal.contains(&frame["type"].as_str().unwrap())
 }
 
-/// Everything that must hold for any stream, finished or not.
+/// Checks the properties of any stream, finished or not.
 #[track_caller]
-pub(super) fn check_stream(frames: &[ResponseEvent], profile: Profile) {
+pub(super) fn check_stream(frames: &[SequencedEvent], profile: Profile) {
     let mut items: Vec<SeenItem> = Vec::new();
     let mut is_over = false;
-    // Only the extended profile says that a turn was withdrawn.
+    // Only the extended profile reports that a turn was withdrawn.
     let mut may_leave_out = profile == Profile::Strict;
     for (n, event) in frames.iter().enumerate() {
         let frame = to_json(event);
         let kind = frame["type"].as_str().unwrap();
         assert_eq!(kind, event.event_type(), "the type on the wire");
         assert_eq!(frame["sequence_number"], json!(n), "numbers have gaps at {frame}");
-        assert_eq!(event.sequence_number(), n as u64);
+        assert_eq!(event.sequence_number, n as u64);
         assert!(!is_over, "something follows the end: {frame}");
         assert_eq!(kind == "response.created", n == 0, "one beginning, and it comes first");
         assert_eq!(frame.get("error").is_some(), kind == "error", "a client raises at {frame}");
@@ -150,7 +150,7 @@ fn check_end(items: &[SeenItem], response: &Value, may_leave_out: bool) {
     for item in items {
         assert!(item.last.is_some(), "an item was not done before the end");
         item.check_life();
-        // What a withdrawn turn said is done like the rest, and is not part of the answer (R20).
+        // Items of a withdrawn turn end like the rest, and are not part of the answer (R20).
         shown.next_if(|shown| item.last.as_ref() == Some(shown));
     }
     assert_eq!(shown.next(), None, "the answer has what was never done");
@@ -165,7 +165,7 @@ fn item_of<'a>(items: &'a mut [SeenItem], frame: &Value) -> &'a mut SeenItem {
     item
 }
 
-/// What a client that remembers everything knows of an item.
+/// What a client knows of an item.
 struct SeenItem {
     first: Value,
     last: Option<Value>,
@@ -215,7 +215,7 @@ impl SeenItem {
         self.life.push(kind.rsplit('.').next().unwrap().to_owned());
     }
 
-    /// S1-SC-004, S1-FR-007: one beginning before anything else, one end after everything.
+    /// S1-SC-004, S1-FR-007: one start before anything else, one end after everything.
     #[track_caller]
     fn check_life(&self) {
         let (kind, life) = (self.first["type"].as_str().unwrap(), &self.life);
@@ -246,7 +246,7 @@ fn part_key(kind: &str, end: &str, frame: &Value) -> String {
     format!("{}{}{}", kind.trim_end_matches(end), frame["content_index"], frame["summary_index"])
 }
 
-/// Official frames must be readable by a client that knows them all.
+/// Checks that the official types can read an official frame.
 #[track_caller]
 fn check_official_shape(frame: &Value) {
     if OFFICIAL.contains(&frame["type"].as_str().unwrap()) {
@@ -255,7 +255,7 @@ fn check_official_shape(frame: &Value) {
     }
 }
 
-/// All keys at all times, and readable by the official types.
+/// Checks that all keys are present, and that the official types can read the response.
 #[track_caller]
 pub(super) fn check_response(response: &Response) {
     let response = to_json(response);
@@ -269,7 +269,7 @@ pub(super) fn check_response(response: &Response) {
     }
 }
 
-/// What Open Responses wants in every response.
+/// The keys that Open Responses requires in every response.
 const REQUIRED: [&str; 31] = [
     "id",
     "object",
@@ -304,7 +304,7 @@ const REQUIRED: [&str; 31] = [
     "prompt_cache_key",
 ];
 
-/// Frames of which Open Responses has a schema must fit it, if the document is at hand.
+/// Checks frames against the Open Responses schema, if the document is available.
 #[track_caller]
 fn check_open_responses(frame: &Value) {
     let is_known = match frame.get("response").or_else(|| frame.get("item")) {
@@ -325,7 +325,7 @@ fn is_beyond_open_responses(frame: &Value) -> bool {
     ["mcp_", "web_search", "file_search", "custom_tool"].iter().any(|tool| kind.contains(tool))
 }
 
-/// Whether Open Responses has words for all of the items and tools in `object`.
+/// Whether Open Responses knows all of the items and tools in `object`.
 fn has_core_items_only(object: &Value) -> bool {
     let core = ["message", "function_call", "function_call_output", "reasoning"];
     let is_core = |item: &Value| core.contains(&item["type"].as_str().unwrap());
@@ -346,7 +346,7 @@ fn check_against(schema: &str, object: &Value) {
     assert!(problems.is_empty(), "{problems:?}\n{object}");
 }
 
-/// The schemas of the Open Responses document, if there is one: where the variable points, or
+/// The schemas of the Open Responses document, if there is one: at the path in the variable, or
 /// beside the repository.
 fn open_responses() -> Option<&'static HashMap<&'static str, Validator>> {
     static SCHEMAS: OnceLock<Option<HashMap<&'static str, Validator>>> = OnceLock::new();
@@ -370,7 +370,7 @@ fn read_open_responses() -> Option<HashMap<&'static str, Validator>> {
     Some(HashMap::from(schemas))
 }
 
-/// The schemas at hand really refuse what is wrong.
+/// The available schemas refuse invalid frames.
 #[test]
 fn the_open_responses_schema_refuses_what_is_wrong() {
     let Some(schemas) = open_responses() else { return };

@@ -1,4 +1,4 @@
-//! Questions for tools: a server is asked what it offers, as an item of its own.
+//! Discovery of tools: listing the tools of a server, as an item of its own.
 
 use turnwire_contract::{DiscoveryOutcome, Failure, ItemId, ToolSpec};
 
@@ -66,7 +66,7 @@ impl Stage {
         self.item_done(place);
     }
 
-    /// Ends a question that nobody will answer any more.
+    /// Ends a listing that will not be answered any more.
     pub(super) fn close_question(&mut self, place: usize, item_id: &ItemId) {
         let failure = Failure::new("run_stopped", "the run ended before the server answered");
         self.answer(place, item_id, &DiscoveryOutcome::Failed { failure });
@@ -75,7 +75,6 @@ impl Stage {
     fn question_frame(&mut self, place: usize, item_id: &ItemId, note: Note) -> ToolFrame {
         let server_label = self.question_at(place).map(|question| question.server_label.clone());
         ToolFrame {
-            sequence_number: 0,
             item_id: item_id.clone(),
             output_index: place,
             name: None,

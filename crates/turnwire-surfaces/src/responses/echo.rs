@@ -1,10 +1,9 @@
-//! What a response repeats of its request.
+//! The fields of a response that repeat its request.
 //!
-//! The gateway puts these keys of the request into `RunRequest::echo`, in wire form and with
-//! defaults filled in; this surface hands them back and nobody else reads them. What is missing
-//! follows from the rest of the request, so that a run that began on another surface can be read
-//! as a response too. Secrets (`authorization` and `headers` of a server) must not be put in:
-//! the echo is recorded and shown.
+//! The gateway puts these keys of the request into `RunRequest::echo`, in wire format and with
+//! defaults filled in; only this surface reads them. Missing ones are derived from the rest of the
+//! request, so that a run of another surface can be read as a response too. Secrets
+//! (`authorization` and `headers` of a server) must not be put in: the echo is recorded and shown.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -37,43 +36,43 @@ pub const RESPONSE_KEYS: &[&str] = &[
     "user",
 ];
 
-/// What the client wants to see beside the usual: a list of the values in [`mod@include`].
+/// Additional output that the client requested: a list of the values in [`mod@include`].
 pub const INCLUDE: &str = "include";
 
-/// What of the request is not heeded: a list of the fields' names.
+/// Fields of the request that were ignored: a list of their paths.
 pub const IGNORED: &str = "ignored";
 
-/// For each of the request's first calls that a person was asked about: its call id, and the id
-/// of the item that asked. A call shows the question it came from.
+/// Approval requests of the request's first calls: item IDs by call ID. A call refers to the
+/// approval request it came from.
 pub const APPROVAL_REQUESTS: &str = "approval_requests";
 
-/// The values of [`INCLUDE`] that change what is shown.
+/// The values of [`INCLUDE`] that have an effect.
 pub mod include {
     /// The pages that a web search found.
     pub const WEB_SOURCES: &str = "web_search_call.action.sources";
-    /// The pieces that a file search found.
+    /// The chunks that a file search found.
     pub const FILE_RESULTS: &str = "file_search_call.results";
-    /// The provider's proof of what was thought.
+    /// The provider's encrypted reasoning.
     pub const SEALS: &str = "reasoning.encrypted_content";
 }
 
-/// The echo of one request, read.
+/// The echo of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Echo<'a>(pub(super) &'a Map<String, Value>);
 
 impl Echo<'_> {
-    /// The value under `key`, if it is there and of the right kind.
+    /// The value of `key`, if it is present and of the right type.
     pub(super) fn get<T: DeserializeOwned>(self, key: &str) -> Option<T> {
         self.0.get(key).and_then(|value| T::deserialize(value).ok())
     }
 
-    /// Whether the client asked to see `what`.
+    /// Whether the client requested `what`.
     pub(super) fn includes(self, what: &str) -> bool {
         let asked = self.0.get(INCLUDE).and_then(Value::as_array);
         asked.is_some_and(|asked| asked.iter().any(|value| value == what))
     }
 
-    /// The item that asked a person about the call, in an earlier response.
+    /// The approval request of the call, in an earlier response.
     pub(super) fn approval_request(self, call_id: &CallId) -> Option<ItemId> {
         let asked = self.0.get(APPROVAL_REQUESTS)?.get(call_id.as_str())?.as_str()?;
         Some(ItemId::new(asked))

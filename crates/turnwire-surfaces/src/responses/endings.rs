@@ -1,11 +1,11 @@
-//! How calls end: each kind in its own item, and a failed one never as completed.
+//! Ends of calls: each kind in its own item, and a failed one never as completed.
 
 use serde_json::Value;
 use turnwire_contract::{Completeness, ToolKind, ToolOutcome};
 
 use super::{
     echo::include,
-    event::{FinishNews, Note, ResponseEvent, ToolFrame},
+    event::{Note, ResponseEvent, ToolFinishEvent, ToolFrame},
     ids,
     item::{FunctionCallOutputItem, ItemNote, ItemStatus, OutputItem},
     outcome::{self, Whose},
@@ -31,14 +31,12 @@ impl Stage {
             }
         }
         let (facts, success) = (self.facts(call), outcome.is_success());
-        self.send_own(|sequence_number| {
-            let news = FinishNews { sequence_number, facts, success, failure, duration_ms };
-            ResponseEvent::ToolFinished(Box::new(news))
-        });
+        let event = ToolFinishEvent { facts, success, failure, duration_ms };
+        self.send_own(ResponseEvent::ToolFinished(Box::new(event)));
     }
 
-    /// What a function returned is an item of its own. A call that was cut has none, as it has
-    /// none in the history.
+    /// Adds the output of a function as an item of its own. A call whose arguments were cut off has
+    /// none, as in the history.
     fn finish_function(&mut self, call: &ShownCall, outcome: &ToolOutcome) {
         if call.written != Some(Completeness::Complete) {
             return;
@@ -122,7 +120,7 @@ impl Stage {
         self.item_done(place);
     }
 
-    /// There is no official event for a search that failed: the item says it (R6).
+    /// Ends a failed search. There is no official event for it, so only the item shows it (R6).
     fn send_failed_search(
         &mut self,
         frame: impl FnOnce(Box<ToolFrame>) -> ResponseEvent,

@@ -4,10 +4,16 @@
 //! apart. Two rules hold for all of them: every frame has a `sequence_number`, and none but
 //! `error` has a top-level `error` key, because the official clients raise on it.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use turnwire_contract::{CallId, InputId, ItemId, Reply, Timestamp};
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        Ref, RefOr,
+        schema::{AllOfBuilder, ObjectBuilder, Schema, Type},
+    },
+};
 
 use super::{
     item::{FailureNote, OutputContent, OutputItem, SummaryPart, TokenLogprob},
@@ -20,7 +26,7 @@ macro_rules! event_types {
         strict { $($(#[$doc:meta])* $variant:ident($payload:ty) = $name:tt,)* }
         extended { $($(#[$own_doc:meta])* $own_variant:ident($own_payload:ty) = $own_name:tt,)* }
     ) => {
-        /// One frame of the stream, with the official name as its `type`.
+        /// One event of the stream, with the official name as its `type`.
         #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
         #[serde(tag = "type")]
         pub enum ResponseEvent {
@@ -42,15 +48,69 @@ macro_rules! event_types {
                 }
             }
 
-            /// Its place in the stream: 0, 1, 2, … without gaps.
-            pub fn sequence_number(&self) -> u64 {
-                match self {
-                    $(Self::$variant(frame) => frame.sequence_number,)*
-                    $(Self::$own_variant(frame) => frame.sequence_number,)*
+        }
+
+        impl Serialize for SequencedEvent {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let Self { sequence_number, event } = self;
+                match event {
+                    $(ResponseEvent::$variant(payload) => {
+                        WireEvent { kind: $name, sequence_number, payload }.serialize(serializer)
+                    })*
+                    $(ResponseEvent::$own_variant(payload) => {
+                        WireEvent { kind: $own_name, sequence_number, payload }
+                            .serialize(serializer)
+                    })*
                 }
             }
         }
     };
+}
+
+/// One frame of the stream: an event with its number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SequencedEvent {
+    /// 0, 1, 2, … without gaps.
+    pub sequence_number: u64,
+    /// The event.
+    pub event: ResponseEvent,
+}
+
+impl SequencedEvent {
+    /// The `type` on the wire.
+    pub fn event_type(&self) -> &'static str {
+        self.event.event_type()
+    }
+}
+
+/// A frame as it is written: its fields in the order of the official API.
+#[derive(Serialize)]
+struct WireEvent<'a, T> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    sequence_number: &'a u64,
+    #[serde(flatten)]
+    payload: &'a T,
+}
+
+impl PartialSchema for SequencedEvent {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .description(Some("Number of the event in its stream: 0, 1, 2, … without gaps."))
+            .minimum(Some(0));
+        let numbered =
+            ObjectBuilder::new().property("sequence_number", number).required("sequence_number");
+        let event = Ref::from_schema_name(ResponseEvent::name());
+        AllOfBuilder::new().item(numbered).item(event).into()
+    }
+}
+
+impl ToSchema for SequencedEvent {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((ResponseEvent::name().into_owned(), ResponseEvent::schema()));
+        ResponseEvent::schemas(schemas);
+    }
 }
 
 event_types! {
@@ -140,43 +200,41 @@ event_types! {
         /// Another worker continues the run.
         RunTakenOver(TakenOver) = "turnwire:run_taken_over",
         /// The model is being asked.
-        TurnStarted(TurnNews) = "turnwire:turn_started",
+        TurnStarted(TurnEvent) = "turnwire:turn_started",
         /// The model is asked again.
         TurnRetried(Box<TurnRetry>) = "turnwire:turn_retried",
         /// A part of the model's answer could not be read and was left out.
         PartSkipped(Box<SkippedPart>) = "turnwire:part_skipped",
         /// What the turn had said is superseded; its items are `incomplete`.
-        TurnAbandoned(TurnNews) = "turnwire:turn_abandoned",
+        TurnAbandoned(TurnEvent) = "turnwire:turn_abandoned",
         /// A person must allow the call.
-        ApprovalRequested(Box<AskNews>) = "turnwire:approval_requested",
+        ApprovalRequested(Box<ApprovalRequestEvent>) = "turnwire:approval_requested",
         /// A person has answered.
-        ApprovalResolved(Box<ApprovalNews>) = "turnwire:approval_resolved",
+        ApprovalResolved(Box<ApprovalEvent>) = "turnwire:approval_resolved",
         /// A tool begins to work on the call.
-        ToolStarted(Box<StartNews>) = "turnwire:tool_started",
+        ToolStarted(Box<ToolStartEvent>) = "turnwire:tool_started",
         /// The tool entered a phase.
-        ToolPhase(Box<PhaseNews>) = "turnwire:tool_phase",
+        ToolPhase(Box<ToolPhaseEvent>) = "turnwire:tool_phase",
         /// The tool told how far it is.
-        ToolProgress(Box<ProgressNews>) = "turnwire:tool_progress",
+        ToolProgress(Box<ToolProgressEvent>) = "turnwire:tool_progress",
         /// The tool let out some of its output.
-        ToolOutputAdded(Box<OutputNews>) = "turnwire:tool_output_added",
+        ToolOutputAdded(Box<ToolOutputEvent>) = "turnwire:tool_output_added",
         /// The tool asks a person something, and waits.
-        InputRequested(Box<QuestionNews>) = "turnwire:input_requested",
+        InputRequested(Box<InputRequestEvent>) = "turnwire:input_requested",
         /// The question of the tool is settled.
-        InputResolved(Box<ReplyNews>) = "turnwire:input_resolved",
+        InputResolved(Box<InputReplyEvent>) = "turnwire:input_resolved",
         /// The tool has said nothing for a while.
-        ToolSilent(Box<SilenceNews>) = "turnwire:tool_silent",
+        ToolSilent(Box<ToolSilenceEvent>) = "turnwire:tool_silent",
         /// The tool is called again.
-        ToolRetried(Box<RetryNews>) = "turnwire:tool_retried",
+        ToolRetried(Box<ToolRetryEvent>) = "turnwire:tool_retried",
         /// The call is over.
-        ToolFinished(Box<FinishNews>) = "turnwire:tool_finished",
+        ToolFinished(Box<ToolFinishEvent>) = "turnwire:tool_finished",
     }
 }
 
 /// The response object as of now.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ResponseFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The response.
     pub response: Box<Response>,
 }
@@ -185,8 +243,6 @@ pub struct ResponseFrame {
 /// level, newer ones and Open Responses read `error`.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ErrorFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The official code that fits best.
     pub code: String,
     /// One sentence.
@@ -216,8 +272,6 @@ pub struct ErrorPayload {
 /// An item, new or finished.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ItemFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The item's place in the output.
     pub output_index: usize,
     /// The item.
@@ -227,8 +281,6 @@ pub struct ItemFrame {
 /// A part of a message, new or finished.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct PartFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -243,8 +295,6 @@ pub struct PartFrame {
 /// More text.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TextDelta {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -261,8 +311,6 @@ pub struct TextDelta {
 /// All of the text.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TextDone {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -279,8 +327,6 @@ pub struct TextDone {
 /// A source of the text.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AnnotationFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -298,8 +344,6 @@ pub struct AnnotationFrame {
 /// More of a refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct RefusalDelta {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -314,8 +358,6 @@ pub struct RefusalDelta {
 /// All of a refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct RefusalDone {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -330,8 +372,6 @@ pub struct RefusalDone {
 /// A part of what was thought, new or finished.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SummaryPartFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The reasoning item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -346,8 +386,6 @@ pub struct SummaryPartFrame {
 /// More of what was thought.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SummaryDelta {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The reasoning item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -362,8 +400,6 @@ pub struct SummaryDelta {
 /// All of what was thought.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SummaryDone {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The reasoning item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -378,8 +414,6 @@ pub struct SummaryDone {
 /// More of the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ArgumentsDelta {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -392,8 +426,6 @@ pub struct ArgumentsDelta {
 /// All of the input of a custom tool.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct InputDone {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -406,8 +438,6 @@ pub struct InputDone {
 /// All of the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ArgumentsDone {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -423,8 +453,6 @@ pub struct ArgumentsDone {
 /// remember (R2).
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolFrame {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
@@ -488,17 +516,13 @@ impl Note {
 /// Another worker continues the run.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TakenOver {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// 2 for the second worker.
     pub attempt: u32,
 }
 
 /// Something about a turn of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct TurnNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct TurnEvent {
     /// 1 for the first answer; 0 for calls that came with the request.
     pub turn: u32,
 }
@@ -506,8 +530,6 @@ pub struct TurnNews {
 /// The model is asked again.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TurnRetry {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// Which turn.
     pub turn: u32,
     /// 2 for the second try.
@@ -521,8 +543,6 @@ pub struct TurnRetry {
 /// A part of the model's answer was left out.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SkippedPart {
-    /// Its place in the stream.
-    pub sequence_number: u64,
     /// The turn whose answer has a gap.
     pub turn: u32,
     /// How many bytes the part had.
@@ -555,9 +575,7 @@ pub struct ToolFacts {
 
 /// A person has answered.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct ApprovalNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ApprovalEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -578,9 +596,7 @@ pub struct ApprovalNews {
 
 /// A person must allow a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct AskNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ApprovalRequestEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -596,9 +612,7 @@ pub struct AskNews {
 
 /// A tool asks a person something.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct QuestionNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct InputRequestEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -618,9 +632,7 @@ pub struct QuestionNews {
 
 /// The question of a tool is settled.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct ReplyNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct InputReplyEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -628,7 +640,6 @@ pub struct ReplyNews {
     #[schema(value_type = String)]
     pub input_id: InputId,
     /// What the tool was told.
-    #[schema(value_type = crate::native_event::ReplyShape)]
     pub reply: Reply,
     /// Where the answer came from.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -637,9 +648,7 @@ pub struct ReplyNews {
 
 /// A tool begins to work on a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct StartNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolStartEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -651,9 +660,7 @@ pub struct StartNews {
 
 /// The tool entered a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct PhaseNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolPhaseEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -663,9 +670,7 @@ pub struct PhaseNews {
 
 /// How far the tool is.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct ProgressNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolProgressEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -679,9 +684,7 @@ pub struct ProgressNews {
 
 /// Some of the tool's output, early.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct OutputNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolOutputEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -691,9 +694,7 @@ pub struct OutputNews {
 
 /// The tool has said nothing for a while.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct SilenceNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolSilenceEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -703,9 +704,7 @@ pub struct SilenceNews {
 
 /// The tool is called again.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct RetryNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolRetryEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,
@@ -717,9 +716,7 @@ pub struct RetryNews {
 
 /// The call is over.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct FinishNews {
-    /// Its place in the stream.
-    pub sequence_number: u64,
+pub struct ToolFinishEvent {
     /// Which call.
     #[serde(flatten)]
     pub facts: ToolFacts,

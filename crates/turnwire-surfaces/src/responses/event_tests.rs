@@ -14,7 +14,7 @@ fn seen(profile: Profile) -> BTreeSet<&'static str> {
     frames.map(|frame| frame.event_type()).collect()
 }
 
-/// S1-FR-012: what can be sent is exactly what is listed, in either profile.
+/// S1-FR-012: the types that can be sent are exactly those that are listed, in either profile.
 #[test]
 fn s1_fr_012_every_listed_type_is_sent_and_no_other() {
     let strict: BTreeSet<_> = ResponseEvent::TYPES_STRICT.iter().copied().collect();
@@ -57,7 +57,7 @@ fn s1_fr_012_the_schema_names_the_same_types() {
     assert_eq!(named, all.map(|name| (*name).to_owned()).collect());
 }
 
-/// A text delta is what is sent most; it must stay small in memory.
+/// Text deltas are the most frequent frames, so a frame must stay small in memory.
 #[test]
 fn a_frame_is_small() {
     assert!(size_of::<ResponseEvent>() <= 128, "{}", size_of::<ResponseEvent>());

@@ -1,8 +1,8 @@
-//! A conversation as a list of items, as `input_items` and `/v1/conversations/…/items` show it.
+//! A conversation as a list of items, for `input_items` and `/v1/conversations/…/items`.
 //!
-//! A conversation keeps a call and what came of it apart, because that is how a model reads
-//! them. Here a call of a server's tool and a search are one item each, with their result in
-//! it, and a call that still waits for a person is the question about it.
+//! A conversation stores a call and its result separately, because models read them that way. Here
+//! an MCP call or a search is one item with its result, and a call that waits for an approval is an
+//! approval request.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,34 +25,34 @@ use super::{
     outcome,
 };
 
-/// One item of a conversation.
+/// An item of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputItem {
-    /// Somebody said something.
+    /// A message.
     Message(InputMessage),
-    /// The model thought something.
+    /// Reasoning of the model.
     Reasoning(ReasoningItem),
-    /// The model called a function.
+    /// A function call.
     FunctionCall(FunctionCallItem),
-    /// What came of a function.
+    /// The output of a function.
     FunctionCallOutput(FunctionCallOutputItem),
-    /// The model called a custom tool.
+    /// A call of a custom tool.
     CustomToolCall(CustomToolCallItem),
-    /// What came of a custom tool.
+    /// The output of a custom tool.
     CustomToolCallOutput(FunctionCallOutputItem),
-    /// The model called a tool of a server.
+    /// A call of an MCP tool.
     McpCall(McpCallItem),
-    /// The model called a tool of a server, and a person has not allowed it yet.
+    /// A call of an MCP tool that waits for an approval.
     McpApprovalRequest(McpApprovalRequestItem),
-    /// The model searched the web.
+    /// A web search.
     WebSearchCall(WebSearchCallItem),
-    /// The model searched files.
+    /// A file search.
     FileSearchCall(FileSearchCallItem),
 }
 
 impl InputItem {
-    /// The item's name.
+    /// The ID of the item.
     pub fn id(&self) -> &ItemId {
         match self {
             Self::Message(item) => &item.id,
@@ -68,27 +68,27 @@ impl InputItem {
     }
 }
 
-/// Somebody said something.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct InputMessage {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// Always completed.
+    /// Always `completed`.
     pub status: ItemStatus,
-    /// Who.
+    /// Role of the author.
     pub role: InputRole,
-    /// What.
+    /// Parts of the message.
     pub content: Vec<InputContent>,
 }
 
-/// Who speaks.
+/// Role of the author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputRole {
     /// The application.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -104,10 +104,10 @@ impl From<Role> for InputRole {
     }
 }
 
-/// The conversation as this surface lists it.
+/// The conversation as items of this surface.
 pub fn wire_items(entries: &[Entry]) -> Vec<InputItem> {
     let mut items: Vec<InputItem> = Vec::with_capacity(entries.len());
-    // Native calls whose result has not come by yet, and where they are in the list.
+    // Native calls without a result so far, and their index in the list.
     let mut waiting: HashMap<&CallId, usize> = HashMap::new();
     let mut custom: HashSet<&CallId> = HashSet::new();
     for Entry { id, item } in entries {
@@ -229,7 +229,7 @@ fn call(id: &ItemId, call_id: &CallId, tool: &ToolRef, arguments: &str) -> Input
     }
 }
 
-/// Puts what came of a native call into its item.
+/// Adds the result of a native call to its item.
 fn add_result(call: &mut InputItem, id: &ItemId, output: &str, n_images: usize, failed: bool) {
     let ended = if failed { ItemStatus::Failed } else { ItemStatus::Completed };
     match call {

@@ -101,7 +101,7 @@ fn r3_a_function_and_its_result_are_two_items() {
     assert_eq!(shown, expected);
 }
 
-/// R3: native calls have their result in them, also where ids are used again later.
+/// R3: native calls contain their result, also if IDs are used again later.
 #[test]
 fn r3_native_calls_are_one_item_each() {
     let shown = items(vec![

@@ -1,46 +1,46 @@
-//! What an answer is made of, in the official shapes.
+//! Output items in the official format.
 //!
-//! Null and absent are different things on this wire, and each field has the one that all
-//! clients accept: `phase`, `content` and `encrypted_content` are left out when there is
-//! nothing to say, and so are `description` and `annotations` of a server's tool; `output` and
-//! `error` of a server's call are null, and `action` of a web search is not there until the
-//! search is over. `tests/clients/judges` asks the clients' own schemas about every recorded run.
+//! Null and absent differ on this wire, and each field uses the one that all clients accept:
+//! `phase`, `content` and `encrypted_content` are omitted if empty, and so are `description` and
+//! `annotations` of an MCP tool; `output` and `error` of an MCP call are null, and `action` of a
+//! web search is omitted until the search ends. `tests/clients/judges` checks every recorded run
+//! against the clients' own schemas.
 
 use serde::Serialize;
 use serde_json::Value;
 use turnwire_contract::{CallId, Completeness, ItemId, LibraryAddress, Logprob};
 use utoipa::ToSchema;
 
-/// One item of the output.
+/// An item of the output.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputItem {
-    /// The model said something.
+    /// A message of the model.
     Message(MessageItem),
-    /// The model called a function.
+    /// A function call.
     FunctionCall(FunctionCallItem),
-    /// What came of a function that the server ran.
+    /// The output of a function that the server executed.
     FunctionCallOutput(FunctionCallOutputItem),
-    /// The model called a custom tool.
+    /// A call of a custom tool.
     CustomToolCall(CustomToolCallItem),
-    /// The model thought something.
+    /// Reasoning of the model.
     Reasoning(ReasoningItem),
-    /// A server was asked for its tools.
+    /// A list of the tools of an MCP server.
     McpListTools(McpListToolsItem),
-    /// The model called a tool of a server.
+    /// A call of an MCP tool.
     McpCall(McpCallItem),
-    /// A person must allow a call; the answer comes with the next request.
+    /// A request to approve a call. The answer is sent with the next request.
     McpApprovalRequest(McpApprovalRequestItem),
-    /// The model searched the web.
+    /// A web search.
     WebSearchCall(WebSearchCallItem),
-    /// The model searched files.
+    /// A file search.
     FileSearchCall(FileSearchCallItem),
-    /// A conversation made short.
+    /// A summary that replaces a conversation.
     Compaction(CompactionItem),
 }
 
 impl OutputItem {
-    /// The item's name.
+    /// The ID of the item.
     pub fn id(&self) -> &ItemId {
         match self {
             Self::Message(item) => &item.id,
@@ -58,19 +58,19 @@ impl OutputItem {
     }
 }
 
-/// How far an item has come.
+/// Status of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
-    /// More will come.
+    /// The item is not complete yet.
     InProgress,
-    /// A search is at work.
+    /// The search is running.
     Searching,
-    /// It is whole.
+    /// The item is complete.
     Completed,
-    /// It was cut, or another item replaces it.
+    /// The item was cut off, or another item replaces it.
     Incomplete,
-    /// The tool did not work.
+    /// The tool failed.
     Failed,
 }
 
@@ -83,7 +83,7 @@ impl From<Completeness> for ItemStatus {
     }
 }
 
-/// Who speaks in an answer.
+/// Role of an output message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AssistantRole {
@@ -92,63 +92,64 @@ pub enum AssistantRole {
     Assistant,
 }
 
-/// The model said something.
+/// A message of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct MessageItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// How far it has come.
+    /// Status of the message.
     pub status: ItemStatus,
-    /// Who speaks.
+    /// Always `assistant`.
     pub role: AssistantRole,
-    /// What is said.
+    /// Parts of the message.
     pub content: Vec<OutputContent>,
 }
 
-/// A part of a message of the model.
+/// A part of an output message.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputContent {
-    /// Words.
+    /// Text.
     OutputText(OutputText),
     /// A refusal.
     Refusal(Refusal),
 }
 
-/// Words of the model.
+/// Text of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct OutputText {
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Where they come from.
+    /// Sources of the text, such as `url_citation` and `file_citation`.
     #[schema(value_type = Vec<Object>)]
     pub annotations: Vec<Value>,
-    /// How likely each token was; empty unless the request asked for it and the provider tells.
+    /// Log probabilities of the tokens. Empty unless requested with `include` and supported by the
+    /// provider.
     pub logprobs: Vec<TokenLogprob>,
 }
 
-/// How likely a token was.
+/// Log probability of a token.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TokenLogprob {
     /// The token.
     pub token: String,
-    /// Its bytes.
+    /// Bytes of the token.
     pub bytes: Vec<u8>,
-    /// The logarithm of its probability.
+    /// Logarithm of its probability.
     pub logprob: f64,
-    /// What else might have stood there.
+    /// The most likely tokens at this position.
     pub top_logprobs: Vec<TopLogprob>,
 }
 
-/// How likely a token would have been.
+/// Log probability of an alternative token.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TopLogprob {
     /// The token.
     pub token: String,
-    /// Its bytes.
+    /// Bytes of the token.
     pub bytes: Vec<u8>,
-    /// The logarithm of its probability.
+    /// Logarithm of its probability.
     pub logprob: f64,
 }
 
@@ -168,7 +169,7 @@ impl From<&Logprob> for TopLogprob {
 }
 
 impl OutputText {
-    /// Words without sources.
+    /// A text without annotations.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -177,120 +178,120 @@ impl OutputText {
 /// A refusal of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct Refusal {
-    /// The words.
+    /// Text of the refusal.
     pub refusal: String,
 }
 
-/// The model called a function.
+/// A function call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct FunctionCallItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// Whether the arguments are whole.
+    /// Status of the call. `completed` if the arguments are complete.
     pub status: ItemStatus,
-    /// The arguments, as raw JSON text.
+    /// The arguments, as JSON text.
     pub arguments: String,
-    /// The call, to which the result refers.
+    /// ID of the call. The output refers to it.
     #[schema(value_type = String)]
     pub call_id: CallId,
-    /// The function.
+    /// Name of the function.
     pub name: String,
-    /// The namespace that the client has put it into.
+    /// Namespace of the function, if the client defined one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// The model called a custom tool.
+/// A call of a custom tool.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CustomToolCallItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// Whether the input is whole.
+    /// Status of the call. `completed` if the input is complete.
     pub status: ItemStatus,
-    /// The call, to which the result refers.
+    /// ID of the call. The output refers to it.
     #[schema(value_type = String)]
     pub call_id: CallId,
     /// The input, as plain text.
     pub input: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The namespace that the client has put it into.
+    /// Namespace of the tool, if the client defined one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// What came of a function that the server ran.
+/// The output of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct FunctionCallOutputItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// Always completed.
+    /// Always `completed`.
     pub status: ItemStatus,
-    /// The call.
+    /// ID of the call.
     #[schema(value_type = String)]
     pub call_id: CallId,
-    /// What the function returned; what went wrong begins with `Error: `.
+    /// The output of the function. An error starts with `Error: `.
     pub output: FunctionOutput,
-    /// What else is known of it.
+    /// Additional fields of Turnwire. Missing if there are none.
     #[serde(skip_serializing_if = "ItemNote::is_empty")]
     pub turnwire: ItemNote,
 }
 
-/// What a function returned.
+/// The output of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum FunctionOutput {
     /// Text.
     Text(String),
-    /// Text and pictures.
+    /// Text and images.
     Parts(Vec<InputContent>),
 }
 
-/// A part of what a person or a tool said.
+/// A part of a message or of a tool output.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputContent {
-    /// Words.
+    /// Text.
     InputText {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// A picture.
+    /// An image.
     InputImage {
-        /// Where it is; a `data:` address carries it along.
+        /// URL of the image, or a `data:` URL that contains it.
         #[serde(skip_serializing_if = "Option::is_none")]
         image_url: Option<String>,
-        /// Which file it is, if it was uploaded.
+        /// ID of the image, if it is an uploaded file.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_id: Option<String>,
-        /// How closely it is looked at: `auto`, `low`, `high` or `original`.
+        /// Level of detail: `auto`, `low`, `high` or `original`.
         detail: String,
     },
     /// A file.
     InputFile {
-        /// What it is called.
+        /// Name of the file.
         filename: String,
-        /// Where it is.
+        /// URL of the file.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_url: Option<String>,
-        /// The file itself, as a `data:` address.
+        /// Content of the file, as a `data:` URL.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_data: Option<String>,
-        /// Which file it is, if it was uploaded.
+        /// ID of the file, if it was uploaded.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_id: Option<String>,
     },
-    /// Words of the model.
+    /// Text of the model.
     OutputText(OutputText),
     /// A refusal of the model.
     Refusal(Refusal),
 }
 
 impl InputContent {
-    /// A picture at this address, or one in the library.
+    /// An image at this URL, or one in the library.
     pub(super) fn image(url: String, detail: Option<String>) -> Self {
         let file_id = LibraryAddress::of(&url).map(|kept| kept.file_id.to_string());
         let image_url = file_id.is_none().then_some(url);
@@ -299,169 +300,169 @@ impl InputContent {
     }
 }
 
-/// The model thought something.
+/// Reasoning of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ReasoningItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// How far it has come.
+    /// Status of the item.
     pub status: ItemStatus,
-    /// What was thought.
+    /// Summary of the reasoning.
     pub summary: Vec<SummaryPart>,
-    /// The provider's opaque proof; only if the request asked for it.
+    /// Encrypted reasoning of the provider. Only if requested with `include`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted_content: Option<String>,
 }
 
-/// A part of what was thought.
+/// A part of a reasoning summary.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SummaryPart {
-    /// Words.
+    /// Text.
     SummaryText {
-        /// The words.
+        /// The text.
         text: String,
     },
 }
 
-/// A server was asked for its tools.
+/// A list of the tools of an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct McpListToolsItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// The server.
+    /// Label of the server.
     pub server_label: String,
-    /// Its tools; empty until it has answered.
+    /// The tools. Empty until the server has responded.
     pub tools: Vec<McpListedTool>,
-    /// Why it did not answer.
+    /// Why the list could not be fetched. Missing otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A tool of a server.
+/// A tool of an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct McpListedTool {
-    /// The name its server knows it by.
+    /// Name of the tool on its server.
     pub name: String,
-    /// What it does.
+    /// Description of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The JSON Schema of its arguments.
+    /// JSON schema of the arguments.
     #[schema(value_type = Object)]
     pub input_schema: Value,
 }
 
-/// The model called a tool of a server.
+/// A call of an MCP tool.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct McpCallItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// How far it has come.
+    /// Status of the call.
     pub status: ItemStatus,
-    /// The item that asked a person about it, if one was asked.
+    /// ID of the approval request of this call. Null if there was none.
     #[schema(value_type = Option<String>)]
     pub approval_request_id: Option<ItemId>,
-    /// The arguments, as raw JSON text.
+    /// The arguments, as JSON text.
     pub arguments: String,
-    /// What went wrong.
+    /// Why the call failed. Null otherwise.
     pub error: Option<McpError>,
-    /// The name its server knows it by.
+    /// Name of the tool on its server.
     pub name: String,
-    /// What the tool returned.
+    /// The output of the tool. Null until the call succeeds.
     pub output: Option<String>,
-    /// The server.
+    /// Label of the server.
     pub server_label: String,
-    /// What else is known of it.
+    /// Additional fields of Turnwire. Missing if there are none.
     #[serde(skip_serializing_if = "ItemNote::is_empty")]
     pub turnwire: ItemNote,
 }
 
-/// What went wrong with a call of a server's tool.
+/// Error of an MCP call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum McpError {
-    /// The tool says it did not work.
+    /// The tool reported an error.
     McpToolExecutionError {
-        /// In its words.
+        /// The content of the error.
         content: Vec<ErrorText>,
     },
-    /// The tool could not be called, or did not answer.
+    /// The tool could not be called, or did not respond.
     McpProtocolError {
-        /// A number as JSON-RPC has them.
+        /// JSON-RPC error code.
         code: i32,
-        /// One sentence.
+        /// Human-readable message.
         message: String,
     },
 }
 
-/// What a tool said about its failure.
+/// Content of a tool error.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ErrorText {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
 }
 
-/// A person must allow a call.
+/// A request to approve a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct McpApprovalRequestItem {
-    /// Its name, to which the answer refers.
+    /// ID of the item. The answer refers to it as `approval_request_id`.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// All arguments, as raw JSON text.
+    /// The arguments, as JSON text.
     pub arguments: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its server; `turnwire` for a tool that lives on none.
+    /// Label of the server; `turnwire` for a tool that has none.
     pub server_label: String,
 }
 
-/// The model searched the web.
+/// A web search.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct WebSearchCallItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// How far it has come.
+    /// Status of the search.
     pub status: ItemStatus,
-    /// What was searched; not there until the search is over.
+    /// What was searched. Missing until the search ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<WebSearchAction>,
-    /// What else is known of it.
+    /// Additional fields of Turnwire. Missing if there are none.
     #[serde(skip_serializing_if = "ItemNote::is_empty")]
     pub turnwire: ItemNote,
 }
 
-/// What a web search did.
+/// Action of a web search.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WebSearchAction {
-    /// It searched.
+    /// A search.
     Search {
-        /// For this.
+        /// The query.
         query: String,
-        /// The same as a list.
+        /// The query, as an array.
         queries: Vec<String>,
-        /// What it found; only if the request asked for it.
+        /// Pages that were found. Only if requested with `include`.
         #[serde(skip_serializing_if = "Option::is_none")]
         sources: Option<Vec<WebSource>>,
     },
-    /// It opened a page.
+    /// Opening a page.
     OpenPage {
-        /// This one.
+        /// URL of the page.
         url: String,
     },
-    /// It looked for a text in a page.
+    /// Searching for text in a page.
     FindInPage {
-        /// This page.
+        /// URL of the page.
         url: String,
-        /// This text.
+        /// The text.
         pattern: String,
     },
 }
@@ -470,73 +471,73 @@ pub enum WebSearchAction {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WebSource {
-    /// By address.
+    /// A page with a URL.
     Url {
-        /// The address.
+        /// URL of the page.
         url: String,
     },
 }
 
-/// The model searched files.
+/// A file search.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct FileSearchCallItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// How far it has come.
+    /// Status of the search.
     pub status: ItemStatus,
-    /// What was searched for; empty until the search is over.
+    /// The queries. Empty until the search ends.
     pub queries: Vec<String>,
-    /// What was found; null unless the request asked for it.
+    /// The results. Null unless requested with `include`.
     pub results: Option<Vec<FileSearchResult>>,
-    /// What else is known of it.
+    /// Additional fields of Turnwire. Missing if there are none.
     #[serde(skip_serializing_if = "ItemNote::is_empty")]
     pub turnwire: ItemNote,
 }
 
-/// A piece of a file that a search found.
+/// A result of a file search.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct FileSearchResult {
-    /// The file.
+    /// ID of the file.
     pub file_id: String,
-    /// What it is called.
+    /// Name of the file.
     pub filename: String,
-    /// How well it fits, from 0 to 1.
+    /// Relevance, 0 to 1. Higher is better.
     pub score: f64,
-    /// The piece.
+    /// Text of the chunk.
     pub text: String,
-    /// What was noted about the file.
+    /// Attributes of the file.
     #[schema(value_type = Object)]
     pub attributes: Value,
 }
 
-/// A conversation made short.
+/// A summary that replaces a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CompactionItem {
-    /// Its name.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub id: ItemId,
-    /// The summary, to be handed back as it is. Despite the name of the field it is not encrypted:
-    /// `turnwire:not-encrypted:summary:v1:` and then the text in base64.
+    /// The summary. Send it back unchanged. Despite the name of the field it is not encrypted: it
+    /// is `turnwire:not-encrypted:summary:v1:` followed by the text in base64.
     pub encrypted_content: String,
 }
 
-/// What official items have no field for. Left out when there is nothing to say.
+/// Fields of an item that the official format does not have. Omitted if all are empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct ItemNote {
-    /// Whether only the beginning of the result is here (R17).
+    /// Whether the result is cut off. The item has only its beginning (R17).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// How many bytes the whole result has.
+    /// Size of the full result, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
-    /// Where the whole result is read.
+    /// Path of the full result: `/v1/runs/{run_id}/calls/{call_id}/result`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
-    /// How many pictures the tool returned that the item cannot show.
+    /// Number of images in the result, which the item cannot contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<usize>,
-    /// What went wrong.
+    /// Why the call failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureNote>,
 }
@@ -547,11 +548,11 @@ impl ItemNote {
     }
 }
 
-/// What went wrong, in our words.
+/// A failure with Turnwire's own code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FailureNote {
-    /// Stable, for programs.
+    /// Stable, machine-readable code.
     pub code: String,
-    /// One sentence, for people.
+    /// Human-readable message.
     pub message: String,
 }

@@ -1,19 +1,18 @@
-//! The Responses surface: a run as `/v1/responses` shows it, to official clients unchanged.
+//! The Responses surface: a run as `/v1/responses` shows it, for unmodified official clients.
 //!
-//! Every byte here is meant to be accepted by the official SDKs and by the Open Responses
-//! schema, so the words in this folder are theirs. Reading order:
+//! Every byte must be accepted by the official SDKs and by the Open Responses schema, so this
+//! folder uses their vocabulary. Reading order:
 //!
-//! * [`event`] has the frames of the stream, [`item`] what an answer is made of, and
-//!   [`response`] the response object;
-//! * [`projection`] turns events into frames. Messages and reasoning are told in `speech`,
-//!   calls in `tools`, their ends in `endings`, questions for tools in `discovery`, and what
-//!   came of a call is worded in `outcome`;
-//! * [`input`] lists a conversation as items, [`ids`] renames runs and approval requests, and
-//!   [`echo`] says what the gateway keeps of a request for the response object to repeat.
+//! * [`event`] has the frames of the stream, [`item`] the output items, and [`response`] the
+//!   response object;
+//! * [`projection`] turns events into frames. Messages and reasoning are in `speech`, calls in
+//!   `tools`, their ends in `endings`, tool listings in `discovery`, and outcomes of calls in
+//!   `outcome`;
+//! * [`input`] lists a conversation as items, [`ids`] translates the IDs of runs and approval
+//!   requests, and [`echo`] has the parts of a request that the response object repeats.
 //!
-//! There are two [`Profile`]s. The strict one has official event names only, because some
-//! official clients throw at any other; the extended one adds events of ours and leaves out
-//! nothing.
+//! There are two [`Profile`]s. The strict one has official event types only, because some official
+//! clients throw on any other; the extended one adds our own events and omits nothing.
 
 mod discovery;
 pub mod echo;
@@ -35,7 +34,7 @@ mod properties;
 #[cfg(test)]
 mod stories;
 
-pub use event::ResponseEvent;
+pub use event::{ResponseEvent, SequencedEvent};
 pub use input::{InputItem, wire_items};
 pub use item::OutputItem;
 pub use projection::{Profile, Responses};

@@ -1,4 +1,4 @@
-//! What came of a call, in the words of this surface.
+//! The outcome of a call, in the format of this surface.
 
 use serde_json::{Map, Value};
 use turnwire_contract::{CallId, Failure, Image, OUTCOME_UNKNOWN, RunId, ToolOutcome, ToolOutput};
@@ -9,7 +9,7 @@ use super::item::{
 };
 use crate::preview::{WIRE_BYTES, result_ref, wire_text};
 
-/// The code of a failure by the tool's own word.
+/// The code of a failure that the tool itself reported.
 const TOOL_SAYS_NO: &str = "tool_failed";
 
 impl From<&Failure> for FailureNote {
@@ -18,7 +18,7 @@ impl From<&Failure> for FailureNote {
     }
 }
 
-/// What went wrong; nothing for a success.
+/// The failure of a call; `None` for a success.
 pub(super) fn failure(outcome: &ToolOutcome) -> Option<FailureNote> {
     let code = match outcome {
         ToolOutcome::Succeeded { .. } => return None,
@@ -36,8 +36,8 @@ pub(super) fn failure(outcome: &ToolOutcome) -> Option<FailureNote> {
     Some(FailureNote { code: code.to_owned(), message })
 }
 
-/// What went wrong with a call of a server's tool (R7): in the tool's words if it has said so
-/// itself, else with the number that fits best among those of JSON-RPC and its users.
+/// The error of an MCP call (R7): the tool's own content if it reported the failure itself, else
+/// the closest JSON-RPC error code.
 pub(super) fn mcp_error(outcome: &ToolOutcome) -> Option<McpError> {
     let FailureNote { message, .. } = failure(outcome)?;
     let code = match outcome {
@@ -61,15 +61,15 @@ pub(super) fn said_by_tool(text: String) -> McpError {
     McpError::McpToolExecutionError { content: vec![ErrorText::Text { text }] }
 }
 
-/// Whose result it is, for the reference to the whole of it.
+/// The call that a result belongs to, for the path of the full result.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Whose<'a> {
     pub(super) run_id: &'a RunId,
     pub(super) call_id: &'a CallId,
 }
 
-/// The text that a server's tool returned, as much as goes over a wire. Its pictures have no
-/// place in the item, so they are counted.
+/// The text that an MCP tool returned, up to the wire limit. The item cannot contain images, so
+/// they are counted.
 pub(super) fn mcp_output(outcome: &ToolOutcome, whose: Whose<'_>) -> (Option<String>, ItemNote) {
     let ToolOutcome::Succeeded { output } = outcome else {
         return (None, ItemNote::default());
@@ -79,7 +79,7 @@ pub(super) fn mcp_output(outcome: &ToolOutcome, whose: Whose<'_>) -> (Option<Str
     (Some(text), note)
 }
 
-/// What a function returned, as much as goes over a wire.
+/// The output of a function, up to the wire limit.
 pub(super) fn function_output(
     outcome: &ToolOutcome,
     whose: Whose<'_>,
@@ -96,7 +96,7 @@ pub(super) fn function_output(
     (with_pictures(text, shown), note)
 }
 
-/// The first pictures that have at most `room` bytes together.
+/// The first images that fit into `room` bytes.
 fn fitting(images: &[Image], mut room: usize) -> &[Image] {
     let mut n_fitting = 0;
     for image in images {
@@ -107,7 +107,7 @@ fn fitting(images: &[Image], mut room: usize) -> &[Image] {
     images.get(..n_fitting).unwrap_or_default()
 }
 
-/// Text, and pictures if there are any.
+/// Text, and images if there are any.
 pub(super) fn with_pictures(text: String, images: &[Image]) -> FunctionOutput {
     let mut pictures: Vec<InputContent> =
         images.iter().map(|image| InputContent::image(image.data_url(), None)).collect();
@@ -120,7 +120,7 @@ pub(super) fn with_pictures(text: String, images: &[Image]) -> FunctionOutput {
     FunctionOutput::Parts(pictures)
 }
 
-/// As much of the text as goes over a wire, and what is left out.
+/// The text up to the wire limit, and a note about what was cut off.
 fn cut(output: &ToolOutput, whose: Whose<'_>) -> (String, ItemNote) {
     let text = wire_text(&output.text, WIRE_BYTES);
     let mut note = ItemNote::default();
@@ -136,7 +136,7 @@ fn hide(n_images: usize, note: &mut ItemNote) {
     note.images = Some(n_images).filter(|n_images| *n_images > 0);
 }
 
-/// What a web search did, by its arguments and its own account.
+/// The action of a web search, from its arguments and its structured result.
 pub(super) fn web_action(
     arguments: &str,
     structured: Option<&Value>,
@@ -156,8 +156,8 @@ pub(super) fn web_action(
     }
 }
 
-/// What it did with a page, if it did something with one: by its own account, else as the model
-/// said, else by what the model gave.
+/// The action on a page, if there was one: from the structured result, else as the model named it,
+/// else from its arguments.
 fn page_action(arguments: &str, structured: Option<&Value>) -> Option<WebSearchAction> {
     let told: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |key: &str| Some(told.get(key)?.as_str()?.to_owned());
@@ -176,7 +176,7 @@ fn page_action(arguments: &str, structured: Option<&Value>) -> Option<WebSearchA
     }
 }
 
-/// What was searched for: what the model asked, else what the search says it did.
+/// The queries: those of the model, else those in the structured result.
 pub(super) fn queries(arguments: &str, structured: Option<&Value>) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
     let told = [arguments.get("queries"), arguments.get("query")];
@@ -191,7 +191,7 @@ fn texts(value: &Value) -> Vec<String> {
     one.into_iter().chain(many.filter_map(|text| Some(text.as_str()?.to_owned()))).collect()
 }
 
-/// The pieces that a file search found, as much as goes over a wire.
+/// The chunks that a file search found, up to the wire limit.
 pub(super) fn file_results(
     structured: Option<&Value>,
     whose: Whose<'_>,

@@ -11,7 +11,7 @@ fn search(query: &str) -> WebSearchAction {
     WebSearchAction::Search { query: query.to_owned(), queries, sources: Some(Vec::new()) }
 }
 
-/// R3: what is shown is what was done, and what was asked for if nothing was.
+/// R3: the action is the one that was carried out, or the requested one if there was none.
 #[test]
 fn an_action_is_told_as_the_tool_says_it() {
     let url = "https://a.example/".to_owned();
@@ -25,7 +25,7 @@ fn an_action_is_told_as_the_tool_says_it() {
     assert_eq!(action(json!({ "url": url, "pattern": "x" }), None), found);
     assert_eq!(action(json!({ "query": "q", "url": url }), None), search("q"));
     assert_eq!(action(json!({ "query": "q" }), Some(json!({ "sources": [] }))), search("q"));
-    // What lacks what it needs is no page, and the item still has an action.
+    // An action without its required fields is not a page action, and the item still has an action.
     assert_eq!(action(json!({ "action": "open_page" }), None), search(""));
     assert_eq!(web_action("{", None, true), search(""));
 }

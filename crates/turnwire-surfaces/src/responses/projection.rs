@@ -1,26 +1,26 @@
-//! From events to frames.
+//! Projects events into frames.
 //!
-//! The response object is kept as it grows, and every frame is told from it: the snapshot of a
-//! running response, the plain answer and the last frame of the stream are the same object at
-//! different times. Order is the whole point of this file and its two neighbours:
+//! The response object is kept up to date, and every frame is made from it: the snapshot of a
+//! running response, the final response and the last frame of the stream are the same object at
+//! different times. This file and its two neighbours guarantee the order:
 //!
-//! * `response.created` comes first and once, whoever works on the run (a takeover is no second
-//!   beginning), and one terminal frame comes last;
-//! * an item is added before anything is said about it, done once, and done before the end;
-//! * `sequence_number` and `output_index` run from 0 without gaps.
+//! * `response.created` comes first and once, also after a takeover, and one terminal frame comes
+//!   last;
+//! * an item is added before any other event about it, done once, and done before the end;
+//! * `sequence_number` and `output_index` start at 0 and have no gaps.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
 use turnwire_contract::{
-    CallId, Event, Failure, ItemId, Recorded, RunId, RunOutcome, RunRequest, Timestamp, ToolSpec,
-    Usage,
+    CallId, Event, Failure, ItemId, RecordedEvent, RunId, RunOutcome, RunRequest, Timestamp,
+    ToolSpec, Usage,
 };
 
 use super::{
     echo::{Echo, include},
     event::{
-        ErrorFrame, ErrorPayload, ItemFrame, ResponseEvent, ResponseFrame, SkippedPart, TakenOver,
-        TurnNews, TurnRetry,
+        ErrorFrame, ErrorPayload, ItemFrame, ResponseEvent, ResponseFrame, SequencedEvent,
+        SkippedPart, TakenOver, TurnEvent, TurnRetry,
     },
     item::{FailureNote, OutputItem, TokenLogprob},
     response::{self, IncompleteDetails, Response, ResponseError, ResponseStatus},
@@ -28,13 +28,13 @@ use super::{
 };
 use crate::Projection;
 
-/// How much a client wants to be told.
+/// The set of events a client receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Official event names only (R1).
+    /// Official event types only (R1).
     #[default]
     Strict,
-    /// Events of ours too.
+    /// Turnwire's own events as well.
     Extended,
 }
 
@@ -42,33 +42,33 @@ pub enum Profile {
 #[derive(Debug)]
 pub struct Responses {
     pub(super) stage: Stage,
-    /// Messages, thoughts and questions for tools, by their item.
+    /// Messages, reasoning and tool listings, by item ID.
     pub(super) spoken: HashMap<ItemId, Spoken>,
-    /// Calls, by their id.
+    /// Calls, by call ID.
     pub(super) calls: HashMap<CallId, ShownCall>,
     /// The calls in the order they were announced.
     pub(super) order: Vec<CallId>,
-    /// The tools that servers brought.
+    /// The tools that servers listed.
     pub(super) discovered: Vec<Arc<ToolSpec>>,
     pub(super) turn: u32,
-    /// How many calls of the latest turn the server still owes an end.
+    /// Number of calls of the latest turn that the server has yet to end.
     pub(super) n_open: usize,
-    /// Where the output stood when the latest turn began.
+    /// Length of the output when the latest turn started.
     turn_began_at: usize,
     begun: bool,
     over: bool,
 }
 
-/// How far something said has come.
+/// State of a message, of reasoning or of a tool listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spoken {
-    /// It is open, at this place of the output.
+    /// Open, at this index of the output.
     Open(usize),
-    /// It is closed.
+    /// Closed.
     Closed,
 }
 
-/// The response as it is now, and the frames that wait to be sent.
+/// The current response, and the frames that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) profile: Profile,
@@ -76,16 +76,16 @@ pub(super) struct Stage {
     pub(super) run_id: RunId,
     pub(super) request: Arc<RunRequest>,
     pub(super) at: Timestamp,
-    /// The places of what was withdrawn: it was said, and is not part of the answer.
+    /// Indexes of withdrawn items: they were streamed, and are not part of the answer.
     withdrawn: Vec<usize>,
-    /// How likely the tokens are of the text that comes next.
+    /// Log probabilities of the text that comes next.
     pub(super) untold_logprobs: Vec<TokenLogprob>,
     next_number: u64,
-    frames: Vec<ResponseEvent>,
+    frames: Vec<SequencedEvent>,
 }
 
 impl Responses {
-    /// A stream in which nothing has happened yet.
+    /// Creates a projection.
     pub fn new(profile: Profile) -> Self {
         let (run_id, at) = (RunId::new("run_"), Timestamp::from_micros(0));
         let request = Arc::new(RunRequest::new("", Vec::new()));
@@ -115,24 +115,24 @@ impl Responses {
         }
     }
 
-    /// The response object as of now: what a reader of a running response gets, and the plain
-    /// answer once it is over. Before the first event it is blank.
+    /// The current response: the snapshot of a running response, and the final response after its
+    /// end. Blank before the first event.
     pub fn response(&self) -> Response {
         let mut response = self.stage.response.clone();
         leave_out(&self.stage.withdrawn, &mut response);
         response
     }
 
-    /// Whether the terminal frame has been sent.
+    /// Whether the terminal frame was sent.
     pub fn is_over(&self) -> bool {
         self.over
     }
 }
 
 impl Projection for Responses {
-    type Frame = ResponseEvent;
+    type Frame = SequencedEvent;
 
-    fn project(&mut self, recorded: &Recorded) -> Vec<ResponseEvent> {
+    fn project(&mut self, recorded: &RecordedEvent) -> Vec<SequencedEvent> {
         if !self.over {
             self.stage.at = recorded.at;
             self.tell(recorded);
@@ -142,7 +142,7 @@ impl Projection for Responses {
 }
 
 impl Responses {
-    fn tell(&mut self, recorded: &Recorded) {
+    fn tell(&mut self, recorded: &RecordedEvent) {
         match &recorded.event {
             Event::RunQueued { request } => self.create(&recorded.run_id, request),
             Event::RunStarted => self.begin(),
@@ -152,27 +152,21 @@ impl Responses {
                 self.turn_began_at = self.stage.response.output.len();
                 self.n_open = 0;
                 let turn = *turn;
-                self.stage.send_own(|sequence_number| {
-                    ResponseEvent::TurnStarted(TurnNews { sequence_number, turn })
-                });
+                self.stage.send_own(ResponseEvent::TurnStarted(TurnEvent { turn }));
             }
             Event::TurnRetried { turn, attempt, reason, delay_ms } => {
                 self.retry_turn(*turn, *attempt, reason, *delay_ms);
             }
             Event::PartSkipped { turn, bytes, reason } => {
                 let (turn, bytes, failure) = (*turn, *bytes, FailureNote::from(reason));
-                self.stage.send_own(|sequence_number| {
-                    let skipped = SkippedPart { sequence_number, turn, bytes, failure };
-                    ResponseEvent::PartSkipped(Box::new(skipped))
-                });
+                let skipped = SkippedPart { turn, bytes, failure };
+                self.stage.send_own(ResponseEvent::PartSkipped(Box::new(skipped)));
             }
             Event::TurnAbandoned { turn } => {
                 let turn = *turn;
                 let said = self.turn_began_at..self.stage.response.output.len();
                 self.stage.withdrawn.extend(said);
-                self.stage.send_own(|sequence_number| {
-                    ResponseEvent::TurnAbandoned(TurnNews { sequence_number, turn })
-                });
+                self.stage.send_own(ResponseEvent::TurnAbandoned(TurnEvent { turn }));
             }
             Event::TurnFinished { .. } | Event::Unknown(_) | Event::ToolTaskStarted { .. } => {}
             Event::MessageStarted { .. }
@@ -221,20 +215,16 @@ impl Responses {
         }
     }
 
-    /// A takeover goes on where the worker before it stopped.
+    /// A takeover continues where the worker before it stopped.
     fn take_over(&mut self, attempt: u32) {
         self.begin();
-        self.stage.send_own(|sequence_number| {
-            ResponseEvent::RunTakenOver(TakenOver { sequence_number, attempt })
-        });
+        self.stage.send_own(ResponseEvent::RunTakenOver(TakenOver { attempt }));
     }
 
     fn retry_turn(&mut self, turn: u32, attempt: u32, reason: &Failure, delay_ms: u64) {
         let failure = FailureNote::from(reason);
-        self.stage.send_own(|sequence_number| {
-            let retry = TurnRetry { sequence_number, turn, attempt, failure, delay_ms };
-            ResponseEvent::TurnRetried(Box::new(retry))
-        });
+        let retry = TurnRetry { turn, attempt, failure, delay_ms };
+        self.stage.send_own(ResponseEvent::TurnRetried(Box::new(retry)));
     }
 
     fn end(&mut self, outcome: &RunOutcome, usage: Usage) {
@@ -259,34 +249,34 @@ impl Responses {
     }
 }
 
-/// Takes what was withdrawn out of a response: only what replaced it is part of the answer (R20).
+/// Removes withdrawn items from a response: only their replacements are part of the answer (R20).
 fn leave_out(withdrawn: &[usize], response: &mut Response) {
     let mut place = 0..;
     response.output.retain(|_| place.next().is_none_or(|place| !withdrawn.contains(&place)));
 }
 
 impl Stage {
-    /// Puts a frame into the stream, with the next number.
-    pub(super) fn send(&mut self, frame: impl FnOnce(u64) -> ResponseEvent) {
-        let number = self.next_number;
+    /// Adds a frame to the stream, with the next sequence number.
+    pub(super) fn send(&mut self, event: ResponseEvent) {
+        let sequence_number = self.next_number;
         self.next_number += 1;
-        self.frames.push(frame(number));
+        self.frames.push(SequencedEvent { sequence_number, event });
     }
 
-    /// Puts a frame into the stream if the client wants more than official ones.
-    pub(super) fn send_own(&mut self, frame: impl FnOnce(u64) -> ResponseEvent) {
+    /// Adds a frame to the stream if the profile is extended.
+    pub(super) fn send_own(&mut self, event: ResponseEvent) {
         if self.profile == Profile::Extended {
-            self.send(frame);
+            self.send(event);
         }
     }
 
     fn send_response(&mut self, frame: impl FnOnce(ResponseFrame) -> ResponseEvent) {
         let response = Box::new(self.response.clone());
-        self.send(|sequence_number| frame(ResponseFrame { sequence_number, response }));
+        self.send(frame(ResponseFrame { response }));
     }
 
-    /// A cancelled run stops like one at a limit, because the stream has no other official way
-    /// to say it (R8).
+    /// Ends a response that was cancelled or stopped at a limit. Both use `response.incomplete`,
+    /// because the stream has no official event for a cancel (R8).
     fn stop(&mut self, status: ResponseStatus, reason: &'static str) {
         self.response.status = status;
         self.response.incomplete_details = Some(IncompleteDetails { reason });
@@ -296,47 +286,41 @@ impl Stage {
     fn fail(&mut self, failure: &Failure) {
         let error = ResponseError::from(failure);
         let ResponseError { kind, code, message, param, turnwire } = error.clone();
-        self.send(|sequence_number| {
-            let error = ErrorPayload {
-                kind: kind.to_owned(),
-                code: code.clone(),
-                message: message.clone(),
-                param: param.clone(),
-            };
-            let frame = ErrorFrame { sequence_number, code, message, param, error, turnwire };
-            ResponseEvent::Error(Box::new(frame))
-        });
+        let payload = ErrorPayload {
+            kind: kind.to_owned(),
+            code: code.clone(),
+            message: message.clone(),
+            param: param.clone(),
+        };
+        let frame = ErrorFrame { code, message, param, error: payload, turnwire };
+        self.send(ResponseEvent::Error(Box::new(frame)));
         self.response.status = ResponseStatus::Failed;
         self.response.error = Some(error);
         self.send_response(ResponseEvent::Failed);
     }
 
-    /// Adds an item to the output; its place.
+    /// Adds an item to the output and returns its index.
     pub(super) fn add_item(&mut self, item: OutputItem) -> usize {
         let output_index = self.response.output.len();
         let shown = Box::new(item.clone());
         self.response.output.push(item);
-        self.send(|sequence_number| {
-            ResponseEvent::ItemAdded(ItemFrame { sequence_number, output_index, item: shown })
-        });
+        self.send(ResponseEvent::ItemAdded(ItemFrame { output_index, item: shown }));
         output_index
     }
 
-    /// Says that the item at this place will stay as it is.
+    /// Sends `response.output_item.done` for the item at this index.
     pub(super) fn item_done(&mut self, output_index: usize) {
         let Some(item) = self.response.output.get(output_index) else { return };
         let item = Box::new(item.clone());
-        self.send(|sequence_number| {
-            ResponseEvent::ItemDone(ItemFrame { sequence_number, output_index, item })
-        });
+        self.send(ResponseEvent::ItemDone(ItemFrame { output_index, item }));
     }
 
-    /// Whether the client asked to see what is usually left out.
+    /// Whether the client requested additional output with `include`.
     pub(super) fn includes(&self, what: &str) -> bool {
         Echo(&self.request.echo).includes(what)
     }
 
-    /// Whether proofs of what was thought are shown.
+    /// Whether encrypted reasoning is included.
     pub(super) fn shows_seals(&self) -> bool {
         self.includes(include::SEALS)
     }

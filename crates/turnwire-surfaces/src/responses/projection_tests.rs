@@ -14,8 +14,8 @@ use crate::{
     story::{Story, check_that_size_does_not_matter, failed, request, succeeded},
 };
 
-/// A frame on one line, without what is always the same.
-fn line(frame: &ResponseEvent) -> String {
+/// A frame on one line, without constant fields.
+fn line(frame: &SequencedEvent) -> String {
     let mut frame = to_json(frame);
     let facts = frame.as_object_mut().unwrap();
     let (number, kind) = (facts["sequence_number"].clone(), facts["type"].clone());
@@ -94,7 +94,8 @@ fn s1_d_refusal() {
     );
 }
 
-/// Thoughts are summaries, in both vocabularies; a proof shows because it was asked for.
+/// Reasoning is a summary, with both event families; encrypted reasoning is included because it was
+/// requested.
 #[test]
 fn reasoning_shows_as_summary() {
     check(
@@ -139,7 +140,7 @@ fn a_source_has_a_frame_and_a_place_in_the_text() {
     );
 }
 
-/// S1-E4, R3: a function of the client shows as items only, and ends the response.
+/// S1-E4, R3: a function of the client has an item only, and ends the response.
 #[test]
 fn s1_e4_r3_a_function_of_the_client_ends_the_response() {
     check(
@@ -212,7 +213,7 @@ fn s1_us1_as2_s1_us3_as1_s1_fr_002_s1_o1_a_tool_of_a_server() {
     );
 }
 
-/// S1-US1-AS3, S1-US3-AS2, R7: the failure is in the item, and the response goes on.
+/// S1-US1-AS3, S1-US3-AS2, R7: the failure is in the item, and the response continues.
 #[test]
 fn s1_us1_as3_s1_us3_as2_r7_a_tool_of_a_server_that_fails() {
     check(
@@ -237,7 +238,7 @@ fn s1_us1_as3_s1_us3_as2_r7_a_tool_of_a_server_that_fails() {
     );
 }
 
-/// S1-FR-007: a call that never started has one beginning and one end.
+/// S1-FR-007: a call that never started has one start and one end.
 #[test]
 fn s1_fr_007_a_call_that_never_started() {
     check(
@@ -255,7 +256,7 @@ fn s1_fr_007_a_call_that_never_started() {
     );
 }
 
-/// R5: progress is the official event again.
+/// R5: progress repeats the official event.
 #[test]
 fn r5_news_of_a_tool_at_work() {
     check(
@@ -302,7 +303,7 @@ fn s1_us2_as1_s1_fr_004_s1_a3_a_web_search() {
     );
 }
 
-/// S1-US1-AS3, R6: no completed, and the item says failed.
+/// S1-US1-AS3, R6: no `completed` event, and the item has the status `failed`.
 #[test]
 fn s1_us1_as3_r6_a_web_search_that_fails() {
     check(
@@ -321,8 +322,8 @@ fn s1_us1_as3_r6_a_web_search_that_fails() {
     );
 }
 
-/// S1-FR-003, S1-FR-004, R5: a search that says itself that it is searching is told so once; every
-/// other phase is news.
+/// S1-FR-003, S1-FR-004, R5: a search that reports its searching phase gets one `searching` event;
+/// every other phase is sent as progress.
 #[test]
 fn s1_fr_003_s1_fr_004_searching_is_said_once() {
     for (kind, name) in [(ToolKind::WebSearch, "web_search"), (ToolKind::FileSearch, "file_search")]
@@ -377,7 +378,7 @@ fn s1_us2_as2_s1_fr_003_a_file_search() {
     );
 }
 
-/// S1-E1: frames of calls side by side interleave, each with its own item.
+/// S1-E1: frames of parallel calls interleave, each with its own item.
 #[test]
 fn s1_e1_three_calls_side_by_side() {
     check(
@@ -415,7 +416,7 @@ fn s1_e1_three_calls_side_by_side() {
     );
 }
 
-/// S1-E2: nothing of the second call shows before the first has ended.
+/// S1-E2: no frame of the second call comes before the first has ended.
 #[test]
 fn s1_e2_calls_one_after_the_other() {
     check(
@@ -441,7 +442,7 @@ fn s1_e2_calls_one_after_the_other() {
     );
 }
 
-/// S1-A4, S1-O2: asking a server for its tools shows.
+/// S1-A4, S1-O2: listing the tools of a server is visible.
 #[test]
 fn s1_a4_s1_o2_discovery() {
     check(
@@ -492,7 +493,7 @@ fn s1_a4_s1_o2_discovery_that_fails() {
     );
 }
 
-/// A call that must be allowed shows as a question, and the response completes.
+/// A call that needs an approval becomes an approval request, and the response completes.
 #[test]
 fn a_call_that_must_be_allowed_is_handed_back() {
     check(
@@ -510,7 +511,7 @@ fn a_call_that_must_be_allowed_is_handed_back() {
     );
 }
 
-/// The call names the question it came from.
+/// The call refers to its approval request.
 #[test]
 fn an_allowed_call_names_its_question() {
     check(
@@ -535,7 +536,7 @@ fn an_allowed_call_names_its_question() {
     );
 }
 
-/// S1-D, R18: what was cut is incomplete, with the reason.
+/// S1-D, R18: a text that was cut off is incomplete, with the reason.
 #[test]
 fn s1_d_r18_an_answer_cut_by_its_length() {
     check(
@@ -581,7 +582,7 @@ fn r8_a_cancelled_run() {
     );
 }
 
-/// S1-D, R9: an error in both shapes, then the failed response.
+/// S1-D, R9: an error in both formats, then the failed response.
 #[test]
 fn s1_d_r9_a_run_that_fails() {
     check(
@@ -594,7 +595,7 @@ fn s1_d_r9_a_run_that_fails() {
     );
 }
 
-/// R20, R21: one beginning, however many workers; the half message is closed, the call goes on.
+/// R20, R21: one start, however many workers; the unfinished message is closed, the call continues.
 #[test]
 fn r20_r21_a_run_taken_over() {
     check(
@@ -644,7 +645,7 @@ fn a_background_run_is_queued_first() {
     );
 }
 
-/// R1: the extended profile says more, about every kind of tool.
+/// R1: the extended profile has additional events, for every kind of tool.
 #[test]
 fn r1_the_extended_profile_tells_of_functions() {
     check_extended(
@@ -797,12 +798,12 @@ fn r1_the_extended_profile_tells_of_takeovers() {
     );
 }
 
-/// The names of all frames, without the numbers.
+/// The types of all frames, without the numbers.
 fn names(story: Story) -> Vec<&'static str> {
-    told(story, Profile::Strict).0.iter().map(ResponseEvent::event_type).collect()
+    told(story, Profile::Strict).0.iter().map(SequencedEvent::event_type).collect()
 }
 
-/// The items of the answer, as JSON.
+/// The output items, as JSON.
 fn output(story: Story) -> Vec<Value> {
     told(story, Profile::Strict).1.output.iter().map(to_json).collect()
 }
@@ -824,8 +825,8 @@ fn s1_a1_the_kind_decides_and_not_the_name() {
 }
 
 /// S1-FR-011, S1-FR-010: without the tool frames, the stream is that of the items alone, in every
-/// story: each item is added once and then done once, in the order of their places, and what it is
-/// when it is done is what the response has.
+/// story: each item is added once and then done once, in the order of their indexes, and the done
+/// item is the one in the response.
 #[test]
 fn s1_fr_011_tool_frames_come_beside_the_items() {
     for (name, story) in stories::all() {
@@ -842,7 +843,7 @@ fn s1_fr_011_tool_frames_come_beside_the_items() {
             places == (0..items.len() as u64).collect::<Vec<_>>()
         };
         assert!(in_order(&added), "{name}: {added:#?}");
-        // Items side by side may end in another order than they began.
+        // Parallel items may end in another order than they started.
         done.sort_by_key(|(place, _)| *place);
         assert!(in_order(&done), "{name}: {done:#?}");
         assert_eq!(added.len(), done.len(), "{name}");
@@ -857,7 +858,7 @@ fn s1_fr_011_tool_frames_come_beside_the_items() {
     }
 }
 
-/// S1-FR-006: the client hears of a tool before it works, whatever the kind.
+/// S1-FR-006: `in_progress` is sent before the tool starts, for every kind.
 #[test]
 fn s1_fr_006_in_progress_is_told_before_the_tool_works() {
     for kind in [ToolKind::Mcp, ToolKind::WebSearch, ToolKind::FileSearch] {
@@ -868,7 +869,7 @@ fn s1_fr_006_in_progress_is_told_before_the_tool_works() {
     }
 }
 
-/// S1-US1-AS3, R7: each way to fail, in the words of a server's call.
+/// S1-US1-AS3, R7: each kind of failure, as the error of an MCP call.
 #[test]
 fn s1_us1_as3_r7_every_way_to_fail() {
     let text = || "why".to_owned();
@@ -892,7 +893,7 @@ fn s1_us1_as3_r7_every_way_to_fail() {
     }
 }
 
-/// R17: what is too big for the wire is cut, and the item says so.
+/// R17: a result that is too large for the wire is cut off, and the item says so.
 #[test]
 fn r17_a_big_result_is_cut_and_says_so() {
     let long = "ä".repeat(WIRE_BYTES);
@@ -910,7 +911,7 @@ fn r17_a_big_result_is_cut_and_says_so() {
     }
 }
 
-/// R17: pictures of a function are shown if they fit, and counted if not.
+/// R17: images of a function are included if they fit, and counted otherwise.
 #[test]
 fn r17_pictures_are_shown_or_counted() {
     let image = |n_bytes| Image { media_type: "image/png".to_owned(), base64: "A".repeat(n_bytes) };
@@ -931,7 +932,7 @@ fn r17_pictures_are_shown_or_counted() {
     assert_eq!(items[0]["turnwire"], json!({ "images": 3 }));
 }
 
-/// R17: what a file search found is cut too, all pieces together.
+/// R17: the results of a file search are cut off too, all chunks together.
 #[test]
 fn r17_pieces_of_files_are_cut_together() {
     let piece = json!({ "file_id": "f", "filename": "f.md", "text": "a".repeat(WIRE_BYTES) });
@@ -947,7 +948,7 @@ fn r17_pieces_of_files_are_cut_together() {
     assert_eq!(items[0]["turnwire"], note);
 }
 
-/// What was not asked for is not shown.
+/// Output that was not requested is not included.
 #[test]
 fn sources_results_and_proofs_show_only_if_asked_for() {
     let web = tool("web_search", ToolKind::WebSearch, None);
@@ -966,7 +967,7 @@ fn sources_results_and_proofs_show_only_if_asked_for() {
     assert_eq!(files["results"], Value::Null);
 }
 
-/// What a reader of a running response sees: the item so far.
+/// A snapshot of a running response has the items so far.
 #[test]
 fn a_snapshot_shows_what_there_is() {
     let story = Story::new().turn().message().text("It i");
@@ -986,7 +987,7 @@ fn a_snapshot_shows_what_there_is() {
     );
 }
 
-/// S1-D, R8: the response says why it is not whole, and what it cost.
+/// S1-D, R8: the response has the reason why it is incomplete, and its usage.
 #[test]
 fn s1_d_r8_the_end_says_why() {
     let end = |story| {
@@ -1012,7 +1013,7 @@ fn s1_d_r8_the_end_says_why() {
     assert_eq!(to_json(&usage), expected);
 }
 
-/// A call that waits for a person inside the run shows as usual.
+/// A call that waits for an approval inside the run is shown as a call.
 #[test]
 fn a_call_that_waits_in_the_run_shows_as_a_call() {
     let tools = vec![server_spec("ask", true)];
@@ -1025,7 +1026,7 @@ fn a_call_that_waits_in_the_run_shows_as_a_call() {
     assert_eq!(items[0]["approval_request_id"], Value::Null);
 }
 
-/// A call that was held back and is never asked about shows before its end, all the same.
+/// A call that was held back and never needed an approval is shown before its end.
 #[test]
 fn a_call_held_back_and_never_asked_about_is_shown_with_its_end() {
     let tools = vec![server_spec("ask", true)];
@@ -1048,7 +1049,7 @@ fn a_call_held_back_and_never_asked_about_is_shown_with_its_end() {
     assert_eq!(names(story), expected);
 }
 
-/// A function of the server that a person must allow is asked about in the same way.
+/// A function of the server that needs an approval is handed back in the same way.
 #[test]
 fn a_function_that_must_be_allowed_is_handed_back_too() {
     let mut spec = turnwire_contract::ToolSpec::new("erase", "Erases.");
@@ -1067,7 +1068,7 @@ fn a_function_that_must_be_allowed_is_handed_back_too() {
     assert_eq!(output(story.ended(RunOutcome::Completed)), [asked]);
 }
 
-/// If the answer comes after all while the run goes on, the call follows its question.
+/// If the approval comes while the run is still in progress, the call follows its approval request.
 #[test]
 fn a_call_that_was_handed_back_can_still_begin() {
     let (tools, approvals) = (vec![server_spec("ask", true)], Approvals::HandBack);
@@ -1099,7 +1100,7 @@ fn whatever_is_open_is_closed_before_the_end() {
     assert_eq!(items[2]["error"], "the run ended before the server answered");
 }
 
-/// Nothing is said about what is over.
+/// There are no events about items that have ended.
 #[test]
 fn late_events_change_nothing() {
     let story = called(Story::new().turn().says(&["Hi"]), "a", mcp_tool(), &["{}"]).started("a");
@@ -1120,7 +1121,7 @@ fn late_events_change_nothing() {
     assert_eq!(lines(over, Profile::Extended), lines(stories::text(), Profile::Extended));
 }
 
-/// A run that nobody started shows as taken up by whoever takes it over, once.
+/// A run that was taken over before it started has one start.
 #[test]
 fn a_run_taken_over_before_it_began_begins_once() {
     let story = Story::default().then(Event::RunQueued { request: Arc::new(request()) });
@@ -1128,7 +1129,7 @@ fn a_run_taken_over_before_it_began_begins_once() {
     assert_eq!(names(story), ["response.created", "response.in_progress"]);
 }
 
-/// A message that comes in one piece is streamed in one piece.
+/// A message that was not streamed is sent in one piece.
 #[test]
 fn what_was_not_streamed_comes_at_once() {
     let item_id = ItemId::from("msg_1");
@@ -1145,7 +1146,7 @@ fn what_was_not_streamed_comes_at_once() {
     assert_eq!(thought["summary"], json!([{ "type": "summary_text", "text": "Hm" }]));
 }
 
-/// A token costs the same however long the answer is.
+/// The cost of a delta does not depend on the length of the text.
 #[test]
 fn a_delta_does_not_cost_more_the_longer_the_text_is() {
     let grown_to = |n_bytes| {
@@ -1159,7 +1160,7 @@ fn a_delta_does_not_cost_more_the_longer_the_text_is() {
     });
 }
 
-/// A call that comes first has been asked about: it is not held back again.
+/// A call that comes with the request is already decided: it is not held back again.
 #[test]
 fn a_call_that_comes_first_shows_at_once() {
     let (tools, approvals) = (vec![server_spec("ask", true)], Approvals::HandBack);

@@ -1,15 +1,15 @@
-//! What must hold for the stream of any run: random scripts, some of them cut off.
+//! Properties of the stream of any run: random scripts, some of them cut off.
 
 use std::fmt::Write as _;
 
 use proptest::{prelude::*, sample::Index};
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Event, Failure, Finish, Recorded, RunOutcome, RunRequest,
+    Approvals, CallId, Completeness, Event, Failure, Finish, RecordedEvent, RunOutcome, RunRequest,
     ToolKind, ToolOutcome,
 };
 
 use super::{
-    Profile, ResponseEvent, Responses,
+    Profile, ResponseEvent, Responses, SequencedEvent,
     checks::{check_response, check_stream, to_json},
     stories::{announced, server_spec, thinking, tool},
 };
@@ -25,7 +25,7 @@ struct Turn {
     thinks: bool,
     deltas: Vec<Delta>,
     calls: Vec<Call>,
-    /// In which order the calls take their steps.
+    /// The order in which the calls take their steps.
     order: Vec<Index>,
     /// Whether its worker dies at the end of it.
     is_abandoned: bool,
@@ -41,7 +41,7 @@ enum Delta {
 struct Call {
     kind: ToolKind,
     pieces: Vec<String>,
-    /// What happens to it after it was written, step by step; then it ends.
+    /// The steps after its arguments were generated; then it ends.
     steps: Vec<Step>,
     outcome: ToolOutcome,
 }
@@ -126,9 +126,8 @@ fn run_outcome() -> impl Strategy<Value = RunOutcome> {
     ]
 }
 
-/// The journal of a script. After `cut` nothing happens but the end, as if everything else had
-/// been lost.
-fn journal() -> impl Strategy<Value = Vec<Recorded>> {
+/// The journal of a script. After `cut` only the end follows, as if everything else had been lost.
+fn journal() -> impl Strategy<Value = Vec<RecordedEvent>> {
     let requests = (any::<bool>(), any::<bool>(), any::<bool>());
     (requests, prop::collection::vec(turn(), 0..4), run_outcome(), any::<Option<Index>>()).prop_map(
         |((is_parallel, is_handed_back, is_background), turns, outcome, cut)| {
@@ -148,7 +147,7 @@ fn journal() -> impl Strategy<Value = Vec<Recorded>> {
             let last = events.pop().unwrap();
             events.truncate(1 + cut.index(events.len()));
             let seq = turnwire_contract::Seq(events.len() as u64 + 1);
-            events.push(Recorded { seq, ..last });
+            events.push(RecordedEvent { seq, ..last });
             events
         },
     )
@@ -171,7 +170,7 @@ fn tell(story: Story, n_turn: usize, turn: Turn) -> Story {
         let how = if is_cut { Completeness::Superseded } else { Completeness::Complete };
         story = story.message_done(how);
     }
-    // Each call is a list of events; the script picks whose is next.
+    // Each call is a list of events; the script picks the next one.
     let mut calls: Vec<Vec<Event>> = Vec::new();
     for (n, call) in turn.calls.into_iter().enumerate() {
         calls.push(events_of(&format!("{n_turn}_{n}"), call));
@@ -227,10 +226,11 @@ impl Step {
     }
 }
 
-/// Frames without their numbers, official ones only.
-fn official(frames: &[ResponseEvent]) -> Vec<serde_json::Value> {
-    let strict = |frame: &&ResponseEvent| ResponseEvent::TYPES_STRICT.contains(&frame.event_type());
-    let unnumbered = |frame: &ResponseEvent| {
+/// Official frames without their numbers.
+fn official(frames: &[SequencedEvent]) -> Vec<serde_json::Value> {
+    let strict =
+        |frame: &&SequencedEvent| ResponseEvent::TYPES_STRICT.contains(&frame.event_type());
+    let unnumbered = |frame: &SequencedEvent| {
         let mut frame = to_json(frame);
         frame["sequence_number"] = 0.into();
         frame
@@ -238,9 +238,9 @@ fn official(frames: &[ResponseEvent]) -> Vec<serde_json::Value> {
     frames.iter().filter(strict).map(unnumbered).collect()
 }
 
-/// What the checker for everybody's streams says of ours. Only the extended profile tells that a
-/// turn was withdrawn, with what it had finished.
-fn faults(frames: &[ResponseEvent], profile: Profile) -> Vec<Finding> {
+/// The findings of the stream checker. Only the extended profile reports that a turn was withdrawn
+/// with its items.
+fn faults(frames: &[SequencedEvent], profile: Profile) -> Vec<Finding> {
     let mut checker = Checker::new(CheckOptions::default());
     for frame in frames {
         checker.event(None, &to_json(frame));
@@ -252,7 +252,7 @@ fn faults(frames: &[ResponseEvent], profile: Profile) -> Vec<Finding> {
 
 proptest! {
     /// S1-SC-004, S1-FR-005, S1-FR-007, S1-FR-008, S1-E1, R4, I6, I8, I12: for any script, and
-    /// wherever it is cut.
+    /// wherever it is cut off.
     #[test]
     fn s1_sc_004_s1_fr_008_any_stream_is_in_order(events in journal()) {
         let mut streams = Vec::new();
@@ -261,10 +261,10 @@ proptest! {
             let mut frames = Vec::new();
             for recorded in &events {
                 frames.extend(projection.project(recorded));
-                // Every prefix is a stream, and the snapshot has exactly the items it added, but
-                // for those of turns that were withdrawn.
+                // Every prefix is a stream, and the snapshot has exactly the items it added, except
+                // those of withdrawn turns.
                 let added = frames.iter().filter(|f| f.event_type().ends_with("item.added"));
-                let is_withdrawal = |r: &&Recorded| matches!(r.event, Event::TurnAbandoned { .. });
+                let is_withdrawal = |r: &&RecordedEvent| matches!(r.event, Event::TurnAbandoned { .. });
                 let upto = events.iter().take_while(|r| r.seq <= recorded.seq);
                 let (n_shown, n_added) = (projection.response().output.len(), added.count());
                 if upto.filter(is_withdrawal).count() == 0 {
@@ -283,7 +283,7 @@ proptest! {
             prop_assert_eq!(&same, &frames);
             streams.push(frames);
         }
-        // R1: the extended profile adds and leaves out nothing.
+        // R1: the extended profile adds events and omits none.
         prop_assert_eq!(official(&streams[0]), official(&streams[1]));
     }
 }

@@ -1,7 +1,7 @@
-//! The response object: what a run is, to a client of this surface.
+//! The response object of the Responses API.
 //!
-//! Open Responses wants all 31 of its keys at all times, null where there is nothing, and
-//! official clients read the same object; so there is one shape, in the order the original has.
+//! Open Responses requires all 31 of its keys at all times, null if there is no value, and official
+//! clients read the same object. So there is one format, with the keys in the original order.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,97 +17,97 @@ use super::{
     item::OutputItem,
 };
 
-/// The whole answer to a request, finished or not.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Response {
-    /// Its name: `resp_…`.
+    /// ID of the response: `resp_…`.
     pub id: String,
-    /// What this object is.
+    /// Always `response`.
     pub object: ObjectKind,
-    /// Always null: there are no access programs here, but official clients expect the key.
+    /// Always null. Official clients expect the key.
     #[schema(value_type = Option<Object>)]
     pub access_programs: Option<Value>,
-    /// When it was asked for, in seconds since 1970.
+    /// Time of creation, in Unix seconds.
     pub created_at: i64,
-    /// How far it has come.
+    /// Status of the response.
     pub status: ResponseStatus,
-    /// Whether nobody waits for it.
+    /// Whether the response runs in the background.
     pub background: bool,
-    /// When it was completed, in seconds since 1970.
+    /// Time of completion, in Unix seconds. Null unless `status` is `completed`.
     pub completed_at: Option<i64>,
-    /// What went wrong.
+    /// Why the response failed. Null otherwise.
     pub error: Option<ResponseError>,
-    /// As asked for.
+    /// `frequency_penalty` of the request. Default: 0.
     pub frequency_penalty: f64,
-    /// Why it is not whole.
+    /// Why the response is incomplete. Null otherwise.
     pub incomplete_details: Option<IncompleteDetails>,
-    /// As asked for.
+    /// `instructions` of the request.
     pub instructions: Value,
-    /// As asked for.
+    /// `max_output_tokens` of the request.
     pub max_output_tokens: Option<u64>,
-    /// As asked for.
+    /// `max_tool_calls` of the request.
     pub max_tool_calls: Option<u64>,
-    /// The model that answers.
+    /// Name of the model that was used.
     pub model: String,
-    /// What came of it, so far.
+    /// The output items so far.
     pub output: Vec<OutputItem>,
-    /// As asked for.
+    /// `parallel_tool_calls` of the request. Default: true.
     pub parallel_tool_calls: bool,
-    /// As asked for.
+    /// `presence_penalty` of the request. Default: 0.
     pub presence_penalty: f64,
-    /// The response that it continues.
+    /// ID of the response it continues.
     pub previous_response_id: Option<String>,
-    /// As asked for.
+    /// `prompt_cache_key` of the request.
     pub prompt_cache_key: Option<String>,
-    /// As asked for.
+    /// `reasoning` of the request.
     #[schema(value_type = Option<Object>)]
     pub reasoning: Value,
-    /// As asked for.
+    /// `safety_identifier` of the request.
     pub safety_identifier: Option<String>,
-    /// As asked for.
+    /// `service_tier` of the request. Default: `default`.
     pub service_tier: String,
-    /// As asked for.
+    /// Whether the response is stored. Default: true.
     pub store: bool,
-    /// As asked for.
+    /// `temperature` of the request. Default: 1.
     pub temperature: f64,
-    /// As asked for.
+    /// `text` of the request.
     #[schema(value_type = Object)]
     pub text: Value,
-    /// As asked for.
+    /// `tool_choice` of the request. Default: `auto`.
     pub tool_choice: Value,
-    /// As asked for.
+    /// `tools` of the request, without secrets.
     #[schema(value_type = Vec<Object>)]
     pub tools: Vec<Value>,
-    /// As asked for.
+    /// `top_logprobs` of the request. Default: 0.
     pub top_logprobs: u64,
-    /// As asked for.
+    /// `top_p` of the request. Default: 1.
     pub top_p: f64,
-    /// As asked for.
+    /// `truncation` of the request. Default: `disabled`.
     pub truncation: String,
-    /// What it cost; null until it is over.
+    /// Tokens used. Null until the response ends.
     pub usage: Option<ResponseUsage>,
-    /// As asked for.
+    /// `user` of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The client's own notes.
+    /// Key-value pairs set by the client.
     #[schema(value_type = Object)]
     pub metadata: Value,
-    /// The conversation it belongs to.
+    /// The conversation of the response. Missing if it belongs to none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<ConversationName>,
-    /// What official responses have no field for; not there when there is nothing to say.
+    /// Additional fields of Turnwire. Missing if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turnwire: Option<ResponseNote>,
 }
 
-/// What official responses have no field for.
+/// Fields that the official format does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResponseNote {
-    /// The fields of the request that were not heeded, by us or by the model's provider.
+    /// Paths of the request fields that were ignored, by the gateway or by the model provider.
     pub ignored: Vec<String>,
 }
 
-/// What kind of object it is.
+/// Type of the object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
@@ -116,47 +116,47 @@ pub enum ObjectKind {
     Response,
 }
 
-/// How far a response has come.
+/// Status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
-    /// It waits to be worked on.
+    /// The run has not started yet.
     Queued,
-    /// It is being worked on.
+    /// The run is in progress.
     InProgress,
-    /// It is whole.
+    /// The response is complete.
     Completed,
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// It stopped at a limit.
+    /// The run stopped at a limit.
     Incomplete,
-    /// Somebody stopped it.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// What went wrong.
+/// Why a response failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResponseError {
-    /// The family: `rate_limit_error`, `invalid_request_error` or `server_error`.
+    /// Category of the error: `rate_limit_error`, `invalid_request_error` or `server_error`.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub kind: &'static str,
-    /// The official code that fits best.
+    /// The closest code of the OpenAI API, such as `rate_limit_exceeded`.
     pub code: String,
-    /// One sentence.
+    /// Human-readable message.
     pub message: String,
-    /// The parameter at fault; always null here.
+    /// Always null.
     pub param: Option<String>,
-    /// The code of ours.
+    /// Turnwire's own failure code.
     pub turnwire: OwnCode,
 }
 
-/// A code of ours, beside the official one.
+/// Turnwire's own failure code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OwnCode {
-    /// As `docs/errors.md` lists it.
+    /// Stable failure code, as listed in `docs/errors.md`.
     pub code: String,
-    /// How long to wait before it is worth another try, if somebody has said so.
+    /// Time to wait before a retry in milliseconds, if the provider named one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -175,51 +175,51 @@ impl From<&Failure> for ResponseError {
     }
 }
 
-/// Why a response is not whole.
+/// Why a response is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct IncompleteDetails {
-    /// `max_output_tokens` and `content_filter` are official; `max_turns`, `max_tool_calls`,
-    /// `time_limit`, `repeated_call` and `cancelled` are ours.
+    /// `max_output_tokens` and `content_filter` are official reasons; `max_output_bytes`,
+    /// `max_turns`, `max_tool_calls`, `time_limit`, `repeated_call` and `cancelled` are Turnwire's
+    /// own.
     #[schema(value_type = String)]
     pub reason: &'static str,
 }
 
-/// Which conversation.
+/// A reference to a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ConversationName {
-    /// Its name.
+    /// ID of the conversation.
     pub id: String,
 }
 
-/// What a response cost.
+/// Tokens used by a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResponseUsage {
-    /// Tokens read.
+    /// Number of input tokens.
     pub input_tokens: u64,
-    /// More about them.
+    /// Details of the input tokens.
     pub input_tokens_details: InputTokensDetails,
-    /// Tokens written.
+    /// Number of output tokens.
     pub output_tokens: u64,
-    /// More about them.
+    /// Details of the output tokens.
     pub output_tokens_details: OutputTokensDetails,
-    /// Both together.
+    /// Sum of input and output tokens.
     pub total_tokens: u64,
 }
 
-/// More about the tokens read.
+/// Details of the input tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct InputTokensDetails {
-    /// How many came from a cache.
+    /// Number of tokens read from the cache of the provider.
     pub cached_tokens: u64,
-    /// How many were put into a cache. Always 0, because no provider says it the same way; but
-    /// official clients expect a number.
+    /// Always 0, because providers do not report it consistently. Official clients expect a number.
     pub cache_write_tokens: u64,
 }
 
-/// More about the tokens written.
+/// Details of the output tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OutputTokensDetails {
-    /// How many were thoughts.
+    /// Number of reasoning tokens.
     pub reasoning_tokens: u64,
 }
 
@@ -237,7 +237,7 @@ impl From<Usage> for ResponseUsage {
 }
 
 impl Response {
-    /// A response to `request` that nobody has worked on yet.
+    /// The response to `request`, before its run starts.
     pub(super) fn new(run_id: &RunId, created: Timestamp, request: &RunRequest) -> Self {
         let echo = Echo(&request.echo);
         let generation = &request.generation;
@@ -292,23 +292,23 @@ impl Response {
     }
 }
 
-/// Whole seconds since 1970.
+/// A timestamp in Unix seconds.
 pub(super) fn seconds(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(1_000_000)
 }
 
-/// The official code that says best what our `code` says.
+/// The official code closest to our `code`.
 fn official_code(code: &str) -> &'static str {
     match code {
         "model_rejected" | "content_filtered" => "invalid_prompt",
-        // Not in the types of the official clients, but what OpenAI sends and clients look for.
+        // Not in the types of the official clients, but sent by OpenAI and expected by clients.
         "context_length_exceeded" => "context_length_exceeded",
         "model_rate_limited" => "rate_limit_exceeded",
         _ => "server_error",
     }
 }
 
-/// The family that an official code belongs to.
+/// The `type` of an official code.
 fn family(code: &str) -> &'static str {
     match code {
         "rate_limit_exceeded" => "rate_limit_error",
@@ -317,7 +317,7 @@ fn family(code: &str) -> &'static str {
     }
 }
 
-/// The limit in the words of `incomplete_details`.
+/// The reason in `incomplete_details`.
 pub(super) fn reason(reason: IncompleteReason) -> &'static str {
     match reason {
         IncompleteReason::MaxOutputTokens => "max_output_tokens",
@@ -353,7 +353,7 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-/// The tools as a client would have named them: each server once.
+/// The tools in the format of a request, each server once.
 fn tools(request: &RunRequest) -> Vec<Value> {
     let mut tools: Vec<Value> = request.servers.iter().map(server).collect();
     for spec in &request.tools {

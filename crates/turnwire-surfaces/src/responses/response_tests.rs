@@ -20,7 +20,7 @@ fn response(request: &RunRequest) -> Value {
     to_json(&response)
 }
 
-/// The object of a plain request: all keys, in the order of the original.
+/// The object of a plain request: all keys, in the original order.
 #[test]
 fn a_plain_request_has_all_keys_in_order() {
     let expected = json!({
@@ -60,7 +60,7 @@ fn a_plain_request_has_all_keys_in_order() {
     assert_eq!(response(&request()).to_string(), expected.to_string());
 }
 
-/// What the echo lacks follows from the run: it may have begun on another surface.
+/// Keys missing in the echo are derived from the run, which may come from another surface.
 #[test]
 fn a_request_of_another_surface_reads_as_a_response() {
     let client = ToolSpec { kind: ToolKind::Client, ..ToolSpec::new("weather", "Tells it.") };
@@ -122,7 +122,7 @@ fn a_request_of_another_surface_reads_as_a_response() {
     assert_eq!(response["tools"], tools);
 }
 
-/// Everything that the gateway keeps of a request comes back unchanged.
+/// The echo of a request is returned unchanged.
 #[test]
 fn an_echo_comes_back() {
     let echo = json!({
@@ -163,7 +163,7 @@ fn as_map(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// A request nobody would write does not break the shape.
+/// Invalid values in an echo do not break the format.
 #[test]
 fn an_echo_of_the_wrong_kind_is_ignored() {
     let echo = as_map(&json!({ "store": "yes", "temperature": [], "tools": 1, "include": 1 }));

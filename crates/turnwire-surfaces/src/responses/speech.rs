@@ -1,7 +1,7 @@
-//! Messages and thoughts: what the model says, as items with parts.
+//! Messages and reasoning, as items with parts.
 //!
-//! A part is open until the next one begins or the item is closed, so at most one part of an
-//! item is open, and it is always the last.
+//! A part is open until the next one starts or the item is closed, so at most one part of an item
+//! is open, and it is always the last.
 
 use std::mem;
 
@@ -24,7 +24,8 @@ use super::{
 const SUMMARY_INDEX: usize = 0;
 
 impl Responses {
-    /// What is said, thought, cited and closed.
+    /// Projects events about messages and reasoning.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
     pub(super) fn tell_speech(&mut self, event: &Event) {
         match event {
             Event::MessageStarted { item_id } => {
@@ -67,38 +68,12 @@ impl Responses {
                     self.spoken.insert(item_id.clone(), Spoken::Closed);
                 }
             }
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ArgumentsAdded { .. }
-            | Event::ArgumentsFinished { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolPhase { .. }
-            | Event::ToolProgressed { .. }
-            | Event::ToolOutputAdded { .. }
-            | Event::InputRequested { .. }
-            | Event::InputResolved { .. }
-            | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. }
-            | Event::ToolFinished { .. }
-            | Event::RunFinished { .. } => {}
+            _ => {}
         }
     }
 
-    /// Closes whatever the run left open. The engine leaves nothing open; a journal that lost
-    /// its end might.
+    /// Closes whatever the run left open. The engine leaves nothing open; a journal that lost its
+    /// end might.
     pub(super) fn close_speech(&mut self) {
         let mut open: Vec<(usize, ItemId)> = Vec::new();
         for (item_id, spoken) in &mut self.spoken {
@@ -115,7 +90,7 @@ impl Responses {
         }
     }
 
-    /// The place of an open message, which is added if it is new; none if it is closed.
+    /// Index of an open message. Adds the message if it is new; `None` if it is closed.
     fn message(&mut self, item_id: &ItemId) -> Option<usize> {
         let new = |id| {
             let (status, role) = (ItemStatus::InProgress, AssistantRole::Assistant);
@@ -132,7 +107,7 @@ impl Responses {
         self.opened(item_id, new)
     }
 
-    /// The place of an open item, which is added if it is new; none if it is closed.
+    /// Index of an open item. Adds the item if it is new; `None` if it is closed.
     pub(super) fn opened(
         &mut self,
         item_id: &ItemId,
@@ -150,7 +125,7 @@ impl Responses {
     }
 }
 
-/// === Messages ===
+/// Messages.
 impl Stage {
     fn message_at(&mut self, place: usize) -> Option<&mut MessageItem> {
         let Some(OutputItem::Message(message)) = self.response.output.get_mut(place) else {
@@ -165,16 +140,13 @@ impl Stage {
         let Some(part) = self.last_text(place) else { return };
         part.text.push_str(text);
         part.logprobs.extend(logprobs.iter().cloned());
-        self.send(|sequence_number| {
-            ResponseEvent::TextDelta(TextDelta {
-                sequence_number,
-                item_id: item_id.clone(),
-                output_index: place,
-                content_index,
-                delta: text.to_owned(),
-                logprobs,
-            })
-        });
+        self.send(ResponseEvent::TextDelta(TextDelta {
+            item_id: item_id.clone(),
+            output_index: place,
+            content_index,
+            delta: text.to_owned(),
+            logprobs,
+        }));
     }
 
     fn add_refusal(&mut self, place: usize, item_id: &ItemId, text: &str) {
@@ -183,15 +155,12 @@ impl Stage {
         if let Some(OutputContent::Refusal(part)) = parts.and_then(|parts| parts.last_mut()) {
             part.refusal.push_str(text);
         }
-        self.send(|sequence_number| {
-            ResponseEvent::RefusalDelta(RefusalDelta {
-                sequence_number,
-                item_id: item_id.clone(),
-                output_index: place,
-                content_index,
-                delta: text.to_owned(),
-            })
-        });
+        self.send(ResponseEvent::RefusalDelta(RefusalDelta {
+            item_id: item_id.clone(),
+            output_index: place,
+            content_index,
+            delta: text.to_owned(),
+        }));
     }
 
     fn annotate(&mut self, place: usize, item_id: &ItemId, annotation: &Annotation) {
@@ -200,16 +169,13 @@ impl Stage {
         let annotation = wire_annotation(annotation);
         let annotation_index = part.annotations.len();
         part.annotations.push(annotation.clone());
-        self.send(|sequence_number| {
-            ResponseEvent::AnnotationAdded(AnnotationFrame {
-                sequence_number,
-                item_id: item_id.clone(),
-                output_index: place,
-                content_index,
-                annotation_index,
-                annotation,
-            })
-        });
+        self.send(ResponseEvent::AnnotationAdded(AnnotationFrame {
+            item_id: item_id.clone(),
+            output_index: place,
+            content_index,
+            annotation_index,
+            annotation,
+        }));
     }
 
     fn last_text(&mut self, place: usize) -> Option<&mut OutputText> {
@@ -219,7 +185,7 @@ impl Stage {
         }
     }
 
-    /// The place of the open text part, which is added if another kind of part is open or none.
+    /// Index of the open text part. Adds one if another kind of part is open, or none.
     fn text_part(&mut self, place: usize, item_id: &ItemId) -> Option<usize> {
         let content = &self.message_at(place)?.content;
         match content.last() {
@@ -245,11 +211,9 @@ impl Stage {
         let content = &mut self.message_at(place)?.content;
         let content_index = content.len();
         content.push(part.clone());
-        self.send(|sequence_number| {
-            let (item_id, output_index) = (item_id.clone(), place);
-            let frame = PartFrame { sequence_number, item_id, output_index, content_index, part };
-            ResponseEvent::PartAdded(frame)
-        });
+        let (item_id, output_index) = (item_id.clone(), place);
+        let frame = PartFrame { item_id, output_index, content_index, part };
+        self.send(ResponseEvent::PartAdded(frame));
         Some(content_index)
     }
 
@@ -264,35 +228,26 @@ impl Stage {
         let output_index = place;
         match part.clone() {
             OutputContent::OutputText(OutputText { text, logprobs, .. }) => {
-                self.send(|sequence_number| {
-                    ResponseEvent::TextDone(TextDone {
-                        sequence_number,
-                        item_id: item_id.clone(),
-                        output_index,
-                        content_index,
-                        text,
-                        logprobs,
-                    })
-                });
-            }
-            OutputContent::Refusal(Refusal { refusal }) => self.send(|sequence_number| {
-                ResponseEvent::RefusalDone(RefusalDone {
-                    sequence_number,
+                self.send(ResponseEvent::TextDone(TextDone {
                     item_id: item_id.clone(),
                     output_index,
                     content_index,
-                    refusal,
-                })
-            }),
+                    text,
+                    logprobs,
+                }));
+            }
+            OutputContent::Refusal(Refusal { refusal }) => {
+                let item_id = item_id.clone();
+                let done = RefusalDone { item_id, output_index, content_index, refusal };
+                self.send(ResponseEvent::RefusalDone(done));
+            }
         }
-        self.send(|sequence_number| {
-            let item_id = item_id.clone();
-            let frame = PartFrame { sequence_number, item_id, output_index, content_index, part };
-            ResponseEvent::PartDone(frame)
-        });
+        let item_id = item_id.clone();
+        let frame = PartFrame { item_id, output_index, content_index, part };
+        self.send(ResponseEvent::PartDone(frame));
     }
 
-    /// A message can be finished without having been streamed; then all of it comes at once.
+    /// Sends the whole text of a message that was finished without having been streamed.
     fn say_what_is_missing(&mut self, place: usize, item_id: &ItemId, text: &str, refusal: &str) {
         let Some(message) = self.message_at(place) else { return };
         let has = |wanted: fn(&OutputContent) -> bool| message.content.iter().any(wanted);
@@ -318,7 +273,7 @@ impl Stage {
     }
 }
 
-/// === Thoughts ===
+/// Reasoning.
 impl Stage {
     fn reasoning_at(&mut self, place: usize) -> Option<&mut ReasoningItem> {
         let Some(OutputItem::Reasoning(reasoning)) = self.response.output.get_mut(place) else {
@@ -338,15 +293,12 @@ impl Stage {
         if let Some(SummaryPart::SummaryText { text: so_far }) = parts.and_then(|p| p.last_mut()) {
             so_far.push_str(text);
         }
-        self.send(|sequence_number| {
-            ResponseEvent::SummaryDelta(SummaryDelta {
-                sequence_number,
-                item_id: item_id.clone(),
-                output_index: place,
-                summary_index: SUMMARY_INDEX,
-                delta: text.to_owned(),
-            })
-        });
+        self.send(ResponseEvent::SummaryDelta(SummaryDelta {
+            item_id: item_id.clone(),
+            output_index: place,
+            summary_index: SUMMARY_INDEX,
+            delta: text.to_owned(),
+        }));
     }
 
     fn think_what_is_missing(&mut self, place: usize, item_id: &ItemId, text: &str) {
@@ -371,15 +323,12 @@ impl Stage {
         let part = reasoning.summary.last().cloned();
         if let Some(part) = part {
             let SummaryPart::SummaryText { text } = part.clone();
-            self.send(|sequence_number| {
-                ResponseEvent::SummaryDone(SummaryDone {
-                    sequence_number,
-                    item_id: item_id.clone(),
-                    output_index: place,
-                    summary_index: SUMMARY_INDEX,
-                    text,
-                })
-            });
+            self.send(ResponseEvent::SummaryDone(SummaryDone {
+                item_id: item_id.clone(),
+                output_index: place,
+                summary_index: SUMMARY_INDEX,
+                text,
+            }));
             self.send_summary_part(ResponseEvent::SummaryPartDone, place, item_id, part);
         }
         self.item_done(place);
@@ -393,13 +342,11 @@ impl Stage {
         part: SummaryPart,
     ) {
         let (item_id, summary_index) = (item_id.clone(), SUMMARY_INDEX);
-        self.send(|sequence_number| {
-            frame(SummaryPartFrame { sequence_number, item_id, output_index, summary_index, part })
-        });
+        self.send(frame(SummaryPartFrame { item_id, output_index, summary_index, part }));
     }
 }
 
-/// The facts of the source, with its kind as their `type`.
+/// The fields of the source, with its kind as their `type`.
 fn wire_annotation(annotation: &Annotation) -> Value {
     let mut wire = Map::from_iter([("type".to_owned(), annotation.kind.clone().into())]);
     if let Value::Object(source) = &annotation.source {

@@ -1,4 +1,4 @@
-//! The runs that the tests of this folder tell: one for each shape that a stream can have.
+//! Runs for the tests of this folder: one for each form a stream can have.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) fn text() -> Story {
     story.ended(RunOutcome::Completed)
 }
 
-/// Words, then a refusal, then words again.
+/// Text, then a refusal, then text again.
 pub(super) fn refusal() -> Story {
     let story = Story::new().turn().message().text("Well, ").refusal("I ").refusal("cannot.");
     let story = story.text("Sorry.").message_done(Completeness::Complete);
@@ -66,7 +66,7 @@ pub(super) fn thinking(story: Story, item: &str, deltas: &[&str], seal: Option<&
     story.then(Event::ReasoningFinished { item_id: item_id.clone(), text, seal, completeness })
 }
 
-/// Thoughts with and without words, and proofs that the client asked for.
+/// Reasoning with and without text, and encrypted reasoning that the client requested.
 pub(super) fn reasoning() -> Story {
     let request = asking(json!({ "include": ["reasoning.encrypted_content"] }));
     let story = thinking(Story::of(request).turn(), "rs_1", &["Five ", "times."], Some("seal"));
@@ -99,7 +99,7 @@ pub(super) fn called(story: Story, call: &str, tool: ToolRef, arguments: &[&str]
     story.written(call, &arguments.concat())
 }
 
-/// As the engine names items: by the kind of the tool.
+/// Item IDs with the prefix that the engine uses for the kind of the tool.
 pub(super) fn announced(story: Story, call: &str, tool: ToolRef) -> Story {
     let prefix = match tool.kind {
         ToolKind::Function | ToolKind::Client => "fc",
@@ -130,7 +130,7 @@ pub(super) fn custom_tool() -> Story {
     story.turn_done(Finish::CalledTools).ended(RunOutcome::Completed)
 }
 
-/// Functions of the server: one works and reports, one does not work.
+/// Functions of the server: one succeeds and reports progress, one fails.
 pub(super) fn server_function() -> Story {
     let story = Story::with_tools(vec![ToolSpec::new("multiply", "Multiplies.")]).turn();
     let story = story.calls("a", "multiply", r#"{"a":5}"#).calls("b", "nothing", "{}");
@@ -162,7 +162,7 @@ pub(super) fn mcp_failed() -> Story {
     story.turn().says(&["No."]).turn_done(Finish::Answered).ended(RunOutcome::Completed)
 }
 
-/// A call whose arguments do not fit: no tool ever works on it.
+/// A call with invalid arguments: its tool never starts.
 pub(super) fn mcp_never_started() -> Story {
     let story = called(Story::new().turn(), "a", mcp_tool(), &["{"]);
     let wrong = ToolOutcome::InvalidArguments { message: "not JSON".to_owned() };
@@ -170,7 +170,7 @@ pub(super) fn mcp_never_started() -> Story {
     story.ended(RunOutcome::Completed)
 }
 
-/// All that a tool can say while it works.
+/// All events of a running tool.
 pub(super) fn mcp_at_work() -> Story {
     let story = called(Story::new().turn(), "a", mcp_tool(), &["{}"]);
     let story = story.turn_done(Finish::CalledTools).started("a");
@@ -184,7 +184,7 @@ pub(super) fn mcp_at_work() -> Story {
     story.finished("a", succeeded("yes")).ended(RunOutcome::Completed)
 }
 
-/// A tool that asks a person something in the middle of its work.
+/// A tool that asks the user a question.
 pub(super) fn mcp_asking() -> Story {
     let story = called(Story::new().turn(), "a", mcp_tool(), &["{}"]);
     let story = story.turn_done(Finish::CalledTools).started("a");
@@ -251,7 +251,7 @@ pub(super) fn file_search_failed() -> Story {
     story.finished("a", failed("no index")).ended(RunOutcome::Completed)
 }
 
-/// Three tools at the same time, ending in another order than they began.
+/// Three tools at the same time, ending in another order than they started.
 pub(super) fn side_by_side() -> Story {
     let story = announced(Story::new().turn(), "a", mcp_tool());
     let story = announced(story, "b", mcp_tool());
@@ -306,7 +306,7 @@ pub(super) fn discovery_failed() -> Story {
     story.turn().says(&["No."]).turn_done(Finish::Answered).ended(RunOutcome::Completed)
 }
 
-/// A call that a person must allow, where the answer comes with the next request.
+/// A call that needs an approval, where the answer comes with the next request.
 pub(super) fn handed_back() -> Story {
     let request = RunRequest { approvals: Approvals::HandBack, ..request() };
     let tools = vec![server_spec("ask", true)];
@@ -317,7 +317,7 @@ pub(super) fn handed_back() -> Story {
     story.ended(RunOutcome::Completed)
 }
 
-/// The next request: the call comes first, with the answer.
+/// The next request: the call comes first, with the decision.
 pub(super) fn answered() -> Story {
     let decision = Some(Decision::Approved);
     let arguments = r#"{"q":1}"#.to_owned();
@@ -339,7 +339,7 @@ pub(super) fn answered() -> Story {
     story.turn().says(&["Yes."]).turn_done(Finish::Answered).ended(RunOutcome::Completed)
 }
 
-/// The model's answer was cut in the middle of a call.
+/// The model's output was cut off in the middle of a call.
 pub(super) fn length() -> Story {
     let story = Story::new().turn().message().text("It").message_done(Completeness::Complete);
     let story = story.announced("a", "multiply").writes("a", r#"{"a":"#);
@@ -369,7 +369,7 @@ pub(super) fn run_failed() -> Story {
     story.ended(RunOutcome::Failed { failure: reason })
 }
 
-/// A worker died while the model spoke, and the next one while a tool worked.
+/// A worker died while the model generated text, and the next one while a tool was running.
 pub(super) fn taken_over() -> Story {
     let story = Story::new().turn().message().text("It i").then(Event::RunTakenOver { attempt: 2 });
     let story = story.message_done(Completeness::Superseded).then(Event::TurnAbandoned { turn: 1 });

@@ -1,19 +1,19 @@
 //! Calls: each kind of tool as the native item of this surface (R3).
 //!
-//! **When a call is shown.** A function shows as soon as the model names it, and is done when
-//! its arguments are; what a function of the server returned is an item of its own. A tool of a
-//! server shows at once too, with its first `in_progress`, so that the official order holds and
-//! the tool has not begun; a search shows when the search begins, because its item has no place
-//! for arguments in the making. Three kinds of calls wait longer:
+//! **When a call is shown.** A function is shown as soon as the model names it, and is done when
+//! its arguments are; the output of a function of the server is an item of its own. An MCP call is
+//! shown at once too, with its first `in_progress`, so that the official order holds and the tool
+//! has not started. A search is shown when the search starts, because its item has no field for
+//! unfinished arguments. Three kinds of calls are shown later:
 //!
-//! * where calls are carried out one after the other, a tool of a server waits for those
-//!   before it, so that their frames do not interleave;
-//! * where approvals are handed back, a call that a person must allow does not show at all,
-//!   but as `mcp_approval_request`;
-//! * and a call that ends without having begun shows right before its end.
+//! * if calls are executed one after the other, an MCP call waits for those before it, so that
+//!   their frames do not interleave;
+//! * if approvals are handed back, a call that needs one is not shown, only its
+//!   `mcp_approval_request`;
+//! * and a call that ends without having started is shown right before its end.
 //!
-//! **What is told while a tool works.** Its official event again, with a fresh `turnwire` object
-//! (R5). Nothing official fits a function, so only the extended profile hears of it.
+//! **What is sent while a tool runs.** Its official event again, with a new `turnwire` object (R5).
+//! There is no official event for a function, so only the extended profile has one.
 
 use turnwire_contract::{
     Approvals, CallId, Completeness, Decision, Event, ItemId, Timestamp, ToolKind, ToolOutcome,
@@ -23,9 +23,10 @@ use turnwire_contract::{
 use super::{
     echo::Echo,
     event::{
-        ApprovalNews, ArgumentsDelta, ArgumentsDone, AskNews, InputDone, Note, OutputNews,
-        PhaseNews, ProgressNews, QuestionNews, ReplyNews, ResponseEvent, RetryNews, SilenceNews,
-        StartNews, ToolFacts, ToolFrame,
+        ApprovalEvent, ApprovalRequestEvent, ArgumentsDelta, ArgumentsDone, InputDone,
+        InputReplyEvent, InputRequestEvent, Note, ResponseEvent, ToolFacts, ToolFrame,
+        ToolOutputEvent, ToolPhaseEvent, ToolProgressEvent, ToolRetryEvent, ToolSilenceEvent,
+        ToolStartEvent,
     },
     ids,
     item::{
@@ -36,7 +37,7 @@ use super::{
 };
 use crate::{partial_json::PartialJson, preview};
 
-/// The server of tools that live on none, where an item must name one.
+/// Server label of tools without a server, for items that require one.
 const NO_SERVER: &str = "turnwire";
 
 /// A call, and how much of it the client has seen.
@@ -44,29 +45,29 @@ const NO_SERVER: &str = "turnwire";
 pub(super) struct ShownCall {
     pub(super) call_id: CallId,
     pub(super) item_id: ItemId,
-    /// The name its server knows it by, or the function's own.
+    /// Name of the tool on its server, or of the function.
     pub(super) name: String,
     pub(super) kind: ToolKind,
     server: Option<String>,
-    /// The place of its item; none if there is no item yet.
+    /// Index of its item; `None` if there is no item yet.
     pub(super) place: Option<usize>,
-    /// The place of the item that asks a person about it, if it was handed back.
+    /// Index of its approval request, if it was handed back.
     asked_at: Option<usize>,
-    /// The arguments, as long as there is no item to have them.
+    /// The arguments, until there is an item that has them.
     pub(super) arguments: String,
-    /// The arguments in a few words, once they are written.
+    /// The arguments in short form, once they are complete.
     label: String,
-    /// Whether any of the arguments have been sent.
+    /// Whether any of the arguments were sent.
     is_streamed: bool,
-    /// Whether all of the arguments are there, and whole.
+    /// Set when the arguments are closed: whether they are complete or cut off.
     pub(super) written: Option<Completeness>,
-    /// Whether the client has been told that they are.
+    /// Whether the end of the arguments was sent.
     is_written_told: bool,
     attempt: Option<u32>,
     pub(super) is_over: bool,
 }
 
-/// The arguments in a few words, as every surface words them.
+/// The arguments in short form, as on every surface.
 fn label_of(arguments: &str) -> String {
     let mut partial = PartialJson::default();
     partial.push(arguments);
@@ -74,7 +75,8 @@ fn label_of(arguments: &str) -> String {
 }
 
 impl Responses {
-    /// What happens around tools.
+    /// Projects events about tools.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
     pub(super) fn tell_tools(&mut self, event: &Event) {
         match event {
             Event::DiscoveryStarted { item_id, server } => {
@@ -106,25 +108,7 @@ impl Responses {
             Event::ToolFinished { call_id, outcome, duration_ms } => {
                 self.finish(call_id, outcome, *duration_ms);
             }
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::LogprobsAdded { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::RunFinished { .. } => {}
+            _ => {}
         }
     }
 
@@ -165,8 +149,8 @@ impl Responses {
         self.calls.insert(call_id.clone(), call);
     }
 
-    /// Whether a person will be asked about a call of this tool, in an item of this response.
-    /// Calls that come before the first turn have been asked about already.
+    /// Whether a call of this tool will be handed back as an approval request of this response.
+    /// Calls before the first turn are already decided.
     fn will_be_handed_back(&self, name: &str) -> bool {
         self.turn > 0
             && self.stage.request.approvals == Approvals::HandBack
@@ -186,8 +170,8 @@ impl Responses {
         }
     }
 
-    /// Ends the calls that the run owes an end: the engine ends them itself, a journal that
-    /// lost its end might not.
+    /// Ends the calls that are still open. The engine ends them itself; a journal that lost its end
+    /// might not.
     pub(super) fn close_calls(&mut self) {
         for call_id in &self.order {
             let Some(call) = self.calls.get_mut(call_id) else { continue };
@@ -204,9 +188,10 @@ impl Responses {
     }
 }
 
-/// === Calls ===
+/// Calls.
 impl Stage {
-    /// What happens to a call between its announcement and its end.
+    /// Projects the events of a call between its announcement and its end.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers have matched every event")]
     fn tell_call(&mut self, call: &mut ShownCall, event: &Event) {
         match event {
             Event::ArgumentsAdded { text, .. } => self.add_arguments(call, text),
@@ -219,24 +204,19 @@ impl Stage {
             Event::ApprovalResolved { .. } => self.resolve(call, event),
             Event::InputRequested { input_id, message, schema, expires_at, .. } => {
                 let facts = self.facts(call);
-                self.send_own(|sequence_number| {
-                    ResponseEvent::InputRequested(Box::new(QuestionNews {
-                        sequence_number,
-                        facts,
-                        input_id: input_id.clone(),
-                        message: message.clone(),
-                        schema: schema.clone(),
-                        expires_at: *expires_at,
-                    }))
-                });
+                self.send_own(ResponseEvent::InputRequested(Box::new(InputRequestEvent {
+                    facts,
+                    input_id: input_id.clone(),
+                    message: message.clone(),
+                    schema: schema.clone(),
+                    expires_at: *expires_at,
+                })));
             }
             Event::InputResolved { input_id, reply, by, .. } => {
                 let facts = self.facts(call);
-                self.send_own(|sequence_number| {
-                    let (input_id, reply, by) = (input_id.clone(), reply.clone(), by.clone());
-                    let news = ReplyNews { sequence_number, facts, input_id, reply, by };
-                    ResponseEvent::InputResolved(Box::new(news))
-                });
+                let (input_id, reply, by) = (input_id.clone(), reply.clone(), by.clone());
+                let event = InputReplyEvent { facts, input_id, reply, by };
+                self.send_own(ResponseEvent::InputResolved(Box::new(event)));
             }
             Event::ToolStarted { attempt, label, .. } => self.start(call, *attempt, label),
             Event::ToolPhase { phase, .. } => self.enter_phase(call, phase),
@@ -245,38 +225,14 @@ impl Stage {
             }
             Event::ToolOutputAdded { text, .. } => {
                 let facts = self.facts(call);
-                self.send_own(|sequence_number| {
-                    let news = OutputNews { sequence_number, facts, delta: text.clone() };
-                    ResponseEvent::ToolOutputAdded(Box::new(news))
-                });
+                let event = ToolOutputEvent { facts, delta: text.clone() };
+                self.send_own(ResponseEvent::ToolOutputAdded(Box::new(event)));
             }
             Event::ToolStayedSilent { elapsed_ms, .. } => self.stay_silent(call, *elapsed_ms),
             Event::ToolRetried { attempt, reason, .. } => {
                 self.retry(call, *attempt, FailureNote::from(reason));
             }
-            Event::RunQueued { .. }
-            | Event::RunStarted
-            | Event::Unknown(_)
-            | Event::ToolTaskStarted { .. }
-            | Event::RunTakenOver { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnRetried { .. }
-            | Event::PartSkipped { .. }
-            | Event::TurnAbandoned { .. }
-            | Event::TurnFinished { .. }
-            | Event::MessageStarted { .. }
-            | Event::LogprobsAdded { .. }
-            | Event::TextAdded { .. }
-            | Event::RefusalAdded { .. }
-            | Event::AnnotationAdded { .. }
-            | Event::MessageFinished { .. }
-            | Event::ReasoningAdded { .. }
-            | Event::ReasoningFinished { .. }
-            | Event::DiscoveryStarted { .. }
-            | Event::ToolsDiscovered { .. }
-            | Event::CallAnnounced { .. }
-            | Event::ToolFinished { .. }
-            | Event::RunFinished { .. } => {}
+            _ => {}
         }
     }
 
@@ -357,7 +313,7 @@ impl Stage {
         }
     }
 
-    /// The item that asked a person about the call: here, or in the response before.
+    /// The approval request of the call: of this response, or of the one before.
     fn asked_before(&self, call: &ShownCall) -> Option<ItemId> {
         let asked_here = call.asked_at.map(|_| ids::approval_request_id(&call.item_id));
         asked_here.or_else(|| Echo(&self.request.echo).approval_request(&call.call_id))
@@ -396,14 +352,11 @@ impl Stage {
                 ResponseEvent::FunctionArgumentsDelta
             }
         };
-        self.send(|sequence_number| {
-            frame(ArgumentsDelta {
-                sequence_number,
-                item_id: call.item_id.clone(),
-                output_index,
-                delta: text.to_owned(),
-            })
-        });
+        self.send(frame(ArgumentsDelta {
+            item_id: call.item_id.clone(),
+            output_index,
+            delta: text.to_owned(),
+        }));
     }
 
     fn finish_arguments(&mut self, call: &mut ShownCall, arguments: &str, how: Completeness) {
@@ -425,7 +378,7 @@ impl Stage {
         self.close_arguments(call, how);
     }
 
-    /// Says that the arguments are all there. A function is done with that.
+    /// Sends the end of the arguments. A function is done with that.
     pub(super) fn close_arguments(&mut self, call: &mut ShownCall, how: Completeness) {
         let Some(place) = call.place.filter(|_| !call.is_written_told) else { return };
         let Some(arguments) = self.arguments_at(place).cloned() else { return };
@@ -442,24 +395,20 @@ impl Stage {
 
     fn send_arguments_done(&mut self, call: &ShownCall, output_index: usize, arguments: String) {
         let item_id = call.item_id.clone();
-        self.send(|sequence_number| {
-            if call.kind == ToolKind::Custom {
-                let input = arguments;
-                let done = InputDone { sequence_number, item_id, output_index, input };
-                return ResponseEvent::CustomInputDone(done);
-            }
-            let name = call.name.clone();
-            let done = ArgumentsDone { sequence_number, item_id, output_index, name, arguments };
-            if call.kind == ToolKind::Mcp {
-                ResponseEvent::McpArgumentsDone(done)
-            } else {
-                ResponseEvent::FunctionArgumentsDone(done)
-            }
+        if call.kind == ToolKind::Custom {
+            let done = InputDone { item_id, output_index, input: arguments };
+            return self.send(ResponseEvent::CustomInputDone(done));
+        }
+        let done = ArgumentsDone { item_id, output_index, name: call.name.clone(), arguments };
+        self.send(if call.kind == ToolKind::Mcp {
+            ResponseEvent::McpArgumentsDone(done)
+        } else {
+            ResponseEvent::FunctionArgumentsDone(done)
         });
     }
 
-    /// A person must allow the call. If the answer comes with another request, the question is
-    /// an item; otherwise the call stays as it is until the answer comes.
+    /// Handles an approval request. If the answer comes with another request, it is an item;
+    /// otherwise the call stays as it is until the answer comes.
     fn ask(
         &mut self,
         call: &mut ShownCall,
@@ -480,10 +429,8 @@ impl Stage {
             self.item_done(place);
         }
         let facts = self.facts(call);
-        self.send_own(|sequence_number| {
-            let news = AskNews { sequence_number, facts, expires_at, changed };
-            ResponseEvent::ApprovalRequested(Box::new(news))
-        });
+        let event = ApprovalRequestEvent { facts, expires_at, changed };
+        self.send_own(ResponseEvent::ApprovalRequested(Box::new(event)));
     }
 
     fn resolve(&mut self, call: &mut ShownCall, event: &Event) {
@@ -499,15 +446,12 @@ impl Stage {
         }
         let (arguments, remember, by) = (arguments.clone(), *remember, by.clone());
         let facts = self.facts(call);
-        self.send_own(|sequence_number| {
-            let news =
-                ApprovalNews { sequence_number, facts, approve, reason, arguments, remember, by };
-            ResponseEvent::ApprovalResolved(Box::new(news))
-        });
+        let event = ApprovalEvent { facts, approve, reason, arguments, remember, by };
+        self.send_own(ResponseEvent::ApprovalResolved(Box::new(event)));
     }
 
-    /// A person has put other arguments in the place of the model's. What was streamed stays as
-    /// it was; the item, when it is done, says what the tool was given.
+    /// Replaces the model's arguments by those of the user. What was streamed stays as it was; the
+    /// done item has the arguments that the tool received.
     fn replace_arguments(&mut self, call: &mut ShownCall, arguments: &str) {
         call.label = label_of(arguments);
         match call.place.and_then(|place| self.response.output.get_mut(place)) {
@@ -520,19 +464,16 @@ impl Stage {
     fn start(&mut self, call: &mut ShownCall, attempt: u32, label: &str) {
         call.attempt = Some(attempt);
         self.show(call);
-        // What the tool calls it itself comes first.
+        // A label given by the tool takes precedence.
         let label = if label.is_empty() { call.label.clone() } else { label.to_owned() };
         let message = Some(label.clone()).filter(|label| !label.is_empty());
         self.repeat(call, Note { message, ..call.note(self) });
         let facts = self.facts(call);
-        self.send_own(|sequence_number| {
-            ResponseEvent::ToolStarted(Box::new(StartNews {
-                sequence_number,
-                facts,
-                attempt,
-                label,
-            }))
-        });
+        self.send_own(ResponseEvent::ToolStarted(Box::new(ToolStartEvent {
+            facts,
+            attempt,
+            label,
+        })));
     }
 
     fn enter_phase(&mut self, call: &ShownCall, phase: &str) {
@@ -540,9 +481,7 @@ impl Stage {
             self.repeat(call, Note { message: Some(phase.to_owned()), ..call.note(self) });
         }
         let (facts, phase) = (self.facts(call), phase.to_owned());
-        self.send_own(|sequence_number| {
-            ResponseEvent::ToolPhase(Box::new(PhaseNews { sequence_number, facts, phase }))
-        });
+        self.send_own(ResponseEvent::ToolPhase(Box::new(ToolPhaseEvent { facts, phase })));
     }
 
     fn progress(
@@ -559,31 +498,25 @@ impl Stage {
             Note { progress: Some(progress), total, message: message.clone(), ..note },
         );
         let facts = self.facts(call);
-        self.send_own(|sequence_number| {
-            let news = ProgressNews { sequence_number, facts, progress, total, message };
-            ResponseEvent::ToolProgress(Box::new(news))
-        });
+        let event = ToolProgressEvent { facts, progress, total, message };
+        self.send_own(ResponseEvent::ToolProgress(Box::new(event)));
     }
 
     fn stay_silent(&mut self, call: &ShownCall, elapsed_ms: u64) {
         self.repeat(call, Note { duration_ms: Some(elapsed_ms), ..call.note(self) });
         let facts = self.facts(call);
-        self.send_own(|sequence_number| {
-            ResponseEvent::ToolSilent(Box::new(SilenceNews { sequence_number, facts, elapsed_ms }))
-        });
+        self.send_own(ResponseEvent::ToolSilent(Box::new(ToolSilenceEvent { facts, elapsed_ms })));
     }
 
     fn retry(&mut self, call: &mut ShownCall, attempt: u32, failure: FailureNote) {
         call.attempt = Some(attempt);
         self.repeat(call, Note { failure: Some(failure.clone()), ..call.note(self) });
         let facts = self.facts(call);
-        self.send_own(|sequence_number| {
-            let news = RetryNews { sequence_number, facts, attempt, failure };
-            ResponseEvent::ToolRetried(Box::new(news))
-        });
+        let event = ToolRetryEvent { facts, attempt, failure };
+        self.send_own(ResponseEvent::ToolRetried(Box::new(event)));
     }
 
-    /// The official event of a tool at work, once more.
+    /// Sends the official event of a running tool again.
     fn repeat(&mut self, call: &ShownCall, note: Note) {
         let Some(place) = call.place else { return };
         match call.kind {
@@ -643,7 +576,6 @@ impl Stage {
         turnwire: Note,
     ) {
         let facts = ToolFrame {
-            sequence_number: 0,
             item_id: call.item_id.clone(),
             output_index,
             name: Some(call.name.clone()),
@@ -659,12 +591,12 @@ impl Stage {
         frame: impl FnOnce(Box<ToolFrame>) -> ResponseEvent,
         facts: ToolFrame,
     ) {
-        self.send(|sequence_number| frame(Box::new(ToolFrame { sequence_number, ..facts })));
+        self.send(frame(Box::new(facts)));
     }
 }
 
 impl ShownCall {
-    /// Whether the item of this kind of call shows its arguments while they are written.
+    /// Whether the item of this kind of call shows its arguments while they are generated.
     fn has_arguments_in_item(&self) -> bool {
         match self.kind {
             ToolKind::Function | ToolKind::Client | ToolKind::Custom | ToolKind::Mcp => true,
@@ -672,7 +604,7 @@ impl ShownCall {
         }
     }
 
-    /// Whether a search says by this phase what the event `searching` has said when it started.
+    /// Whether this phase of a search is already covered by its `searching` event.
     fn is_searching(&self, phase: &str) -> bool {
         matches!(self.kind, ToolKind::WebSearch | ToolKind::FileSearch) && phase == "searching"
     }

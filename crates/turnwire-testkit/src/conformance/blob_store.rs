@@ -37,13 +37,13 @@ async fn a_forgotten_run_leaves_nothing(store: &dyn BlobStore) {
     for (run_id, id) in [(&gone, "blob_1"), (&gone, "blob_2"), (&kept, "blob_3")] {
         store.put(&tenant, run_id, &id.into(), id.to_owned()).await.expect("there is room");
     }
-    store.forget(&other, &gone).await.expect("they have none");
+    store.delete(&other, &gone).await.expect("they have none");
     store.get(&tenant, &"blob_1".into()).await.expect("A1: it is not theirs to forget");
-    store.forget(&tenant, &gone).await.expect("it is there");
+    store.delete(&tenant, &gone).await.expect("it is there");
     for id in ["blob_1", "blob_2"] {
         let left = store.get(&tenant, &id.into()).await;
         assert!(matches!(left, Err(BlobError::NotFound(_))), "C25: {left:?}");
     }
     store.get(&tenant, &"blob_3".into()).await.expect("it is of another run");
-    store.forget(&tenant, &gone).await.expect("nothing is left to forget");
+    store.delete(&tenant, &gone).await.expect("nothing is left to forget");
 }

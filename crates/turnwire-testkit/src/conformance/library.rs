@@ -10,9 +10,9 @@ use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
 use turnwire_contract::{
     Attachment, BatchId, BatchRecord, Chunking, CollectionId, CollectionNotes, CollectionRecord,
-    Comparison, FileCounts, FileId, FileRecord, Filter, Found, IndexQueue, IndexTask, IndexWork,
-    Indexed, Indexing, Library, LibraryError, MOST_CLAIMS, NewPassage, NoVectors, Passage, Query,
-    Reader, TenantId, Timestamp, Unreadable, Vectors,
+    Comparison, EmbeddingError, ExtractionFailure, FileCounts, FileId, FileRecord, Filter,
+    FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError,
+    MAX_CLAIMS, NewChunk, Query, SearchResults, TenantId, TextAnalyzer, Timestamp, Vectors,
 };
 
 /// A library, with the queue of its files.
@@ -99,7 +99,7 @@ impl Plainly {
 }
 
 #[async_trait]
-impl Reader for Plainly {
+impl TextAnalyzer for Plainly {
     fn words(&self, text: &str) -> Vec<String> {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
         words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
@@ -109,9 +109,9 @@ impl Reader for Plainly {
         self.model
     }
 
-    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         if self.model.is_none() || self.away.load(std::sync::atomic::Ordering::SeqCst) {
-            return Err(NoVectors("nobody knows what that means".to_owned()));
+            return Err(EmbeddingError("nobody knows what that means".to_owned()));
         }
         Ok(texts.iter().map(|text| self.vector(text)).collect())
     }
@@ -141,12 +141,12 @@ fn read(work: &IndexWork, model: Option<&str>) -> Indexed {
             let text = String::from_utf8_lossy(content).into_owned();
             let texts: Vec<String> = text.split("\n\n").map(str::to_owned).collect();
             let vectors = vectors(&texts);
-            let passages =
-                texts.into_iter().map(|text| NewPassage { words: reader.words(&text), text });
-            Indexed::Passages { passages: passages.collect(), vectors }
+            let chunks =
+                texts.into_iter().map(|text| NewChunk { words: reader.words(&text), text });
+            Indexed::Chunks { chunks: chunks.collect(), vectors }
         }
-        IndexTask::Embed { passages } => {
-            Indexed::Vectors(vectors(passages).expect("only a model has vectors left out"))
+        IndexTask::Embed { chunks } => {
+            Indexed::Vectors(vectors(chunks).expect("only a model has vectors left out"))
         }
     }
 }
@@ -200,14 +200,14 @@ async fn open(library: &dyn Shelves, tenant: &TenantId, id: &str, files: &[&str]
     read_all(library, None).await;
 }
 
-async fn search(library: &dyn Shelves, tenant: &TenantId, id: &str, text: &str) -> Vec<Passage> {
+async fn search(library: &dyn Shelves, tenant: &TenantId, id: &str, text: &str) -> Vec<FoundChunk> {
     let collections = [CollectionId::from(id)];
     let found = library.search(tenant, &collections, &Query::new(text, 10)).await;
-    found.expect("it is there").passages
+    found.expect("it is there").chunks
 }
 
-fn found(passages: &[Passage]) -> Vec<&str> {
-    passages.iter().map(|passage| passage.file_id.as_str()).collect()
+fn found(chunks: &[FoundChunk]) -> Vec<&str> {
+    chunks.iter().map(|chunk| chunk.file_id.as_str()).collect()
 }
 
 fn is_not_found<T: std::fmt::Debug>(result: Result<T, LibraryError>) {
@@ -338,7 +338,7 @@ async fn an_attached_file_is_found(library: &dyn Shelves) {
     let usage = library.usage(&tenant, &id).await.expect("it is there");
     assert_eq!(usage.files, FileCounts { in_progress: 1, ..FileCounts::default() });
     assert_eq!(search(library, &tenant, "vs_found", "walrus").await, [], "it is not read yet");
-    assert_eq!(library.passages(&tenant, &id, &file_id).await, Ok(Vec::new()));
+    assert_eq!(library.chunks(&tenant, &id, &file_id).await, Ok(Vec::new()));
     read_all(library, None).await;
     let read = library.attachment(&tenant, &id, &file_id).await.expect("it is there");
     assert_eq!(read.state, Indexing::Completed);
@@ -346,15 +346,15 @@ async fn an_attached_file_is_found(library: &dyn Shelves) {
     assert_eq!(usage.files, FileCounts { completed: 1, ..FileCounts::default() });
     assert_eq!((usage.bytes, read.usage_bytes), (29, 29));
     let text = vec!["The walrus sleeps on the ice.".to_owned()];
-    assert_eq!(library.passages(&tenant, &id, &file_id).await, Ok(text));
+    assert_eq!(library.chunks(&tenant, &id, &file_id).await, Ok(text));
 
-    let passages = search(library, &tenant, "vs_found", "Where does the WALRUS sleep?").await;
-    let [passage] = passages.as_slice() else { panic!("one passage fits: {passages:?}") };
-    assert_eq!(passage.file_id, file_id);
-    assert_eq!(passage.file_name, "file-found.txt");
-    assert_eq!(passage.text, "The walrus sleeps on the ice.");
-    assert_eq!(passage.attributes, attached.attributes);
-    assert!(passage.score > 0.0 && passage.score <= 1.0, "{}", passage.score);
+    let chunks = search(library, &tenant, "vs_found", "Where does the WALRUS sleep?").await;
+    let [chunk] = chunks.as_slice() else { panic!("one passage fits: {chunks:?}") };
+    assert_eq!(chunk.file_id, file_id);
+    assert_eq!(chunk.file_name, "file-found.txt");
+    assert_eq!(chunk.text, "The walrus sleeps on the ice.");
+    assert_eq!(chunk.attributes, attached.attributes);
+    assert!(chunk.score > 0.0 && chunk.score <= 1.0, "{}", chunk.score);
 
     library.detach(&tenant, &id, &file_id).await.expect("it is attached");
     assert_eq!(search(library, &tenant, "vs_found", "walrus").await, []);
@@ -372,8 +372,8 @@ async fn an_attachment_can_be_changed(library: &dyn Shelves) {
     let attributes = changed.attributes.clone();
     let set = library.set_attributes(&tenant, &id, &file_id, attributes.clone()).await;
     set.expect("it is attached");
-    let passages = search(library, &tenant, "vs_changed", "walrus").await;
-    assert_eq!(passages.first().map(|passage| &passage.attributes), Some(&attributes));
+    let chunks = search(library, &tenant, "vs_changed", "walrus").await;
+    assert_eq!(chunks.first().map(|chunk| &chunk.attributes), Some(&attributes));
     let unknown = FileId::from("file-unknown");
     is_not_found(library.set_attributes(&tenant, &id, &unknown, attributes).await);
 
@@ -383,9 +383,9 @@ async fn an_attachment_can_be_changed(library: &dyn Shelves) {
     attach(library, &tenant, &id, changed.clone()).await;
     assert_eq!(library.attachments(&tenant, &id).await, Ok(vec![changed.clone()]));
     read_all(library, None).await;
-    let passages = search(library, &tenant, "vs_changed", "walrus").await;
-    assert_eq!(passages.len(), 1, "it is found once: {passages:?}");
-    assert_eq!(passages.first().map(|passage| &passage.attributes), Some(&changed.attributes));
+    let chunks = search(library, &tenant, "vs_changed", "walrus").await;
+    assert_eq!(chunks.len(), 1, "it is found once: {chunks:?}");
+    assert_eq!(chunks.first().map(|chunk| &chunk.attributes), Some(&changed.attributes));
 }
 
 async fn all_files_are_attached_or_none(library: &dyn Shelves) {
@@ -405,14 +405,14 @@ async fn the_best_passages_come_first(library: &dyn Shelves) {
     add(library, &tenant, "file-one", "walrus and lion").await;
     add(library, &tenant, "file-none", "giraffe and lion").await;
     open(library, &tenant, "vs_ranked", &["file-one", "file-none", "file-both"]).await;
-    let passages = search(library, &tenant, "vs_ranked", "penguin walrus").await;
-    assert_eq!(found(&passages), ["file-both", "file-one"]);
-    assert!(passages.is_sorted_by(|one, next| one.score >= next.score), "{passages:?}");
+    let chunks = search(library, &tenant, "vs_ranked", "penguin walrus").await;
+    assert_eq!(found(&chunks), ["file-both", "file-one"]);
+    assert!(chunks.is_sorted_by(|one, next| one.score >= next.score), "{chunks:?}");
     let collections = [CollectionId::from("vs_ranked")];
     let one = library.search(&tenant, &collections, &Query::new("penguin walrus", 1)).await;
-    assert_eq!(found(&one.expect("it is there").passages), ["file-both"]);
+    assert_eq!(found(&one.expect("it is there").chunks), ["file-both"]);
     let nothing = library.search(&tenant, &collections, &Query::new("?!", 5)).await;
-    assert_eq!(nothing, Ok(Found::default()));
+    assert_eq!(nothing, Ok(SearchResults::default()));
     // Words that mean something to a database mean nothing here.
     for odd in ["not", "NEAR(walrus)", "walrus:*", "\"", "'; drop table passages", "a\0b"] {
         library.search(&tenant, &collections, &Query::new(odd, 5)).await.expect("it is a question");
@@ -432,8 +432,8 @@ async fn rare_words_count_more(library: &dyn Shelves) {
     files.push("file-rare".to_owned());
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     open(library, &tenant, "vs_rare", &files).await;
-    let passages = search(library, &tenant, "vs_rare", "sea narwhal").await;
-    assert_eq!(found(&passages).first(), Some(&"file-rare"), "{passages:?}");
+    let chunks = search(library, &tenant, "vs_rare", "sea narwhal").await;
+    assert_eq!(found(&chunks).first(), Some(&"file-rare"), "{chunks:?}");
 }
 
 async fn a_question_can_be_narrowed(library: &dyn Shelves) {
@@ -452,10 +452,10 @@ async fn a_question_can_be_narrowed(library: &dyn Shelves) {
     };
     let query = Query { filter: Some(filter), ..Query::new("walrus", 1) };
     let answer = library.search(&tenant, std::slice::from_ref(&id), &query).await;
-    assert_eq!(found(&answer.expect("it is there").passages), ["file-new"]);
+    assert_eq!(found(&answer.expect("it is there").chunks), ["file-new"]);
     let filter = Filter::Any(Vec::new());
     let query = Query { filter: Some(filter), ..Query::new("walrus", 1) };
-    assert_eq!(library.search(&tenant, &[id], &query).await, Ok(Found::default()));
+    assert_eq!(library.search(&tenant, &[id], &query).await, Ok(SearchResults::default()));
 }
 
 async fn several_collections_are_searched_together(library: &dyn Shelves) {
@@ -465,10 +465,10 @@ async fn several_collections_are_searched_together(library: &dyn Shelves) {
     open(library, &tenant, "vs_north", &["file-north"]).await;
     open(library, &tenant, "vs_south", &["file-south"]).await;
     let both = [CollectionId::from("vs_north"), CollectionId::from("vs_south")];
-    let passages = library.search(&tenant, &both, &Query::new("walrus", 10)).await;
-    let mut passages = passages.expect("both are there").passages;
-    passages.sort_by(|one, other| one.file_id.cmp(&other.file_id));
-    assert_eq!(found(&passages), ["file-north", "file-south"]);
+    let chunks = library.search(&tenant, &both, &Query::new("walrus", 10)).await;
+    let mut chunks = chunks.expect("both are there").chunks;
+    chunks.sort_by(|one, other| one.file_id.cmp(&other.file_id));
+    assert_eq!(found(&chunks), ["file-north", "file-south"]);
     let unknown = [CollectionId::from("vs_north"), CollectionId::from("vs_unknown")];
     is_not_found(library.search(&tenant, &unknown, &Query::new("walrus", 1)).await);
 }
@@ -480,8 +480,10 @@ async fn what_cannot_be_read_says_why(library: &dyn Shelves) {
     open(library, &tenant, "vs_refused", &[]).await;
     attach(library, &tenant, &id, attachment("file-picture", json!({}))).await;
     let work = claim(library, None).await.expect("it waits");
-    let failed = Indexing::Failed { why: Unreadable::Unsupported, reason: "a picture".to_owned() };
-    let end = Indexed::Failed { why: Unreadable::Unsupported, reason: "a picture".to_owned() };
+    let failed =
+        Indexing::Failed { why: ExtractionFailure::Unsupported, reason: "a picture".to_owned() };
+    let end =
+        Indexed::Failed { why: ExtractionFailure::Unsupported, reason: "a picture".to_owned() };
     assert_eq!(library.finish(&work, end).await, Ok(true));
     let attached = library.attachment(&tenant, &id, &work.file_id).await;
     assert_eq!(attached.expect("it is still there").state, failed);
@@ -593,14 +595,14 @@ async fn a_file_that_is_never_finished_is_given_up(library: &dyn Shelves) {
     add(library, &tenant, "file-poison", "walrus").await;
     open(library, &tenant, "vs_given_up", &[]).await;
     attach(library, &tenant, &id, attachment("file-poison", json!({}))).await;
-    for _ in 0..MOST_CLAIMS {
+    for _ in 0..MAX_CLAIMS {
         let work = library.claim(None, Duration::ZERO).await.expect("it is there");
         assert!(work.is_some_and(|work| work.file_id.as_str() == "file-poison"));
     }
     assert_eq!(claim(library, None).await, None);
     let attached = library.attachment(&tenant, &id, &FileId::from("file-poison")).await;
     let state = attached.expect("it is there").state;
-    assert!(matches!(state, Indexing::Failed { why: Unreadable::Broke, .. }), "{state:?}");
+    assert!(matches!(state, Indexing::Failed { why: ExtractionFailure::Broke, .. }), "{state:?}");
 }
 
 async fn big_files_are_found_whole(library: &dyn Shelves) {
@@ -610,10 +612,10 @@ async fn big_files_are_found_whole(library: &dyn Shelves) {
     add(library, &tenant, "file-big", &text.join("\n\n")).await;
     open(library, &tenant, "vs_big", &["file-big"]).await;
     let file_id = FileId::from("file-big");
-    assert_eq!(library.passages(&tenant, &id, &file_id).await, Ok(text));
+    assert_eq!(library.chunks(&tenant, &id, &file_id).await, Ok(text));
     for n in [0, 127, 128, 999] {
-        let passages = search(library, &tenant, "vs_big", &format!("number{n}")).await;
-        let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+        let chunks = search(library, &tenant, "vs_big", &format!("number{n}")).await;
+        let texts: Vec<&str> = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
         assert_eq!(texts, [format!("walrus number{n}")]);
     }
     library.remove_collection(&tenant, &id).await.expect("it is there");
@@ -662,18 +664,18 @@ async fn what_is_said_in_other_words_is_found(library: &dyn Shelves) {
         attach(library, &tenant, &id, attachment(file, json!({ "of": text.len() }))).await;
     }
     read_all(library, Some("plain-meanings")).await;
-    let passages = search(library, &tenant, "vs_meaning", "tusked").await;
-    assert_eq!(found(&passages).first(), Some(&"file-w"), "{passages:?}");
-    let in_range = |passage: &Passage| passage.score > 0.0 && passage.score <= 1.0;
-    assert!(passages.iter().all(in_range), "{passages:?}");
+    let chunks = search(library, &tenant, "vs_meaning", "tusked").await;
+    assert_eq!(found(&chunks).first(), Some(&"file-w"), "{chunks:?}");
+    let in_range = |chunk: &FoundChunk| chunk.score > 0.0 && chunk.score <= 1.0;
+    assert!(chunks.iter().all(in_range), "{chunks:?}");
     // By words and by meaning at once.
-    let passages = search(library, &tenant, "vs_meaning", "pinniped walks sleeps walrus").await;
-    assert_eq!(found(&passages), ["file-w", "file-p"]);
+    let chunks = search(library, &tenant, "vs_meaning", "pinniped walks sleeps walrus").await;
+    assert_eq!(found(&chunks), ["file-w", "file-p"]);
     let (key, comparison) = ("of".to_owned(), Comparison::Equal);
     let filter = Filter::Compare { key, comparison, value: json!("A penguin walks.".len()) };
     let query = Query { filter: Some(filter), ..Query::new("tusked", 5) };
     let narrowed = library.search(&tenant, std::slice::from_ref(&id), &query).await;
-    assert_eq!(found(&narrowed.expect("it is there").passages), ["file-p"]);
+    assert_eq!(found(&narrowed.expect("it is there").chunks), ["file-p"]);
     library.detach(&tenant, &id, &FileId::from("file-w")).await.expect("it is attached");
     assert_eq!(found(&search(library, &tenant, "vs_meaning", "tusked").await), ["file-p"]);
 }
@@ -689,13 +691,13 @@ async fn vectors_can_follow_later(library: &dyn Shelves) {
     assert_eq!(search(library, &tenant, "vs_later", "tusked").await, [], "no vectors yet");
     for model in ["another-model", "plain-meanings"] {
         let work = claim(library, Some(model)).await.expect("it has no vectors of this model");
-        let passages = vec!["The walrus sleeps.".to_owned(), "The lion walks.".to_owned()];
-        assert_eq!(work.task, IndexTask::Embed { passages });
+        let chunks = vec!["The walrus sleeps.".to_owned(), "The lion walks.".to_owned()];
+        assert_eq!(work.task, IndexTask::Embed { chunks });
         assert_eq!(library.finish(&work, read(&work, Some(model))).await, Ok(true));
         assert_eq!(claim(library, Some(model)).await, None);
     }
-    let passages = search(library, &tenant, "vs_later", "tusked").await;
-    let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+    let chunks = search(library, &tenant, "vs_later", "tusked").await;
+    let texts: Vec<&str> = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
     assert_eq!(texts.first(), Some(&"The walrus sleeps."), "{texts:?}");
     // If the model is away, it is due again after a while.
     let work = claim(library, Some("a-third-model")).await.expect("it has other vectors");
@@ -720,7 +722,7 @@ async fn without_vectors_words_are_left(library: &dyn Shelves, reader: &Plainly)
     reader.be_away(true);
     let answer = ask().await;
     reader.be_away(false);
-    assert_eq!(found(&answer.passages), ["file-away"]);
+    assert_eq!(found(&answer.chunks), ["file-away"]);
     assert_eq!(answer.words_only.as_deref(), Some("nobody knows what that means"));
 }
 
@@ -734,7 +736,7 @@ async fn what_is_not_there_is_not_found(library: &dyn Shelves) {
     is_not_found(library.remove_collection(&tenant, &id).await);
     is_not_found(library.attachments(&tenant, &id).await);
     is_not_found(library.usage(&tenant, &id).await);
-    is_not_found(library.passages(&tenant, &id, &file_id).await);
+    is_not_found(library.chunks(&tenant, &id, &file_id).await);
     is_not_found(library.batch(&tenant, &id, &BatchId::from("vsfb_missing")).await);
     let missing = || vec![attachment("file-missing", json!({}))];
     is_not_found(library.attach(&tenant, &id, None, missing()).await);
@@ -747,7 +749,7 @@ async fn what_is_not_there_is_not_found(library: &dyn Shelves) {
     let id = CollectionId::from("vs_empty");
     is_not_found(library.attach(&tenant, &id, None, missing()).await);
     is_not_found(library.attachment(&tenant, &id, &file_id).await);
-    is_not_found(library.passages(&tenant, &id, &file_id).await);
+    is_not_found(library.chunks(&tenant, &id, &file_id).await);
     assert_eq!(library.files(&tenant).await, Ok(Vec::new()));
 }
 
@@ -774,7 +776,7 @@ async fn tenants_do_not_see_each_other(library: &dyn Shelves) {
     let mine = vec![attachment("file-mine", json!({}))];
     is_not_found(library.attach(&other, &theirs, None, mine).await);
     is_not_found(library.usage(&other, &id).await);
-    is_not_found(library.passages(&other, &id, &file_id).await);
+    is_not_found(library.chunks(&other, &id, &file_id).await);
     is_not_found(library.set_attributes(&other, &id, &file_id, Map::new()).await);
     is_not_found(library.annotate_collection(&other, &id, CollectionNotes::default()).await);
 

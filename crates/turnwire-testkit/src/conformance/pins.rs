@@ -1,15 +1,15 @@
 //! The promises of [`Pins`].
 
-use turnwire_contract::{Pinned, Pins, TenantId};
+use turnwire_contract::{PinnedTool, Pins, TenantId};
 
-fn pinned(tool: &str, definition: &str) -> Pinned {
-    Pinned { tool: tool.to_owned(), definition: definition.to_owned() }
+fn pinned(tool: &str, definition: &str) -> PinnedTool {
+    PinnedTool { tool: tool.to_owned(), definition: definition.to_owned() }
 }
 
 /// Runs the whole suite on `pins`, which knows nothing of the server `server` yet.
 pub async fn check(pins: &dyn Pins) {
     let (ours, theirs) = (TenantId::from("ours"), TenantId::from("theirs"));
-    let meet = async |tenant: &TenantId, server: &str, tools: &[Pinned]| {
+    let meet = async |tenant: &TenantId, server: &str, tools: &[PinnedTool]| {
         let mut met = pins.meet(tenant, server, tools).await.expect("the store answers");
         met.sort_by(|one, other| one.tool.cmp(&other.tool));
         met
@@ -35,6 +35,6 @@ pub async fn check(pins: &dyn Pins) {
         }
     });
     let told = futures::future::join_all(meetings).await;
-    let is_same = |one: &Vec<Pinned>| Some(one) == told.first() && one.len() == 1;
+    let is_same = |one: &Vec<PinnedTool>| Some(one) == told.first() && one.len() == 1;
     assert!(told.iter().all(is_same), "one is kept: {told:?}");
 }

@@ -30,10 +30,10 @@ async fn a_name_that_nobody_can_have_names_nothing(store: &dyn RunStore) {
     let answers = [
         store.find(&tenant, &run_id).await.map(drop),
         store.context(&tenant, &run_id).await.map(drop),
-        store.forget(&tenant, &run_id).await,
+        store.delete(&tenant, &run_id).await,
         store.conversation(&tenant, &conversation_id).await.map(drop),
         store.annotate_conversation(&tenant, &conversation_id, BTreeMap::new()).await,
-        store.forget_conversation(&tenant, &conversation_id).await,
+        store.delete_conversation(&tenant, &conversation_id).await,
         store.add_entries(&tenant, &conversation_id, entries(&["a"])).await,
         store.remove_entry(&tenant, &conversation_id, &ItemId::from("msg_a")).await,
     ];
@@ -156,7 +156,7 @@ async fn a_run_continues_another(store: &dyn RunStore) {
     let theirs = store.context(&TenantId::from("other"), &second).await;
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
     // What was forgotten cannot be continued; what continued it still can.
-    store.forget(&tenant, &first).await.expect("it is finished");
+    store.delete(&tenant, &first).await.expect("it is finished");
     let gone = store.create(follower("run_k3", &first)).await;
     assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
     let context = store.context(&tenant, &second).await.expect("it is finished");
@@ -166,12 +166,12 @@ async fn a_run_continues_another(store: &dyn RunStore) {
 async fn a_forgotten_run_is_gone(store: &dyn RunStore) {
     let (tenant, id) = (TenantId::from("forgetful"), RunId::from("run_g"));
     store.create(run("run_g", "forgetful", Some("conv_g"))).await.expect("it is new");
-    let active = store.forget(&tenant, &id).await;
+    let active = store.delete(&tenant, &id).await;
     assert!(matches!(active, Err(StoreError::Unfinished(_))), "{active:?}");
     store.finish(&id, RunOutcome::Completed, entries(&["kept"])).await.expect("it is active");
-    let theirs = store.forget(&TenantId::from("other"), &id).await;
+    let theirs = store.delete(&TenantId::from("other"), &id).await;
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
-    store.forget(&tenant, &id).await.expect("it is finished");
+    store.delete(&tenant, &id).await.expect("it is finished");
     let gone = store.find(&tenant, &id).await;
     assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
     let history = store.history(&tenant, &ConversationId::from("conv_g")).await;
@@ -197,9 +197,9 @@ async fn a_conversation_is_kept_by_hand(store: &dyn RunStore) {
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
     let theirs = store.add_entries(&other, &id, entries(&["x"])).await;
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
-    let theirs = store.forget_conversation(&other, &id).await;
+    let theirs = store.delete_conversation(&other, &id).await;
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
-    store.forget_conversation(&tenant, &id).await.expect("it is there");
+    store.delete_conversation(&tenant, &id).await.expect("it is there");
     let gone = store.conversation(&tenant, &id).await;
     assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
 }
@@ -210,7 +210,7 @@ async fn a_busy_conversation_is_left_alone(store: &dyn RunStore) {
     let busy = [
         store.add_entries(&tenant, &id, entries(&["x"])).await,
         store.remove_entry(&tenant, &id, &ItemId::from("msg_x")).await,
-        store.forget_conversation(&tenant, &id).await,
+        store.delete_conversation(&tenant, &id).await,
     ];
     for refused in busy {
         assert!(matches!(refused, Err(StoreError::Busy { .. })), "C8: {refused:?}");
@@ -232,8 +232,8 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
     );
     let (one, other) = (one.expect("it is new or known"), other.expect("it is new or known"));
     let (first, created) = match (&one, &other) {
-        (Created::New, Created::Before(before)) => ("run_key1", before),
-        (Created::Before(before), Created::New) => ("run_key2", before),
+        (Created::New, Created::Existing(before)) => ("run_key1", before),
+        (Created::Existing(before), Created::New) => ("run_key2", before),
         both => panic!("C9: {both:?}"),
     };
     assert_eq!(created.as_str(), first, "C9: the second finds the first");
@@ -247,21 +247,25 @@ async fn a_request_with_a_key_makes_one_run(store: &dyn RunStore) {
         assert_eq!(created.expect("it is another key"), Created::New, "C9: {tenant} {endpoint}");
     }
     let again = store.create(sent("run_key4", "keys", "/a", "same")).await;
-    assert_eq!(again.expect("it is known"), Created::Before(RunId::from(first)), "C9");
-    let made_by = async |tenant: &str, endpoint: &str, fingerprint: &str| {
+    assert_eq!(again.expect("it is known"), Created::Existing(RunId::from(first)), "C9");
+    let find_by_key = async |tenant: &str, endpoint: &str, fingerprint: &str| {
         let NewRun { key, created_at, .. } = sent("", tenant, endpoint, fingerprint);
-        store.made_by(&TenantId::from(tenant), &key.expect("it has one"), created_at).await
+        store.find_by_key(&TenantId::from(tenant), &key.expect("it has one"), created_at).await
     };
-    let made = made_by("keys", "/a", "same").await;
+    let made = find_by_key("keys", "/a", "same").await;
     assert_eq!(made.expect("it is known"), Some(RunId::from(first)), "C9: it is found");
-    let made = made_by("keys", "/c", "same").await;
+    let made = find_by_key("keys", "/c", "same").await;
     assert_eq!(made.expect("it is another key"), None, "C9: nobody used it there");
-    let different = made_by("keys", "/a", "different").await;
+    let different = find_by_key("keys", "/a", "different").await;
     assert!(matches!(different, Err(StoreError::KeyReused(_))), "C9: {different:?}");
     let (keys, first) = (TenantId::from("keys"), RunId::from(first));
     store.finish(&first, RunOutcome::Completed, Vec::new()).await.expect("it ends");
-    store.forget(&keys, &first).await.expect("it is forgotten");
-    assert_eq!(made_by("keys", "/a", "same").await.expect("it is free"), None, "C9: it is gone");
+    store.delete(&keys, &first).await.expect("it is forgotten");
+    assert_eq!(
+        find_by_key("keys", "/a", "same").await.expect("it is free"),
+        None,
+        "C9: it is gone"
+    );
     let anew = store.create(sent("run_key5", "keys", "/a", "other")).await;
     assert_eq!(anew.expect("the key is free"), Created::New, "C9: with its run, its key is gone");
 }
@@ -296,7 +300,7 @@ async fn what_is_allowed_goes_with_its_conversation(store: &dyn RunStore) {
         .finish(&RunId::from("run_allowing"), RunOutcome::Completed, Vec::new())
         .await
         .expect("the store answers");
-    store.forget_conversation(&ours, &id).await.expect("the store answers");
+    store.delete_conversation(&ours, &id).await.expect("the store answers");
     store.open_conversation(&ours, conversation("conv_allowed")).await.expect("the store answers");
     assert_eq!(allowed(&ours).await, [], "forgotten with the conversation");
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_contract::{
-    Abandoned, Item, NewRun, RunId, RunOutcome, RunRequest, RunStore, StoreError, TenantId,
-    Timestamp, Wish, Workers,
+    AbandonedRun, Item, NewRun, RunCommand, RunId, RunOutcome, RunRequest, RunStore, StoreError,
+    TenantId, Timestamp, Workers,
 };
 
 /// Short, because these tests wait for it to lapse.
@@ -45,7 +45,7 @@ async fn create(store: &impl RunStore, id: &str) -> RunId {
 }
 
 async fn lease(worker: &impl Workers) -> Duration {
-    worker.beat().await.expect("it can be heard").length
+    worker.heartbeat().await.expect("it can be heard").length
 }
 
 /// These beat for so many tenths of a lease, and nobody else does.
@@ -55,17 +55,17 @@ async fn beat_for<S: Workers>(workers: &[&S], tenths: u32) {
     let until = Instant::now() + length * tenths / 10;
     while Instant::now() < until {
         for worker in workers {
-            worker.beat().await.expect("it can be heard");
+            worker.heartbeat().await.expect("it can be heard");
         }
         sleep(length / 10).await;
     }
 }
 
-fn abandoned(run_id: &RunId, n_deaths: u32) -> Abandoned {
-    Abandoned { tenant: tenant(), run_id: run_id.clone(), n_deaths, n_failed_takeovers: 0 }
+fn abandoned(run_id: &RunId, n_deaths: u32) -> AbandonedRun {
+    AbandonedRun { tenant: tenant(), run_id: run_id.clone(), n_deaths, n_failed_takeovers: 0 }
 }
 
-async fn claim(worker: &impl Workers) -> Vec<Abandoned> {
+async fn claim(worker: &impl Workers) -> Vec<AbandonedRun> {
     worker.claim(100).await.expect("it can claim")
 }
 
@@ -75,22 +75,22 @@ async fn a_run_is_claimed_when_its_worker_is_gone<S: Workers + RunStore>(workers
     beat_for(&[one, other], 15).await;
     assert_eq!(claim(other).await, [], "its worker is there");
     assert_eq!(claim(one).await, [], "it is its own");
-    assert_eq!(one.lost(std::slice::from_ref(&run_id)).await.expect("it can be asked"), []);
+    assert_eq!(one.lost_runs(std::slice::from_ref(&run_id)).await.expect("it can be asked"), []);
     beat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)], "C17: its worker is gone");
     assert_eq!(claim(other).await, [], "it was claimed before");
     let asked = [run_id.clone(), RunId::from("run_unknown")];
-    assert_eq!(one.lost(&asked).await.expect("it can be asked"), asked, "C16");
+    assert_eq!(one.lost_runs(&asked).await.expect("it can be asked"), asked, "C16");
     let unknown = RunId::from("run_unknown");
-    assert_eq!(other.lost(&asked).await.expect("it can be asked"), [unknown]);
+    assert_eq!(other.lost_runs(&asked).await.expect("it can be asked"), [unknown]);
     one.release(&run_id).await.expect("it is ignored");
-    let lost = other.lost(&[run_id]).await.expect("it can be asked");
+    let lost = other.lost_runs(&[run_id]).await.expect("it can be asked");
     assert_eq!(lost, [], "only its worker can release it");
 }
 
 async fn each_run_goes_to_one_claimer<S: Workers + RunStore>(workers: &[S]) {
     let (dead, living) = workers.split_first().expect("five were asked for");
-    dead.beat().await.expect("it can be heard");
+    dead.heartbeat().await.expect("it can be heard");
     let ids: Vec<String> = (0..200).map(|n| format!("run_shared_{n}")).collect();
     join_all(ids.iter().map(|id| create(dead, id))).await;
     beat_for(&living.iter().collect::<Vec<_>>(), 15).await;
@@ -112,53 +112,67 @@ async fn each_run_goes_to_one_claimer<S: Workers + RunStore>(workers: &[S]) {
 
 async fn a_released_run_is_claimed_at_once<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
-    one.beat().await.expect("it can be heard");
+    one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_released").await;
     assert_eq!(claim(other).await, [], "who was never heard claims nothing");
-    other.beat().await.expect("it can be heard");
+    other.heartbeat().await.expect("it can be heard");
     one.release(&run_id).await.expect("it is its own");
     assert_eq!(claim(other).await, [abandoned(&run_id, 0)], "C20: nobody died");
 }
 
 async fn deaths_are_counted<S: Workers + RunStore>(workers: &[S]) {
     let [one, second, third] = workers else { panic!("three were asked for") };
-    one.beat().await.expect("it can be heard");
+    one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_deaths").await;
     beat_for(&[second], 15).await;
     assert_eq!(claim(second).await, [abandoned(&run_id, 1)], "C22");
     beat_for(&[third], 15).await;
     assert_eq!(claim(third).await, [abandoned(&run_id, 2)], "C22");
-    second.beat().await.expect("it can be heard");
+    second.heartbeat().await.expect("it can be heard");
     third.release(&run_id).await.expect("it is its own");
     assert_eq!(claim(second).await, [abandoned(&run_id, 2)], "C22: a release is no death");
 }
 
 async fn a_wish_outlives_the_worker<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
-    one.beat().await.expect("it can be heard");
+    one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_wish").await;
-    let said = [Wish::CancelCall { call_id: "call_1".into() }, Wish::Cancel];
-    for wish in &said {
-        other.leave(&tenant(), &run_id, wish.clone()).await.expect("it is active");
+    let said = [RunCommand::CancelCall { call_id: "call_1".into() }, RunCommand::Cancel];
+    for command in &said {
+        other.enqueue(&tenant(), &run_id, command.clone()).await.expect("it is active");
     }
-    let wishes = one.wishes().await.expect("it can be asked");
-    assert_eq!(wishes.iter().map(|left| &left.wish).collect::<Vec<_>>(), said.each_ref());
-    assert!(wishes.iter().all(|left| left.run_id == run_id), "{wishes:?}");
-    assert_eq!(one.wishes().await.expect("it can be asked"), wishes, "C15: not done with");
-    assert_eq!(other.wishes().await.expect("it can be asked"), [], "not its run");
-    assert_eq!(other.wishes_for(&run_id).await.expect("it can be asked"), wishes);
+    let pending_commands = one.pending_commands().await.expect("it can be asked");
+    assert_eq!(
+        pending_commands.iter().map(|left| &left.command).collect::<Vec<_>>(),
+        said.each_ref()
+    );
+    assert!(pending_commands.iter().all(|left| left.run_id == run_id), "{pending_commands:?}");
+    assert_eq!(
+        one.pending_commands().await.expect("it can be asked"),
+        pending_commands,
+        "C15: not done with"
+    );
+    assert_eq!(other.pending_commands().await.expect("it can be asked"), [], "not its run");
+    assert_eq!(
+        other.pending_commands_for(&run_id).await.expect("it can be asked"),
+        pending_commands
+    );
     let unknown = RunId::from("run_unknown");
-    assert_eq!(other.wishes_for(&unknown).await.expect("it can be asked"), []);
+    assert_eq!(other.pending_commands_for(&unknown).await.expect("it can be asked"), []);
     beat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)]);
-    assert_eq!(one.wishes().await.expect("it can be asked"), [], "no longer its run");
-    assert_eq!(other.wishes().await.expect("it can be asked"), wishes, "C15: after a takeover");
-    let [first, last] = wishes.as_slice() else { panic!("{wishes:?}") };
-    other.done_with(&[first.id]).await.expect("it is there");
-    let left = other.wishes().await.expect("it can be asked");
+    assert_eq!(one.pending_commands().await.expect("it can be asked"), [], "no longer its run");
+    assert_eq!(
+        other.pending_commands().await.expect("it can be asked"),
+        pending_commands,
+        "C15: after a takeover"
+    );
+    let [first, last] = pending_commands.as_slice() else { panic!("{pending_commands:?}") };
+    other.acknowledge(&[first.id]).await.expect("it is there");
+    let left = other.pending_commands().await.expect("it can be asked");
     assert_eq!(left, std::slice::from_ref(last));
-    other.done_with(&[first.id, last.id]).await.expect("once more is fine");
-    assert_eq!(other.wishes().await.expect("it can be asked"), []);
+    other.acknowledge(&[first.id, last.id]).await.expect("once more is fine");
+    assert_eq!(other.pending_commands().await.expect("it can be asked"), []);
 }
 
 async fn a_wish_wakes_the_worker<S: Workers + RunStore>(workers: &[S]) {
@@ -166,36 +180,36 @@ async fn a_wish_wakes_the_worker<S: Workers + RunStore>(workers: &[S]) {
     let run_id = create(one, "run_woken").await;
     let woken = timeout(Duration::from_secs(10), one.woken());
     let tenant = tenant();
-    let (left, woken) = tokio::join!(one.leave(&tenant, &run_id, Wish::Cancel), woken);
+    let (left, woken) = tokio::join!(one.enqueue(&tenant, &run_id, RunCommand::Cancel), woken);
     left.expect("it is active");
     woken.expect("C14: it is told");
 }
 
 async fn wishes_are_for_active_runs_of_ones_own<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
-    one.beat().await.expect("it can be heard");
+    one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_own").await;
     let stranger = TenantId::from("stranger");
-    let theirs = other.leave(&stranger, &run_id, Wish::Cancel).await;
+    let theirs = other.enqueue(&stranger, &run_id, RunCommand::Cancel).await;
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
-    let unknown = other.leave(&tenant(), &RunId::from("run_unknown"), Wish::Cancel).await;
+    let unknown = other.enqueue(&tenant(), &RunId::from("run_unknown"), RunCommand::Cancel).await;
     assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
-    assert_eq!(one.wishes().await.expect("it can be asked"), []);
-    other.leave(&tenant(), &run_id, Wish::Cancel).await.expect("it is active");
+    assert_eq!(one.pending_commands().await.expect("it can be asked"), []);
+    other.enqueue(&tenant(), &run_id, RunCommand::Cancel).await.expect("it is active");
     one.finish(&run_id, RunOutcome::Completed, Vec::new()).await.expect("it is active");
-    assert_eq!(one.wishes().await.expect("it can be asked"), [], "it is over");
-    let late = other.leave(&tenant(), &run_id, Wish::Cancel).await;
+    assert_eq!(one.pending_commands().await.expect("it can be asked"), [], "it is over");
+    let late = other.enqueue(&tenant(), &run_id, RunCommand::Cancel).await;
     assert!(matches!(late, Err(StoreError::NotFound(_))), "{late:?}");
 }
 
 async fn a_late_worker_beats_again<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
-    one.beat().await.expect("it can be heard");
+    one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_late").await;
     beat_for(&[other], 15).await;
-    one.beat().await.expect("it is heard again");
+    one.heartbeat().await.expect("it is heard again");
     assert_eq!(claim(other).await, [], "it has come back in time");
-    assert_eq!(one.lost(&[run_id]).await.expect("it can be asked"), []);
+    assert_eq!(one.lost_runs(&[run_id]).await.expect("it can be asked"), []);
 }
 
 async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S]) {
@@ -205,7 +219,7 @@ async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S
     beat_for(&[one, other], 15).await;
     // Nobody is heard for as long as a database may be away.
     sleep(length * 2).await;
-    other.beat().await.expect("it can be heard");
+    other.heartbeat().await.expect("it can be heard");
     assert_eq!(claim(other).await, [], "C18: the other had no chance to be heard yet");
     beat_for(&[other], 15).await;
     assert_eq!(claim(other).await, [abandoned(&run_id, 1)], "C17: it had, and was not");
@@ -214,24 +228,27 @@ async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S
 async fn a_worker_can_look_up_its_runs<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
     for worker in workers {
-        worker.beat().await.expect("it can be heard");
+        worker.heartbeat().await.expect("it can be heard");
     }
     let (kept, passed_on) = (create(one, "run_kept").await, create(one, "run_passed_on").await);
     let over = create(one, "run_over").await;
     one.finish(&over, RunOutcome::Completed, Vec::new()).await.expect("it is active");
     one.release(&passed_on).await.expect("it is its own");
-    assert_eq!(one.ours().await.expect("it can be asked"), [kept]);
-    assert_eq!(other.ours().await.expect("it can be asked"), []);
+    assert_eq!(one.owned_runs().await.expect("it can be asked"), [kept]);
+    assert_eq!(other.owned_runs().await.expect("it can be asked"), []);
     assert_eq!(claim(other).await, [abandoned(&passed_on, 0)]);
-    assert_eq!(other.ours().await.expect("it can be asked"), [passed_on]);
+    assert_eq!(other.owned_runs().await.expect("it can be asked"), [passed_on]);
 }
 
 async fn a_finished_run_is_nobodys<S: Workers + RunStore>(workers: &[S]) {
     let [one, other] = workers else { panic!("two were asked for") };
-    one.beat().await.expect("it can be heard");
+    one.heartbeat().await.expect("it can be heard");
     let run_id = create(one, "run_over").await;
     one.finish(&run_id, RunOutcome::Completed, Vec::new()).await.expect("it is active");
-    assert_eq!(one.lost(std::slice::from_ref(&run_id)).await.expect("it can be asked"), [run_id]);
+    assert_eq!(
+        one.lost_runs(std::slice::from_ref(&run_id)).await.expect("it can be asked"),
+        [run_id]
+    );
     beat_for(&[other], 15).await;
     assert_eq!(claim(other).await, []);
 }

@@ -6,7 +6,7 @@ use turnwire_contract::{InputFormat, Logprob, ModelPart, ToolKind, ToolSpec};
 use turnwire_models::Turn;
 
 use super::{Scenario, undisturbed};
-use crate::stage::Stage;
+use crate::test_bench::TestBench;
 
 const PATCH: [&str; 2] = ["*** Begin Patch\n+\"quo", "ted\"\n*** End Patch\n"];
 
@@ -32,8 +32,8 @@ fn patching(pieces: &[&str]) -> Turn {
     })
 }
 
-fn offered(turn: Turn) -> Stage {
-    Stage::new([turn]).request(|request| request.tools.push(Arc::new(apply_patch())))
+fn offered(turn: Turn) -> TestBench {
+    TestBench::new([turn]).request(|request| request.tools.push(Arc::new(apply_patch())))
 }
 
 fn token(token: &str, logprob: f64, top: Vec<Logprob>) -> Logprob {
@@ -50,6 +50,6 @@ pub(super) fn custom() -> Vec<Scenario> {
     vec![
         undisturbed("custom_tool", offered(patching(&PATCH))),
         undisturbed("custom_tool_cut", offered(patching(&PATCH[..1]).length_cut())),
-        undisturbed("logprobs", Stage::new([logprobs])),
+        undisturbed("logprobs", TestBench::new([logprobs])),
     ]
 }

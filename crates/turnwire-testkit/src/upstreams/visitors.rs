@@ -12,7 +12,7 @@ use axum::{
 use serde_json::{Value, json};
 
 /// How many requests are kept.
-const MOST_KEPT: usize = 2_000;
+const MAX_KEPT: usize = 2_000;
 
 /// The requests so far; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +22,7 @@ impl Visitors {
     /// Keeps what came to `path`.
     pub(super) fn note(&self, path: &str, body: Value) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == MOST_KEPT {
+        if kept.len() == MAX_KEPT {
             kept.pop_front();
         }
         kept.push_back(json!({ "path": path, "body": body }));

@@ -205,7 +205,7 @@ fn why(error: &reqwest::Error) -> EgressError {
         cause = inner.source();
     }
     // The host may be named in it; the model is not told.
-    warn!(?error, "A fetch did not work.");
+    warn!(?error, "fetch failed");
     if error.is_timeout() { EgressError::TooSlow } else { EgressError::OutOfReach }
 }
 

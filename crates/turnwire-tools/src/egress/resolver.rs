@@ -59,7 +59,7 @@ impl Resolve for Guarded {
 /// which of them would be taken.
 async fn checked(rules: &Rules, lookup: &dyn Lookup, name: &str) -> Result<Vec<IpAddr>, Refusal> {
     let found = lookup.addresses(name).await.map_err(|error| {
-        warn!(name, %error, "A name could not be looked up.");
+        warn!(name, %error, "DNS lookup failed");
         Refusal::NoSuchHost
     })?;
     if found.is_empty() {
@@ -67,7 +67,7 @@ async fn checked(rules: &Rules, lookup: &dyn Lookup, name: &str) -> Result<Vec<I
     }
     for address in &found {
         rules.check_address(*address).inspect_err(|_| {
-            warn!(name, %address, "A name leads to a network that is closed.");
+            warn!(name, %address, "address refused, network not allowed");
         })?;
     }
     Ok(found)

@@ -23,7 +23,7 @@ impl ChunkSizer for Tokens {
 }
 
 /// The passages of a text; Markdown is cut between its sections first.
-pub(super) fn passages(text: &str, is_markdown: bool, chunking: Chunking) -> Vec<String> {
+pub(super) fn chunks(text: &str, is_markdown: bool, chunking: Chunking) -> Vec<String> {
     let (most, overlap) = chunking.tokens();
     let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
     let most = size(most).max(1);
@@ -36,7 +36,7 @@ pub(super) fn passages(text: &str, is_markdown: bool, chunking: Chunking) -> Vec
     } else {
         TextSplitter::new(config).chunks(text).collect()
     };
-    cut.into_iter().filter(|passage| !passage.trim().is_empty()).map(str::to_owned).collect()
+    cut.into_iter().filter(|chunk| !chunk.trim().is_empty()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

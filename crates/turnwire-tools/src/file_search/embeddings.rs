@@ -6,7 +6,7 @@ use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
 use serde_json::json;
 use thiserror::Error;
-use turnwire_contract::NoVectors;
+use turnwire_contract::EmbeddingError;
 
 use crate::{
     Secret,
@@ -95,7 +95,7 @@ impl Embeddings {
     }
 
     /// One vector of length 1 for each text.
-    pub(super) async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+    pub(super) async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         let mut vectors = Vec::with_capacity(texts.len());
         for some in texts.chunks(AT_ONCE) {
             vectors.extend(self.ask(some).await?);
@@ -103,7 +103,7 @@ impl Embeddings {
         Ok(vectors)
     }
 
-    async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+    async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         let body = json!({
             "model": self.options.model, "input": texts, "encoding_format": "float",
         });
@@ -112,47 +112,52 @@ impl Embeddings {
             request = request.bearer_auth(key.reveal());
         }
         let away = |error: reqwest::Error| {
-            NoVectors(format!("the embeddings server does not answer: {}", error.without_url()))
+            EmbeddingError(format!(
+                "the embeddings server does not answer: {}",
+                error.without_url()
+            ))
         };
         let response = request.send().await.map_err(away)?;
         let status = response.status();
         if !status.is_success() {
-            return Err(NoVectors(format!("the embeddings server says {status}")));
+            return Err(EmbeddingError(format!("the embeddings server says {status}")));
         }
         let body = read(response).await?;
         let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|error| NoVectors(format!("the embeddings make no sense: {error}")))?;
+            .map_err(|error| EmbeddingError(format!("the embeddings make no sense: {error}")))?;
         in_order(answer.data, texts.len())
     }
 }
 
-async fn read(response: Response) -> Result<Vec<u8>, NoVectors> {
+async fn read(response: Response) -> Result<Vec<u8>, EmbeddingError> {
     read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| {
         let what = match unread {
             Unread::Broken(_) => "broke off",
             Unread::TooLong => "has no end",
         };
-        NoVectors(format!("the answer of the embeddings server {what}"))
+        EmbeddingError(format!("the answer of the embeddings server {what}"))
     })
 }
 
 /// The vectors in the order of their texts, each of length 1.
-fn in_order(mut data: Vec<Numbered>, n_texts: usize) -> Result<Vec<Vec<f32>>, NoVectors> {
+fn in_order(mut data: Vec<Numbered>, n_texts: usize) -> Result<Vec<Vec<f32>>, EmbeddingError> {
     data.sort_by_key(|numbered| numbered.index);
     let length = data.first().map_or(0, |first| first.embedding.len());
     let complete = data.len() == n_texts
         && data.iter().enumerate().all(|(n, numbered)| numbered.index == n)
         && data.iter().all(|numbered| numbered.embedding.len() == length && length > 0);
     if !complete {
-        return Err(NoVectors("the embeddings server left some vectors out".to_owned()));
+        return Err(EmbeddingError("the embeddings server left some vectors out".to_owned()));
     }
     data.into_iter().map(|numbered| of_length_1(numbered.embedding)).collect()
 }
 
-fn of_length_1(mut vector: Vec<f32>) -> Result<Vec<f32>, NoVectors> {
+fn of_length_1(mut vector: Vec<f32>) -> Result<Vec<f32>, EmbeddingError> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {
-        return Err(NoVectors("the embeddings server sent a vector without direction".to_owned()));
+        return Err(EmbeddingError(
+            "the embeddings server sent a vector without direction".to_owned(),
+        ));
     }
     for number in &mut vector {
         *number /= length;

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Json, Router, http::StatusCode, response::IntoResponse, routing::post};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
-use turnwire_contract::NoVectors;
+use turnwire_contract::EmbeddingError;
 
 use super::{AT_ONCE, Embeddings, EmbeddingsError, EmbeddingsOptions};
 
@@ -33,7 +33,7 @@ fn lengths(body: &Value) -> Value {
     json!({ "object": "list", "data": data, "model": "mini" })
 }
 
-async fn ask(answer: Answer, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+async fn ask(answer: Answer, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
     Embeddings::new(server(answer).await).unwrap().vectors(texts).await
 }
 
@@ -66,7 +66,10 @@ async fn the_key_is_sent_and_not_shown() {
     });
     let mut options = server(answer).await;
     let refused = Embeddings::new(options.clone()).unwrap().vectors(&["a"]).await;
-    assert_eq!(refused, Err(NoVectors("the embeddings server says 401 Unauthorized".to_owned())));
+    assert_eq!(
+        refused,
+        Err(EmbeddingError("the embeddings server says 401 Unauthorized".to_owned()))
+    );
     options.api_key = Some("k3y".into());
     let embeddings = Embeddings::new(options).unwrap();
     embeddings.vectors(&["a"]).await.unwrap();

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Attachment, CallId, CallLink, CollectionId, CollectionNotes, CollectionRecord, FileId,
-    FileRecord, Library, LibraryError, NoVectors, Reader, RunId, TenantId, Timestamp, Tool,
+    Attachment, CallId, CallLink, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError,
+    FileId, FileRecord, Library, LibraryError, RunId, TenantId, TextAnalyzer, Timestamp, Tool,
     ToolContext, ToolError, ToolNote, ToolOutput, ToolRequest,
 };
 
-use super::{FileSearch, Indexer, MAX_FILE_BYTES, MemoryLibrary, TextReader, words};
+use super::{DefaultAnalyzer, FileSearch, Indexer, MAX_FILE_BYTES, MemoryLibrary, words};
 
 struct NobodyListens;
 
@@ -39,7 +39,7 @@ fn record(id: &str, name: &str) -> FileRecord {
 }
 
 /// A library with two files in the collection `vs_sea`.
-async fn library(reader: Arc<dyn Reader>) -> Arc<dyn Library> {
+async fn library(reader: Arc<dyn TextAnalyzer>) -> Arc<dyn Library> {
     let library = Arc::new(MemoryLibrary::with_reader(reader.clone()));
     let tenant = TenantId::default();
     let (id, created_at) = (CollectionId::from("vs_sea"), Timestamp::from_micros(1));
@@ -65,7 +65,7 @@ async fn library(reader: Arc<dyn Reader>) -> Arc<dyn Library> {
 }
 
 async fn ask(arguments: Value, settings: Value) -> Result<ToolOutput, ToolError> {
-    ask_in(library(Arc::new(TextReader::default())).await, arguments, settings).await
+    ask_in(library(Arc::new(DefaultAnalyzer::default())).await, arguments, settings).await
 }
 
 async fn ask_in(
@@ -165,7 +165,7 @@ async fn nothing_found_is_said() {
 struct Away;
 
 #[async_trait]
-impl Reader for Away {
+impl TextAnalyzer for Away {
     fn words(&self, text: &str) -> Vec<String> {
         words::words_of(text)
     }
@@ -174,8 +174,8 @@ impl Reader for Away {
         Some("away")
     }
 
-    async fn vectors(&self, _texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
-        Err(NoVectors("it is away".to_owned()))
+    async fn vectors(&self, _texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
+        Err(EmbeddingError("it is away".to_owned()))
     }
 }
 

@@ -6,8 +6,8 @@ use tokio::time::{Instant, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use turnwire_contract::{
-    Chunking, IndexQueue, IndexTask, IndexWork, Indexed, LibraryError, NewPassage, Reader,
-    Unreadable, Vectors,
+    Chunking, ExtractionFailure, IndexQueue, IndexTask, IndexWork, Indexed, LibraryError, NewChunk,
+    TextAnalyzer, Vectors,
 };
 
 use super::{
@@ -40,7 +40,7 @@ const MAX_PASSAGES: usize = 200_000;
 #[derive(Clone)]
 pub struct Indexer {
     queue: Arc<dyn IndexQueue>,
-    reader: Arc<dyn Reader>,
+    reader: Arc<dyn TextAnalyzer>,
     pdf: Option<PdfProgram>,
 }
 
@@ -61,7 +61,7 @@ impl Indexer {
     /// Reads what waits in `queue`. PDFs need a program to read them.
     pub fn new(
         queue: Arc<dyn IndexQueue>,
-        reader: Arc<dyn Reader>,
+        reader: Arc<dyn TextAnalyzer>,
         pdf: Option<PdfProgram>,
     ) -> Self {
         Self { queue, reader, pdf }
@@ -92,7 +92,7 @@ impl Indexer {
                 Ok(true) => {}
                 Ok(false) => self.pause().await,
                 Err(error) => {
-                    warn!(%error, "files wait to be read");
+                    warn!(%error, "indexing paused");
                     sleep(BETWEEN_LOOKS).await;
                 }
             }
@@ -109,7 +109,7 @@ impl Indexer {
     async fn keep_tidy(&self) {
         loop {
             if let Err(error) = self.queue.tidy().await {
-                warn!(%error, "what has expired stays for now");
+                warn!(%error, "expiry of files failed, retried later");
             }
             sleep(BETWEEN_TIDYINGS).await;
         }
@@ -152,20 +152,20 @@ impl Indexer {
     async fn read(&self, work: &IndexWork, patience: &mut Patience) -> Indexed {
         match &work.task {
             IndexTask::Read { content, chunking } => {
-                let texts = match self.passages(&work.file_name, content, *chunking).await {
+                let texts = match self.chunks(&work.file_name, content, *chunking).await {
                     Ok(texts) => texts,
                     Err(NoText { why, reason }) => {
-                        info!(file = %work.file_id, %reason, "a file cannot be read");
+                        info!(file = %work.file_id, %reason, "text extraction failed");
                         return Indexed::Failed { why, reason };
                     }
                 };
                 let vectors = self.vectors(&texts, patience).await;
-                let passages = texts
+                let chunks = texts
                     .into_iter()
-                    .map(|text| NewPassage { words: self.reader.words(&text), text });
-                Indexed::Passages { passages: passages.collect(), vectors }
+                    .map(|text| NewChunk { words: self.reader.words(&text), text });
+                Indexed::Chunks { chunks: chunks.collect(), vectors }
             }
-            IndexTask::Embed { passages } => match self.vectors(passages, patience).await {
+            IndexTask::Embed { chunks } => match self.vectors(chunks, patience).await {
                 Some(vectors) => Indexed::Vectors(vectors),
                 None => Indexed::NotNow(WITHOUT_VECTORS),
             },
@@ -179,14 +179,14 @@ impl Indexer {
         match self.reader.vectors(&texts).await {
             Ok(vectors) => Some(Vectors { model, vectors }),
             Err(cause) => {
-                warn!(%cause, "files are found by their words alone for now");
+                warn!(%cause, "embeddings unavailable, files indexed for full-text search only");
                 patience.no_vectors_until = Some(Instant::now() + WITHOUT_VECTORS);
                 None
             }
         }
     }
 
-    async fn passages(
+    async fn chunks(
         &self,
         name: &str,
         content: &Arc<[u8]>,
@@ -200,16 +200,16 @@ impl Indexer {
             Kind::Unknown => return Err(unsupported(name)),
         };
         // Cutting a big text takes a while.
-        let cut = move || chunking::passages(&text.replace('\0', " "), is_markdown, chunking);
-        let passages = tokio::task::spawn_blocking(cut).await.map_err(|error| {
-            warn!(%error, "a text could not be cut");
-            NoText { why: Unreadable::Broke, reason: "reading it broke off".to_owned() }
+        let cut = move || chunking::chunks(&text.replace('\0', " "), is_markdown, chunking);
+        let chunks = tokio::task::spawn_blocking(cut).await.map_err(|error| {
+            warn!(%error, "chunking failed");
+            NoText { why: ExtractionFailure::Broke, reason: "reading it broke off".to_owned() }
         })?;
-        if passages.len() > MAX_PASSAGES {
+        if chunks.len() > MAX_PASSAGES {
             let reason = format!("`{name}` has more than {MAX_PASSAGES} passages");
-            return Err(NoText { why: Unreadable::Invalid, reason });
+            return Err(NoText { why: ExtractionFailure::Invalid, reason });
         }
-        Ok(passages)
+        Ok(chunks)
     }
 
     async fn text_of_pdf(&self, name: &str, content: &[u8]) -> Result<String, NoText> {
@@ -224,7 +224,7 @@ fn unsupported(name: &str) -> NoText {
     let reason = format!(
         "`{name}` cannot be searched: only text in UTF-8, Markdown, HTML and PDF can be read"
     );
-    NoText { why: Unreadable::Unsupported, reason }
+    NoText { why: ExtractionFailure::Unsupported, reason }
 }
 
 impl std::fmt::Debug for Indexer {

@@ -9,8 +9,9 @@ use std::{
 use async_trait::async_trait;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord,
-    IndexQueue, Indexing, Library, NoVectors, Query, Reader, TenantId, Timestamp, Unreadable,
+    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError,
+    ExtractionFailure, FileId, FileRecord, IndexQueue, Indexing, Library, Query, TenantId,
+    TextAnalyzer, Timestamp,
 };
 
 use super::{Indexer, PdfProgram};
@@ -24,7 +25,7 @@ struct Meaning {
 }
 
 #[async_trait]
-impl Reader for Meaning {
+impl TextAnalyzer for Meaning {
     fn words(&self, text: &str) -> Vec<String> {
         words::words_of(text)
     }
@@ -33,10 +34,10 @@ impl Reader for Meaning {
         Some("one")
     }
 
-    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoVectors> {
+    async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         self.n_asked.fetch_add(1, Ordering::SeqCst);
         if self.away.load(Ordering::SeqCst) {
-            return Err(NoVectors("it is away".to_owned()));
+            return Err(EmbeddingError("it is away".to_owned()));
         }
         Ok(texts.iter().map(|_| vec![1.0]).collect())
     }
@@ -50,7 +51,7 @@ struct Desk {
 }
 
 impl Desk {
-    async fn new(reader: Arc<dyn Reader>, pdf: Option<PdfProgram>) -> Self {
+    async fn new(reader: Arc<dyn TextAnalyzer>, pdf: Option<PdfProgram>) -> Self {
         let library = Arc::new(MemoryLibrary::with_reader(reader.clone()));
         let indexer = Indexer::new(library.clone(), reader, pdf);
         let (tenant, id) = (TenantId::default(), CollectionId::from("vs"));
@@ -62,7 +63,7 @@ impl Desk {
     }
 
     async fn words_only(pdf: Option<PdfProgram>) -> Self {
-        Self::new(Arc::new(crate::file_search::TextReader::default()), pdf).await
+        Self::new(Arc::new(crate::file_search::DefaultAnalyzer::default()), pdf).await
     }
 
     async fn hand_in(&self, name: &str, content: &[u8], chunking: Chunking) {
@@ -81,14 +82,14 @@ impl Desk {
         self.library.attachment(&self.tenant, &self.id, &id).await.unwrap().state
     }
 
-    async fn passages(&self, name: &str) -> Vec<String> {
-        self.library.passages(&self.tenant, &self.id, &FileId::from(name)).await.unwrap()
+    async fn chunks(&self, name: &str) -> Vec<String> {
+        self.library.chunks(&self.tenant, &self.id, &FileId::from(name)).await.unwrap()
     }
 
     async fn find(&self, text: &str) -> Vec<String> {
         let query = Query::new(text, 5);
         let found = self.library.search(&self.tenant, std::slice::from_ref(&self.id), &query).await;
-        found.unwrap().passages.into_iter().map(|passage| passage.file_name).collect()
+        found.unwrap().chunks.into_iter().map(|chunk| chunk.file_name).collect()
     }
 }
 
@@ -108,9 +109,9 @@ async fn files_are_read_as_what_they_are() {
     assert_eq!(desk.state("a.txt").await, Indexing::InProgress);
     assert_eq!(desk.indexer.work_off().await, Ok(4));
     assert_eq!(desk.find("sleeping walrus").await, ["a.txt"]);
-    assert_eq!(desk.passages("b.html").await, ["Penguins & fish"]);
-    assert_eq!(desk.passages("c.pdf").await, ["Lions roar."]);
-    assert_eq!(desk.passages("d.md").await, ["# Giraffes\n\nare tall."]);
+    assert_eq!(desk.chunks("b.html").await, ["Penguins & fish"]);
+    assert_eq!(desk.chunks("c.pdf").await, ["Lions roar."]);
+    assert_eq!(desk.chunks("d.md").await, ["# Giraffes\n\nare tall."]);
 }
 
 /// A15: what cannot be read is said to its owner, and harms nobody else.
@@ -127,7 +128,7 @@ async fn what_cannot_be_read_says_why() {
         );
         assert_eq!(
             desk.state(name).await,
-            Indexing::Failed { why: Unreadable::Unsupported, reason }
+            Indexing::Failed { why: ExtractionFailure::Unsupported, reason }
         );
     }
     assert_eq!(desk.find("walrus").await, ["a.txt"]);
@@ -141,10 +142,7 @@ async fn a_file_is_cut_as_its_owner_says() {
     desk.hand_in("auto.txt", text.as_bytes(), Chunking::Auto).await;
     desk.hand_in("cut.txt", text.as_bytes(), cut).await;
     desk.indexer.work_off().await.unwrap();
-    assert_eq!(
-        (desk.passages("auto.txt").await.len(), desk.passages("cut.txt").await.len()),
-        (2, 4)
-    );
+    assert_eq!((desk.chunks("auto.txt").await.len(), desk.chunks("cut.txt").await.len()), (2, 4));
 }
 
 /// While the embeddings model is away, files are found by their words; it is not asked for every

@@ -13,13 +13,14 @@ use tokio::sync::Notify;
 use tracing::warn;
 use turnwire_contract::{
     Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
-    CollectionUsage, ContentStream, FileCounts, FileId, FileRecord, FileUpload, Found, IndexQueue,
-    IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError, MOST_CLAIMS, NewPassage,
-    Passage, Query, RANKED, Reader, TenantId, Timestamp, Unreadable, Vectors, fused,
+    CollectionUsage, ContentStream, ExtractionFailure, FileCounts, FileId, FileRecord, FileUpload,
+    FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError,
+    MAX_CLAIMS, NewChunk, Query, RANKED, SearchResults, TenantId, TextAnalyzer, Timestamp, Vectors,
+    fused,
 };
 
 use super::{
-    TextReader,
+    DefaultAnalyzer,
     uploads::{Upload, already_there, in_pieces},
 };
 use crate::sync::{lock, read, write};
@@ -35,7 +36,7 @@ const USUAL_WORDS: f32 = 200.0;
 /// on a thread where waiting holds up no run.
 pub struct MemoryLibrary {
     shelves: Mutex<HashMap<TenantId, Arc<Shelf>>>,
-    reader: Arc<dyn Reader>,
+    reader: Arc<dyn TextAnalyzer>,
     changed: Notify,
     /// Counts attachments and claims: the next number nobody has had.
     numbers: Mutex<i64>,
@@ -95,7 +96,7 @@ impl Attached {
 /// The passages of a collection.
 struct Index {
     scorer: Scorer<u64>,
-    passages: HashMap<u64, Leaf>,
+    chunks: HashMap<u64, Leaf>,
     next: u64,
 }
 
@@ -117,11 +118,11 @@ impl Default for MemoryLibrary {
 impl MemoryLibrary {
     /// An empty library, which finds texts by their words.
     pub fn new() -> Self {
-        Self::with_reader(Arc::new(TextReader::default()))
+        Self::with_reader(Arc::new(DefaultAnalyzer::default()))
     }
 
     /// An empty library, which understands texts as `reader` does.
-    pub fn with_reader(reader: Arc<dyn Reader>) -> Self {
+    pub fn with_reader(reader: Arc<dyn TextAnalyzer>) -> Self {
         Self {
             shelves: Mutex::default(),
             reader,
@@ -205,7 +206,7 @@ impl Shelf {
 
 impl Collection {
     fn new(record: CollectionRecord) -> Self {
-        let index = Index { scorer: Scorer::new(), passages: HashMap::new(), next: 0 };
+        let index = Index { scorer: Scorer::new(), chunks: HashMap::new(), next: 0 };
         Self {
             record: Mutex::new(record),
             attached: Mutex::default(),
@@ -263,16 +264,16 @@ impl Collection {
     }
 
     /// Writes what a file says; waits for the index. False if nobody wants to know any more.
-    fn fill(&self, work: &IndexWork, passages: Vec<NewPassage>, vectors: Option<Vectors>) -> bool {
-        let usage = passages.iter().map(|passage| passage.text.len()).sum::<usize>()
+    fn fill(&self, work: &IndexWork, chunks: Vec<NewChunk>, vectors: Option<Vectors>) -> bool {
+        let usage = chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>()
             + vectors.as_ref().map_or(0, bytes_of);
         let (n_passages, model) =
-            (passages.len(), vectors.as_ref().map(|vectors| vectors.model.clone()));
-        let ready: Vec<(NewPassage, Embedding)> = passages
+            (chunks.len(), vectors.as_ref().map(|vectors| vectors.model.clone()));
+        let ready: Vec<(NewChunk, Embedding)> = chunks
             .into_iter()
-            .map(|passage| {
-                let embedding = embedder().embed(&passage.words.join(" "));
-                (passage, embedding)
+            .map(|chunk| {
+                let embedding = embedder().embed(&chunk.words.join(" "));
+                (chunk, embedding)
             })
             .collect();
         let mut index = write(&self.index);
@@ -311,7 +312,7 @@ impl Collection {
 impl Index {
     fn remove(&mut self, attachment: i64) {
         let is_gone = |leaf: &Leaf| leaf.attachment == attachment;
-        for (key, _) in self.passages.extract_if(|_, leaf| is_gone(leaf)) {
+        for (key, _) in self.chunks.extract_if(|_, leaf| is_gone(leaf)) {
             self.scorer.remove(&key);
         }
     }
@@ -319,14 +320,14 @@ impl Index {
     fn insert(
         &mut self,
         attachment: i64,
-        passages: Vec<(NewPassage, Embedding)>,
+        chunks: Vec<(NewChunk, Embedding)>,
         vectors: Option<Vectors>,
     ) {
-        for (NewPassage { text, .. }, embedding) in passages {
+        for (NewChunk { text, .. }, embedding) in chunks {
             let key = self.next;
             self.next += 1;
             self.scorer.upsert(&key, embedding);
-            self.passages.insert(key, Leaf { attachment, text, vector: None });
+            self.chunks.insert(key, Leaf { attachment, text, vector: None });
         }
         if let Some(vectors) = vectors {
             self.set_vectors(attachment, vectors);
@@ -336,7 +337,7 @@ impl Index {
     fn set_vectors(&mut self, attachment: i64, vectors: Vectors) {
         let model: Arc<str> = vectors.model.into();
         for (key, vector) in self.of(attachment).into_iter().zip(vectors.vectors) {
-            if let Some(leaf) = self.passages.get_mut(&key) {
+            if let Some(leaf) = self.chunks.get_mut(&key) {
                 leaf.vector = Some((Arc::clone(&model), vector));
             }
         }
@@ -345,13 +346,13 @@ impl Index {
     /// The passages of a file, in their order.
     fn of(&self, attachment: i64) -> Vec<u64> {
         let its = |(key, leaf): (&u64, &Leaf)| (leaf.attachment == attachment).then_some(*key);
-        let mut keys: Vec<u64> = self.passages.iter().filter_map(its).collect();
+        let mut keys: Vec<u64> = self.chunks.iter().filter_map(its).collect();
         keys.sort_unstable();
         keys
     }
 
     fn texts_of(&self, attachment: i64) -> Vec<String> {
-        let text = |key: u64| Some(self.passages.get(&key)?.text.clone());
+        let text = |key: u64| Some(self.chunks.get(&key)?.text.clone());
         self.of(attachment).into_iter().filter_map(text).collect()
     }
 
@@ -359,7 +360,7 @@ impl Index {
     fn by_words(&self, words: &[String], files: &HashSet<i64>) -> Vec<(u64, f64)> {
         let mut found = self.scorer.matches(&embedder().embed(&words.join(" ")));
         found.retain(|hit| {
-            self.passages.get(&hit.id).is_some_and(|leaf| files.contains(&leaf.attachment))
+            self.chunks.get(&hit.id).is_some_and(|leaf| files.contains(&leaf.attachment))
         });
         found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
         found.into_iter().map(|hit| (hit.id, between_0_and_1(hit.score))).collect()
@@ -377,7 +378,7 @@ impl Index {
             let product = || vector.iter().zip(question).map(|(one, other)| one * other).sum();
             (comparable && files.contains(&leaf.attachment)).then(|| (*key, product()))
         };
-        let mut found: Vec<(u64, f32)> = self.passages.iter().filter_map(likeness).collect();
+        let mut found: Vec<(u64, f32)> = self.chunks.iter().filter_map(likeness).collect();
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         found
     }
@@ -391,18 +392,18 @@ struct Asked {
 }
 
 /// The best passages of all these collections.
-fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) -> Vec<Passage> {
+fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) -> Vec<FoundChunk> {
     let (mut by_words, mut by_meaning) = (Vec::new(), Vec::new());
-    let mut passages: HashMap<(usize, u64), Passage> = HashMap::new();
+    let mut chunks: HashMap<(usize, u64), FoundChunk> = HashMap::new();
     for (n, collection) in collections.iter().enumerate() {
         let files = files_of(shelf, collection, &asked.query);
         let numbers: HashSet<i64> = files.keys().copied().collect();
         let index = read(&collection.index);
         let mut show = |key: u64| {
-            let leaf = index.passages.get(&key)?;
-            let passage =
-                Passage { text: leaf.text.clone(), ..files.get(&leaf.attachment)?.clone() };
-            passages.insert((n, key), passage);
+            let leaf = index.chunks.get(&key)?;
+            let chunk =
+                FoundChunk { text: leaf.text.clone(), ..files.get(&leaf.attachment)?.clone() };
+            chunks.insert((n, key), chunk);
             Some((n, key))
         };
         let most = RANKED.max(asked.query.most);
@@ -428,12 +429,12 @@ fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) ->
     };
     let best = ranked
         .into_iter()
-        .filter_map(|(place, score)| Some(Passage { score, ..passages.remove(&place)? }));
+        .filter_map(|(place, score)| Some(FoundChunk { score, ..chunks.remove(&place)? }));
     best.take(asked.query.most).collect()
 }
 
 /// The files of a collection that a question is about, as passages without their text.
-fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i64, Passage> {
+fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i64, FoundChunk> {
     let attached = lock(&collection.attached);
     let passes = |attributes: &Map<String, Value>| {
         query.filter.as_ref().is_none_or(|filter| filter.passes(attributes))
@@ -445,8 +446,8 @@ fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i6
         }
         let file_name = shelf.with_file(file_id, |file| file.record.name.clone()).ok()?;
         let (file_id, attributes) = (file_id.clone(), attributes.clone());
-        let passage = Passage { file_id, file_name, score: 0.0, text: String::new(), attributes };
-        Some((one.number, passage))
+        let chunk = FoundChunk { file_id, file_name, score: 0.0, text: String::new(), attributes };
+        Some((one.number, chunk))
     };
     attached.values().filter_map(as_passage).collect()
 }
@@ -657,7 +658,7 @@ impl Library for MemoryLibrary {
         collection.with_attached(file_id, |attached| attached.attachment.attributes = attributes)
     }
 
-    async fn passages(
+    async fn chunks(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
@@ -718,7 +719,7 @@ impl Library for MemoryLibrary {
         tenant: &TenantId,
         collections: &[CollectionId],
         query: &Query,
-    ) -> Result<Found, LibraryError> {
+    ) -> Result<SearchResults, LibraryError> {
         let theirs = self.shelf(tenant);
         let mut seen = HashSet::new();
         let each = collections.iter().filter(|id| seen.insert(*id));
@@ -733,14 +734,14 @@ impl Library for MemoryLibrary {
                     meaning = vectors.into_iter().next().map(|vector| (model.to_owned(), vector));
                 }
                 Err(cause) => {
-                    warn!(%cause, "files are searched by their words alone");
+                    warn!(%cause, "embeddings unavailable, full-text search only");
                     words_only = Some(cause.to_string());
                 }
             }
         }
         let asked = Asked { words: self.reader.asked(&query.text), meaning, query: query.clone() };
-        let passages = aside(move || best_of_all(&theirs, &searched, &asked)).await?;
-        Ok(Found { passages, words_only })
+        let chunks = aside(move || best_of_all(&theirs, &searched, &asked)).await?;
+        Ok(SearchResults { chunks, words_only })
     }
 }
 
@@ -759,9 +760,10 @@ impl IndexQueue for MemoryLibrary {
                     return None;
                 }
                 let is_read = attached.attachment.state == Indexing::Completed;
-                if !is_read && attached.n_claims >= MOST_CLAIMS {
+                if !is_read && attached.n_claims >= MAX_CLAIMS {
                     let reason = "reading it broke off every time it was tried".to_owned();
-                    attached.attachment.state = Indexing::Failed { why: Unreadable::Broke, reason };
+                    attached.attachment.state =
+                        Indexing::Failed { why: ExtractionFailure::Broke, reason };
                     return None;
                 }
                 attached.claim = Some(claim);
@@ -775,8 +777,8 @@ impl IndexQueue for MemoryLibrary {
             let Ok((file_name, content)) = file else { continue };
             let collection_id = collection.record().id;
             let task = if is_read {
-                let passages = aside(move || read(&collection.index).texts_of(number)).await?;
-                IndexTask::Embed { passages }
+                let chunks = aside(move || read(&collection.index).texts_of(number)).await?;
+                IndexTask::Embed { chunks }
             } else {
                 IndexTask::Read { content, chunking }
             };
@@ -800,9 +802,9 @@ impl IndexQueue for MemoryLibrary {
         };
         let ended = |attached: &mut Attached| (attached.claim, attached.n_claims) = (None, 0);
         match end {
-            Indexed::Passages { passages, vectors } => {
+            Indexed::Chunks { chunks, vectors } => {
                 let work = work.clone();
-                aside(move || collection.fill(&work, passages, vectors)).await
+                aside(move || collection.fill(&work, chunks, vectors)).await
             }
             Indexed::Vectors(vectors) => {
                 let work = work.clone();

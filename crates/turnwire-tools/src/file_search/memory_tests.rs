@@ -11,7 +11,7 @@ use turnwire_contract::{
 
 use super::MemoryLibrary;
 use crate::{
-    file_search::{Indexer, TextReader},
+    file_search::{DefaultAnalyzer, Indexer},
     sync::write,
 };
 
@@ -35,7 +35,7 @@ async fn fill(library: &Arc<MemoryLibrary>, tenant: &TenantId, id: &CollectionId
     let file_id = file.id.clone();
     library.add_file(tenant, file, b"Walruses have tusks.".as_slice().into()).await.unwrap();
     library.attach(tenant, id, None, vec![Attachment::new(file_id, at())]).await.unwrap();
-    let indexer = Indexer::new(library.clone(), Arc::new(TextReader::default()), None);
+    let indexer = Indexer::new(library.clone(), Arc::new(DefaultAnalyzer::default()), None);
     assert_eq!(indexer.work_off().await, Ok(1));
 }
 
@@ -72,14 +72,14 @@ async fn a_busy_collection_holds_up_nobody_else() {
         assert_eq!(library.attachments(&tenant, &busy).await.unwrap().len(), 1);
         let notes = CollectionNotes::default();
         library.annotate_collection(&tenant, &busy, notes).await.unwrap();
-        assert_eq!(library.search(&tenant, one(&idle), &query).await.unwrap().passages.len(), 1);
+        assert_eq!(library.search(&tenant, one(&idle), &query).await.unwrap().chunks.len(), 1);
         assert_eq!(
-            library.search(&other_tenant, one(&busy), &query).await.unwrap().passages.len(),
+            library.search(&other_tenant, one(&busy), &query).await.unwrap().chunks.len(),
             1
         );
     };
     others.await;
     let _ = let_go.send(());
     assert!(holding.join().unwrap(), "nobody else has to wait");
-    assert_eq!(waiting.await.unwrap().passages.len(), 1);
+    assert_eq!(waiting.await.unwrap().chunks.len(), 1);
 }

@@ -3,14 +3,14 @@
 //! [`FileSearch`] is the tool; where the files are and how passages are found is the
 //! [`Library`]'s. [`MemoryLibrary`] is the one that needs nothing else. An [`Indexer`] reads files
 //! in the background: `text` says what they are, `pdf` reads the dangerous ones, `chunking`
-//! cuts, and a [`TextReader`] finds the `words` and with `embeddings` the vectors.
+//! cuts, and a [`DefaultAnalyzer`] finds the `words` and with `embeddings` the vectors.
 
+mod analyzer;
 mod chunking;
 mod embeddings;
 mod indexer;
 mod memory;
 mod pdf;
-mod reader;
 mod settings;
 mod text;
 mod uploads;
@@ -22,17 +22,17 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Effect, Found, Library, LibraryError, Passage, Query, Tool, ToolContext, ToolError, ToolKind,
-    ToolOutput, ToolRequest, ToolSpec,
+    Effect, FoundChunk, Library, LibraryError, Query, SearchResults, Tool, ToolContext, ToolError,
+    ToolKind, ToolOutput, ToolRequest, ToolSpec,
 };
 
 use self::settings::Settings;
 pub use self::{
+    analyzer::DefaultAnalyzer,
     embeddings::{Embeddings, EmbeddingsError, EmbeddingsOptions},
     indexer::Indexer,
     memory::MemoryLibrary,
     pdf::PdfProgram,
-    reader::TextReader,
     uploads::MAX_FILE_BYTES,
 };
 
@@ -111,33 +111,33 @@ impl Tool for FileSearch {
             let query =
                 Query { text: text.clone(), most: settings.most, filter: settings.filter.clone() };
             let search = self.library.search(&request.tenant, &settings.collections, &query);
-            let Found { passages, words_only: without } = search.await.map_err(problem)?;
-            found.extend(passages);
+            let SearchResults { chunks, words_only: without } = search.await.map_err(problem)?;
+            found.extend(chunks);
             words_only = words_only || without.is_some();
         }
-        let passages = settings.best_of(found);
-        Ok(output(&queries, &passages, words_only))
+        let chunks = settings.best_of(found);
+        Ok(output(&queries, &chunks, words_only))
     }
 }
 
 /// What the model and people are told. Each passage has a number and the name of its file, so
 /// that an answer can say where it comes from.
-fn output(queries: &[String], passages: &[Passage], words_only: bool) -> ToolOutput {
-    let results: Vec<Value> = passages
+fn output(queries: &[String], chunks: &[FoundChunk], words_only: bool) -> ToolOutput {
+    let results: Vec<Value> = chunks
         .iter()
-        .map(|passage| {
+        .map(|chunk| {
             json!({
-                "file_id": passage.file_id,
-                "filename": passage.file_name,
-                "score": passage.score,
-                "text": passage.text,
-                "attributes": passage.attributes,
+                "file_id": chunk.file_id,
+                "filename": chunk.file_name,
+                "score": chunk.score,
+                "text": chunk.text,
+                "attributes": chunk.attributes,
             })
         })
         .collect();
-    let mut text = match passages {
+    let mut text = match chunks {
         [] => format!("Nothing was found for: {}", queries.join("; ")),
-        passages => passages.iter().enumerate().map(worded).collect::<Vec<_>>().join("\n\n"),
+        chunks => chunks.iter().enumerate().map(worded).collect::<Vec<_>>().join("\n\n"),
     };
     let mut structured = json!({ "queries": queries, "results": results });
     if words_only {
@@ -147,10 +147,10 @@ fn output(queries: &[String], passages: &[Passage], words_only: bool) -> ToolOut
         }
     }
     let mut per_file = HashMap::new();
-    for passage in passages {
-        *per_file.entry(&passage.file_id).or_insert(0) += 1;
+    for chunk in chunks {
+        *per_file.entry(&chunk.file_id).or_insert(0) += 1;
     }
-    let (n_passages, n_files) = (passages.len(), per_file.len());
+    let (n_passages, n_files) = (chunks.len(), per_file.len());
     ToolOutput {
         structured: Some(structured),
         short: Some(match n_passages {
@@ -163,8 +163,8 @@ fn output(queries: &[String], passages: &[Passage], words_only: bool) -> ToolOut
     }
 }
 
-fn worded((n, passage): (usize, &Passage)) -> String {
-    format!("[{}] {} ({})\n{}", n + 1, passage.file_name, passage.file_id, passage.text)
+fn worded((n, chunk): (usize, &FoundChunk)) -> String {
+    format!("[{}] {} ({})\n{}", n + 1, chunk.file_name, chunk.file_id, chunk.text)
 }
 
 fn problem(error: LibraryError) -> ToolError {

@@ -12,7 +12,7 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-use turnwire_contract::Unreadable;
+use turnwire_contract::ExtractionFailure;
 
 use super::text::NoText;
 
@@ -51,8 +51,11 @@ impl PdfProgram {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| {
-                tracing::error!(%error, "PDFs cannot be read");
-                NoText { why: Unreadable::Broke, reason: "PDFs cannot be read now".to_owned() }
+                tracing::error!(%error, "PDF extraction unavailable");
+                NoText {
+                    why: ExtractionFailure::Broke,
+                    reason: "PDFs cannot be read now".to_owned(),
+                }
             })?;
         match timeout(self.timeout, exchange(&mut child, content)).await {
             Ok(Some(text)) => Ok(text),
@@ -83,7 +86,7 @@ async fn exchange(child: &mut Child, content: &[u8]) -> Option<String> {
 }
 
 fn invalid(reason: String) -> NoText {
-    NoText { why: Unreadable::Invalid, reason }
+    NoText { why: ExtractionFailure::Invalid, reason }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use turnwire_contract::Unreadable;
+use turnwire_contract::ExtractionFailure;
 
 use super::{NoText, PdfProgram};
 
@@ -15,7 +15,7 @@ async fn read(script: &str, content: &[u8]) -> Result<String, NoText> {
     shell(script).text_of("paper.pdf", content).await
 }
 
-fn why(read: Result<String, NoText>) -> Unreadable {
+fn why(read: Result<String, NoText>) -> ExtractionFailure {
     read.unwrap_err().why
 }
 
@@ -29,12 +29,12 @@ async fn what_the_program_says_is_the_text() {
 /// A15: whatever becomes of the program, we go on, and the owner learns that the file is broken.
 #[tokio::test]
 async fn a_program_that_fails_is_a_broken_file() {
-    assert_eq!(why(read("echo half; exit 1", b"x").await), Unreadable::Invalid);
-    assert_eq!(why(read("echo half; kill -SEGV $$", b"x").await), Unreadable::Invalid);
-    assert_eq!(why(read("printf '\\377'", b"x").await), Unreadable::Invalid);
-    assert_eq!(why(read("exec cat /dev/zero", b"x").await), Unreadable::Invalid);
+    assert_eq!(why(read("echo half; exit 1", b"x").await), ExtractionFailure::Invalid);
+    assert_eq!(why(read("echo half; kill -SEGV $$", b"x").await), ExtractionFailure::Invalid);
+    assert_eq!(why(read("printf '\\377'", b"x").await), ExtractionFailure::Invalid);
+    assert_eq!(why(read("exec cat /dev/zero", b"x").await), ExtractionFailure::Invalid);
     let nobody = PdfProgram::new("/no/such/program", "x").text_of("paper.pdf", b"x").await;
-    assert_eq!(why(nobody), Unreadable::Broke);
+    assert_eq!(why(nobody), ExtractionFailure::Broke);
 }
 
 /// A15: a program that does not come to an end is killed.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use serde::Deserialize;
 use serde_json::Value;
-use turnwire_contract::{CollectionId, Filter, Passage, ToolError};
+use turnwire_contract::{CollectionId, Filter, FoundChunk, ToolError};
 
 /// How many passages a call returns, if the request does not say.
 const USUAL_RESULTS: usize = 10;
@@ -59,11 +59,11 @@ impl Settings {
     }
 
     /// The best of what several questions have found, each passage once.
-    pub(super) fn best_of(&self, mut found: Vec<Passage>) -> Vec<Passage> {
-        found.retain(|passage| passage.score >= self.least_score);
+    pub(super) fn best_of(&self, mut found: Vec<FoundChunk>) -> Vec<FoundChunk> {
+        found.retain(|chunk| chunk.score >= self.least_score);
         found.sort_by(|a, b| b.score.total_cmp(&a.score));
         let mut seen = HashSet::new();
-        found.retain(|passage| seen.insert((passage.file_id.clone(), passage.text.clone())));
+        found.retain(|chunk| seen.insert((chunk.file_id.clone(), chunk.text.clone())));
         found.truncate(self.most);
         found
     }

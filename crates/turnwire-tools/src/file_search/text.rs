@@ -1,6 +1,6 @@
 //! From a file to its text.
 
-use turnwire_contract::Unreadable;
+use turnwire_contract::ExtractionFailure;
 
 /// Elements of a page whose content nobody reads.
 const UNREAD: [&str; 4] = ["script", "style", "noscript", "template"];
@@ -22,7 +22,7 @@ pub(super) enum Kind<'a> {
 /// Why a file has no text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NoText {
-    pub(super) why: Unreadable,
+    pub(super) why: ExtractionFailure,
     pub(super) reason: String,
 }
 

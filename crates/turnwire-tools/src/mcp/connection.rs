@@ -209,8 +209,8 @@ impl Connection {
                     while let Ok(Some(_)) = subscription.next().await {}
                 }));
             }
-            Ok(Err(error)) => debug!(%error, "The server will not tell when its tools change."),
-            Err(_) => debug!("The server does not say whether it will tell of changes."),
+            Ok(Err(error)) => debug!(%error, "MCP server does not notify of tool changes"),
+            Err(_) => debug!("MCP server did not answer the subscription to tool changes"),
         }
     }
 }
@@ -272,7 +272,7 @@ pub(super) async fn open(
         McpTransport::Stdio { command, args, env, cwd } => {
             let process = ServerProcess::start(label, command, args, env, cwd.as_deref(), keepers)
                 .map_err(|error| {
-                    warn!(server = %label, %error, "The server's command does not start.");
+                    warn!(server = %label, %error, "MCP server process not started");
                     OpenError::NotStarted
                 })?;
             serve_client_with_lifecycle(us, Watched::new(process, wire), handshake.mode()).await
@@ -285,7 +285,7 @@ pub(super) async fn open(
             let config = http_config(url, bearer_token.as_ref(), headers)?;
             if let Some(authorization) = authorization {
                 let client = authorization.client(client).await.map_err(|error| {
-                    warn!(server = %label, error = %chain(&error), "No token was got for it.");
+                    warn!(server = %label, error = %chain(&error), "no token for the MCP server");
                     OpenError::Unauthorized
                 })?;
                 let line = StreamableHttpClientTransport::with_client(client, config);
@@ -297,7 +297,7 @@ pub(super) async fn open(
         }
     };
     opened.map_err(|error| {
-        warn!(server = %label, error = %chain(&error), "The server could not be spoken with.");
+        warn!(server = %label, error = %chain(&error), "MCP handshake failed");
         if let (Some(authorization), Some(challenge)) = (authorization, error.auth_challenge()) {
             authorization.tokens.keep_challenge(challenge);
         }
@@ -319,7 +319,7 @@ fn introduction() -> ClientConfig {
 /// The client for an address that somebody else has named, if it may be asked for at all.
 fn checked_client(label: &str, egress: &Egress, url: &str) -> Result<reqwest::Client, OpenError> {
     egress.check(url).map_err(|refusal| {
-        warn!(server = %label, %refusal, "The server's address is not opened.");
+        warn!(server = %label, %refusal, "MCP server address refused");
         OpenError::Closed
     })?;
     Ok(egress.client().clone())

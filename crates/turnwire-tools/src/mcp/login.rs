@@ -105,7 +105,7 @@ impl Login {
             let Some(query) = came_back else { break Err(LoginError::Refused(String::new())) };
             match self.exchange(&format!("{}?{query}", self.redirect)).await {
                 // Somebody else on this machine: the one we wait for is still to come.
-                Err(LoginError::NotOurs) => debug!("An answer to a question nobody asked."),
+                Err(LoginError::NotOurs) => debug!("OAuth callback with an unknown state ignored"),
                 finished => break finished,
             }
         };
@@ -176,7 +176,7 @@ async fn serve(stream: TcpStream, arrivals: mpsc::Sender<String>) {
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     if let Ok(Err(error)) = timeout(TELLING, serving).await {
-        debug!(%error, "A browser went away.");
+        debug!(%error, "browser connection failed");
     }
 }
 
@@ -189,10 +189,10 @@ async fn answer(request: &Request<Incoming>, arrivals: &mpsc::Sender<String>) ->
     let query = request.uri().query().unwrap_or_default().to_owned();
     // Nobody listens any more once the right one has come.
     let _ = arrivals.send(query).await;
-    let mut welcome = Response::new(WELCOME.to_owned());
+    let mut url_rules = Response::new(WELCOME.to_owned());
     let html = header::HeaderValue::from_static("text/html; charset=utf-8");
-    welcome.headers_mut().insert(header::CONTENT_TYPE, html);
-    welcome
+    url_rules.headers_mut().insert(header::CONTENT_TYPE, html);
+    url_rules
 }
 
 impl fmt::Debug for Login {

@@ -4,17 +4,17 @@
 //! server and its list of tools, `connection` opens it, `process` starts a server of our own,
 //! `wire` listens to what comes and goes, `tool` makes a call, `task` follows one that the server
 //! works on by itself, `asking` passes on what a server wants to know, and `result` reads the
-//! answer. [`guests`] are servers that requests bring along. [`login`] is how a person lets us in, `oauth` how we stay in, `tokens` what we keep.
+//! answer. [`request_servers`] are servers that requests bring along. [`login`] is how a person lets us in, `oauth` how we stay in, `tokens` what we keep.
 //!
 //! All of the protocol library's words stay in this folder.
 
 mod asking;
 mod connection;
-pub mod guests;
 pub mod login;
 mod oauth;
 pub mod options;
 mod process;
+pub mod request_servers;
 mod result;
 mod server;
 mod task;
@@ -31,15 +31,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 use turnwire_contract::{ServerRef, TenantId, Tool, ToolError, ToolServers};
 
-use self::{guests::Guests, server::Server};
 pub use self::{
-    guests::{NoWelcome, Welcome},
     login::{Login, LoginError},
     options::{
         DEFAULT_STARTUP_TIMEOUT, Grant, McpServerOptions, McpToolOptions, McpTransport,
         OAuthOptions, SigningAlgorithm,
     },
+    request_servers::{UrlRule, UrlRuleError},
 };
+use self::{request_servers::RequestServers, server::Server};
 use crate::Egress;
 
 /// How long all servers together may take to go.
@@ -52,7 +52,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 /// ends all connections and all processes; [`shut_down`](Self::shut_down) also waits for that.
 pub struct McpServers {
     servers: BTreeMap<String, Arc<Server>>,
-    guests: Option<Guests>,
+    request_servers: Option<RequestServers>,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
@@ -65,12 +65,13 @@ impl McpServers {
             (label.clone(), Server::new(label, options, None, tasks.clone(), closing.clone()))
         };
         let servers = options.into_iter().map(server).collect();
-        Self { servers, guests: None, tasks, closing }
+        Self { servers, request_servers: None, tasks, closing }
     }
 
-    /// The same, and requests may bring servers from where they are `welcome`, by that `egress`.
-    pub fn welcoming(mut self, welcome: Vec<Welcome>, egress: Egress) -> Self {
-        self.guests = (!welcome.is_empty()).then(|| Guests::new(welcome, egress));
+    /// The same, and requests may bring servers from where they are `url_rules`, by that `egress`.
+    pub fn allowing_urls(mut self, url_rules: Vec<UrlRule>, egress: Egress) -> Self {
+        self.request_servers =
+            (!url_rules.is_empty()).then(|| RequestServers::new(url_rules, egress));
         self
     }
 
@@ -79,7 +80,7 @@ impl McpServers {
         for server in self.servers.values().cloned() {
             self.tasks.spawn(async move {
                 if let Err(error) = server.tools().await {
-                    warn!(server = %server.label, %error, "The server is not there yet.");
+                    warn!(server = %server.label, %error, "MCP server not reachable at start");
                 }
             });
         }
@@ -126,7 +127,7 @@ impl McpServers {
         self.closing.cancel();
         self.tasks.close();
         if timeout(SHUTDOWN, self.tasks.wait()).await.is_err() {
-            warn!("Some tool servers take too long to go; they are left behind.");
+            warn!("tool servers still running at the shutdown deadline");
         }
     }
 
@@ -139,8 +140,8 @@ impl McpServers {
         let Some(url) = url else {
             return self.servers.get(label).cloned().ok_or_else(unknown);
         };
-        let guests = self.guests.as_ref().ok_or_else(unknown)?;
-        guests.server(tenant, label, url, &self.tasks, &self.closing)
+        let request_servers = self.request_servers.as_ref().ok_or_else(unknown)?;
+        request_servers.server(tenant, label, url, &self.tasks, &self.closing)
     }
 }
 
@@ -150,8 +151,10 @@ impl ToolServers for McpServers {
         self.servers.keys().cloned().collect()
     }
 
-    fn welcomes(&self, tenant: &TenantId, url: &str) -> bool {
-        self.guests.as_ref().is_some_and(|guests| guests.welcomes(tenant, url).is_some())
+    fn allows_url(&self, tenant: &TenantId, url: &str) -> bool {
+        self.request_servers
+            .as_ref()
+            .is_some_and(|request_servers| request_servers.allows_url(tenant, url).is_some())
     }
 
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {

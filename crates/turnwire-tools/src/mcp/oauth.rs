@@ -78,7 +78,7 @@ impl Authorization {
             Ok(true) => self.reintroduce(&mut manager).await?,
             Ok(false) => {}
             // A token may be good without the server that gave it.
-            Err(error) => warn!(%error, "The authorization server is not available."),
+            Err(error) => warn!(%error, "authorization server unavailable"),
         }
         Ok(manager)
     }
@@ -202,7 +202,7 @@ impl CredentialStore for MachineTokens {
             return Ok(Some(kept));
         }
         self.authorization.exchanged().await.map(Some).inspect_err(|error| {
-            warn!(%error, "No token was got for a server.");
+            warn!(%error, "token request failed");
         })
     }
 

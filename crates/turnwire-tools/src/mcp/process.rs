@@ -108,10 +108,10 @@ async fn pass_on_errors(label: String, mut stderr: impl AsyncRead + Unpin) {
         };
         left -= text.len();
         for line in String::from_utf8_lossy(text).lines().filter(|line| !line.trim().is_empty()) {
-            debug!(server = %label, %line, "The server writes to its standard error.");
+            debug!(server = %label, %line, "MCP server stderr");
         }
         if left == 0 {
-            debug!(server = %label, "The rest of its standard error is dropped.");
+            debug!(server = %label, "MCP server stderr truncated");
         }
     }
 }

@@ -39,7 +39,7 @@ use crate::{Egress, sync::lock};
 const STEADY: Duration = Duration::from_secs(10);
 
 /// How often in a row a connection is made anew without being asked for.
-const MOST_BY_ITSELF: u32 = 5;
+const MAX_BY_ITSELF: u32 = 5;
 
 /// How long to wait after a first failure; each further one doubles it.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -193,7 +193,7 @@ impl Server {
         let told = connection.list().await.map_err(|error| self.no_list(&error))?;
         let tool = |spec| Arc::new(McpTool::new(Arc::clone(self), spec)) as Arc<dyn Tool>;
         let tools: Tools = specs(&self.label, &self.options, told).map(tool).collect();
-        debug!(server = %self.label, tools = tools.len(), "The server has told its tools.");
+        debug!(server = %self.label, tools = tools.len(), "MCP tools listed");
         connection.remember(Arc::clone(&tools), changes);
         Ok(tools)
     }
@@ -275,7 +275,7 @@ impl Server {
             connection.stop.cancel();
             return Err(error);
         }
-        info!(server = %self.label, took = ?began.elapsed(), "Connected.");
+        info!(server = %self.label, took = ?began.elapsed(), "MCP server connected");
         Ok(connection)
     }
 
@@ -336,11 +336,11 @@ impl Server {
                 _ = &mut ended => break,
                 () = connection.done() => connection.stop.cancel(),
                 () = connection.wire.changed() => {
-                    debug!(server = %self.label, "The server's tools have changed.");
+                    debug!(server = %self.label, "MCP tools changed");
                     let server = Arc::clone(&self);
                     self.tasks.spawn(async move {
                         if let Err(error) = server.tools().await {
-                            warn!(server = %server.label, %error, "The new tools are not known.");
+                            warn!(server = %server.label, %error, "MCP tools not listed after a change");
                         }
                     });
                 }
@@ -369,15 +369,15 @@ impl Server {
             lived if lived >= STEADY => 0,
             _ => line.failures.saturating_add(1),
         };
-        warn!(server = %self.label, failures = line.failures, "The connection is lost.");
-        if line.failures <= MOST_BY_ITSELF {
+        warn!(server = %self.label, failures = line.failures, "MCP connection lost");
+        if line.failures <= MAX_BY_ITSELF {
             // Nobody waits for it; it is made all the same.
             drop(self.attempt(&mut line));
         }
     }
 
     fn no_list(&self, error: &ServiceError) -> ToolError {
-        warn!(server = %self.label, error = %chain(error), "The server does not tell its tools.");
+        warn!(server = %self.label, error = %chain(error), "MCP tools not listed");
         self.note_challenge(error);
         if was_not_let_in(error) {
             return self.transient(&self.how_to_get_in());

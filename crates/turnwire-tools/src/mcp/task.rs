@@ -34,7 +34,7 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How often in a row the server may not be reached before the task is given up: about a minute.
-const MOST_FAILURES: u32 = 30;
+const MAX_FAILURES: u32 = 30;
 
 /// A task that says nothing new is still heard of so often.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
@@ -137,12 +137,12 @@ impl McpTool {
                     let answers = answers(&self.server.label, requests, context).await?;
                     let update = UpdateTaskParams::new(id, answers);
                     if let Err(error) = connection.peer.update_task(update).await {
-                        debug!(%error, "The server did not take the answers.");
+                        debug!(%error, "MCP server did not accept the input");
                     }
                     (Some(connection), SHORTEST_WAIT)
                 }
                 Err(Lost::Task(why)) => return Err(why),
-                Err(Lost::Connection) if failures > MOST_FAILURES => return Err(self.gone()),
+                Err(Lost::Connection) if failures > MAX_FAILURES => return Err(self.gone()),
                 Err(Lost::Connection) => (None, USUAL_WAIT.saturating_mul(failures.min(4))),
             };
             tokio::select! {
@@ -235,7 +235,7 @@ impl McpTool {
                 connection.peer.send_request(request).await.map(drop)
             };
             if let Err(error) = stopped {
-                debug!(%error, "The server could not be told to stop the task.");
+                debug!(%error, "MCP task not cancelled");
             }
         };
         let _ = timeout(TELLING, stopping).await;

@@ -85,7 +85,7 @@ impl TokenStore {
             Place::File(path) => {
                 let kept = write(&beside(path, "challenge"), challenge.as_bytes());
                 kept.unwrap_or_else(|error| {
-                    warn!(%error, "What the server asks for could not be kept.");
+                    warn!(%error, "OAuth state not stored");
                 });
             }
             Place::Memory(memory) => lock(memory).challenge = Some(challenge.to_owned()),

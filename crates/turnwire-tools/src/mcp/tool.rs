@@ -125,7 +125,7 @@ impl McpTool {
 
     fn call_as_a_task(&self, round: &mut Round) {
         let (server, tool) = (&self.server, &self.spec.name);
-        debug!(server = %server.label, %tool, "The tool has to be called as a task.");
+        debug!(server = %server.label, %tool, "MCP tool requires task mode");
         server.call_as_a_task(tool);
         round.as_a_task = true;
     }
@@ -245,7 +245,7 @@ impl McpTool {
             let message = limited(error.message.trim());
             return ToolError::failed(format!("the server `{label}` refused the call: {message}"));
         }
-        warn!(server = %label, tool = %name, error = %chain(&error), "The call broke off.");
+        warn!(server = %label, tool = %name, error = %chain(&error), "MCP call failed");
         self.server.note_challenge(&error);
         let aftermath = self.settle(&error, connection);
         if !mailbox.was_handed_over() || never_arrived(&error) {
@@ -310,8 +310,8 @@ impl Unanswered<'_> {
         let telling = self.peer.send_notification(stop_working_on(id, reason).into());
         match timeout(TELLING, telling).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(%error, "The server could not be told to stop."),
-            Err(_) => debug!("The server could not be told to stop in time."),
+            Ok(Err(error)) => debug!(%error, "MCP cancellation failed"),
+            Err(_) => debug!("MCP cancellation timed out"),
         }
     }
 }
@@ -396,7 +396,7 @@ pub(super) fn specs<'a>(
             return None;
         }
         if !is_good_name(name) || !seen.insert(name.to_owned()) {
-            warn!(server = %label, tool = ?name, "A tool without a usable name is left out.");
+            warn!(server = %label, tool = ?name, "MCP tool with an invalid name ignored");
             return None;
         }
         Some(spec(label, options, &tool))

@@ -104,7 +104,7 @@ impl Wire {
     /// out, nobody is asked: a person must not be shown the question of another's run.
     pub(super) async fn ask(&self, question: Question) -> Reply {
         let Some(mailbox) = self.asked_about() else {
-            debug!(server = %self.label, "A question that belongs to no one call is declined.");
+            debug!(server = %self.label, "MCP elicitation without a call declined");
             return Reply::Declined;
         };
         let (tell, told) = oneshot::channel();
@@ -167,13 +167,13 @@ impl Wire {
 
     fn logged(&self, message: &rmcp::model::LoggingMessageNotificationParam) {
         let text: String = message.data.to_string().chars().take(MAX_LOG_CHARS).collect();
-        debug!(server = %self.label, level = ?message.level, %text, "The server logs.");
+        debug!(server = %self.label, level = ?message.level, %text, "MCP server log");
     }
 
     fn progressed(&self, params: &ProgressNotificationParam) {
         let mailbox = lock(&self.calls).get(&key(&params.progress_token)).and_then(Weak::upgrade);
         let Some(mailbox) = mailbox else {
-            debug!(server = %self.label, "Progress of a call that is over.");
+            debug!(server = %self.label, "MCP progress for a finished call ignored");
             return;
         };
         mailbox.put(Progress {

@@ -118,12 +118,12 @@ impl Desk {
         let response = request.send().await.map_err(out_of_reach)?;
         let status = response.status();
         if !status.is_success() {
-            warn!(%status, "The search engine refused.");
+            warn!(%status, "search engine returned an error");
             return Err((self.explain)(status).unwrap_or_else(|| refused(status)));
         }
         let answer = read(response).await?;
         serde_json::from_slice(&answer).map_err(|error| {
-            warn!(%error, "The search engine's answer is no list of results.");
+            warn!(%error, "unreadable search results");
             ToolError::failed("the search engine's answer makes no sense")
         })
     }
@@ -151,7 +151,7 @@ async fn read(response: Response) -> Result<Vec<u8>, ToolError> {
 
 fn out_of_reach(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
-    warn!(?error, "The search engine is out of reach.");
+    warn!(?error, "search engine unreachable");
     ToolError::Transient("the search engine is out of reach".to_owned())
 }
 

@@ -1,7 +1,7 @@
 //! Finds a text in a page, whatever the letters' case.
 
 /// How many places are shown, and how much around each.
-const MOST_PLACES: usize = 10;
+const MAX_PLACES: usize = 10;
 const AROUND: usize = 160;
 
 /// Where a text was found.
@@ -30,7 +30,7 @@ pub(super) fn find(text: &str, pattern: &str) -> Places {
             continue;
         }
         total += 1;
-        if shown.len() < MOST_PLACES {
+        if shown.len() < MAX_PLACES {
             shown.push(around(&letters, place, wanted.len()));
         }
         place += wanted.len();

@@ -8,10 +8,10 @@ mod brave;
 mod engine;
 mod finding;
 mod page;
+mod params;
 mod reading;
 mod searxng;
 mod tavily;
-mod wish;
 
 use std::{collections::HashSet, fmt, time::Duration};
 
@@ -28,9 +28,9 @@ use self::{
     brave::Brave,
     engine::{Hit, Question, SearchEngine},
     page::Page,
+    params::SearchParams,
     searxng::Searxng,
     tavily::Tavily,
-    wish::Wish,
 };
 use crate::{Secret, egress::Egress};
 
@@ -147,29 +147,29 @@ impl WebSearch {
     /// Asks the search engine one question, to see whether it works: how much it found, or why
     /// it did not.
     pub async fn try_out(&self, question: &str) -> Result<usize, ToolError> {
-        let question = self.question(question, &Wish::default());
+        let question = self.question(question, &SearchParams::default());
         Ok(self.engine.find(&question).await?.len())
     }
 
-    fn question(&self, text: &str, wish: &Wish) -> Question {
+    fn question(&self, text: &str, params: &SearchParams) -> Question {
         Question {
             text: text.to_owned(),
-            most: wish.most(self.max_results),
-            domains: wish.domains(),
-            country: wish.country.clone(),
+            most: params.most(self.max_results),
+            domains: params.domains(),
+            country: params.country.clone(),
         }
     }
 
     async fn search(
         &self,
         queries: Vec<String>,
-        wish: &Wish,
+        params: &SearchParams,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         context.phase("searching").await;
         let n_queries = queries.len();
         let questions: Vec<Question> =
-            queries.iter().map(|query| self.question(query, wish)).collect();
+            queries.iter().map(|query| self.question(query, params)).collect();
         let mut asking: FuturesOrdered<_> =
             questions.iter().map(|question| self.engine.find(question)).collect();
         let mut found = Vec::new();
@@ -180,19 +180,24 @@ impl WebSearch {
                 context.progress_with(n_done, total, counted(found.concat().len())).await;
             }
         }
-        let hits = best_of(found, wish, wish.most(self.max_results));
+        let hits = best_of(found, params, params.most(self.max_results));
         Ok(found_output(&queries, &hits))
     }
 
-    async fn open(&self, url: &str, wish: &Wish, context: &ToolContext) -> Result<Page, ToolError> {
+    async fn open(
+        &self,
+        url: &str,
+        params: &SearchParams,
+        context: &ToolContext,
+    ) -> Result<Page, ToolError> {
         if !self.open_pages {
             return Err(ToolError::failed("pages cannot be opened here, only searched for"));
         }
-        if wish.is_offline {
+        if params.is_offline {
             return Err(ToolError::failed("the request does not allow pages to be opened"));
         }
         context.phase("opening").await;
-        let fetched = page::fetch(&self.egress, url, wish).await?;
+        let fetched = page::fetch(&self.egress, url, params).await?;
         context.phase("reading").await;
         page::read(fetched).await
     }
@@ -200,17 +205,17 @@ impl WebSearch {
     async fn act(
         &self,
         action: Action,
-        wish: &Wish,
+        params: &SearchParams,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         match action {
-            Action::Search(queries) => self.search(queries, wish, context).await,
+            Action::Search(queries) => self.search(queries, params, context).await,
             Action::OpenPage(url) => {
-                let page = self.open(&url, wish, context).await?;
+                let page = self.open(&url, params, context).await?;
                 Ok(page_output(&url, &page))
             }
             Action::FindInPage { url, pattern } => {
-                let page = self.open(&url, wish, context).await?;
+                let page = self.open(&url, params, context).await?;
                 context.phase("finding").await;
                 Ok(places_output(&url, &pattern, &page))
             }
@@ -330,21 +335,21 @@ impl Tool for WebSearch {
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let action = Action::read(request.arguments)?;
-        let wish = Wish::read(&request.settings);
+        let params = SearchParams::read(&request.settings);
         tokio::select! {
             biased;
             () = context.cancelled() => Err(ToolError::failed("the search was cancelled")),
-            output = self.act(action, &wish, &context) => output,
+            output = self.act(action, &params, &context) => output,
         }
     }
 }
 
 /// The first of each question, then the second of each, and so on; no page twice.
-fn best_of(found: Vec<Vec<Hit>>, wish: &Wish, most: usize) -> Vec<Hit> {
+fn best_of(found: Vec<Vec<Hit>>, params: &SearchParams, most: usize) -> Vec<Hit> {
     let longest = found.iter().map(Vec::len).max().unwrap_or_default();
     let in_turn = (0..longest).flat_map(|rank| found.iter().filter_map(move |hits| hits.get(rank)));
     let mut seen = HashSet::new();
-    let hits = in_turn.filter(|hit| wish.takes(&hit.url) && seen.insert(hit.url.clone()));
+    let hits = in_turn.filter(|hit| params.takes(&hit.url) && seen.insert(hit.url.clone()));
     hits.take(most).cloned().collect()
 }
 

@@ -7,8 +7,8 @@ use tracing::warn;
 use turnwire_contract::ToolError;
 
 use super::{
+    params::SearchParams,
     reading::{Readable, readable},
-    wish::Wish,
 };
 use crate::egress::{Egress, EgressError, Fetched};
 
@@ -32,15 +32,15 @@ pub(super) struct Page {
 pub(super) async fn fetch(
     egress: &Egress,
     address: &str,
-    wish: &Wish,
+    params: &SearchParams,
 ) -> Result<Fetched, ToolError> {
     let refuse = || ToolError::failed("the request does not allow pages of that domain");
     let asked = egress.check(address).map_err(ToolError::failed)?;
-    if !wish.takes(&asked) {
+    if !params.takes(&asked) {
         return Err(refuse());
     }
     let fetched = egress.get(address, ACCEPT).await.map_err(problem)?;
-    if !wish.takes(&fetched.url) {
+    if !params.takes(&fetched.url) {
         return Err(refuse());
     }
     match fetched.status {
@@ -73,7 +73,7 @@ pub(super) async fn read(fetched: Fetched) -> Result<Page, ToolError> {
     let cannot = || ToolError::failed("the page cannot be read");
     let read = tokio::time::timeout(READING, reading).await.map_err(|_| cannot())?;
     let read = read.map_err(|error| {
-        warn!(%error, "Reading a page fell over.");
+        warn!(%error, "page extraction panicked");
         cannot()
     })?;
     let Readable { title, text } = read.map_err(ToolError::failed)?;

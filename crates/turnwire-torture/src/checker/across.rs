@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use turnwire_contract::{Event, Recorded, RunId};
+use turnwire_contract::{Event, RecordedEvent, RunId};
 
-use super::{Complaints, Kind, Violation, journals::span, leavings::request_of};
+use super::{Complaints, Kind, Violation, journals::span, stored_results::request_of};
 use crate::observations::{Act, Deed, Observations};
 
 /// The note in a request by which it is known again.
@@ -35,7 +35,7 @@ pub struct Sketch {
 
 impl Sketch {
     /// Of the run with this journal; nothing if it is empty.
-    pub fn of(run_id: &RunId, journal: &[Recorded]) -> Option<Self> {
+    pub fn of(run_id: &RunId, journal: &[RecordedEvent]) -> Option<Self> {
         let request = request_of(journal)?;
         let conversation = request.conversation_id.as_ref().map(ToString::to_string);
         let of_file = request.instructions.as_ref().and_then(|text| text.split_once(KEY_FILE));
@@ -131,7 +131,7 @@ fn violation(kind: Kind, run_id: &str, detail: String) -> Violation {
 }
 
 /// A run only changes hands when something was done to its worker (C21).
-pub(super) fn check_takeovers(journal: &[Recorded], acts: &[Act], wrong: &mut Complaints) {
+pub(super) fn check_takeovers(journal: &[RecordedEvent], acts: &[Act], wrong: &mut Complaints) {
     for recorded in journal {
         let Event::RunTakenOver { attempt } = recorded.event else { continue };
         let at = recorded.at.as_micros();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::json;
 use turnwire_contract::{
-    CallId, Completeness, Decision, Event, Failure, Finish, Item, ItemId, Recorded, RunId,
+    CallId, Completeness, Decision, Event, Failure, Finish, Item, ItemId, RecordedEvent, RunId,
     RunOutcome, RunRequest, Seq, Timestamp, ToolKind, ToolOutcome, ToolOutput, ToolRef, Usage,
 };
 use turnwire_surfaces::{Profile, Projection, Responses};
@@ -14,7 +14,7 @@ use super::{
     Kind, Record, RunFacts,
     across::{self, Sketch},
     check_run,
-    leavings::expected_entries,
+    stored_results::expected_entries,
     views::frames,
 };
 use crate::{
@@ -89,7 +89,7 @@ fn over(outcome: RunOutcome) -> Event {
 }
 
 /// A run in which these things happen, one every second.
-fn journal_with(middle: Vec<Event>) -> Vec<Recorded> {
+fn journal_with(middle: Vec<Event>) -> Vec<RecordedEvent> {
     let mut request = RunRequest::new("m", vec![Item::user("Hi")]);
     request.conversation_id = Some("conv_1".into());
     request.metadata.insert(across::KEY_NOTE.to_owned(), "key_1".to_owned());
@@ -98,18 +98,18 @@ fn journal_with(middle: Vec<Event>) -> Vec<Recorded> {
     numbered(events)
 }
 
-fn numbered(events: Vec<Event>) -> Vec<Recorded> {
+fn numbered(events: Vec<Event>) -> Vec<RecordedEvent> {
     let numbered = (1..).zip(events);
     numbered
         .map(|(n, event)| {
             let at = Timestamp::from_micros(n * SECOND);
-            Recorded { run_id: run_id(), seq: Seq(n.unsigned_abs()), at, event }
+            RecordedEvent { run_id: run_id(), seq: Seq(n.unsigned_abs()), at, event }
         })
         .collect()
 }
 
 /// A run with one tool.
-fn good_journal(tool: &str) -> Vec<Recorded> {
+fn good_journal(tool: &str) -> Vec<RecordedEvent> {
     let mut middle = call_of(tool);
     middle.extend([started(), finished(worked())]);
     middle.extend(answer(2, "msg_1"));
@@ -117,8 +117,8 @@ fn good_journal(tool: &str) -> Vec<Recorded> {
     journal_with(middle)
 }
 
-fn rows_of(journal: &[Recorded]) -> Vec<Row> {
-    let row = |recorded: &Recorded| Row {
+fn rows_of(journal: &[RecordedEvent]) -> Vec<Row> {
+    let row = |recorded: &RecordedEvent| Row {
         first_seq: recorded.seq.0,
         last_seq: recorded.seq.0,
         kind: "event".to_owned(),
@@ -134,7 +134,7 @@ fn line(what: Did, tool: &str, at: i64) -> ToolLine {
 }
 
 /// Everything about a run with this journal, as it should be.
-fn facts_of(journal: Vec<Recorded>, tool: &str) -> RunFacts {
+fn facts_of(journal: Vec<RecordedEvent>, tool: &str) -> RunFacts {
     let view = |surface| View {
         seen: frames(surface, &journal),
         ended: true,
@@ -214,8 +214,8 @@ fn a_good_run_is_good() {
 async fn every_scenario_is_good() {
     for scenario in scenarios::all() {
         let name = scenario.name;
-        let journal: Vec<Recorded> =
-            scenario.play().await.iter().map(|recorded| Recorded::clone(recorded)).collect();
+        let journal: Vec<RecordedEvent> =
+            scenario.play().await.iter().map(|recorded| RecordedEvent::clone(recorded)).collect();
         let run_id = journal[0].run_id.clone();
         let view = |surface| View {
             seen: frames(surface, &journal),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use turnwire_contract::{CallId, Effect, Event, Recorded, ToolOutcome};
+use turnwire_contract::{CallId, Effect, Event, RecordedEvent, ToolOutcome};
 use turnwire_testkit::mcp_ledger::Ledger;
 
 use super::{Complaints, Kind, RunFacts};
@@ -34,7 +34,7 @@ struct Call<'a> {
 }
 
 /// Checks every call of the run.
-pub(super) fn check(facts: &RunFacts, journal: &[Recorded], wrong: &mut Complaints) {
+pub(super) fn check(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
     let mut calls = calls_in(journal);
     for line in &facts.tool_lines {
         let call_id = line.key.split_once(':').map_or("", |(_, call_id)| call_id);
@@ -53,7 +53,7 @@ pub(super) fn check(facts: &RunFacts, journal: &[Recorded], wrong: &mut Complain
     check_answers(facts, &calls, wrong);
 }
 
-fn calls_in(journal: &[Recorded]) -> BTreeMap<CallId, Call<'_>> {
+fn calls_in(journal: &[RecordedEvent]) -> BTreeMap<CallId, Call<'_>> {
     let mut calls: BTreeMap<CallId, Call<'_>> = BTreeMap::new();
     for recorded in journal {
         if let Event::RunTakenOver { .. } = recorded.event {

@@ -1,13 +1,13 @@
 //! The journal itself: no place empty, none taken twice, one end, and it is the last event.
 
-use turnwire_contract::{Event, Recorded, Seq};
+use turnwire_contract::{Event, RecordedEvent, Seq};
 use turnwire_testkit::invariants;
 
 use super::{Complaints, Kind, RunFacts, outcome_of};
 use crate::journal::events_of;
 
 /// Checks the journal, and returns the one to judge the rest by.
-pub(super) fn check(facts: &RunFacts, wrong: &mut Complaints) -> Vec<Recorded> {
+pub(super) fn check(facts: &RunFacts, wrong: &mut Complaints) -> Vec<RecordedEvent> {
     let told = facts.told.as_ref().map(|told| told.journal.as_slice());
     let kept = facts.rows.as_ref().map(|_| kept(facts, wrong));
     if let (Some(kept), Some(told)) = (&kept, told) {
@@ -23,7 +23,7 @@ pub(super) fn check(facts: &RunFacts, wrong: &mut Complaints) -> Vec<Recorded> {
     journal
 }
 
-fn kept(facts: &RunFacts, wrong: &mut Complaints) -> Vec<Recorded> {
+fn kept(facts: &RunFacts, wrong: &mut Complaints) -> Vec<RecordedEvent> {
     let mut journal = Vec::new();
     for row in facts.rows.iter().flatten() {
         match events_of(wrong.run_id(), row) {
@@ -34,7 +34,7 @@ fn kept(facts: &RunFacts, wrong: &mut Complaints) -> Vec<Recorded> {
     journal
 }
 
-fn compare(kept: &[Recorded], told: &[Recorded], wrong: &mut Complaints) {
+fn compare(kept: &[RecordedEvent], told: &[RecordedEvent], wrong: &mut Complaints) {
     if kept.len() != told.len() {
         let (n_kept, n_told) = (kept.len(), told.len());
         wrong.add(Kind::JournalsDisagree, format!("{n_kept} events are kept, {n_told} are told"));
@@ -46,7 +46,7 @@ fn compare(kept: &[Recorded], told: &[Recorded], wrong: &mut Complaints) {
     }
 }
 
-fn check_places(journal: &[Recorded], wrong: &mut Complaints) {
+fn check_places(journal: &[RecordedEvent], wrong: &mut Complaints) {
     let mut last = Seq::START;
     for recorded in journal {
         let seq = recorded.seq;
@@ -61,7 +61,7 @@ fn check_places(journal: &[Recorded], wrong: &mut Complaints) {
     }
 }
 
-fn check_end(journal: &[Recorded], wrong: &mut Complaints) {
+fn check_end(journal: &[RecordedEvent], wrong: &mut Complaints) {
     let ends: Vec<Seq> = journal
         .iter()
         .filter(|recorded| recorded.event.ends_the_run())
@@ -78,7 +78,7 @@ fn check_end(journal: &[Recorded], wrong: &mut Complaints) {
     }
 }
 
-fn stands_at(journal: &[Recorded]) -> String {
+fn stands_at(journal: &[RecordedEvent]) -> String {
     let Some(last) = journal.last() else { return "it has no events".to_owned() };
     let n_takeovers = super::n_takeovers(journal);
     let words = format!("{:?}", last.event);
@@ -86,7 +86,7 @@ fn stands_at(journal: &[Recorded]) -> String {
     format!("stands at {} since {}, {n_takeovers} takeovers: {words}", last.seq, last.at)
 }
 
-fn check_record(facts: &RunFacts, journal: &[Recorded], wrong: &mut Complaints) {
+fn check_record(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
     let Some(record) = &facts.record else { return };
     let outcome = outcome_of(journal);
     let expected = outcome.and_then(|outcome| serde_json::to_value(outcome).ok());
@@ -102,7 +102,7 @@ fn check_record(facts: &RunFacts, journal: &[Recorded], wrong: &mut Complaints) 
 }
 
 /// When the run was asked for, and when it ended.
-pub(super) fn span(journal: &[Recorded]) -> Option<(i64, Option<i64>)> {
+pub(super) fn span(journal: &[RecordedEvent]) -> Option<(i64, Option<i64>)> {
     let first = journal.first()?.at.as_micros();
     let end = journal.iter().find(|recorded| matches!(recorded.event, Event::RunFinished { .. }));
     Some((first, end.map(|recorded| recorded.at.as_micros())))

@@ -1,20 +1,20 @@
 //! Says what is wrong with what was seen. Pure: everything it knows is handed to it.
 //!
 //! [`check_run`] looks at one run: its journal ([`journals`]), what readers saw of it
-//! ([`views`]), what its tools really did ([`effects`]), and what it left behind ([`leavings`]).
+//! ([`views`]), what its tools really did ([`effects`]), and what it left behind ([`stored_results`]).
 //! [`across`] looks at what only shows when several runs are laid side by side.
 
 pub mod across;
 pub mod effects;
 pub mod journals;
-pub mod leavings;
+pub mod stored_results;
 pub mod views;
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{Entry, Event, Recorded, RunId, RunOutcome};
+use turnwire_contract::{Entry, Event, RecordedEvent, RunId, RunOutcome};
 
 use crate::{
     journal::Row,
@@ -162,18 +162,18 @@ pub fn check_run(run_id: &RunId, facts: &RunFacts, acts: &[Act]) -> Vec<Violatio
     let journal = journals::check(facts, &mut wrong);
     views::check(facts, &journal, &mut wrong);
     effects::check(facts, &journal, &mut wrong);
-    leavings::check(facts, &journal, &mut wrong);
+    stored_results::check(facts, &journal, &mut wrong);
     across::check_takeovers(&journal, acts, &mut wrong);
     wrong.violations
 }
 
 /// The journal to judge by: the database's if there is one, a node's if not.
-pub fn journal_of(run_id: &RunId, facts: &RunFacts) -> Vec<Recorded> {
+pub fn journal_of(run_id: &RunId, facts: &RunFacts) -> Vec<RecordedEvent> {
     journals::check(facts, &mut Complaints::new(run_id))
 }
 
 /// How the run ended.
-pub fn outcome_of(journal: &[Recorded]) -> Option<&RunOutcome> {
+pub fn outcome_of(journal: &[RecordedEvent]) -> Option<&RunOutcome> {
     journal.iter().rev().find_map(|recorded| match &recorded.event {
         Event::RunFinished { outcome, .. } => Some(outcome),
         _ => None,
@@ -181,8 +181,8 @@ pub fn outcome_of(journal: &[Recorded]) -> Option<&RunOutcome> {
 }
 
 /// How often the run changed hands.
-pub fn n_takeovers(journal: &[Recorded]) -> usize {
-    let taken = |recorded: &&Recorded| matches!(recorded.event, Event::RunTakenOver { .. });
+pub fn n_takeovers(journal: &[RecordedEvent]) -> usize {
+    let taken = |recorded: &&RecordedEvent| matches!(recorded.event, Event::RunTakenOver { .. });
     journal.iter().filter(taken).count()
 }
 

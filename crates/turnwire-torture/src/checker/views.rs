@@ -6,19 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use turnwire_contract::Recorded;
+use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithPlaces, wire_json,
+    ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithCursors, wire_json,
 };
 
 use super::{Complaints, Kind, RunFacts};
 use crate::observations::{Place, Seen, Surface, View, fingerprint};
 
 /// How many mistakes of one reader are told.
-const MOST_TOLD: usize = 3;
+const MAX_TOLD: usize = 3;
 
 /// Checks every reader of the run.
-pub(super) fn check(facts: &RunFacts, journal: &[Recorded], wrong: &mut Complaints) {
+pub(super) fn check(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
     check_against_each_other(&facts.views, wrong);
     let surfaces: BTreeSet<Surface> = facts.views.iter().map(|view| view.surface).collect();
     let expected: BTreeMap<Surface, Vec<Seen>> =
@@ -35,7 +35,7 @@ fn check_against_each_other(views: &[View], wrong: &mut Complaints) {
     for view in views {
         for seen in &view.seen {
             let first = *bytes.entry((view.surface, seen.place)).or_insert(seen.fingerprint);
-            if first != seen.fingerprint && n_told < MOST_TOLD {
+            if first != seen.fingerprint && n_told < MAX_TOLD {
                 let place = seen.place;
                 let detail = format!("{:?} {place:?} was sent in two versions", view.surface);
                 wrong.add(Kind::DifferentBytes, detail);
@@ -88,20 +88,18 @@ fn check_view(view: &View, expected: &[Seen], wrong: &mut Complaints) {
         );
         mistakes.push((Kind::ViewUnfinished, detail));
     }
-    for (kind, detail) in mistakes.into_iter().take(MOST_TOLD) {
+    for (kind, detail) in mistakes.into_iter().take(MAX_TOLD) {
         wrong.add(kind, detail);
     }
 }
 
 /// Every frame that a surface makes of a journal.
-pub fn frames(surface: Surface, journal: &[Recorded]) -> Vec<Seen> {
+pub fn frames(surface: Surface, journal: &[RecordedEvent]) -> Vec<Seen> {
     match surface {
         Surface::Responses => {
             let mut projection = Responses::new(Profile::Strict);
             let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
-            frames
-                .map(|frame| seen(Place::at(frame.sequence_number()), &wire_json(&frame)))
-                .collect()
+            frames.map(|frame| seen(Place::at(frame.sequence_number), &wire_json(&frame))).collect()
         }
         Surface::Runs => journal
             .iter()
@@ -109,7 +107,7 @@ pub fn frames(surface: Surface, journal: &[Recorded]) -> Vec<Seen> {
             .collect(),
         Surface::Chat => {
             let wishes = ChatStreamOptions { tokens: true, approvals: true, inputs: true };
-            let mut projection = WithPlaces::new(ChatStream::new(wishes));
+            let mut projection = WithCursors::new(ChatStream::new(wishes));
             let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
             frames
                 .map(|placed| {

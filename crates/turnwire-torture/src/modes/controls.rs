@@ -43,7 +43,7 @@ fn plan(fault: Option<Fault>) -> Plan {
         Some(Fault::PublishBeforeCommit) => {
             vec![(6, Deed::Kill), (2, Deed::StoreKill), (2, Deed::Cut), (2, Deed::BlackHole)]
         }
-        Some(Fault::NewsAsTruth) => {
+        Some(Fault::NotificationAsTruth) => {
             vec![(3, Deed::RedisFlush), (1, Deed::RedisKill), (3, Deed::RedisNoise)]
         }
         Some(
@@ -100,13 +100,13 @@ pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, 
         let workload = stage.workload(Shape::any, None);
         let round = ROUND.min(TIME.saturating_sub(begun.elapsed()));
         stage
-            .under_load(&workload, options.runs_at_once, async |avenger, dice| {
+            .under_load(&workload, options.runs_at_once, async |injector, dice| {
                 let stop = CancellationToken::new();
                 let raging = async {
                     if plan.deeds.is_empty() {
                         return stop.cancelled().await;
                     }
-                    avenger.rage(&plan, 0, &stop, dice).await;
+                    injector.inject(&plan, 0, &stop, dice).await;
                 };
                 let time = async {
                     tokio::time::sleep(round).await;

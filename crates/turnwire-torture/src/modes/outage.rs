@@ -14,10 +14,10 @@ use crate::{
     cluster::Cluster,
     dice::Dice,
     evidence::Verdict,
-    nemesis::Avenger,
+    nemesis::FaultInjector,
     observations::{Deed, now},
     options::Options,
-    proxy::Weather,
+    proxy::NetworkFaults,
     reader::Manners,
     report::Setting,
     shapes::Shape,
@@ -96,14 +96,14 @@ async fn one_outage(
     let workload = stage.workload(|dice| Shape::lasting(dice, 2_000), Some(manners));
     let client = stage.client.clone();
     stage
-        .under_load(&workload, STREAMS, async |avenger, dice| {
+        .under_load(&workload, STREAMS, async |injector, dice| {
             sleep(Duration::from_millis(700)).await;
             // Those that are open are watched; no new ones come.
             workload.stop.cancel();
             let over = CancellationToken::new();
             let knocking = knock(&client, &over);
             let away = async {
-                let gone = go_away(avenger, how, length).await;
+                let gone = go_away(injector, how, length).await;
                 over.cancel();
                 gone
             };
@@ -114,33 +114,33 @@ async fn one_outage(
         .await
 }
 
-async fn go_away(avenger: &Avenger, how: How, length: Duration) -> anyhow::Result<()> {
-    let cluster: &Arc<Cluster> = &avenger.cluster;
+async fn go_away(injector: &FaultInjector, how: How, length: Duration) -> anyhow::Result<()> {
+    let cluster: &Arc<Cluster> = &injector.cluster;
     let deed = match how {
         How::Killed => Deed::StoreKill,
         How::Frozen => Deed::StoreFreeze,
         How::Partitioned => Deed::BlackHole,
     };
     let at = now();
-    let weather = |weather: Weather| {
+    let faults = |faults: NetworkFaults| {
         for proxy in cluster.nodes.iter().filter_map(|node| node.proxy.as_ref()) {
-            proxy.set(weather);
+            proxy.set(faults);
         }
     };
     match how {
         How::Killed => cluster.with_postgres(Postgres::kill).await?,
         How::Frozen => cluster.with_postgres(|postgres| postgres.freeze()).await?,
-        How::Partitioned => weather(Weather::Silent),
+        How::Partitioned => faults(NetworkFaults::Silent),
     }
     sleep(length).await;
     match how {
         How::Killed => cluster.with_postgres(Postgres::restart).await?,
         How::Frozen => cluster.with_postgres(|postgres| postgres.thaw()).await?,
-        How::Partitioned => weather(Weather::Fair),
+        How::Partitioned => faults(NetworkFaults::Fair),
     }
     let until = now();
     let act = crate::observations::Act { deed, node: None, at, until, owned: Vec::new() };
-    avenger.notes.write().acts.push(act);
+    injector.notes.write().acts.push(act);
     Ok(())
 }
 

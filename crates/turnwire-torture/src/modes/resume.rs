@@ -19,7 +19,7 @@ use crate::{
     node::Node,
     options::Options,
     report::Setting,
-    shapes::{Door, Shape},
+    shapes::{Endpoint, Shape},
     workload::Workload,
 };
 
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// How many runs are looked at side by side.
 const N_AT_ONCE: usize = 4;
 /// How many differences are told in words.
-const MOST_TOLD: usize = 10;
+const MAX_TOLD: usize = 10;
 
 /// A way to watch a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub async fn resume(options: &Options, n_runs: u64) -> anyhow::Result<(Setting, 
         n_places.iter_mut().zip(looked.n_places).for_each(|(sum, n)| *sum += n);
         stage.setting.missed.extend(looked.differences);
     }
-    stage.setting.missed.truncate(MOST_TOLD);
+    stage.setting.missed.truncate(MAX_TOLD);
     for (way, n) in WAYS.iter().zip(n_places) {
         stage.setting.notes.push((format!("places read again on {way}"), n.to_string()));
     }
@@ -103,7 +103,7 @@ struct Looked {
 }
 
 async fn one_run(workload: &Workload, key: &str, dice: &mut Dice) -> anyhow::Result<Looked> {
-    let shape = Shape { door: Door::Background, ..Shape::brief(dice) };
+    let shape = Shape { endpoint: Endpoint::Background, ..Shape::brief(dice) };
     workload.note(key, &shape);
     let begun = workload.begin(key, &shape, None, dice, false).await;
     let (run_id, _) = begun.map_err(|refused| anyhow::anyhow!("not begun: {refused}"))?;

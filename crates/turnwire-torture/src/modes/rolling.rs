@@ -18,12 +18,12 @@ pub async fn rolling(options: &Options, n_rounds: u64) -> anyhow::Result<(Settin
     let mut stage = Stage::set(&title, options, &[]).await?;
     let workload = stage.workload(Shape::any, None);
     stage
-        .under_load(&workload, options.runs_at_once, async |avenger, dice| {
+        .under_load(&workload, options.runs_at_once, async |injector, dice| {
             for _ in 0..n_rounds {
-                for node in &avenger.cluster.nodes {
+                for node in &injector.cluster.nodes {
                     sleep(BETWEEN).await;
-                    let owned = avenger.cluster.owned_by(node).await;
-                    avenger.to_node(Deed::Term, node, owned, dice).await;
+                    let owned = injector.cluster.owned_by(node).await;
+                    injector.to_node(Deed::Term, node, owned, dice).await;
                 }
             }
             sleep(BETWEEN).await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    ConversationId, Created, Event, EventLog, Item, NewRun, Recorded, RequestKey, RunId,
+    ConversationId, Created, Event, Item, Journal, NewRun, RecordedEvent, RequestKey, RunId,
     RunRequest, RunStore, Seq, TenantId, Timestamp,
 };
 use turnwire_stores::{Store, StoreOptions};
@@ -46,6 +46,6 @@ fn new_run(id: &str) -> NewRun {
     let (run_id, at) = (RunId::from(id), Timestamp::from_micros(1));
     let request = Arc::new(RunRequest::new("any", vec![Item::user("hi")]));
     let event = Event::RunQueued { request: Arc::clone(&request) };
-    let first = Recorded { run_id: run_id.clone(), seq: Seq(1), at, event };
+    let first = RecordedEvent { run_id: run_id.clone(), seq: Seq(1), at, event };
     NewRun { beginning: vec![Arc::new(first)], ..NewRun::new(run_id, at, request) }
 }

@@ -4,9 +4,9 @@ use std::{future::IntoFuture, time::Duration};
 
 use futures::FutureExt;
 use serde_json::json;
-use turnwire::{CallId, Decision, Error, Event, Recorded, RunId, RunOutcome, ToolOutcome};
+use turnwire::{CallId, Decision, Error, Event, RecordedEvent, RunId, RunOutcome, ToolOutcome};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::helpers::{Door, Notes, in_time, journal, returns, scripted, wait_for};
 
@@ -21,7 +21,7 @@ fn said(event: &Event) -> Option<()> {
     matches!(event, Event::TextAdded { .. }).then_some(())
 }
 
-fn outcomes(journal: &[std::sync::Arc<Recorded>]) -> Vec<(&str, &ToolOutcome)> {
+fn outcomes(journal: &[std::sync::Arc<RecordedEvent>]) -> Vec<(&str, &ToolOutcome)> {
     let ends = journal.iter().filter_map(|recorded| match &recorded.event {
         Event::ToolFinished { call_id, outcome, .. } => Some((call_id.as_str(), outcome)),
         _ => None,
@@ -76,7 +76,7 @@ async fn a_cancel_during_a_tool_reaches_the_tool() {
 #[tokio::test]
 async fn a_cancel_does_not_wait_for_a_tool_that_does_not_listen() {
     let agent = scripted([Turn::new().call("deaf", json!({}))])
-        .tool(Prop::new("deaf", Behaviour::Hangs))
+        .tool(FakeTool::new("deaf", Behaviour::Hangs))
         .build();
     let run = agent.expect("it can be made").stream_chat("Go.").start().await.expect("it starts");
     wait_for(&run, started).await;
@@ -98,7 +98,7 @@ async fn one_of_two_calls_is_stopped_and_the_run_goes_on() {
         Turn::new().text("One of them."),
     ];
     let agent = scripted(turns)
-        .tool(Prop::new("slow", Behaviour::WaitsToBeStopped))
+        .tool(FakeTool::new("slow", Behaviour::WaitsToBeStopped))
         .tool(door.tool("waiting"))
         .build()
         .expect("it can be made");
@@ -201,7 +201,7 @@ async fn nothing_is_asked_until_somebody_waits() {
     assert_eq!((reply.text.as_str(), model.prompts().len()), ("Hello.", 1));
 }
 
-fn careful() -> (Prop, [Turn; 2]) {
+fn careful() -> (FakeTool, [Turn; 2]) {
     let tool = returns("delete", "gone").with(|spec| spec.needs_approval = true);
     let turns = [
         Turn::new().call_with_id("call_1", "delete", json!({ "path": "/tmp" })),

@@ -6,7 +6,7 @@ use turnwire::{
     StartError, StoreError,
 };
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 
 use crate::helpers::{Door, returns, scripted, wait_for};
 
@@ -170,7 +170,7 @@ async fn a_call_that_was_cancelled_has_a_result_in_the_history() {
     ]);
     let agent = Agent::builder()
         .model(model.clone())
-        .tool(Prop::new("slow", Behaviour::WaitsToBeStopped))
+        .tool(FakeTool::new("slow", Behaviour::WaitsToBeStopped))
         .build()
         .expect("it can be made");
     let conversation = agent.conversation();

@@ -1,7 +1,7 @@
 //! What a program is told when something is wrong, in words that say how to go on.
 
 use serde_json::json;
-use turnwire::{Agent, AgentBuilder, Error, LogError, ToolboxError};
+use turnwire::{Agent, AgentBuilder, Error, JournalError, ToolboxError};
 use turnwire_contract::ModelError;
 use turnwire_models::Turn;
 
@@ -89,16 +89,16 @@ async fn what_was_said_before_a_failure_was_told() {
 /// A run whose journal is lost has no end to wait for: the reply says so instead of waiting.
 #[tokio::test]
 async fn a_lost_journal_is_an_error_and_not_a_wait() {
-    struct Failing(turnwire_engine::MemoryEventLog);
+    struct Failing(turnwire_engine::MemoryJournal);
     #[async_trait::async_trait]
-    impl turnwire::EventLog for Failing {
+    impl turnwire::Journal for Failing {
         async fn append(
             &self,
             tenant: &turnwire_contract::TenantId,
-            batch: Vec<std::sync::Arc<turnwire::Recorded>>,
-        ) -> Result<(), LogError> {
+            batch: Vec<std::sync::Arc<turnwire::RecordedEvent>>,
+        ) -> Result<(), JournalError> {
             if batch.first().is_some_and(|first| first.seq > turnwire::Seq(3)) {
-                return Err(LogError::Unavailable("gone".to_owned()));
+                return Err(JournalError::Unavailable("gone".to_owned()));
             }
             self.0.append(tenant, batch).await
         }
@@ -107,25 +107,25 @@ async fn a_lost_journal_is_an_error_and_not_a_wait() {
             tenant: &turnwire_contract::TenantId,
             run_id: &turnwire::RunId,
             after: turnwire::Seq,
-        ) -> Result<turnwire::EventStream, LogError> {
+        ) -> Result<turnwire::EventStream, JournalError> {
             self.0.read(tenant, run_id, after).await
         }
         async fn head(
             &self,
             tenant: &turnwire_contract::TenantId,
             run_id: &turnwire::RunId,
-        ) -> Result<turnwire::JournalHead, LogError> {
+        ) -> Result<turnwire::JournalHead, JournalError> {
             self.0.head(tenant, run_id).await
         }
-        async fn forget(
+        async fn delete(
             &self,
             tenant: &turnwire_contract::TenantId,
             run_id: &turnwire::RunId,
-        ) -> Result<(), LogError> {
-            self.0.forget(tenant, run_id).await
+        ) -> Result<(), JournalError> {
+            self.0.delete(tenant, run_id).await
         }
     }
-    let log = Failing(turnwire_engine::MemoryEventLog::default());
+    let log = Failing(turnwire_engine::MemoryJournal::default());
     let agent = Agent::builder()
         .model(turnwire_models::Scripted::new([Turn::new().text("a")]))
         .event_log(std::sync::Arc::new(log))

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use futures::{StreamExt, future::join_all};
 use serde_json::json;
-use turnwire::{Agent, Event, Recorded, RunOutcome, Seq, Usage};
-use turnwire_engine::MemoryEventLog;
+use turnwire::{Agent, Event, RecordedEvent, RunOutcome, Seq, Usage};
+use turnwire_engine::MemoryJournal;
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::invariants;
 
 use crate::helpers::{Door, in_time, journal, returns, scripted};
 
-fn names(journal: &[Arc<Recorded>]) -> Vec<String> {
-    let name = |recorded: &Arc<Recorded>| {
+fn names(journal: &[Arc<RecordedEvent>]) -> Vec<String> {
+    let name = |recorded: &Arc<RecordedEvent>| {
         let event = serde_json::to_value(&recorded.event).expect("every event can be written");
         event["type"].as_str().expect("every event has a type").to_owned()
     };
@@ -124,7 +124,7 @@ async fn a_refusal_is_not_a_text() {
 async fn replies_outlive_the_journal_in_memory() {
     let agent = Agent::builder()
         .model(Scripted::new([Turn::new().text("Hello.")]).looping())
-        .event_log(Arc::new(MemoryEventLog::keeping(1)))
+        .event_log(Arc::new(MemoryJournal::keeping(1)))
         .build()
         .expect("it can be made");
     let runs = join_all((0..50).map(|_| agent.stream_chat("Go.").start())).await;

@@ -10,9 +10,9 @@ use std::{
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value};
 use tokio::{sync::Semaphore, time::timeout};
-use turnwire::{Agent, AgentBuilder, Event, Recorded, Run};
+use turnwire::{Agent, AgentBuilder, Event, RecordedEvent, Run};
 use turnwire_models::{Scripted, Turn};
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 use turnwire_tools::{FunctionTool, NoArguments};
 
 /// Long enough for the busiest machine; only a hanging test waits this long.
@@ -24,13 +24,13 @@ pub(crate) fn scripted(turns: impl IntoIterator<Item = Turn>) -> AgentBuilder {
 }
 
 /// A tool that returns `text`.
-pub(crate) fn returns(name: &str, text: &str) -> Prop {
-    Prop::new(name, Behaviour::Returns(text.to_owned()))
+pub(crate) fn returns(name: &str, text: &str) -> FakeTool {
+    FakeTool::new(name, Behaviour::Returns(text.to_owned()))
 }
 
 /// A tool that fails with `message`.
-pub(crate) fn fails(name: &str, message: &str) -> Prop {
-    Prop::new(name, Behaviour::Fails(message.to_owned()))
+pub(crate) fn fails(name: &str, message: &str) -> FakeTool {
+    FakeTool::new(name, Behaviour::Fails(message.to_owned()))
 }
 
 /// The result of `future`, which must not take for ever.
@@ -106,7 +106,7 @@ impl Door {
 }
 
 /// The whole journal of a run, once it is over.
-pub(crate) async fn journal(run: &Run) -> Vec<Arc<Recorded>> {
+pub(crate) async fn journal(run: &Run) -> Vec<Arc<RecordedEvent>> {
     let events = run.events().await.expect("the run can be followed");
     in_time(events.try_collect()).await.expect("the journal can be read")
 }

@@ -40,7 +40,7 @@ async fn c17_a_run_goes_on_with_another_agent() {
                     Scripted::new([Turn::new().text("Hm. ").call("work", serde_json::json!({}))]);
                 let agent = Agent::builder().model(model).tool(tool(called.clone(), false));
                 let agent = agent.store(store_in(&folder).await).build().expect("an agent");
-                agent.keep_working().await.expect("a store");
+                agent.start_worker().await.expect("a store");
                 let run = agent.stream_chat("Work.").start().await.expect("a run");
                 in_time(calls.recv()).await.expect("the tool is at work");
                 run.id().clone()
@@ -53,7 +53,7 @@ async fn c17_a_run_goes_on_with_another_agent() {
     let model = Scripted::new([Turn::new().text("All done.")]);
     let agent = Agent::builder().model(model).tool(tool(called, true));
     let agent = agent.store(store_in(&folder).await).build().expect("an agent");
-    agent.keep_working().await.expect("a store");
+    agent.start_worker().await.expect("a store");
     let run = agent.attach(&run_id).await.expect("it is kept");
     let reply = in_time(run.reply()).await.expect("it goes on");
     assert_eq!((reply.text.as_str(), &reply.outcome), ("All done.", &RunOutcome::Completed));
@@ -88,7 +88,7 @@ async fn c14_a_run_is_stopped_from_elsewhere() {
     let agent = async |turns: Vec<Turn>| {
         let agent = Agent::builder().model(Scripted::new(turns)).store(store.clone());
         let agent = agent.build().expect("an agent");
-        agent.keep_working().await.expect("a store");
+        agent.start_worker().await.expect("a store");
         agent
     };
     let one = agent(vec![Turn::new().text("Hm …").wait_forever()]).await;

@@ -15,16 +15,16 @@ use turnwire::{
     Agent, CallOptions, Conversation, Event, Item, Message, MessageCallbacks, MessageState, Role,
     Run, RunOutcome, Stage, ToolBlockUpdate,
 };
-use turnwire_engine::{MemoryEventLog, MemoryRunStore};
+use turnwire_engine::{MemoryJournal, MemoryRunStore};
 use turnwire_models::{Scripted, Turn};
 use turnwire_surfaces::{MessageFrame, Messages, Projection};
-use turnwire_testkit::{Behaviour, Prop, surfaces};
+use turnwire_testkit::{Behaviour, FakeTool, surfaces};
 
 use crate::helpers::{Door, Notes, fails, in_time, journal, returns, scripted, story, wait_for};
 
 /// One call of one callback.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum CallbackCall {
     Added,
     Content { chunk: String, accumulated: String },
     Tool(Update),
@@ -80,52 +80,54 @@ impl From<&ToolBlockUpdate<'_>> for Update {
 }
 
 /// All four callbacks, writing down what they are told.
-fn noting(book: &Notes<Told>) -> MessageCallbacks {
+fn noting(book: &Notes<CallbackCall>) -> MessageCallbacks {
     let (added, content, tool, changed) = (book.clone(), book.clone(), book.clone(), book.clone());
     MessageCallbacks::new()
-        .on_assistant_message_added(move || added.write(Told::Added))
+        .on_assistant_message_added(move || added.write(CallbackCall::Added))
         .on_assistant_content_updated(move |chunk, accumulated| {
             let (chunk, accumulated) = (chunk.to_owned(), accumulated.to_owned());
-            content.write(Told::Content { chunk, accumulated });
+            content.write(CallbackCall::Content { chunk, accumulated });
         })
-        .on_tool_block_updated(move |update| tool.write(Told::Tool(update.into())))
-        .on_messages_change(move |messages| changed.write(Told::Changed(messages.to_vec())))
+        .on_tool_block_updated(move |update| tool.write(CallbackCall::Tool(update.into())))
+        .on_messages_change(move |messages| changed.write(CallbackCall::Changed(messages.to_vec())))
 }
 
 /// Everything that was told of a run, with the run.
-pub(crate) async fn watched(agent: &Agent) -> (Run, Vec<Told>) {
+pub(crate) async fn watched(agent: &Agent) -> (Run, Vec<CallbackCall>) {
     let book = Notes::new();
     let run = agent.stream_chat("Go.").messages(noting(&book)).start().await.expect("it starts");
     let _ = in_time(run.reply()).await;
     (run, book.take())
 }
 
-pub(crate) fn contents(told: &[Told]) -> Vec<(&str, &str)> {
+pub(crate) fn contents(told: &[CallbackCall]) -> Vec<(&str, &str)> {
     let found = told.iter().filter_map(|told| match told {
-        Told::Content { chunk, accumulated } => Some((chunk.as_str(), accumulated.as_str())),
-        Told::Added | Told::Tool(_) | Told::Changed(_) => None,
+        CallbackCall::Content { chunk, accumulated } => {
+            Some((chunk.as_str(), accumulated.as_str()))
+        }
+        CallbackCall::Added | CallbackCall::Tool(_) | CallbackCall::Changed(_) => None,
     });
     found.collect()
 }
 
-pub(crate) fn updates(told: &[Told]) -> Vec<&Update> {
+pub(crate) fn updates(told: &[CallbackCall]) -> Vec<&Update> {
     let found = told.iter().filter_map(|told| match told {
-        Told::Tool(update) => Some(update),
-        Told::Added | Told::Content { .. } | Told::Changed(_) => None,
+        CallbackCall::Tool(update) => Some(update),
+        CallbackCall::Added | CallbackCall::Content { .. } | CallbackCall::Changed(_) => None,
     });
     found.collect()
 }
 
-pub(crate) fn lists(told: &[Told]) -> Vec<&[Message]> {
+pub(crate) fn lists(told: &[CallbackCall]) -> Vec<&[Message]> {
     let found = told.iter().filter_map(|told| match told {
-        Told::Changed(list) => Some(list.as_slice()),
-        Told::Added | Told::Content { .. } | Told::Tool(_) => None,
+        CallbackCall::Changed(list) => Some(list.as_slice()),
+        CallbackCall::Added | CallbackCall::Content { .. } | CallbackCall::Tool(_) => None,
     });
     found.collect()
 }
 
 /// The stages of the call `name`, in the order they were told.
-pub(crate) fn stages(told: &[Told], name: &str) -> Vec<Stage> {
+pub(crate) fn stages(told: &[CallbackCall], name: &str) -> Vec<Stage> {
     updates(told).iter().filter(|update| update.name == name).map(|update| update.stage).collect()
 }
 
@@ -175,7 +177,7 @@ async fn s4_2_loaded_messages_are_not_told() {
     // The model was shown what was loaded; the callbacks were only told what it said now.
     assert_eq!(model.prompts()[0].items.len(), 3);
     assert_eq!(contents(&told), [("Still blue.", "Still blue.")]);
-    assert_eq!(told.iter().filter(|told| **told == Told::Added).count(), 1);
+    assert_eq!(told.iter().filter(|told| **told == CallbackCall::Added).count(), 1);
     // Loaded messages are in every list, and complete.
     for list in lists(&told) {
         let loaded = list[..2].iter().map(|message| (message.content.as_str(), message.state));
@@ -379,7 +381,7 @@ async fn s4_6_an_update_has_all_the_facts_of_its_call() {
     let agent = scripted(turns)
         .tool(returns("look", "3 notes"))
         .tool(fails("broken", "no luck"))
-        .tool(Prop::new("draw", Behaviour::Draws))
+        .tool(FakeTool::new("draw", Behaviour::Draws))
         .build()
         .expect("it can be made");
     let (_, told) = watched(&agent).await;
@@ -498,8 +500,8 @@ async fn s4_9_a_silent_tool_is_still_running() {
 }
 
 /// Plays one turn that calls `slow`, and cancels the run at the first event that `when` likes.
-pub(crate) async fn cancelled(turn: Turn, when: impl Fn(&Event) -> bool) -> Vec<Told> {
-    let agent = scripted([turn]).tool(Prop::new("slow", Behaviour::WaitsToBeStopped)).build();
+pub(crate) async fn cancelled(turn: Turn, when: impl Fn(&Event) -> bool) -> Vec<CallbackCall> {
+    let agent = scripted([turn]).tool(FakeTool::new("slow", Behaviour::WaitsToBeStopped)).build();
     let book = Notes::new();
     let chat = agent.expect("it can be made").stream_chat("Go.").messages(noting(&book));
     let run = chat.start().await.expect("it starts");
@@ -510,7 +512,7 @@ pub(crate) async fn cancelled(turn: Turn, when: impl Fn(&Event) -> bool) -> Vec<
     book.take()
 }
 
-fn the_one_end(told: &[Told]) -> Update {
+fn the_one_end(told: &[CallbackCall]) -> Update {
     let updates = updates(told);
     let ends: Vec<_> = updates.iter().filter(|update| update.stage == Stage::End).collect();
     assert_eq!(ends.len(), 1, "{updates:#?}");
@@ -538,7 +540,7 @@ async fn s4_10_success_and_failure_have_one_end() {
 
 #[tokio::test]
 async fn s4_10_a_timeout_has_one_end() {
-    let hangs = Prop::new("look", Behaviour::Hangs)
+    let hangs = FakeTool::new("look", Behaviour::Hangs)
         .with(|spec| spec.timeout = Some(Duration::from_millis(20)));
     let turns = [Turn::new().call("look", json!({})), Turn::new().text("Done.")];
     let agent = scripted(turns).tool(hangs).build().expect("it can be made");
@@ -568,9 +570,10 @@ async fn s4_10_an_abort_in_the_middle_of_the_arguments_has_one_end() {
 /// The first worker dies with its runtime while the tool works; a second one takes over.
 #[test]
 fn s4_10_a_restart_has_one_end() {
-    let (log, store) = (Arc::new(MemoryEventLog::default()), Arc::new(MemoryRunStore::default()));
+    let (log, store) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryRunStore::default()));
     let agent = |turns: Vec<Turn>, behaviour| {
-        let tool = Prop::new("look", behaviour).with(|spec| spec.effect = turnwire::Effect::Once);
+        let tool =
+            FakeTool::new("look", behaviour).with(|spec| spec.effect = turnwire::Effect::Once);
         scripted(turns).tool(tool).event_log(log.clone()).run_store(store.clone()).build()
     };
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -665,12 +668,12 @@ async fn s4_13_a_message_is_added_once_per_model_call_before_anything_in_it() {
     let outline: Vec<_> = told
         .iter()
         .filter_map(|told| match told {
-            Told::Added => Some("added".to_owned()),
-            Told::Content { chunk, .. } => Some(chunk.clone()),
-            Told::Tool(update) if matches!(update.stage, Stage::Start | Stage::End) => {
+            CallbackCall::Added => Some("added".to_owned()),
+            CallbackCall::Content { chunk, .. } => Some(chunk.clone()),
+            CallbackCall::Tool(update) if matches!(update.stage, Stage::Start | Stage::End) => {
                 Some(format!("tool {}", update.stage.as_str()))
             }
-            Told::Tool(_) | Told::Changed(_) => None,
+            CallbackCall::Tool(_) | CallbackCall::Changed(_) => None,
         })
         .collect();
     assert_eq!(
@@ -691,9 +694,11 @@ async fn s4_13_a_message_is_added_once_per_model_call_before_anything_in_it() {
     // The slot is there: right after the signal the list has one more message.
     let mut n_messages = 1;
     for pair in told.windows(2) {
-        if pair[0] == Told::Added {
+        if pair[0] == CallbackCall::Added {
             n_messages += 1;
-            let Told::Changed(list) = &pair[1] else { panic!("{:?} came instead", pair[1]) };
+            let CallbackCall::Changed(list) = &pair[1] else {
+                panic!("{:?} came instead", pair[1])
+            };
             assert_eq!(list.len(), n_messages);
             let slot = list.last().expect("it is not empty");
             assert_eq!((slot.role, slot.state), (Role::Assistant, MessageState::Streaming));
@@ -795,21 +800,21 @@ async fn s4_19_all_surfaces_agree_on_the_same_run() {
     for recorded in &journal {
         for frame in messages.project(recorded) {
             match &frame {
-                MessageFrame::AssistantMessageAdded { .. } => expected.push(Told::Added),
+                MessageFrame::AssistantMessageAdded { .. } => expected.push(CallbackCall::Added),
                 MessageFrame::ContentUpdated { message, chunk } => {
                     let accumulated = messages.accumulated(*message).to_owned();
-                    expected.push(Told::Content { chunk: chunk.clone(), accumulated });
+                    expected.push(CallbackCall::Content { chunk: chunk.clone(), accumulated });
                 }
                 MessageFrame::ToolBlockUpdated { .. } => {
                     let update = messages.update(&frame).expect("there is such a block");
-                    expected.push(Told::Tool(Update::from(&update)));
+                    expected.push(CallbackCall::Tool(Update::from(&update)));
                 }
                 MessageFrame::MessagesChanged { .. } => {}
             }
         }
     }
     let without_lists: Vec<_> =
-        told.iter().filter(|told| !matches!(told, Told::Changed(_))).cloned().collect();
+        told.iter().filter(|told| !matches!(told, CallbackCall::Changed(_))).cloned().collect();
     assert_eq!(without_lists, expected);
     assert_eq!(lists(&told).last().copied(), Some(messages.messages()));
     let last_message = messages.messages().last().expect("there is an answer");

@@ -8,7 +8,7 @@ use turnwire_tools::{FunctionTool, NoArguments};
 
 use crate::helpers::{Notes, fails, returns, scripted, story, wait_for};
 
-type Told = Vec<(&'static str, Value)>;
+type CallbackCall = Vec<(&'static str, Value)>;
 
 /// Writes down what `on_event` is called with.
 fn noting(chat: StreamChat, book: &Notes<(&'static str, Value)>) -> StreamChat {
@@ -23,7 +23,7 @@ fn noting(chat: StreamChat, book: &Notes<(&'static str, Value)>) -> StreamChat {
     })
 }
 
-async fn told(agent: &Agent) -> Told {
+async fn told(agent: &Agent) -> CallbackCall {
     let book = Notes::new();
     let _ = noting(agent.stream_chat("Go."), &book).await;
     book.take()

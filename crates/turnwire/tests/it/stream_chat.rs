@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::json;
 use turnwire::{Agent, RunOutcome};
 use turnwire_models::Turn;
-use turnwire_testkit::{Behaviour, Prop};
+use turnwire_testkit::{Behaviour, FakeTool};
 use turnwire_tools::{FunctionTool, NoArguments};
 
 use crate::helpers::{Notes, fails, returns, scripted};
@@ -341,7 +341,7 @@ async fn s0_10_tokens_are_every_piece_of_every_answer_in_order() {
 async fn s0_11_tools_one_after_the_other_start_and_end_in_call_order() {
     let agent = scripted(calls(&["first", "second", "third"]))
         .tool(returns("third", "3"))
-        .tool(Prop::new(
+        .tool(FakeTool::new(
             "first",
             Behaviour::Takes(std::time::Duration::from_millis(20), "1".to_owned()),
         ))
@@ -365,10 +365,10 @@ async fn s0_11_tools_one_after_the_other_start_and_end_in_call_order() {
 #[tokio::test]
 async fn s0_12_failing_unknown_and_crashing_tools_end_once_and_the_answer_still_comes() {
     let tools = ["broken", "missing", "crashing", "picky"];
-    let picky = Prop::new("picky", Behaviour::Multiplies);
+    let picky = FakeTool::new("picky", Behaviour::Multiplies);
     let agent = scripted(calls(&tools))
         .tool(fails("broken", "no luck"))
-        .tool(Prop::new("crashing", Behaviour::Panics))
+        .tool(FakeTool::new("crashing", Behaviour::Panics))
         .tool(picky.clone())
         .parallel_tool_calls(false)
         .build();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{args::ColorWish, environment::Environment};
+use crate::{args::ColorChoice, environment::Environment};
 
 fn report() -> Report {
     Report(vec![
@@ -11,7 +11,7 @@ fn report() -> Report {
 
 #[test]
 fn people_read_lines() {
-    let paint = Paint::choose(ColorWish::Never, &Environment::default(), false);
+    let paint = Paint::choose(ColorChoice::Never, &Environment::default(), false);
     let expected = "\
 ok       settings    turnwire.toml
 warning  proxies     HTTP_PROXY is set
@@ -38,7 +38,7 @@ fn scripts_read_json() {
 /// A name from a file may hold anything, and must not draw on the terminal.
 #[test]
 fn nothing_draws_on_the_terminal() {
-    let paint = Paint::choose(ColorWish::Never, &Environment::default(), false);
+    let paint = Paint::choose(ColorChoice::Never, &Environment::default(), false);
     let report =
         Report(vec![Finding::broken("a\u{1b}[2J", "b\u{1b}]0;x\u{7}").hint("c\u{1b}[31m")]);
     assert!(!report.as_text(paint).contains('\u{1b}'));

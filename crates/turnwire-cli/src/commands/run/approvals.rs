@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value;
-use turnwire::{ApprovalAnswer, CallId, Decision, Event, Recorded};
+use turnwire::{ApprovalAnswer, CallId, Decision, Event, RecordedEvent};
 use turnwire_surfaces::{Call, CallBook, clean};
 
 use super::keyboard::{Keyboard, Request, Typed};
@@ -75,7 +75,7 @@ impl Approver {
     /// Takes note of an event of the run. Says what is answered at once, if nobody can be asked.
     pub(super) fn note(
         &mut self,
-        recorded: &Recorded,
+        recorded: &RecordedEvent,
         news: &mut VecDeque<News>,
     ) -> Option<Answer> {
         self.calls.note(recorded);

@@ -24,7 +24,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 use turnwire::{
-    Agent, Error, EventStream, Failure, IncompleteReason, Recorded, Run, RunOutcome, TenantId,
+    Agent, Error, EventStream, Failure, IncompleteReason, RecordedEvent, Run, RunOutcome, TenantId,
 };
 use turnwire_engine::AnswerError;
 use turnwire_surfaces::{Answer, clean, words};
@@ -244,7 +244,7 @@ struct Display {
 
 /// What came of waiting for the next event.
 enum Shown {
-    Event(Result<Arc<Recorded>, Problem>),
+    Event(Result<Arc<RecordedEvent>, Problem>),
     /// Something else was shown first.
     News,
     TheEnd,

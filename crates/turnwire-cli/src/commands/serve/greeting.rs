@@ -39,9 +39,9 @@ pub(super) fn lines(
     if !servers.is_empty() {
         lines.push(row("Tool servers", servers.join(", ")));
     }
-    lines.push(row("Keys", keys(settings.door.api_keys.len())));
+    lines.push(row("Keys", keys(settings.auth.api_keys.len())));
     lines.push(row("Kept", kept(settings.store.as_ref())));
-    let key = if settings.door.api_keys.is_empty() { "none" } else { "…" };
+    let key = if settings.auth.api_keys.is_empty() { "none" } else { "…" };
     lines.push(format!(
         "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://{place}/v1 OPENAI_API_KEY={key}"
     ));

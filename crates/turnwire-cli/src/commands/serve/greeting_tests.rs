@@ -4,7 +4,7 @@ use turnwire_tools::McpServerOptions;
 
 use super::*;
 use crate::{
-    args::{ColorWish, ServeArguments},
+    args::{ColorChoice, ServeArguments},
     environment::Environment,
 };
 
@@ -14,7 +14,7 @@ fn settings(variables: &[(&str, &str)], demo: bool) -> ServeSettings {
 }
 
 fn greeting(address: &str, settings: &ServeSettings) -> Vec<String> {
-    let paint = Paint::choose(ColorWish::Never, &Environment::default(), false);
+    let paint = Paint::choose(ColorChoice::Never, &Environment::default(), false);
     let lines = lines(address.parse().unwrap(), settings, &["file_search"], paint);
     lines.iter().map(|line| line.replace(env!("CARGO_PKG_VERSION"), "VERSION")).collect()
 }
@@ -46,7 +46,7 @@ fn the_demo_says_where_everything_is() {
 fn a_server_for_everybody_says_where_this_machine_finds_it() {
     let url = ("OPENAI_BASE_URL", "http://localhost:11434/v1");
     let mut settings = settings(&[url, ("TURNWIRE_MODEL", "qwen3:8b")], false);
-    settings.door.api_keys = vec!["a".into(), "b".into()];
+    settings.auth.api_keys = vec!["a".into(), "b".into()];
     assert_eq!(
         greeting("0.0.0.0:80", &settings),
         [

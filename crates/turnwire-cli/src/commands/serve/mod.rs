@@ -100,7 +100,7 @@ async fn until_closed(
     })?;
     // From here on, others may take over our runs, and we theirs.
     app.runs()
-        .keep_working()
+        .start_worker()
         .await
         .map_err(|error| Problem::failure(format!("the store does not answer: {error}")))?;
     begin(address, settings, &app, voice);
@@ -116,7 +116,7 @@ async fn until_closed(
             biased;
             _ = signals.next() => break,
             () = hangups.next() => {
-                info!("SIGHUP is ignored; settings are read at the start");
+                info!("SIGHUP ignored, settings are read at start");
             }
             () = &mut serving => return Err(Problem::failure("the server has stopped by itself")),
             () = &mut connecting, if !connected => connected = true,

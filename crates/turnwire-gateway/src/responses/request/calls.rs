@@ -1,7 +1,7 @@
-//! Every call needs its output, and every output its call.
+//! Checks that every call has an output and every output a call.
 //!
-//! Providers refuse a history in which one is missing, and say so in their own words, after
-//! the run has begun. So it is looked at before.
+//! Providers refuse a history in which one is missing, with their own wording and after the run has
+//! started. So it is checked before.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -12,8 +12,8 @@ use super::{
     input::{ApprovalAnswer, Input},
 };
 
-/// Whether `new` fits behind `history`: each output answers a call that came before it and has
-/// none yet, and no call is left open, but for those of servers that wait for a person.
+/// Checks that `new` can follow `history`: each output belongs to an earlier call that has none
+/// yet, and no call is left open, except calls of MCP servers that wait for an approval.
 pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), ClientError> {
     let mut calls: Vec<Waiting<'_>> = Vec::new();
     for item in history.iter().map(Borrow::borrow) {
@@ -39,8 +39,8 @@ pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), Cl
     }
 }
 
-/// Gives calls that come back with the name their client knows the name that the model knows: a
-/// tool in a namespace may be offered under a longer one.
+/// Renames calls in the input to the names the model knows: a tool in a namespace may be offered
+/// under a longer name than the client uses.
 pub fn name_calls(items: &mut [Item], tools: &[Arc<ToolSpec>]) {
     for item in items {
         let Item::Call { name, kind, server: Some(namespace), .. } = item else { continue };
@@ -88,13 +88,13 @@ fn second_output(call_id: &CallId) -> ClientError {
     ClientError::new("duplicate_tool_output", "input", message)
 }
 
-/// Makes calls to carry out of what a person has decided, in the order of the calls.
+/// Returns the calls that a user has decided about, in the order of the calls.
 ///
-/// `call_of` tells which call an approval request was about; where it does not know, the
-/// request's id is taken for the call's. A call that waits and was not answered is denied: a
-/// person who writes on has seen the question, and a history with an open call is of no use.
+/// `call_of` returns the call an approval request was about; if it is unknown, the ID of the
+/// request is used as call ID. A waiting call without an answer is denied: a user who continues has
+/// seen the question, and models refuse a history with an open call.
 ///
-/// A waiting call that came with the input leaves it: the engine adds it with its result.
+/// A waiting call in the input is removed from it: the engine adds it with its result.
 pub fn take_first_calls(
     history: &[impl Borrow<Item>],
     input: &mut Input,

@@ -36,7 +36,7 @@ fn pairs_are_fine_wherever_they_stand() {
     assert_eq!(check_calls(&NOTHING, &[client("a"), output("a"), Item::user("hi")]), Ok(()));
     assert_eq!(check_calls(&[client("a"), client("b")], &[output("b"), output("a")]), Ok(()));
     assert_eq!(check_calls(&[client("a"), output("a")], &[Item::user("hi")]), Ok(()));
-    // An id may be used again once its call is answered.
+    // An ID may be used again after its call has an output.
     let again = [client("a"), output("a")];
     assert_eq!(check_calls(&again, &again), Ok(()));
 }
@@ -107,7 +107,7 @@ fn answers_become_calls_in_the_order_of_the_calls() {
     );
 }
 
-/// The engine adds the call itself, so it must not stand in the input too.
+/// The engine adds the call itself, so it must not be in the input as well.
 #[test]
 fn a_waiting_call_leaves_the_input() {
     let items = vec![Item::user("hi"), call("a", ToolKind::Mcp), client("c"), output("c")];
@@ -134,7 +134,7 @@ fn calls_that_are_done_do_not_wait() {
     assert_eq!(input.items, [output("c")]);
 }
 
-/// C15: an answer counts once, and only where somebody asked.
+/// C15: an answer is accepted once, and only for an open approval request.
 #[test]
 fn c15_an_answer_needs_its_question() {
     let cases = [

@@ -1,7 +1,6 @@
-//! Whether the model must, may or must not use tools, and which of them stay on offer.
+//! Reads `tool_choice`: whether the model must, may or must not call tools, and which ones.
 //!
-//! Tools that `allowed_tools` leaves out are not offered at all: what the model does not know
-//! it cannot call.
+//! Tools that `allowed_tools` excludes are not offered at all, so the model cannot call them.
 
 use serde_json::Value;
 use turnwire_contract::{ToolChoice, ToolKind, ToolSpec};
@@ -9,30 +8,30 @@ use turnwire_contract::{ToolChoice, ToolKind, ToolSpec};
 use super::{
     error::{ClientError, shown},
     fields::{Fields, known_word},
-    tools::{FILE_SEARCH, McpWish, ToolWish, WEB_SEARCH, is_web_search},
+    tools::{FILE_SEARCH, RequestedServer, RequestedTool, WEB_SEARCH, is_web_search},
     unread::Unread,
 };
 
-/// Reads the field `tool_choice` of a request. Returns the choice, and those of the `wishes`
-/// that stay on offer.
+/// Reads the field `tool_choice` of a request. Returns the choice, and those of the
+/// `requested_tools` that stay on offer.
 ///
-/// `own` are the names of functions that the server offers by itself; they may be chosen too.
+/// `own` are the names of functions that the server itself offers; they may be chosen too.
 pub fn read_choice(
     tool_choice: Option<&Value>,
-    wishes: Vec<ToolWish>,
+    requested_tools: Vec<RequestedTool>,
     own: &[&str],
-) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {
+) -> Result<(ToolChoice, Vec<RequestedTool>), ClientError> {
     const PATH: &str = "tool_choice";
     let unread = Unread::default();
     match tool_choice {
-        None | Some(Value::Null) => Ok((ToolChoice::Auto, wishes)),
+        None | Some(Value::Null) => Ok((ToolChoice::Auto, requested_tools)),
         Some(Value::String(word)) => {
             let word = known_word(word, PATH, &["none", "auto", "required"])?;
-            Ok((choice_of(word), wishes))
+            Ok((choice_of(word), requested_tools))
         }
         Some(object @ Value::Object(_)) => {
             let choice = Fields::of(object, PATH, &unread)?;
-            let read = read_object(&choice, wishes, own)?;
+            let read = read_object(&choice, requested_tools, own)?;
             choice.refuse_others(&[])?;
             Ok(read)
         }
@@ -40,7 +39,7 @@ pub fn read_choice(
     }
 }
 
-/// Whether a request counts on the web search: its `tool_choice` names it.
+/// Whether `tool_choice` names the web search.
 pub fn names_web_search(tool_choice: Option<&Value>) -> bool {
     let is_it = |tool: &Value| tool.get("type").and_then(Value::as_str).is_some_and(is_web_search);
     let Some(choice) = tool_choice else { return false };
@@ -58,28 +57,28 @@ fn choice_of(word: &str) -> ToolChoice {
 
 fn read_object(
     choice: &Fields<'_>,
-    wishes: Vec<ToolWish>,
+    requested_tools: Vec<RequestedTool>,
     own: &[&str],
-) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {
+) -> Result<(ToolChoice, Vec<RequestedTool>), ClientError> {
     if choice.needed_text("type")? == "allowed_tools" {
-        return read_allowed(choice, &wishes, own);
+        return read_allowed(choice, &requested_tools, own);
     }
-    match find(choice, &wishes, own)? {
-        Named::Own(name) => Ok((ToolChoice::Named { name }, wishes)),
-        Named::Wish(wish) => match wish {
-            ToolWish::Function(spec) => {
+    match find(choice, &requested_tools, own)? {
+        Named::Own(name) => Ok((ToolChoice::Named { name }, requested_tools)),
+        Named::Requested(requested) => match requested {
+            RequestedTool::Function(spec) => {
                 let name = spec.name.clone();
-                Ok((ToolChoice::Named { name }, wishes))
+                Ok((ToolChoice::Named { name }, requested_tools))
             }
-            ToolWish::WebSearch { .. } => Ok((named(WEB_SEARCH), wishes)),
-            ToolWish::FileSearch { .. } => Ok((named(FILE_SEARCH), wishes)),
-            ToolWish::Mcp(server) => match choice.text("name")? {
+            RequestedTool::WebSearch { .. } => Ok((named(WEB_SEARCH), requested_tools)),
+            RequestedTool::FileSearch { .. } => Ok((named(FILE_SEARCH), requested_tools)),
+            RequestedTool::Mcp(server) => match choice.text("name")? {
                 Some(name) => {
-                    let name = name_on_offer(server, name, &wishes);
-                    Ok((ToolChoice::Named { name }, wishes))
+                    let name = name_on_offer(server, name, &requested_tools);
+                    Ok((ToolChoice::Named { name }, requested_tools))
                 }
-                // No single name stands for a server, so nothing else is offered.
-                None => Ok((ToolChoice::Required, vec![ToolWish::Mcp(server.clone())])),
+                // A server has no single tool name, so only its tools are offered.
+                None => Ok((ToolChoice::Required, vec![RequestedTool::Mcp(server.clone())])),
             },
         },
     }
@@ -89,32 +88,38 @@ fn named(name: &str) -> ToolChoice {
     ToolChoice::Named { name: name.to_owned() }
 }
 
-/// What the model will know a server's tool by: the engine puts the label before a name that
-/// another tool has.
-fn name_on_offer(server: &McpWish, name: &str, wishes: &[ToolWish]) -> String {
-    let is_taken = wishes.iter().any(|wish| match wish {
-        ToolWish::Function(spec) => spec.name == name,
-        ToolWish::WebSearch { .. } => name == WEB_SEARCH,
-        ToolWish::FileSearch { .. } => name == FILE_SEARCH,
-        ToolWish::Mcp(_) => false,
+/// The name under which the model gets a tool of a server: the engine prefixes the label if another
+/// tool has the same name.
+fn name_on_offer(
+    server: &RequestedServer,
+    name: &str,
+    requested_tools: &[RequestedTool],
+) -> String {
+    let is_taken = requested_tools.iter().any(|requested| match requested {
+        RequestedTool::Function(spec) => spec.name == name,
+        RequestedTool::WebSearch { .. } => name == WEB_SEARCH,
+        RequestedTool::FileSearch { .. } => name == FILE_SEARCH,
+        RequestedTool::Mcp(_) => false,
     });
     if is_taken { format!("{}__{name}", server.label) } else { name.to_owned() }
 }
 
 fn read_allowed(
     choice: &Fields<'_>,
-    wishes: &[ToolWish],
+    requested_tools: &[RequestedTool],
     own: &[&str],
-) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {
+) -> Result<(ToolChoice, Vec<RequestedTool>), ClientError> {
     let mode = choice.word("mode", &["none", "auto", "required"])?.unwrap_or("auto");
     let tools = choice.list("tools")?;
     let tools = tools.ok_or_else(|| ClientError::missing(choice.path_of("tools")))?;
-    let mut offered: Vec<ToolWish> = Vec::new();
+    let mut offered: Vec<RequestedTool> = Vec::new();
     for (path, tool) in tools {
         let tool = choice.inner(tool, &path)?;
-        let Named::Wish(wish) = find(&tool, wishes, own)? else { continue };
-        let narrowed = match wish {
-            ToolWish::Mcp(server) => ToolWish::Mcp(narrowed(server, tool.owned_text("name")?)),
+        let Named::Requested(requested) = find(&tool, requested_tools, own)? else { continue };
+        let narrowed = match requested {
+            RequestedTool::Mcp(server) => {
+                RequestedTool::Mcp(narrowed(server, tool.owned_text("name")?))
+            }
             other => other.clone(),
         };
         add(&mut offered, narrowed);
@@ -122,16 +127,16 @@ fn read_allowed(
     Ok((choice_of(mode), offered))
 }
 
-fn narrowed(server: &McpWish, name: Option<String>) -> McpWish {
+fn narrowed(server: &RequestedServer, name: Option<String>) -> RequestedServer {
     let allowed = name.map(|name| vec![name]).or_else(|| server.allowed.clone());
-    McpWish { allowed, ..server.clone() }
+    RequestedServer { allowed, ..server.clone() }
 }
 
-/// Several tools of one server are one wish.
-fn add(offered: &mut Vec<ToolWish>, wish: ToolWish) {
-    if let ToolWish::Mcp(new) = &wish {
-        let same = offered.iter_mut().find_map(|wish| match wish {
-            ToolWish::Mcp(server) if server.label == new.label => Some(server),
+/// Adds a tool, merging entries of the same server.
+fn add(offered: &mut Vec<RequestedTool>, requested: RequestedTool) {
+    if let RequestedTool::Mcp(new) = &requested {
+        let same = offered.iter_mut().find_map(|requested| match requested {
+            RequestedTool::Mcp(server) if server.label == new.label => Some(server),
             _ => None,
         });
         if let Some(server) = same {
@@ -145,25 +150,27 @@ fn add(offered: &mut Vec<ToolWish>, wish: ToolWish) {
             return;
         }
     }
-    if !offered.contains(&wish) {
-        offered.push(wish);
+    if !offered.contains(&requested) {
+        offered.push(requested);
     }
 }
 
-/// What a choice names.
+/// The tool that a choice names.
 enum Named<'a> {
-    Wish(&'a ToolWish),
-    /// A function that the server offers by itself.
+    Requested(&'a RequestedTool),
+    /// A function that the server itself offers.
     Own(String),
 }
 
 fn find<'a>(
     choice: &Fields<'_>,
-    wishes: &'a [ToolWish],
+    requested_tools: &'a [RequestedTool],
     own: &[&str],
 ) -> Result<Named<'a>, ClientError> {
     let kind = choice.needed_text("type")?;
-    let find = |is_it: &dyn Fn(&ToolWish) -> bool| wishes.iter().find(|wish| is_it(wish));
+    let find = |is_it: &dyn Fn(&RequestedTool) -> bool| {
+        requested_tools.iter().find(|requested| is_it(requested))
+    };
     let (found, what) = match kind {
         "function" | "custom" => {
             let name = choice.needed_text("name")?;
@@ -172,8 +179,7 @@ fn find<'a>(
                 let own_name = spec.reference().own_name() == name;
                 (spec.name == name || own_name) && (spec.kind == ToolKind::Custom) == is_custom
             };
-            let is_it =
-                |wish: &ToolWish| matches!(wish, ToolWish::Function(spec) if is_named(spec));
+            let is_it = |requested: &RequestedTool| matches!(requested, RequestedTool::Function(spec) if is_named(spec));
             let found = find(&is_it);
             if found.is_none() && own.contains(&name) && !is_custom {
                 return Ok(Named::Own(name.to_owned()));
@@ -184,21 +190,23 @@ fn find<'a>(
         "mcp" => {
             let label = choice.needed_text("server_label")?;
             let name = choice.text("name")?;
-            let has = |server: &McpWish| match (&server.allowed, name) {
+            let has = |server: &RequestedServer| match (&server.allowed, name) {
                 (Some(allowed), Some(name)) => allowed.iter().any(|known| known == name),
                 _ => true,
             };
-            let is_it = |wish: &ToolWish| matches!(wish, ToolWish::Mcp(server) if server.label == label && has(server));
+            let is_it = |requested: &RequestedTool| matches!(requested, RequestedTool::Mcp(server) if server.label == label && has(server));
             let tool = name.map(|name| format!("tool `{}` on the ", shown(name)));
             let tool = tool.unwrap_or_default();
             (find(&is_it), format!("{tool}server `{}`", shown(label)))
         }
         FILE_SEARCH => {
-            let is_it = |wish: &ToolWish| matches!(wish, ToolWish::FileSearch { .. });
+            let is_it =
+                |requested: &RequestedTool| matches!(requested, RequestedTool::FileSearch { .. });
             (find(&is_it), "file search".to_owned())
         }
         _ if is_web_search(kind) => {
-            let is_it = |wish: &ToolWish| matches!(wish, ToolWish::WebSearch { .. });
+            let is_it =
+                |requested: &RequestedTool| matches!(requested, RequestedTool::WebSearch { .. });
             (find(&is_it), "web search".to_owned())
         }
         _ => {
@@ -206,7 +214,7 @@ fn find<'a>(
             return Err(ClientError::new("unsupported_tool", choice.path_of("type"), message));
         }
     };
-    found.map(Named::Wish).ok_or_else(|| {
+    found.map(Named::Requested).ok_or_else(|| {
         let message = format!("There is no {what} among the tools of this request.");
         ClientError::new("tool_not_found", choice.path(), message)
     })

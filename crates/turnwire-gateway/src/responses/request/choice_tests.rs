@@ -4,7 +4,7 @@ use turnwire_contract::ToolChoice;
 use super::*;
 use crate::{limits::RequestLimits, responses::request::read_tools};
 
-fn wishes() -> Vec<ToolWish> {
+fn requested_tools() -> Vec<RequestedTool> {
     let tools = json!([
         { "type": "function", "name": "f" },
         { "type": "function", "name": "g" },
@@ -18,14 +18,14 @@ fn wishes() -> Vec<ToolWish> {
     read_tools(&tools, &RequestLimits::default()).unwrap().tools
 }
 
-fn read(choice: Value) -> Result<(ToolChoice, Vec<ToolWish>), ClientError> {
-    read_choice(Some(&choice), wishes(), &["own"])
+fn read(choice: Value) -> Result<(ToolChoice, Vec<RequestedTool>), ClientError> {
+    read_choice(Some(&choice), requested_tools(), &["own"])
 }
 
-/// The choice, with everything still on offer.
-fn choice(wish: Value) -> ToolChoice {
-    let (choice, offered) = read(wish).unwrap();
-    assert_eq!(offered, wishes());
+/// The choice, after checking that all tools stay on offer.
+fn choice(requested: Value) -> ToolChoice {
+    let (choice, offered) = read(requested).unwrap();
+    assert_eq!(offered, requested_tools());
     choice
 }
 
@@ -35,7 +35,10 @@ fn named(name: &str) -> ToolChoice {
 
 #[test]
 fn words() {
-    assert_eq!(read_choice(None, wishes(), &[]).unwrap(), (ToolChoice::Auto, wishes()));
+    assert_eq!(
+        read_choice(None, requested_tools(), &[]).unwrap(),
+        (ToolChoice::Auto, requested_tools())
+    );
     assert_eq!(choice(Value::Null), ToolChoice::Auto);
     assert_eq!(choice(json!("auto")), ToolChoice::Auto);
     assert_eq!(choice(json!("none")), ToolChoice::None);
@@ -50,16 +53,16 @@ fn one_tool() {
     assert_eq!(choice(json!({ "type": "file_search" })), named("file_search"));
     let of_server = |name: &str| json!({ "type": "mcp", "server_label": "notes", "name": name });
     assert_eq!(choice(of_server("a")), named("a"));
-    // The model is offered it under another name, because a function has this one.
+    // Offered under another name, because a function has this one.
     assert_eq!(choice(of_server("f")), named("notes__f"));
 }
 
-fn labels(offered: &[ToolWish]) -> Vec<String> {
-    let label = |wish: &ToolWish| match wish {
-        ToolWish::Function(spec) => spec.name.clone(),
-        ToolWish::Mcp(server) => format!("{} {:?}", server.label, server.allowed),
-        ToolWish::WebSearch { .. } => "web".to_owned(),
-        ToolWish::FileSearch { .. } => "files".to_owned(),
+fn labels(offered: &[RequestedTool]) -> Vec<String> {
+    let label = |requested: &RequestedTool| match requested {
+        RequestedTool::Function(spec) => spec.name.clone(),
+        RequestedTool::Mcp(server) => format!("{} {:?}", server.label, server.allowed),
+        RequestedTool::WebSearch { .. } => "web".to_owned(),
+        RequestedTool::FileSearch { .. } => "files".to_owned(),
     };
     offered.iter().map(label).collect()
 }
@@ -70,7 +73,7 @@ fn one_server() {
     assert_eq!((choice, labels(&offered)), (ToolChoice::Required, vec!["mail None".to_owned()]));
 }
 
-/// What `allowed_tools` leaves out is not offered at all.
+/// Tools that `allowed_tools` excludes are not offered at all.
 #[test]
 fn only_allowed_tools_are_offered() {
     let allowed = |mode: &str, tools: Value| {

@@ -1,15 +1,15 @@
-//! What a response repeats of its request.
+//! The fields of a response that repeat its request.
 //!
-//! Clients read their own settings off every response, so all keys are there, with what holds
-//! where nothing was said. Secrets never come back: of each tool only the keys are repeated
-//! that are known to hold none.
+//! Clients read their own settings from every response, so all keys are present, with the default
+//! if the request has none. Secrets are never echoed: of each tool only keys are repeated that are
+//! known to contain none.
 
 use serde_json::{Map, Value, json};
 use turnwire_surfaces::responses::echo::IGNORED;
 
 use super::{CreateResponse, tools::is_web_search};
 
-/// The keys of a response that come from its request. `model` is the one that answers.
+/// The fields of a response that come from its request. `model` is the model that is used.
 pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     let tool_choice = request.tool_choice.as_ref().map_or_else(|| json!("auto"), choice);
     let mut echo = Map::new();
@@ -41,7 +41,7 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     if !request.ignored.is_empty() {
         put(IGNORED, json!(request.ignored));
     }
-    // These may be left out, but not be null.
+    // These may be missing, but not null.
     if let Some(id) = &request.conversation {
         put("conversation", json!({ "id": id }));
     }
@@ -51,7 +51,7 @@ pub fn echo(request: &CreateResponse, model: &str) -> Map<String, Value> {
     echo
 }
 
-/// A response names the tier that it was made on, and `auto` is none.
+/// The tier of a response. `auto` is a request value only.
 fn tier(asked: Option<&str>) -> &str {
     asked.filter(|tier| *tier != "auto").unwrap_or("default")
 }
@@ -93,7 +93,8 @@ const OF_TOOL_SEARCH: [&str; 4] = ["type", "execution", "description", "paramete
 const OF_NAMESPACES: [&str; 4] = ["type", "name", "description", "tools"];
 const OF_CHOICES: [&str; 5] = ["type", "name", "server_label", "mode", "tools"];
 
-/// A tool as the client wrote it, with what it left out and without what is nobody's business.
+/// A tool as the client sent it, with defaults for omitted keys and without keys that may contain
+/// secrets.
 fn tool(written: &Value) -> Value {
     let kind = written.get("type").and_then(Value::as_str).unwrap_or_default();
     let mut tool = match kind {
@@ -135,7 +136,8 @@ fn complete_function(function: &mut Map<String, Value>) {
     }
 }
 
-/// An address may carry a token behind the path, or a password before the host.
+/// Removes query, fragment and user info from a URL, because they may contain a token or a
+/// password.
 fn shorten_address(server: &mut Map<String, Value>) {
     let Some(Value::String(url)) = server.get_mut("server_url") else { return };
     let shown = url.split(['?', '#']).next().unwrap_or_default();

@@ -129,7 +129,7 @@ fn hosted_tools_are_repeated() {
     assert_eq!(of_tool(space)["tools"][0]["strict"], true);
 }
 
-/// A6, A12: tokens and headers for a server, and what an address may hide, never come back.
+/// A6, A12: tokens and headers for a server, and secrets in its URL, are never echoed.
 #[test]
 fn a6_a12_secrets_never_come_back() {
     let tool = json!({
@@ -161,7 +161,7 @@ fn choices_are_repeated() {
 }
 
 proptest! {
-    /// A12: wherever a client puts a token of a tool, it is not in the echo.
+    /// A12: wherever a client puts the token of a tool, it is not in the echo.
     #[test]
     fn a12_no_token_in_any_echo(
         kind in prop::sample::select(vec![

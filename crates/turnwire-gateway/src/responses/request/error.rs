@@ -1,4 +1,4 @@
-//! What is wrong with a request, so that whoever sent it can repair it.
+//! Errors in a request, with what the client needs to repair them.
 
 use std::borrow::Cow;
 
@@ -6,50 +6,49 @@ use serde_json::{Map, Value};
 
 use crate::json::NotRead;
 
-/// How alike a field and a known one must be for the one to be meant by the other.
+/// Minimum similarity for suggesting a known field instead of an unknown one.
 const ALIKE: f64 = 0.8;
 
-/// A request that cannot be carried out as it stands.
+/// A request that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ClientError {
     /// One or two sentences for people.
     pub message: String,
-    /// Where, such as `input[2].content[0].image_url`.
+    /// Path of the field, such as `input[2].content[0].image_url`.
     pub param: Option<String>,
-    /// Stable, for programs.
+    /// Stable error code.
     pub code: &'static str,
-    /// The HTTP status: 400, or 404 for what is not there.
+    /// HTTP status: 400, or 404 for a missing object.
     pub status: u16,
 }
 
 impl ClientError {
-    /// An error at `param`.
+    /// An error about `param`.
     pub fn new(code: &'static str, param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { message: message.into(), param: Some(param.into()), code, status: 400 }
     }
 
-    /// The value is of the right type, but not one that will do.
+    /// A value of the right type that is not accepted.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new("invalid_value", param, message)
     }
 
-    /// A value of another type.
+    /// A value of the wrong type.
     pub(super) fn wrong_type(param: impl Into<String>, expected: &str, got: &Value) -> Self {
         let param = param.into();
         let message = format!("`{param}` must be {expected}, not {}.", type_of(got));
         Self::new("invalid_type", param, message)
     }
 
-    /// Nothing where something must be.
+    /// A required field that is missing.
     pub fn missing(param: impl Into<String>) -> Self {
         let param = param.into();
         let message = format!("`{param}` is missing.");
         Self::new("missing_required_parameter", param, message)
     }
 
-    /// A field of the object at `path` that nobody knows, with the one of the `known` that was
-    /// probably meant.
+    /// An unknown field of the object at `path`, with a suggestion from `known`.
     pub fn unknown<'a>(path: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
         let likeness = |known: &str| strsim::jaro_winkler(name, known);
         let nearest = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -60,7 +59,7 @@ impl ClientError {
         Self::new("unknown_parameter", field, message)
     }
 
-    /// Something named that is not there.
+    /// A reference to something that does not exist.
     pub fn not_found(
         code: &'static str,
         param: impl Into<String>,
@@ -76,7 +75,7 @@ impl From<NotRead> for ClientError {
     }
 }
 
-/// Refuses a body with a field that is not `known`.
+/// Refuses a body with a field that is not in `known`.
 pub fn refuse_unknown(body: &Map<String, Value>, known: &[&str]) -> Result<(), ClientError> {
     let is_unknown =
         |(name, value): &(&String, &Value)| !known.contains(&name.as_str()) && !value.is_null();
@@ -86,7 +85,7 @@ pub fn refuse_unknown(body: &Map<String, Value>, known: &[&str]) -> Result<(), C
     }
 }
 
-/// The path of the field `name` of the object at `path`; the object's own if there is no name.
+/// The path of the field `name` of the object at `path`. An empty name is the object itself.
 pub(super) fn join(path: &str, name: &str) -> String {
     match (path, name) {
         ("", name) => name.to_owned(),
@@ -106,7 +105,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The client's own word, short enough and tame enough to be repeated in a message.
+/// Client input for use in a message: shortened, and without control characters.
 pub(super) fn shown(text: &str) -> Cow<'_, str> {
     const MOST: usize = 64;
     let is_tame = |c: char| !c.is_control();

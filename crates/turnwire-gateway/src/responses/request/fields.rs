@@ -1,7 +1,7 @@
-//! Reads the fields of a JSON object, and says exactly where one is not as it should be.
+//! Reads the fields of a JSON object, and reports the exact path of an invalid one.
 //!
-//! Every reader takes `null` for absent, as the official clients write it. What is never read is
-//! told by [`Unread`].
+//! Every reader treats `null` as absent, as official clients send it. [`Unread`] tracks fields that
+//! are never read.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::limits::RequestLimits;
 
-/// An object in a request, and where it stands.
+/// An object in a request, and its path.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
@@ -43,50 +43,50 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An object in this one.
+    /// An object inside this one.
     pub(super) fn inner(&self, value: &'a Value, path: &str) -> Result<Self, ClientError> {
         Self::of(value, path, self.unread)
     }
 
-    /// Takes note of fields that are of no use here and that a client need not hear of: names and
-    /// states of what is over.
+    /// Marks fields as read that have no effect here and need not be reported, such as IDs and
+    /// states of finished items.
     pub(super) fn pass_over(&self, names: &[&str]) {
         for name in names {
             self.unread.read(&self.path, name);
         }
     }
 
-    /// Tells the client that the field `name` is not heeded.
+    /// Reports the field `name` as ignored.
     pub(super) fn report(&self, name: &str) {
         self.unread.report(&self.path, name);
     }
 
-    /// Refuses the fields that nobody has asked for, but for those `reported`.
+    /// Refuses unread fields, except those in `reported`.
     pub(super) fn refuse_others(&self, reported: &[&str]) -> Result<(), ClientError> {
         self.unread.refuse(&self.path, reported)
     }
 
-    /// How much the request may bring.
+    /// The limits of the request.
     pub(super) fn limits(&self) -> &'a RequestLimits {
         self.unread.limits()
     }
 
-    /// Where this object stands.
+    /// Path of this object.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Where its field `name` stands.
+    /// Path of its field `name`.
     pub(super) fn path_of(&self, name: &str) -> String {
         join(&self.path, name)
     }
 
-    /// The object as it is. It does not count as read.
+    /// The raw object. Does not mark its fields as read.
     pub(super) fn as_written(&self) -> &'a Map<String, Value> {
         self.map
     }
 
-    /// All fields as they are.
+    /// The raw object. Marks all fields as read.
     pub(super) fn all(&self) -> &'a Map<String, Value> {
         self.map.keys().for_each(|name| self.unread.read(&self.path, name));
         self.map
@@ -107,12 +107,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string that must be there.
+    /// A required string.
     pub(super) fn needed_text(&self, name: &str) -> Result<&'a str, ClientError> {
         self.text(name)?.ok_or_else(|| ClientError::missing(self.path_of(name)))
     }
 
-    /// A string that must be there and say something.
+    /// A required string that is not empty.
     pub(super) fn needed_name(&self, name: &str) -> Result<&'a str, ClientError> {
         let text = self.needed_text(name)?;
         if text.is_empty() {
@@ -122,12 +122,12 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    /// A string of our own.
+    /// An owned string.
     pub(super) fn owned_text(&self, name: &str) -> Result<Option<String>, ClientError> {
         Ok(self.text(name)?.map(str::to_owned))
     }
 
-    /// True or false.
+    /// A boolean.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, ClientError> {
         match self.value(name) {
             None => Ok(None),
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
         Err(ClientError::invalid(path, message))
     }
 
-    /// A whole number in `range`.
+    /// An integer in `range`.
     pub(super) fn whole(
         &self,
         name: &str,
@@ -181,7 +181,7 @@ impl<'a> Fields<'a> {
         self.value(name).map(|value| self.inner(value, &self.path_of(name))).transpose()
     }
 
-    /// A list, each entry with its place.
+    /// An array, with the path of each entry.
     pub(super) fn list(&self, name: &str) -> Result<Option<Vec<(String, &'a Value)>>, ClientError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let path = self.path_of(name);
@@ -191,7 +191,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A list of strings.
+    /// An array of strings.
     pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, ClientError> {
         let Some(list) = self.list(name)? else { return Ok(None) };
         let text = |(path, value): (String, &Value)| match value {
@@ -201,7 +201,7 @@ impl<'a> Fields<'a> {
         list.into_iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// One of the words `known`.
+    /// One of the strings in `known`.
     pub(super) fn word(
         &self,
         name: &str,
@@ -211,7 +211,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The entries of a list, each with its place.
+/// The entries of an array, with their paths.
 pub(super) fn placed<'a>(
     list: &'a [Value],
     path: &str,
@@ -219,7 +219,7 @@ pub(super) fn placed<'a>(
     list.iter().enumerate().map(move |(n, value)| (format!("{path}[{n}]"), value))
 }
 
-/// `text`, if it is one of the words `known`.
+/// `text`, if it is in `known`.
 pub(super) fn known_word(
     text: &str,
     path: &str,

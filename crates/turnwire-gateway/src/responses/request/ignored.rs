@@ -1,4 +1,4 @@
-//! What the chosen model cannot be told.
+//! Fields that the chosen model does not support.
 
 use turnwire_contract::{
     Capabilities, Content, CustomTools, InputFormat, Item, Parameter, RunRequest, ToolKind,
@@ -7,10 +7,10 @@ use turnwire_contract::{
 
 use super::error::ClientError;
 
-/// Where the input format of a custom tool is written.
+/// Path of the input format of a custom tool.
 const FORMATS: &str = "tools[].format";
 
-/// Refuses custom tools that the model cannot be offered in any way.
+/// Refuses custom tools if the model does not support them in any form.
 pub fn check_custom_tools(
     capabilities: &Capabilities,
     run: &RunRequest,
@@ -28,7 +28,7 @@ pub fn check_custom_tools(
     }
 }
 
-/// The fields of a request that its model cannot be told, by their names.
+/// The fields of a request that its model does not support.
 pub fn not_taken(capabilities: &Capabilities, run: &RunRequest) -> Vec<String> {
     let asked = run.generation.asked().chain(asked_elsewhere(run));
     let mut names: Vec<&str> =
@@ -40,7 +40,7 @@ pub fn not_taken(capabilities: &Capabilities, run: &RunRequest) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// What is asked of the model in the input and with the tools.
+/// Parameters that are set in the input and in the tools.
 fn asked_elsewhere(run: &RunRequest) -> impl Iterator<Item = Parameter> {
     let has_detail = run.input.iter().any(asks_for_detail);
     let is_strict = |tool: &ToolSpec| tool.strict == Some(true);

@@ -1,9 +1,8 @@
-//! What the client says, as items of a conversation.
+//! Turns the input of a request into items of a conversation.
 //!
-//! A client may send words, the answers to calls, or a whole history that it keeps itself: all
-//! that a response has ever shown it can come back as input. Nothing of a history is carried
-//! out a second time. An answer to an approval request that the model has already gone on from
-//! is history too.
+//! A client may send messages, outputs of calls, or a whole history that it manages itself: every
+//! item that a response has ever returned is accepted as input. No call of a history is executed
+//! again. An answer to an approval request that is followed by output of the model is history too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,69 +20,68 @@ use super::{
 };
 use crate::limits::RequestLimits;
 
-/// An item that brings tools.
+/// Type of an item that brings tools.
 pub const ADDITIONAL_TOOLS: &str = "additional_tools";
 
-/// What items of a history are called and how far they had come. Neither is anybody's business
-/// here, and neither is what we noted on them ourselves.
+/// Fields of history items that have no effect: IDs, states, and our own notes.
 const NAMES_AND_STATES: [&str; 4] = ["id", "status", "created_by", "turnwire"];
 
 /// The input of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Input {
-    /// What enters the conversation.
+    /// Items to add to the conversation.
     pub items: Vec<Item>,
-    /// What a person has decided about calls that waited.
+    /// Decisions about calls that waited for an approval.
     pub answers: Vec<ApprovalAnswer>,
-    /// What of it is not heeded.
+    /// The fields that were ignored.
     pub ignored: Vec<String>,
 }
 
-/// What a person has decided about a call that waited.
+/// A decision about a call that waited for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalAnswer {
-    /// The id of the `mcp_approval_request`.
+    /// ID of the `mcp_approval_request`.
     pub approval_request_id: String,
     /// The decision.
     pub decision: Decision,
-    /// Where it stands in the request, such as `input[1]`.
+    /// Path in the request, such as `input[1]`.
     pub param: String,
 }
 
-/// What the input only names, looked up beforehand; [`references`] says what.
+/// Items and files that the input refers to, looked up beforehand; see [`references`].
 #[derive(Debug, Clone, Default)]
-pub struct LookedUp {
-    /// Items by id. A hosted call is two: the call and what came of it.
+pub struct ResolvedReferences {
+    /// Items by ID. A hosted call is two items: the call and its result.
     pub items: HashMap<String, Vec<Item>>,
-    /// Files by id.
+    /// Files by ID.
     pub files: HashMap<String, FoundFile>,
-    /// How much the input may have.
+    /// The limits of the input.
     pub limits: RequestLimits,
 }
 
 /// A file that was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFile {
-    /// What it is called.
+    /// Name of the file.
     pub name: String,
     /// Its address in the library.
     pub url: String,
-    /// What it says, where that is needed at once: in the output of a tool.
+    /// Its text, if it is needed at once: in the output of a tool.
     pub text: Option<String>,
 }
 
 /// What has to be looked up before the input can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
-    /// Ids of items.
+    /// IDs of items.
     pub items: Vec<String>,
-    /// Ids of files.
+    /// IDs of files.
     pub files: Vec<String>,
-    /// Those of them that stand in the output of a tool.
+    /// IDs of the files that are part of a tool output.
     pub files_in_outputs: HashSet<String>,
 }
 
-/// What `input` only names. Of a malformed input it names what it can; reading it tells.
+/// The items and files that `input` refers to. Skips malformed parts; [`read_input`] reports them.
 pub fn references(input: &InputBody) -> References {
     let mut references = References::default();
     let InputBody::Items(items) = input else { return references };
@@ -107,22 +105,29 @@ pub fn references(input: &InputBody) -> References {
 }
 
 /// Reads the field `input` of a request.
-pub fn read_input(input: &InputBody, looked_up: &LookedUp) -> Result<Input, ClientError> {
+pub fn read_input(
+    input: &InputBody,
+    references_found: &ResolvedReferences,
+) -> Result<Input, ClientError> {
     match input {
         InputBody::Text(text) => Ok(Input { items: vec![Item::user(text)], ..Input::default() }),
-        InputBody::Items(items) => read_items(items, "input", looked_up),
+        InputBody::Items(items) => read_items(items, "input", references_found),
     }
 }
 
-/// Reads a list of items that stands in the field `path`.
-pub fn read_items(list: &[Value], path: &str, looked_up: &LookedUp) -> Result<Input, ClientError> {
-    let most = looked_up.limits.items;
+/// Reads an array of items in the field `path`.
+pub fn read_items(
+    list: &[Value],
+    path: &str,
+    references_found: &ResolvedReferences,
+) -> Result<Input, ClientError> {
+    let most = references_found.limits.items;
     if list.len() > most {
         let message = format!("`{path}` may have at most {most} items, not {}.", list.len());
         return Err(ClientError::new("too_many_items", path, message));
     }
-    let unread = Unread::within(&looked_up.limits);
-    let mut reader = Reader::new(list, looked_up);
+    let unread = Unread::within(&references_found.limits);
+    let mut reader = Reader::new(list, references_found);
     for (n, (path, value)) in placed(list, path).enumerate() {
         reader.read(n, &Fields::of(value, &path, &unread)?)?;
     }
@@ -131,7 +136,7 @@ pub fn read_items(list: &[Value], path: &str, looked_up: &LookedUp) -> Result<In
     Ok(input)
 }
 
-/// The tools that come with the input instead of in the field for them, and where they stand.
+/// The tools that are part of the input, with their paths.
 pub fn additional_tools(input: Option<&InputBody>) -> Result<Vec<PlacedTool<'_>>, ClientError> {
     let Some(InputBody::Items(items)) = input else { return Ok(Vec::new()) };
     let mut tools = Vec::new();
@@ -148,7 +153,7 @@ pub fn additional_tools(input: Option<&InputBody>) -> Result<Vec<PlacedTool<'_>>
     Ok(tools)
 }
 
-/// What kind of item, also where the client may leave it out.
+/// The type of an item, including the cases where a client may omit it.
 fn kind_of(item: &Value) -> Option<&str> {
     match item.get("type") {
         Some(Value::String(kind)) => Some(kind),
@@ -170,20 +175,20 @@ fn is_made_by_model(item: &Value) -> bool {
 }
 
 struct Reader<'a> {
-    looked_up: &'a LookedUp,
-    /// Approval requests whose call has been carried out.
-    settled: HashSet<&'a str>,
-    /// The last item that the model made.
+    references_found: &'a ResolvedReferences,
+    /// Approval requests whose call was executed.
+    resolved: HashSet<&'a str>,
+    /// Index of the last item that the model generated.
     last_of_model: Option<usize>,
     input: Input,
 }
 
 impl<'a> Reader<'a> {
-    fn new(list: &'a [Value], looked_up: &'a LookedUp) -> Self {
+    fn new(list: &'a [Value], references_found: &'a ResolvedReferences) -> Self {
         let calls = list.iter().filter(|item| kind_of(item) == Some("mcp_call"));
         Self {
-            looked_up,
-            settled: calls.filter_map(|call| call.get("approval_request_id")?.as_str()).collect(),
+            references_found,
+            resolved: calls.filter_map(|call| call.get("approval_request_id")?.as_str()).collect(),
             last_of_model: list.iter().rposition(is_made_by_model),
             input: Input::default(),
         }
@@ -217,7 +222,7 @@ impl<'a> Reader<'a> {
             "file_search_call" => {
                 self.extend(native_items::file_search(item, &call_id_of(item, n)?)?)
             }
-            // The tools are asked for anew.
+            // The tools are listed again in each run.
             "mcp_list_tools" => {
                 item.all();
                 Ok(())
@@ -245,7 +250,7 @@ impl<'a> Reader<'a> {
             "assistant" => Role::Assistant,
             _ => Role::System,
         };
-        let content = parts::read_content(item, self.looked_up)?;
+        let content = parts::read_content(item, self.references_found)?;
         self.extend([Item::Message { role, content }])
     }
 
@@ -275,7 +280,7 @@ impl<'a> Reader<'a> {
 
     fn read_output(&mut self, item: &Fields<'_>, custom: bool) -> Result<(), ClientError> {
         let call_id = CallId::new(item.needed_name("call_id")?);
-        let (output, images) = parts::read_output(item, self.looked_up)?;
+        let (output, images) = parts::read_output(item, self.references_found)?;
         self.extend([Item::CallResult { call_id, output, images, failed: false, custom }])
     }
 
@@ -291,7 +296,7 @@ impl<'a> Reader<'a> {
 
     fn read_reference(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
         let id = item.needed_name("id")?;
-        let found = self.looked_up.items.get(id).cloned().ok_or_else(|| {
+        let found = self.references_found.items.get(id).cloned().ok_or_else(|| {
             let message = format!("Item with id `{}` not found.", shown(id));
             ClientError::not_found("item_not_found", item.path_of("id"), message)
         })?;
@@ -309,7 +314,7 @@ impl<'a> Reader<'a> {
         self.extend([Item::Message { role: Role::System, content: vec![Content::text(text)] }])
     }
 
-    /// The call that waits, under the id of the request for it.
+    /// Adds the waiting call, with the ID of its approval request as call ID.
     fn read_approval_request(&mut self, item: &Fields<'_>) -> Result<(), ClientError> {
         let id = item.needed_name("id")?;
         let call = Item::Call {
@@ -319,7 +324,7 @@ impl<'a> Reader<'a> {
             kind: ToolKind::Mcp,
             server: Some(item.needed_name("server_label")?.to_owned()),
         };
-        let is_open = !self.settled.contains(id);
+        let is_open = !self.resolved.contains(id);
         self.extend(is_open.then_some(call))
     }
 
@@ -328,7 +333,7 @@ impl<'a> Reader<'a> {
         let approve = item.flag("approve")?;
         let approve = approve.ok_or_else(|| ClientError::missing(item.path_of("approve")))?;
         let reason = item.owned_text("reason")?.unwrap_or_default();
-        if self.settled.contains(id) {
+        if self.resolved.contains(id) {
             return Ok(());
         }
         if self.last_of_model.is_some_and(|last| n < last) {
@@ -341,7 +346,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What came of a call that was answered long ago, as far as the history tells.
+    /// The result of a call that was decided earlier, as far as the history shows it.
     fn settled_without_result(&self, id: &str, approve: bool, reason: String) -> Option<Item> {
         let is_it =
             |item: &Item| matches!(item, Item::Call { call_id, .. } if call_id.as_str() == id);
@@ -364,8 +369,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The arguments of a call, as legal JSON whatever the client wrote: a history that a model
-/// once got wrong must not be refused for ever.
+/// The arguments of a call as valid JSON, whatever the client sent. Invalid arguments that a model
+/// once generated must not block the conversation for ever.
 pub(super) fn read_arguments(item: &Fields<'_>) -> Result<String, ClientError> {
     let raw = item.needed_text("arguments")?.trim();
     check_length(raw, item, "arguments")?;
@@ -387,7 +392,7 @@ fn check_length(arguments: &str, item: &Fields<'_>, name: &str) -> Result<(), Cl
     Ok(())
 }
 
-/// A hosted call goes by its item's id where it has none of its own.
+/// The ID of a hosted call: its `call_id`, or else the ID of its item.
 fn call_id_of(item: &Fields<'_>, n: usize) -> Result<CallId, ClientError> {
     let id = item.text("call_id")?.or(item.text("id")?).filter(|id| !id.is_empty());
     Ok(id.map_or_else(|| CallId::new(format!("call_of_item_{n}")), CallId::new))

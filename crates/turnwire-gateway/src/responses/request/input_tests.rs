@@ -6,13 +6,13 @@ use crate::responses::request::wrap_summary;
 
 const PNG: &str = "data:image/png;base64,AAAA";
 
-fn looked_up() -> LookedUp {
+fn references_found() -> ResolvedReferences {
     let file = FoundFile {
         name: "notes.txt".into(),
         url: "turnwire-file:file_1;text/plain".into(),
         text: Some("hi".into()),
     };
-    LookedUp {
+    ResolvedReferences {
         items: [("msg_1".to_owned(), vec![Item::user("earlier")])].into(),
         files: [("file_1".to_owned(), file)].into(),
         limits: RequestLimits { items: 100, argument_bytes: 2_048, ..RequestLimits::default() },
@@ -21,7 +21,7 @@ fn looked_up() -> LookedUp {
 
 fn read(items: Value) -> Result<Input, ClientError> {
     let Value::Array(items) = items else { panic!("not a list") };
-    read_input(&InputBody::Items(items), &looked_up())
+    read_input(&InputBody::Items(items), &references_found())
 }
 
 fn items(list: Value) -> Vec<Item> {
@@ -66,7 +66,7 @@ fn result(id: &str, output: &str, failed: bool) -> Item {
 
 #[test]
 fn words_are_a_message_of_the_user() {
-    let input = read_input(&InputBody::Text("hi".into()), &LookedUp::default()).unwrap();
+    let input = read_input(&InputBody::Text("hi".into()), &ResolvedReferences::default()).unwrap();
     assert_eq!(
         input,
         Input { items: vec![Item::user("hi")], answers: Vec::new(), ..Input::default() }
@@ -263,7 +263,7 @@ fn functions_and_their_outputs() {
     assert_eq!(items(list), expected);
 }
 
-/// What a model once wrote wrongly does not lock its conversation for ever.
+/// Invalid arguments that a model once generated do not block its conversation for ever.
 #[test]
 fn broken_arguments_in_a_history_are_made_legal() {
     for broken in ["{\"a\":", "[1]", "null"] {
@@ -500,8 +500,8 @@ fn a_person_answers() {
     );
 }
 
-/// C5: a call that was allowed and carried out is not carried out again when its story comes
-/// back as history, in whatever order.
+/// C5: a call that was approved and executed is not executed again when it comes back as history,
+/// in any order.
 #[test]
 fn c5_what_was_carried_out_is_not_asked_again() {
     let done = json!({
@@ -514,7 +514,7 @@ fn c5_what_was_carried_out_is_not_asked_again() {
     }
 }
 
-/// C5: nor is one whose end the history does not tell.
+/// C5: neither is one whose result is not in the history.
 #[test]
 fn c5_an_old_answer_is_history() {
     let said = json!({ "role": "assistant", "content": "Well." });
@@ -534,6 +534,6 @@ fn c5_an_old_answer_is_history() {
 
 #[test]
 fn a_list_elsewhere_names_its_own_place() {
-    let error = read_items(&[json!({})], "items", &LookedUp::default()).unwrap_err();
+    let error = read_items(&[json!({})], "items", &ResolvedReferences::default()).unwrap_err();
     assert_eq!(error.param.as_deref(), Some("items[0].type"));
 }

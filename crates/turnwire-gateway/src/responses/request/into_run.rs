@@ -1,4 +1,4 @@
-//! Puts a run together.
+//! Builds a run.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use turnwire_contract::{
 
 use super::{AnswerFormat, CreateResponse, LOGPROBS, echo::echo};
 
-/// What the server has settled about a request: everything that had to be looked up.
+/// The parts of a run that had to be looked up.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Settled {
-    /// Whose run it is.
+pub struct ResolvedRequest {
+    /// The tenant of the run.
     pub tenant: TenantId,
-    /// Which of the configured models answers.
+    /// The configured model to use.
     pub model: String,
     /// The conversation, if the request names one.
     pub conversation_id: Option<ConversationId>,
     /// The run to continue, if the request names one.
     pub continues: Option<RunId>,
-    /// What is new, from [`super::read_input`].
+    /// New items, from [`super::read_input`].
     pub input: Vec<Item>,
-    /// What a person has decided, from [`super::take_first_calls`].
+    /// Calls that a user has decided about, from [`super::take_first_calls`].
     pub first_calls: Vec<FirstCall>,
     /// The tools on offer.
     pub tools: Vec<Arc<ToolSpec>>,
@@ -30,35 +30,35 @@ pub struct Settled {
     pub servers: Vec<ServerUse>,
     /// From [`super::read_choice`].
     pub tool_choice: ToolChoice,
-    /// How far the server lets the run go; the request may only ask for less.
+    /// The limits of the server. A request can only lower them.
     pub limits: Limits,
 }
 
-/// The run that was asked for. Approvals are handed back: the run ends with the question, and
-/// the answer comes with the next one.
-pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
-    let echo = echo(&request, &settled.model);
+/// The requested run. It ends with an approval request if a call needs one, and the answer comes
+/// with the next request.
+pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunRequest {
+    let echo = echo(&request, &resolved.model);
     let generation = generation_of(&request);
-    let mut limits = settled.limits;
+    let mut limits = resolved.limits;
     if let Some(most) = request.max_tool_calls {
         limits.max_tool_calls = limits.max_tool_calls.min(most);
     }
     RunRequest {
-        tenant: settled.tenant,
-        model: settled.model,
+        tenant: resolved.tenant,
+        model: resolved.model,
         upstream_model: None,
         instructions: request.instructions,
-        conversation_id: settled.conversation_id,
-        continues: settled.continues,
+        conversation_id: resolved.conversation_id,
+        continues: resolved.continues,
         before: Vec::new(),
-        input: settled.input,
-        tools: settled.tools,
-        servers: settled.servers,
-        first_calls: settled.first_calls,
+        input: resolved.input,
+        tools: resolved.tools,
+        servers: resolved.servers,
+        first_calls: resolved.first_calls,
         approvals: Approvals::HandBack,
-        // A response cannot stop in the middle of a call to ask.
+        // A response cannot pause in the middle of a call to ask the user.
         inputs: false,
-        tool_choice: settled.tool_choice,
+        tool_choice: resolved.tool_choice,
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
         generation,
         limits,
@@ -67,7 +67,7 @@ pub fn into_run(request: CreateResponse, settled: Settled) -> RunRequest {
     }
 }
 
-/// How the model should write.
+/// The sampling and output options for the model.
 fn generation_of(request: &CreateResponse) -> Generation {
     let mut generation = Generation {
         temperature: request.temperature,

@@ -38,7 +38,7 @@ fn everything_arrives() {
         arguments: "{}".into(),
         decision: Some(Decision::Approved),
     };
-    let settled = Settled {
+    let resolved = ResolvedRequest {
         tenant: "t".into(),
         model: "small".into(),
         conversation_id: Some("conv_1".into()),
@@ -98,29 +98,29 @@ fn everything_arrives() {
         metadata: [("a".to_owned(), "b".to_owned())].into(),
         echo,
     };
-    assert_eq!(into_run(request, settled), expected);
+    assert_eq!(into_run(request, resolved), expected);
 }
 
 #[test]
 fn what_is_not_said_is_left_open() {
-    let run = into_run(read(json!({ "input": "hi" })), Settled::default());
+    let run = into_run(read(json!({ "input": "hi" })), ResolvedRequest::default());
     assert_eq!(run.generation, Generation::default());
     assert_eq!(run.limits, Limits::default());
     assert!(run.parallel_tool_calls);
 }
 
-/// A14: a request may ask for less than the server allows, never for more.
+/// A14: a request can lower a limit of the server, never raise it.
 #[test]
 fn a14_a_request_cannot_widen_a_limit() {
     let limits = Limits { max_tool_calls: 5, ..Limits::default() };
     let request = read(json!({ "input": "hi", "max_tool_calls": 100 }));
-    let run = into_run(request, Settled { limits, ..Settled::default() });
+    let run = into_run(request, ResolvedRequest { limits, ..ResolvedRequest::default() });
     assert_eq!(run.limits.max_tool_calls, 5);
 }
 
 #[test]
 fn any_object_will_do() {
     let body = json!({ "input": "hi", "text": { "format": { "type": "json_object" } } });
-    let run = into_run(read(body), Settled::default());
+    let run = into_run(read(body), ResolvedRequest::default());
     assert_eq!((run.generation.json_object, run.generation.answer_schema), (true, None));
 }

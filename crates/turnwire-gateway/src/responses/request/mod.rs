@@ -1,21 +1,20 @@
-//! What a client asks for, from the body it sent to a run that can begin.
+//! Parses and validates a request, from its body to a run.
 //!
-//! Pure: values go in, contract types or a [`ClientError`] come out. What has to be looked up,
-//! such as items and files that are only named, is looked up by the caller in between. The way
-//! of a request:
+//! These functions are pure: they take values and return contract types or a [`ClientError`].
+//! Lookups, such as of referenced items and files, are done by the caller in between. The steps:
 //!
-//! 1. [`crate::json::read`] reads the bytes within limits;
-//! 2. [`read`] takes the body apart and checks each field: [`CreateResponse`];
-//! 3. [`read_tools`] and [`read_choice`] say which tools are wished for and which stay on
-//!    offer, those of [`additional_tools`] among them; the caller finds them;
-//! 4. [`references`] names the items and files to look up, and [`read_input`] turns the input
-//!    into items and answers to approval requests;
-//! 5. [`check_calls`] sees to it that calls and outputs pair up, and [`take_first_calls`] makes
-//!    calls of what a person has allowed;
-//! 6. [`into_run`] puts the run together, with the [`echo`] that every response repeats.
+//! 1. [`crate::json::read`] parses the bytes within limits;
+//! 2. [`read`] validates each field of the body: [`CreateResponse`];
+//! 3. [`read_tools`] and [`read_choice`] return the requested tools and those that stay on offer,
+//!    including [`additional_tools`]; the caller looks them up;
+//! 4. [`references`] lists the items and files to look up, and [`read_input`] turns the input into
+//!    items and answers to approval requests;
+//! 5. [`check_calls`] checks that calls and outputs pair up, and [`take_first_calls`] returns the
+//!    calls that a user has decided about;
+//! 6. [`into_run`] builds the run, with the [`echo`] that every response repeats.
 //!
-//! Nothing is dropped in silence: each step says what of the request it did not heed, and
-//! [`not_taken`] what the chosen model cannot be told.
+//! Nothing is dropped silently: each step reports the fields it ignored, and [`not_taken`] those
+//! that the chosen model does not support.
 
 mod calls;
 mod choice;
@@ -44,13 +43,14 @@ pub use self::{
     error::{ClientError, refuse_unknown},
     ignored::{check_custom_tools, not_taken},
     input::{
-        ADDITIONAL_TOOLS, ApprovalAnswer, FoundFile, Input, LookedUp, References, additional_tools,
-        read_input, read_items, references,
+        ADDITIONAL_TOOLS, ApprovalAnswer, FoundFile, Input, References, ResolvedReferences,
+        additional_tools, read_input, read_items, references,
     },
-    into_run::{Settled, into_run},
+    into_run::{ResolvedRequest, into_run},
     summary::{unwrap_summary, wrap_summary},
     tools::{
-        FILE_SEARCH, McpWish, PlacedTool, ToolWish, WEB_SEARCH, Wishes, bare_functions, read_tools,
+        FILE_SEARCH, PlacedTool, RequestedServer, RequestedTool, RequestedTools, WEB_SEARCH,
+        bare_functions, read_tools,
     },
 };
 
@@ -60,7 +60,7 @@ use self::{
 };
 use crate::limits::RequestLimits;
 
-/// What `include` may name.
+/// The values of `include`.
 pub const INCLUDABLE: [&str; 8] = [
     "file_search_call.results",
     "web_search_call.results",
@@ -72,157 +72,173 @@ pub const INCLUDABLE: [&str; 8] = [
     "message.output_text.logprobs",
 ];
 
-/// Of those, what changes something here.
+/// The values of `include` that have an effect here.
 const INCLUDED: [&str; 3] =
     ["file_search_call.results", "web_search_call.action.sources", "reasoning.encrypted_content"];
 
-/// What the model is asked for besides its words.
+/// The value of `include` that is passed to the model.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// Fields of the body that mean nothing here and that clients send without being asked to. They
-/// do not change what is answered, so their senders are told instead of turned away.
+/// Unsupported fields of the body that clients send by default. They do not change the answer, so
+/// they are reported as ignored and not refused.
 const REPORTED: [&str; 5] =
     ["access_programs", "client_metadata", "context_management", "image", "prompt_cache_options"];
 
-/// How many texts may end an answer.
+/// Maximum number of stop sequences.
 const MAX_STOPS: usize = 4;
 
-/// The body of `POST /v1/responses`, each field checked.
+/// Request body of `POST /v1/responses`.
 #[derive(Debug, Clone, Default, PartialEq, ToSchema)]
 pub struct CreateResponse {
-    /// Which model; the server's own choice if not set.
+    /// Name of the model. Default: the default model of the server.
     pub model: Option<String>,
-    /// What is new: a text, or a list of items.
+    /// The new input: a string, which is a user message, or an array of input items. Required
+    /// unless the request continues a response or a conversation.
     pub input: Option<InputBody>,
-    /// What the application tells the model.
+    /// System instructions for the model. Those of a previous response do not carry over.
     pub instructions: Option<String>,
-    /// The response that this one continues.
+    /// ID of the response to continue. Cannot be combined with `conversation`.
     pub previous_response_id: Option<String>,
-    /// The conversation that this response continues and adds to.
+    /// ID of the conversation to continue. Input and output are added to it. Cannot be combined
+    /// with `previous_response_id`.
     #[schema(value_type = Option<Conversation>)]
     pub conversation: Option<String>,
-    /// The tools that the model may use.
+    /// Tools the model may call: functions, custom tools, `mcp` servers, `web_search` and
+    /// `file_search`.
     #[schema(value_type = Vec<Object>, required = false)]
     pub tools: ToolsAsWritten,
-    /// Whether the model must, may or must not use tools: a word, or an object that names some.
+    /// Whether the model calls tools: `auto`, `required` or `none`, or an object that names a tool
+    /// or a set of allowed tools. Default: `auto`.
     pub tool_choice: Option<Value>,
-    /// Whether tools may run side by side; true if not set.
+    /// Whether calls of one turn may be executed in parallel. Default: true.
     pub parallel_tool_calls: Option<bool>,
-    /// How many calls may be carried out.
+    /// Maximum number of tool calls the run may execute. Cannot exceed the limit of the server.
     #[schema(minimum = 1)]
     pub max_tool_calls: Option<u32>,
-    /// How long an answer may become.
+    /// Maximum number of tokens the model may generate in one turn.
     #[schema(minimum = 1)]
     pub max_output_tokens: Option<u32>,
-    /// More is wilder.
+    /// Sampling temperature, 0 to 2. Higher values make the output more random. Default: that of
+    /// the model.
     #[schema(minimum = 0, maximum = 2)]
     pub temperature: Option<f64>,
-    /// Only the likeliest words that make up this share.
+    /// Nucleus sampling, 0 to 1: only the most likely tokens with this total probability are
+    /// considered. Default: that of the model.
     #[schema(minimum = 0, maximum = 1)]
     pub top_p: Option<f64>,
-    /// In which form the answer comes.
+    /// Format of the output.
     #[schema(required = false)]
     pub text: TextOptions,
-    /// How long to think, and how to tell of it.
+    /// Options for reasoning models.
     #[schema(required = false)]
     pub reasoning: ReasoningOptions,
-    /// What else the response shows.
+    /// Additional output to include. `file_search_call.results`, `web_search_call.action.sources`,
+    /// `reasoning.encrypted_content` and `message.output_text.logprobs` have an effect; other
+    /// official values are accepted and ignored.
     #[schema(required = false)]
     pub include: Vec<String>,
-    /// Notes of the client: at most 16, keys of 64 and values of 512 characters.
+    /// Up to 16 key-value pairs. Keys have up to 64 characters, values up to 512.
     #[schema(required = false)]
     pub metadata: BTreeMap<String, String>,
-    /// Whether the response can be read and continued later; true if not set.
+    /// Store the response, so that it can be retrieved and continued later. Default: true.
     pub store: Option<bool>,
-    /// Whether to answer at once and work on.
+    /// Return the response at once and run it in the background. Requires `store`. Default: false.
     pub background: Option<bool>,
-    /// Whether to send events as they happen.
+    /// Stream the events of the response as server-sent events. Default: false.
     pub stream: Option<bool>,
-    /// How to send them.
+    /// Options for streaming. `include_obfuscation` is accepted; true has no effect.
     #[schema(value_type = Option<Object>)]
     pub stream_options: Option<StreamOptions>,
-    /// What to do with more than the model can read: `auto` or `disabled`.
+    /// What the model provider does if the input exceeds the context window: `auto` drops input,
+    /// `disabled` fails. Default: `disabled`.
     pub truncation: Option<String>,
-    /// How fast and at which price, in the words of the model's provider.
+    /// Service tier, passed to the model provider.
     pub service_tier: Option<String>,
-    /// How many alternatives to show for each token.
+    /// Number of most likely tokens to return with log probabilities for each output token, 0 to
+    /// 20.
     #[schema(minimum = 0, maximum = 20)]
     pub top_logprobs: Option<u32>,
-    /// More makes frequent words rarer.
+    /// Penalty for tokens by their frequency so far, -2 to 2. Positive values reduce repetition.
     #[schema(minimum = -2, maximum = 2)]
     pub frequency_penalty: Option<f64>,
-    /// More makes words rarer that have been said.
+    /// Penalty for tokens that have already occurred, -2 to 2. Positive values favor new topics.
     #[schema(minimum = -2, maximum = 2)]
     pub presence_penalty: Option<f64>,
-    /// The answer ends before any of these: a text, or a list of at most four.
+    /// Up to 4 sequences at which the model stops generating: a string or an array of strings. They
+    /// are not part of the output.
     #[schema(required = false)]
     pub stop: Vec<String>,
-    /// The same seed gives the same answer, as far as the provider can.
+    /// Seed for sampling. With the same seed the model provider tries to return the same output.
     pub seed: Option<i64>,
-    /// The client's name for its user.
+    /// Identifier of the end user, passed to the model provider.
     pub user: Option<String>,
-    /// The client's name for its user, as a hash.
+    /// Stable identifier of the end user, such as a hash, passed to the model provider for abuse
+    /// detection.
     pub safety_identifier: Option<String>,
-    /// Which requests share a beginning.
+    /// Key that groups requests with a common prefix in the prompt cache of the model provider.
     pub prompt_cache_key: Option<String>,
-    /// How long the shared beginning is of use.
+    /// How long the model provider keeps the cached prefix.
     pub prompt_cache_retention: Option<String>,
-    /// What to do when the client hangs up; see [`Self::cancels_on_disconnect`].
+    /// What happens to the run when the client disconnects: `continue` or `cancel`. Ignored with
+    /// `background`. Default: `cancel` if `store` is false and there is no `Idempotency-Key`, else
+    /// `continue`.
     pub on_disconnect: Option<OnDisconnect>,
-    /// `false` over a WebSocket: get ready, and ask nothing yet.
+    /// WebSocket only. If false, the input is prepared and the model is not called; a later
+    /// response can continue from it. Default: true.
     pub generate: Option<bool>,
-    /// What of the body is not heeded.
+    /// The fields that were ignored.
     #[schema(ignore)]
     pub ignored: Vec<String>,
 }
 
 impl CreateResponse {
-    /// Whether the response can be read and continued later.
+    /// Whether the response can be retrieved and continued later.
     pub fn stores(&self) -> bool {
         self.store.unwrap_or(true)
     }
 
-    /// Whether the run ends when the client that watches it hangs up. A response that nobody
-    /// could ever read is given up, unless the client asks for something else.
+    /// Whether the run is cancelled when its client disconnects. By default, only a response that
+    /// is not stored is cancelled.
     pub fn cancels_on_disconnect(&self) -> bool {
         match self.on_disconnect {
-            Some(wish) => wish == OnDisconnect::Cancel,
+            Some(requested) => requested == OnDisconnect::Cancel,
             None => !self.stores(),
         }
     }
 
-    /// Whether the response shows `what`, one of [`INCLUDABLE`].
+    /// Whether `include` has `what`, one of [`INCLUDABLE`].
     pub fn includes(&self, what: &str) -> bool {
         self.include.iter().any(|named| named == what)
     }
 }
 
-/// What the client says: plain words, or a list of items.
+/// Input of a response: a string, or an array of items.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum InputBody {
-    /// One message of the user.
+    /// The text of one user message.
     Text(String),
-    /// Items, not yet read.
+    /// Input items.
     Items(Vec<Value>),
 }
 
-/// A conversation, by its id.
+/// Conversation of a response, by its ID.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
-#[schema(as = ConversationWish)]
+#[schema(as = ConversationParam)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
 enum Conversation {
-    /// The id.
+    /// ID of the conversation.
     Id(String),
-    /// The id in an object.
+    /// An object with the ID.
     Object {
-        /// The id.
+        /// ID of the conversation.
         id: String,
     },
 }
 
-/// Tools as the client wrote them. They may hold its secrets, so nothing prints them.
+/// Tools as the client sent them. They may contain secrets, so their `Debug` output is only a
+/// count.
 #[derive(Clone, Default, PartialEq)]
 pub struct ToolsAsWritten(pub Vec<Value>);
 
@@ -232,79 +248,80 @@ impl fmt::Debug for ToolsAsWritten {
     }
 }
 
-/// In which form the answer comes.
+/// Options for the text output.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct TextOptions {
-    /// The form.
+    /// Format of the text. Default: `text`.
     #[schema(required = false)]
     pub format: AnswerFormat,
-    /// How many words to make: `low`, `medium` or `high`.
+    /// Length of the answer: `low`, `medium` or `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<String>,
 }
 
-/// The form of an answer.
+/// Format of the text output.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AnswerFormat {
-    /// Words.
+    /// Plain text.
     #[default]
     Text,
-    /// Any JSON object.
+    /// A JSON object of any shape.
     JsonObject,
-    /// JSON that fits a schema.
+    /// JSON that matches a schema.
     JsonSchema {
-        /// What the schema is called.
+        /// Name of the schema: 1 to 64 letters, digits, underscores and dashes.
         name: String,
-        /// What it is for.
+        /// Description of the schema, for the model.
         description: Option<String>,
-        /// The schema.
+        /// The JSON schema.
         schema: Value,
-        /// Whether nothing else will do.
+        /// Whether the output must match the schema exactly. Default: false.
         #[schema(required = false)]
         strict: bool,
     },
 }
 
-/// How long to think, and how to tell of it.
+/// Options for reasoning models.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct ReasoningOptions {
-    /// How long.
+    /// Reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. Default:
+    /// that of the model.
     pub effort: Option<String>,
-    /// How to tell: `auto`, `concise` or `detailed`.
+    /// Summary of the reasoning: `auto`, `concise` or `detailed`. Without it there is no summary.
     pub summary: Option<String>,
-    /// Which earlier thoughts the model is shown: `auto`, `current_turn` or `all_turns`.
+    /// Earlier reasoning the model receives: `auto`, `current_turn` or `all_turns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// How thinking is carried out, in the words of the model's provider.
+    /// Reasoning mode, passed to the model provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
 }
 
-/// How events are sent.
+/// Options for streaming.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Whether small events are padded.
+    /// Whether small events are padded. Accepted and ignored.
     pub include_obfuscation: Option<bool>,
 }
 
-/// What happens to a run when its client hangs up.
+/// What happens to a run when its client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
-    /// It goes on.
+    /// The run continues.
     Continue,
-    /// It is cancelled.
+    /// The run is cancelled.
     Cancel,
 }
 
-/// Takes the body of a request apart. Fields nobody knows are refused.
+/// Validates the body of a request. Unknown fields are refused.
 pub fn read(body: Value, limits: &RequestLimits) -> Result<CreateResponse, ClientError> {
     let Value::Object(mut body) = body else {
         let message = "The body must be a JSON object.".to_owned();
         return Err(ClientError { message, param: None, code: "invalid_type", status: 400 });
     };
-    // The two that can be big are moved, not copied.
+    // The two that can be large are moved, not copied.
     let input = take_input(&mut body)?;
     let tools = take_list(&mut body, "tools")?;
     let unread = Unread::within(limits);
@@ -357,7 +374,7 @@ pub fn read(body: Value, limits: &RequestLimits) -> Result<CreateResponse, Clien
     Ok(request)
 }
 
-/// Refuses what would change the answer and cannot be done.
+/// Refuses fields that would change the answer and are not supported.
 fn refuse_unsupported(fields: &Fields<'_>) -> Result<(), ClientError> {
     let refused = [
         (
@@ -374,7 +391,7 @@ fn refuse_unsupported(fields: &Fields<'_>) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Fields that are good alone and make no sense together.
+/// Checks fields that exclude each other.
 fn check_together(request: &CreateResponse) -> Result<(), ClientError> {
     if request.previous_response_id.is_some() && request.conversation.is_some() {
         let message = "`previous_response_id` and `conversation` both say what comes before; send one of them.";
@@ -470,7 +487,7 @@ fn read_reasoning(fields: &Fields<'_>) -> Result<ReasoningOptions, ClientError> 
     };
     let effort = reasoning.word("effort", &EFFORTS)?.map(str::to_owned);
     let summary = reasoning.word("summary", &SUMMARIES)?;
-    // The older name of the same thing.
+    // The older name of the same field.
     let summary = summary.or(reasoning.word("generate_summary", &SUMMARIES)?).map(str::to_owned);
     let context = reasoning.word("context", &CONTEXTS)?.map(str::to_owned);
     let mode = reasoning.owned_text("mode")?;

@@ -1,16 +1,16 @@
-//! Calls of hosted tools that come back as history: each is a call and what came of it.
+//! Calls of hosted tools in the history: each is a call and its result.
 
 use serde_json::{Value, json};
 use turnwire_contract::{CallId, Item, ToolKind};
 
 use super::{FILE_SEARCH, WEB_SEARCH, error::ClientError, fields::Fields, input::read_arguments};
 
-/// What the model was told of a call without output.
+/// The result of a call without output.
 const NO_OUTPUT: &str = "(no output)";
 
-/// A call of a tool on a server.
+/// A call of an MCP tool.
 pub(super) fn mcp_call(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2], ClientError> {
-    // Looked at beforehand, to find the question that the call answers.
+    // Read beforehand, to find the approval request of the call.
     item.pass_over(&["approval_request_id"]);
     let call = Item::Call {
         call_id: call_id.clone(),
@@ -25,7 +25,7 @@ pub(super) fn mcp_call(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2],
     Ok([call, result(call_id, output, failed)])
 }
 
-/// A search of the web.
+/// A web search.
 pub(super) fn web_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2], ClientError> {
     let action = item.object("action")?;
     let mut arguments = json!({});
@@ -45,7 +45,7 @@ pub(super) fn web_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2
     search(item, call_id, (WEB_SEARCH, ToolKind::WebSearch), &arguments, &lines)
 }
 
-/// A search in files.
+/// A file search.
 pub(super) fn file_search(item: &Fields<'_>, call_id: &CallId) -> Result<[Item; 2], ClientError> {
     let queries = item.texts("queries")?.unwrap_or_default();
     let arguments = match queries.as_slice() {
@@ -85,7 +85,7 @@ fn has_failed(item: &Fields<'_>) -> Result<bool, ClientError> {
     Ok(matches!(item.text("status")?, Some("failed" | "incomplete")))
 }
 
-/// The strings under `names`, in that order, on one line.
+/// The strings in the fields `names`, in that order, on one line.
 fn fact(found: &Value, names: &[&str]) -> String {
     let texts: Vec<&str> = names
         .iter()
@@ -95,7 +95,7 @@ fn fact(found: &Value, names: &[&str]) -> String {
     texts.join(": ")
 }
 
-/// An error is a text, or an object with a message or with the content of the result.
+/// The text of an error: a string, or an object with a message or with the content of the result.
 fn problem_of(error: &Value) -> String {
     let part = |part: &Value| part.get("text")?.as_str().map(str::to_owned);
     let content = || {

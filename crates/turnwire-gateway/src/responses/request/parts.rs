@@ -1,4 +1,4 @@
-//! The parts that messages and tool outputs are made of: words, pictures and files.
+//! The parts of messages and tool outputs: text, images and files.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
@@ -7,27 +7,27 @@ use turnwire_contract::{Content, Image, LibraryAddress};
 use super::{
     error::{ClientError, shown},
     fields::{Fields, placed},
-    input::{FoundFile, LookedUp},
+    input::{FoundFile, ResolvedReferences},
 };
 
-/// The content of a message: a string, or a list of parts.
+/// The content of a message: a string, or an array of parts.
 pub(super) fn read_content(
     message: &Fields<'_>,
-    looked_up: &LookedUp,
+    references_found: &ResolvedReferences,
 ) -> Result<Vec<Content>, ClientError> {
     match needed(message, "content")? {
         Value::String(text) => Ok(vec![Content::text(text)]),
         Value::Array(parts) => placed(parts, &message.path_of("content"))
-            .map(|(path, part)| read_part(&message.inner(part, &path)?, looked_up))
+            .map(|(path, part)| read_part(&message.inner(part, &path)?, references_found))
             .collect(),
         other => Err(not_content(message, "content", other)),
     }
 }
 
-/// The output of a function: a string, or a list of parts. Words are joined by line breaks.
+/// The output of a function: a string, or an array of parts. Texts are joined by line breaks.
 pub(super) fn read_output(
     item: &Fields<'_>,
-    looked_up: &LookedUp,
+    references_found: &ResolvedReferences,
 ) -> Result<(String, Vec<Image>), ClientError> {
     let parts = match needed(item, "output")? {
         Value::String(text) => return Ok((text.clone(), Vec::new())),
@@ -37,7 +37,7 @@ pub(super) fn read_output(
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for (path, part) in placed(parts, &item.path_of("output")) {
         let part = item.inner(part, &path)?;
-        match read_part(&part, looked_up)? {
+        match read_part(&part, references_found)? {
             Content::Text { text } | Content::Refusal { text } => texts.push(text),
             Content::Image { url, detail } => {
                 if detail.is_some() {
@@ -46,7 +46,7 @@ pub(super) fn read_output(
                 images.push(carried_image(&url, &path)?);
             }
             Content::File { name, url } => {
-                texts.push(words_of_file(&name, &url, looked_up, &path)?);
+                texts.push(words_of_file(&name, &url, references_found, &path)?);
             }
         }
     }
@@ -61,12 +61,15 @@ fn not_content(item: &Fields<'_>, name: &str, value: &Value) -> ClientError {
     ClientError::wrong_type(item.path_of(name), "a string or a list of parts", value)
 }
 
-fn read_part(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientError> {
+fn read_part(
+    part: &Fields<'_>,
+    references_found: &ResolvedReferences,
+) -> Result<Content, ClientError> {
     match part.needed_text("type")? {
         "input_text" | "output_text" | "text" => Ok(Content::text(part.needed_text("text")?)),
         "refusal" => Ok(Content::Refusal { text: part.needed_text("refusal")?.to_owned() }),
-        "input_image" => read_image(part, looked_up),
-        "input_file" => read_file(part, looked_up),
+        "input_image" => read_image(part, references_found),
+        "input_file" => read_file(part, references_found),
         other => {
             let message = format!("Parts of the type `{}` are not supported.", shown(other));
             Err(ClientError::new("unsupported_content", part.path_of("type"), message))
@@ -74,7 +77,10 @@ fn read_part(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientE
     }
 }
 
-fn read_image(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientError> {
+fn read_image(
+    part: &Fields<'_>,
+    references_found: &ResolvedReferences,
+) -> Result<Content, ClientError> {
     let detail = part.word("detail", &["auto", "low", "high", "original"])?.map(str::to_owned);
     if let Some(url) = part.text("image_url")? {
         let is_picture = |carried: Carried<'_>| carried.media_type.starts_with("image/");
@@ -87,12 +93,17 @@ fn read_image(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, Client
         return Ok(Content::Image { url: url.to_owned(), detail });
     }
     match part.text("file_id")? {
-        Some(id) => Ok(Content::Image { url: found(part, id, looked_up)?.url.clone(), detail }),
+        Some(id) => {
+            Ok(Content::Image { url: found(part, id, references_found)?.url.clone(), detail })
+        }
         None => Err(ClientError::missing(part.path_of("image_url"))),
     }
 }
 
-fn read_file(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientError> {
+fn read_file(
+    part: &Fields<'_>,
+    references_found: &ResolvedReferences,
+) -> Result<Content, ClientError> {
     let name = part.owned_text("filename")?;
     if let Some(data) = part.text("file_data")? {
         let name = name.unwrap_or_else(|| "file".to_owned());
@@ -115,22 +126,22 @@ fn read_file(part: &Fields<'_>, looked_up: &LookedUp) -> Result<Content, ClientE
     let Some(id) = part.text("file_id")? else {
         return Err(ClientError::missing(part.path_of("file_data")));
     };
-    let file = found(part, id, looked_up)?;
+    let file = found(part, id, references_found)?;
     Ok(Content::File { name: name.unwrap_or_else(|| file.name.clone()), url: file.url.clone() })
 }
 
 fn found<'a>(
     part: &Fields<'_>,
     id: &str,
-    looked_up: &'a LookedUp,
+    references_found: &'a ResolvedReferences,
 ) -> Result<&'a FoundFile, ClientError> {
-    looked_up.files.get(id).ok_or_else(|| {
+    references_found.files.get(id).ok_or_else(|| {
         let message = format!("There is no file `{}`.", shown(id));
         ClientError::not_found("file_not_found", part.path_of("file_id"), message)
     })
 }
 
-/// What a `data:` URL carries.
+/// The content of a `data:` URL.
 #[derive(Clone, Copy)]
 struct Carried<'a> {
     media_type: &'a str,
@@ -144,7 +155,7 @@ fn carried(url: &str) -> Option<Carried<'_>> {
     BASE64_STANDARD.decode(base64).is_ok().then_some(Carried { media_type, base64 })
 }
 
-/// A file that comes as base64 is of the type that its name says.
+/// A `data:` URL for base64 content, with the media type by file extension.
 fn data_url_of(data: &str, name: &str) -> Option<String> {
     if data.starts_with("data:") {
         return carried(data).map(|_| data.to_owned());
@@ -181,14 +192,16 @@ fn carried_image(url: &str, path: &str) -> Result<Image, ClientError> {
 fn words_of_file(
     name: &str,
     url: &str,
-    looked_up: &LookedUp,
+    references_found: &ResolvedReferences,
     path: &str,
 ) -> Result<String, ClientError> {
     let is_text = |carried: &Carried<'_>| {
         carried.media_type.starts_with("text/") || carried.media_type == "application/json"
     };
     let words = match LibraryAddress::of(url) {
-        Some(kept) => looked_up.files.get(kept.file_id.as_str()).and_then(|file| file.text.clone()),
+        Some(kept) => {
+            references_found.files.get(kept.file_id.as_str()).and_then(|file| file.text.clone())
+        }
         None => carried(url)
             .filter(is_text)
             .and_then(|carried| BASE64_STANDARD.decode(carried.base64).ok())
@@ -201,7 +214,7 @@ fn words_of_file(
     })
 }
 
-/// Whether others can fetch it; we never do.
+/// Whether it is an HTTP URL. The provider fetches it; the gateway never does.
 pub(super) fn is_web_address(url: &str) -> bool {
     let begins = |scheme: &str| {
         url.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))

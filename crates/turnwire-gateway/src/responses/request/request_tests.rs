@@ -11,14 +11,14 @@ fn read(body: Value) -> Result<CreateResponse, ClientError> {
     super::read(body, &limits())
 }
 
-/// What a client gets told about `body`.
+/// Message, parameter and code of the error for `body`.
 fn refused(body: Value) -> (String, Option<String>, &'static str) {
     let error = read(body).unwrap_err();
     assert_eq!(error.status, 400);
     (error.message, error.param, error.code)
 }
 
-/// What a client gets told about a body with an input and `fields`.
+/// The error for a body with an input and `fields`.
 fn refused_with(fields: Value) -> (String, String, &'static str) {
     let (message, param, code) = refused(with(fields));
     (message, param.unwrap(), code)
@@ -123,7 +123,7 @@ fn every_field_is_read() {
     assert_eq!(read(body).unwrap(), expected);
 }
 
-/// Official clients write null for what they leave out, and send fields that mean nothing here.
+/// Official clients send null for omitted fields, and fields that have no effect here.
 #[test]
 fn null_is_absent_and_what_means_nothing_here_is_reported() {
     let known = [
@@ -177,7 +177,7 @@ fn null_is_absent_and_what_means_nothing_here_is_reported() {
     assert_eq!(read(Value::Object(body)).unwrap(), expected, "an empty object says nothing");
 }
 
-/// C30: a field that nobody knows is refused wherever people write by hand.
+/// C30: an unknown field is refused in all objects that are written by hand.
 #[test]
 fn c30_an_unknown_field_is_refused() {
     for (more, param) in [
@@ -193,11 +193,11 @@ fn c30_an_unknown_field_is_refused() {
     }
 }
 
-fn tools_of(request: &CreateResponse) -> Result<Wishes, ClientError> {
+fn tools_of(request: &CreateResponse) -> Result<RequestedTools, ClientError> {
     read_tools(&fields::placed(&request.tools.0, "tools").collect::<Vec<_>>(), &limits())
 }
 
-/// What the Codex command line sends.
+/// The request of the Codex command line.
 #[test]
 fn what_codex_sends_is_read() {
     let body = json!({
@@ -229,15 +229,16 @@ fn what_codex_sends_is_read() {
     let request = read(body).unwrap();
     assert!(request.includes("reasoning.encrypted_content"));
     assert!(request.cancels_on_disconnect());
-    let wishes = tools_of(&request).unwrap();
-    assert_eq!(wishes.tools.len(), 3);
-    assert_eq!(wishes.ignored, Vec::<String>::new());
+    let requested_tools = tools_of(&request).unwrap();
+    assert_eq!(requested_tools.tools.len(), 3);
+    assert_eq!(requested_tools.ignored, Vec::<String>::new());
     assert_eq!(request.ignored, ["client_metadata"]);
-    let input = read_input(request.input.as_ref().unwrap(), &LookedUp::default()).unwrap();
+    let input =
+        read_input(request.input.as_ref().unwrap(), &ResolvedReferences::default()).unwrap();
     assert_eq!(input.items.len(), 2);
 }
 
-/// The document about the API demands nothing that a request may leave out, and names every field.
+/// The schema requires nothing that a request may omit, and has every field.
 #[test]
 fn the_schema_describes_the_body() {
     use utoipa::{PartialSchema, ToSchema};
@@ -285,7 +286,7 @@ fn a_conversation_is_an_id_or_an_object_with_one() {
     assert_eq!((param.as_str(), code), ("conversation", "invalid_type"));
 }
 
-/// Each field of the wrong type is named, and what it should be.
+/// The error names each field of the wrong type and the expected type.
 #[test]
 fn wrong_types_are_named() {
     let cases = [
@@ -394,7 +395,7 @@ fn include_knows_eight_words() {
     assert_eq!((param.as_str(), code), ("include[1]", "invalid_value"));
 }
 
-/// A long or wild word of the client's is not repeated as it is.
+/// Long input or control characters are not repeated in a message.
 #[test]
 fn messages_stay_short_and_tame() {
     let (message, ..) = refused_with(json!({ "truncation": "\u{1b}[2J".repeat(1000) }));
@@ -475,7 +476,7 @@ fn two_fields_may_not_go_together() {
     assert_eq!(message, "A response in the background must be stored: leave out `store: false`.");
     assert_eq!((param.as_str(), code), ("background", "invalid_value"));
 
-    // The options of a stream that is not asked for are in nobody's way.
+    // `stream_options` without `stream` are accepted.
     assert!(read(with(json!({ "stream_options": {} }))).is_ok());
 }
 
@@ -485,8 +486,8 @@ fn prompts_kept_elsewhere_are_refused() {
     assert_eq!((param.as_str(), code), ("prompt", "unsupported_parameter"));
 }
 
-/// R10: a run goes on without its client, unless the client asks for something else or nobody
-/// could ever read it.
+/// R10: a run continues after a disconnect, unless the client asks otherwise or the response is not
+/// stored.
 #[test]
 fn r10_what_a_hang_up_means() {
     let cancels = |fields: Value| read(with(fields)).unwrap().cancels_on_disconnect();
@@ -497,7 +498,7 @@ fn r10_what_a_hang_up_means() {
     assert!(!cancels(json!({ "store": false, "on_disconnect": "continue" })));
 }
 
-/// A12: a request in a log shows no token.
+/// A12: the `Debug` output of a request contains no token.
 #[test]
 fn a12_secrets_are_not_printed() {
     let secret = "sk-canary";
@@ -507,8 +508,8 @@ fn a12_secrets_are_not_printed() {
     });
     let request = read(with(json!({ "tools": [tool] }))).unwrap();
     assert!(!format!("{request:?}").contains(secret));
-    let wishes = tools_of(&request).unwrap();
-    assert!(!format!("{wishes:?}").contains(secret));
+    let requested_tools = tools_of(&request).unwrap();
+    assert!(!format!("{requested_tools:?}").contains(secret));
 }
 
 #[test]
@@ -518,7 +519,7 @@ fn an_unreadable_body_is_a_client_error() {
     assert_eq!((error.param, error.code, error.status), (None, "invalid_json", 400));
 }
 
-/// Values that look like a request more often than chance would have it.
+/// Values that resemble a request more often than random ones.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "message",
@@ -618,25 +619,29 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Everything that happens to a body, as far as it comes.
+/// All steps for a body, as far as they succeed.
 fn all_the_way(body: Value) -> Result<turnwire_contract::RunRequest, ClientError> {
     let request = read(body)?;
-    let wishes = tools_of(&request)?;
-    let (tool_choice, _) = read_choice(request.tool_choice.as_ref(), wishes.tools, &["own"])?;
+    let requested_tools = tools_of(&request)?;
+    let (tool_choice, _) =
+        read_choice(request.tool_choice.as_ref(), requested_tools.tools, &["own"])?;
     let mut input = Input::default();
     if let Some(body) = &request.input {
         references(body);
-        input = read_input(body, &LookedUp::default())?;
+        input = read_input(body, &ResolvedReferences::default())?;
     }
     let no_history: [turnwire_contract::Item; 0] = [];
     check_calls(&no_history, &input.items)?;
     let first_calls = take_first_calls(&no_history, &mut input, |_| None)?;
     let input = input.items;
-    Ok(into_run(request, Settled { input, first_calls, tool_choice, ..Settled::default() }))
+    Ok(into_run(
+        request,
+        ResolvedRequest { input, first_calls, tool_choice, ..ResolvedRequest::default() },
+    ))
 }
 
 proptest! {
-    /// A13: no body makes it panic, and every refusal names a code and speaks.
+    /// A13: no body causes a panic, and every error has a code and a message.
     #[test]
     fn a13_no_body_makes_it_panic(
         body in any_json(),

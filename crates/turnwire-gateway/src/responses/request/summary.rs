@@ -1,23 +1,23 @@
-//! A conversation made short, in the hands of the client.
+//! The summary of a conversation, as the client stores it.
 //!
-//! What `/v1/responses/compact` hands out comes back whole in the field that the official clients
-//! have for it, `encrypted_content`. It is not encrypted: the client has read the conversation, and
-//! could write a summary of its own into any request. So there is nothing to hide from whoever
-//! holds it and no key to keep, and the value says of itself what it is, for those who would trust
-//! the name of the field. See docs/decisions/018-a-summary-is-not-encrypted.md.
+//! The output of `/v1/responses/compact` comes back in the field that official clients have for it,
+//! `encrypted_content`. It is not encrypted: the client has read the conversation, and could put a
+//! summary of its own into any request. So nothing has to be hidden from the client and no key is
+//! needed. The value itself says that it is not encrypted, for readers who rely on the name of the
+//! field. See docs/decisions/018-a-summary-is-not-encrypted.md.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// What every summary begins with. None of it can be part of base64, so nothing foreign happens to
-/// look like it.
+/// Prefix of every summary. It contains characters that base64 does not have, so other values
+/// cannot start with it.
 const MARK: &str = "turnwire:not-encrypted:summary:v1:";
 
-/// Wraps the summary `text` for the field `encrypted_content` of a `compaction` item.
+/// Encodes the summary `text` for the field `encrypted_content` of a `compaction` item.
 pub fn wrap_summary(text: &str) -> String {
     format!("{MARK}{}", BASE64_STANDARD.encode(text))
 }
 
-/// The summary in `encrypted_content`; nothing if it was not made by [`wrap_summary`].
+/// Decodes the summary in `encrypted_content`. `None` if it was not made by [`wrap_summary`].
 pub fn unwrap_summary(encrypted_content: &str) -> Option<String> {
     let text = encrypted_content.strip_prefix(MARK)?;
     String::from_utf8(BASE64_STANDARD.decode(text).ok()?).ok()

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::{unwrap_summary, wrap_summary};
 
-/// The value says what it is, whatever the field is called.
+/// The value says that it is not encrypted, whatever the field is called.
 #[test]
 fn a_summary_says_that_it_is_not_encrypted() {
     assert_eq!(wrap_summary("They met."), "turnwire:not-encrypted:summary:v1:VGhleSBtZXQu");

@@ -1,9 +1,9 @@
-//! The tools a client wishes for, in our words.
+//! Reads the tools of a request.
 //!
-//! A wish is not yet a tool: which servers there are and which searches are set up is for the
-//! caller to know. The type decides what a tool is, never its name: a function that the client
-//! calls `web_search` is a function of the client (S1-A1). The one exception is a function that
-//! is only named: see [`bare_functions`].
+//! A requested tool is not yet resolved: the caller knows which servers and searches are
+//! configured. The type decides what a tool is, never its name: a client function named
+//! `web_search` is a client function (S1-A1). The one exception is a function with nothing but a
+//! name: see [`bare_functions`].
 
 use std::{collections::HashSet, fmt};
 
@@ -18,58 +18,58 @@ use super::{
 };
 use crate::limits::RequestLimits;
 
-/// What the model knows the built-in web search by.
+/// Name of the built-in web search for the model.
 pub const WEB_SEARCH: &str = "web_search";
 
-/// What the model knows the built-in file search by.
+/// Name of the built-in file search for the model.
 pub const FILE_SEARCH: &str = "file_search";
 
-/// The search for tools that a client keeps back.
+/// Type of the search for deferred tools of a client.
 const TOOL_SEARCH: &str = "tool_search";
 
-/// A tool that the client wishes for.
+/// A requested tool.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a few, and only while a request is read")]
-pub enum ToolWish {
-    /// A function or a custom tool that the client runs.
+pub enum RequestedTool {
+    /// A function or a custom tool that the client executes.
     Function(ToolSpec),
-    /// The tools of a server.
-    Mcp(McpWish),
+    /// The tools of an MCP server.
+    Mcp(RequestedServer),
     /// The built-in web search.
     WebSearch {
-        /// What the client says about it, without the type.
+        /// The fields of the tool, without the type.
         settings: Value,
-        /// Where it stands in the request, such as `tools[1]`.
+        /// Path in the request, such as `tools[1]`.
         param: String,
     },
     /// The built-in file search.
     FileSearch {
-        /// What the client says about it, without the type.
+        /// The fields of the tool, without the type.
         settings: Value,
     },
 }
 
-/// A tool server that the client wishes for.
+/// A requested MCP server.
 #[derive(Clone, PartialEq, Eq)]
-pub struct McpWish {
-    /// What the client calls it.
+pub struct RequestedServer {
+    /// Label of the server.
     pub label: String,
-    /// Where it is, if the client says. May hold a secret.
+    /// URL of the server, if the client sent one. May contain a secret.
     pub url: Option<String>,
-    /// Which of its tools are offered; all of them if not set.
+    /// Names of the tools to offer; `None` for all of them.
     pub allowed: Option<Vec<String>>,
-    /// Which of its tools a person must allow; not set where the client does not say.
+    /// Tools whose calls need an approval; `None` if the client does not say.
     pub ask_before: Option<AskBefore>,
-    /// Whether the client sent headers or a token for it. They are not kept.
+    /// Whether the client sent headers or a token for it. They are not stored.
     pub has_headers: bool,
-    /// Where it stands in the request, such as `tools[1]`.
+    /// Path in the request, such as `tools[1]`.
     pub param: String,
 }
 
-impl fmt::Debug for McpWish {
-    /// Without the address, which may hold a secret.
+impl fmt::Debug for RequestedServer {
+    /// Without the URL, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpWish")
+        f.debug_struct("RequestedServer")
             .field("label", &self.label)
             .field("allowed", &self.allowed)
             .field("ask_before", &self.ask_before)
@@ -78,8 +78,8 @@ impl fmt::Debug for McpWish {
     }
 }
 
-impl ToolWish {
-    /// Two wishes with the same name cannot be told apart.
+impl RequestedTool {
+    /// Name for finding duplicates.
     fn name(&self) -> String {
         match self {
             Self::Function(spec) => spec.name.clone(),
@@ -90,38 +90,42 @@ impl ToolWish {
     }
 }
 
-/// A tool as the client wrote it, and where it stands in the request.
+/// A tool as the client sent it, and its path in the request.
 pub type PlacedTool<'a> = (String, &'a Value);
 
-/// The tools that a request wishes for.
+/// The tools of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wishes {
+pub struct RequestedTools {
     /// The tools.
-    pub tools: Vec<ToolWish>,
-    /// What is said about them and not heeded.
+    pub tools: Vec<RequestedTool>,
+    /// The fields that were ignored.
     pub ignored: Vec<String>,
 }
 
 /// Reads the tools of a request.
-pub fn read_tools(tools: &[PlacedTool<'_>], limits: &RequestLimits) -> Result<Wishes, ClientError> {
+pub fn read_tools(
+    tools: &[PlacedTool<'_>],
+    limits: &RequestLimits,
+) -> Result<RequestedTools, ClientError> {
     let unread = Unread::within(limits);
     let mut reader = Reader { max_tools: limits.tools, ..Reader::default() };
     let is_namespace = |tool: &Value| tool.get("type").and_then(Value::as_str) == Some("namespace");
     for (path, tool) in tools.iter().filter(|(_, tool)| !is_namespace(tool)) {
-        if let Some(wish) = read_tool(&Fields::of(tool, path, &unread)?)? {
-            reader.add(wish, path)?;
+        if let Some(requested) = read_tool(&Fields::of(tool, path, &unread)?)? {
+            reader.add(requested, path)?;
         }
     }
-    // They come last, so that a name that is taken gives way.
+    // Read last, so that a tool in a namespace gets another name if its own is taken.
     for (path, namespace) in tools.iter().filter(|(_, tool)| is_namespace(tool)) {
         reader.read_namespace(&Fields::of(namespace, path, &unread)?)?;
     }
-    let Reader { wishes, .. } = reader;
-    Ok(Wishes { tools: wishes, ignored: unread.left() })
+    let Reader { requested_tools, .. } = reader;
+    Ok(RequestedTools { tools: requested_tools, ignored: unread.left() })
 }
 
-/// The functions that a request names and says nothing else about: those of this server are meant,
-/// where it has one of that name. Whoever describes a function means one of their own.
+/// The functions of a request that have nothing but a name. They refer to a configured function of
+/// the server, if there is one of that name. A function with a description or parameters is always
+/// the client's own.
 pub fn bare_functions(tools: &[Value]) -> HashSet<&str> {
     let says = |tool: &Value, field: &str| tool.get(field).is_some_and(|value| !value.is_null());
     let is_bare = |tool: &&Value| {
@@ -136,27 +140,27 @@ pub fn bare_functions(tools: &[Value]) -> HashSet<&str> {
 #[derive(Default)]
 struct Reader {
     max_tools: usize,
-    wishes: Vec<ToolWish>,
+    requested_tools: Vec<RequestedTool>,
     names: HashSet<String>,
 }
 
 impl Reader {
-    fn add(&mut self, wish: ToolWish, path: &str) -> Result<(), ClientError> {
-        let name = wish.name();
+    fn add(&mut self, requested: RequestedTool, path: &str) -> Result<(), ClientError> {
+        let name = requested.name();
         if self.names.contains(&name) {
             let message = format!("There are two tools with the name `{name}`.");
             return Err(ClientError::new("duplicate_tool", path, message));
         }
-        if self.wishes.len() == self.max_tools {
+        if self.requested_tools.len() == self.max_tools {
             let message = format!("There may be at most {} tools.", self.max_tools);
             return Err(ClientError::new("too_many_tools", "tools", message));
         }
         self.names.insert(name);
-        self.wishes.push(wish);
+        self.requested_tools.push(requested);
         Ok(())
     }
 
-    /// Tools in a namespace are offered under their own names where these are free.
+    /// Reads a namespace. Its tools are offered under their own names if these are free.
     fn read_namespace(&mut self, namespace: &Fields<'_>) -> Result<(), ClientError> {
         namespace.pass_over(&["type"]);
         let space = namespace.needed_name("name")?;
@@ -168,7 +172,8 @@ impl Reader {
                 "custom" => read_custom(&tool)?,
                 _ => return Err(unsupported(&tool)?),
             };
-            // A name that looks as if the namespace stood before it already gets another one.
+            // A name that already starts with the namespace gets another prefix, to stay
+            // unambiguous.
             let is_taken = self.names.contains(&spec.name)
                 || ToolRef::own_name_of(&spec.name, space) != spec.name;
             if is_taken {
@@ -177,21 +182,21 @@ impl Reader {
             }
             spec.server = Some(space.to_owned());
             description.clone_into(&mut spec.namespace_description);
-            self.add(ToolWish::Function(spec), &path)?;
+            self.add(RequestedTool::Function(spec), &path)?;
         }
         Ok(())
     }
 }
 
-fn read_tool(tool: &Fields<'_>) -> Result<Option<ToolWish>, ClientError> {
+fn read_tool(tool: &Fields<'_>) -> Result<Option<RequestedTool>, ClientError> {
     let kind = tool.needed_text("type")?;
     Ok(Some(match kind {
-        "function" => ToolWish::Function(read_function(tool)?),
-        "custom" => ToolWish::Function(read_custom(tool)?),
-        "mcp" => ToolWish::Mcp(read_server(tool)?),
+        "function" => RequestedTool::Function(read_function(tool)?),
+        "custom" => RequestedTool::Function(read_custom(tool)?),
+        "mcp" => RequestedTool::Mcp(read_server(tool)?),
         FILE_SEARCH => read_file_search(tool)?,
         TOOL_SEARCH => {
-            // Agents send it beside the tools that it finds, and do without it.
+            // Agents send it together with the tools it would find, and work without it.
             tool.all();
             tool.report("");
             return Ok(None);
@@ -201,7 +206,7 @@ fn read_tool(tool: &Fields<'_>) -> Result<Option<ToolWish>, ClientError> {
     }))
 }
 
-/// All generations of the web search are one to us.
+/// All versions of the web search are treated alike.
 pub(super) fn is_web_search(kind: &str) -> bool {
     kind == WEB_SEARCH || kind == "web_search_2025_08_26" || kind.starts_with("web_search_preview")
 }
@@ -246,7 +251,7 @@ fn read_input_format(format: &Fields<'_>) -> Result<InputFormat, ClientError> {
     Ok(InputFormat::Grammar { syntax, definition })
 }
 
-/// A name that every provider takes.
+/// A name that every provider accepts.
 pub(super) fn checked_name(fields: &Fields<'_>, field: &str) -> Result<String, ClientError> {
     let name = fields.needed_text(field)?;
     if is_name(name) {
@@ -264,7 +269,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(fits)
 }
 
-/// A JSON Schema that is not too long.
+/// A JSON schema within the size limit.
 pub(super) fn checked_schema(schema: &Fields<'_>) -> Result<Value, ClientError> {
     let value = Value::Object(schema.all().clone());
     check_length(value.to_string().len(), schema, schema.path())?;
@@ -280,17 +285,17 @@ fn check_length(n_bytes: usize, fields: &Fields<'_>, path: &str) -> Result<(), C
     Ok(())
 }
 
-fn read_file_search(tool: &Fields<'_>) -> Result<ToolWish, ClientError> {
+fn read_file_search(tool: &Fields<'_>) -> Result<RequestedTool, ClientError> {
     tool.texts("vector_store_ids")?;
     tool.whole("max_num_results", 1..=50)?;
     tool.value("filters");
     if let Some(ranking) = tool.object("ranking_options")? {
         ranking.number("score_threshold", 0.0..=1.0)?;
     }
-    Ok(ToolWish::FileSearch { settings: settings_of(tool) })
+    Ok(RequestedTool::FileSearch { settings: settings_of(tool) })
 }
 
-fn read_web_search(tool: &Fields<'_>) -> Result<ToolWish, ClientError> {
+fn read_web_search(tool: &Fields<'_>) -> Result<RequestedTool, ClientError> {
     tool.word("search_context_size", &["low", "medium", "high"])?;
     tool.flag("external_web_access")?;
     if let Some(filters) = tool.object("filters")? {
@@ -301,17 +306,17 @@ fn read_web_search(tool: &Fields<'_>) -> Result<ToolWish, ClientError> {
         location.pass_over(&["type"]);
         location.text("country")?;
     }
-    Ok(ToolWish::WebSearch { settings: settings_of(tool), param: tool.path().to_owned() })
+    Ok(RequestedTool::WebSearch { settings: settings_of(tool), param: tool.path().to_owned() })
 }
 
-/// What the client says about a search, as the search reads it.
+/// The fields of a search tool, without its type.
 fn settings_of(tool: &Fields<'_>) -> Value {
     let mut settings = tool.as_written().clone();
     settings.shift_remove("type");
     Value::Object(settings)
 }
 
-fn read_server(tool: &Fields<'_>) -> Result<McpWish, ClientError> {
+fn read_server(tool: &Fields<'_>) -> Result<RequestedServer, ClientError> {
     for name in ["connector_id", "tunnel_id"] {
         if tool.value(name).is_some() {
             let path = tool.path_of(name);
@@ -325,7 +330,7 @@ fn read_server(tool: &Fields<'_>) -> Result<McpWish, ClientError> {
         let message = format!("`{path}` may have at most 64 characters, all of them visible.");
         return Err(ClientError::invalid(path, message));
     }
-    Ok(McpWish {
+    Ok(RequestedServer {
         label: label.to_owned(),
         url: read_address(tool)?,
         allowed: read_allowed(tool)?,
@@ -352,7 +357,7 @@ fn read_address(tool: &Fields<'_>) -> Result<Option<String>, ClientError> {
     Ok(Some(url.to_owned()))
 }
 
-/// A list of names, or an object with one.
+/// An array of names, or an object with one.
 fn read_allowed(tool: &Fields<'_>) -> Result<Option<Vec<String>>, ClientError> {
     let Some(Value::Object(_)) = tool.value("allowed_tools") else {
         return tool.texts("allowed_tools");
@@ -366,16 +371,15 @@ fn read_allowed(tool: &Fields<'_>) -> Result<Option<Vec<String>>, ClientError> {
     filter.texts("tool_names")
 }
 
-/// Which tools one half of an approval filter means.
+/// The tools that one half of an approval filter covers.
 enum Means {
     Nothing,
     These(Vec<String>),
     Everything,
 }
 
-/// `"always"`, `"never"`, or an object with both. Where it leaves a tool open, a person is
-/// asked; likewise where it speaks of read-only tools, because only a server's word says which
-/// those are.
+/// Reads `"always"`, `"never"`, or an object with both. Tools it does not cover need an approval;
+/// so do tools selected as read-only, because only the server says which those are.
 fn read_ask_before(tool: &Fields<'_>) -> Result<Option<AskBefore>, ClientError> {
     const NAME: &str = "require_approval";
     if tool.value(NAME).is_some_and(|value| !value.is_object()) {

@@ -4,12 +4,12 @@ use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
 use super::*;
 use crate::responses::request::fields::placed;
 
-/// Limits that are not the usual ones.
+/// Limits other than the defaults.
 fn limits() -> RequestLimits {
     RequestLimits { tools: 20, schema_bytes: 4_096, ..RequestLimits::default() }
 }
 
-fn read(tools: Value) -> Result<Vec<ToolWish>, ClientError> {
+fn read(tools: Value) -> Result<Vec<RequestedTool>, ClientError> {
     let Value::Array(tools) = tools else { panic!("not a list") };
     Ok(read_tools(&placed(&tools, "tools").collect::<Vec<_>>(), &limits())?.tools)
 }
@@ -27,15 +27,15 @@ fn function(name: &str) -> ToolSpec {
 #[test]
 fn functions_are_for_the_client() {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "number" } } });
-    let wishes = read(json!([
+    let requested_tools = read(json!([
         { "type": "function", "name": "add-2_B", "description": "Adds.", "parameters": parameters,
           "strict": true },
         { "type": "function", "name": "f", "parameters": null, "description": null },
     ]));
     let (kind, strict) = (ToolKind::Client, Some(true));
     let add = ToolSpec { kind, strict, parameters, ..ToolSpec::new("add-2_B", "Adds.") };
-    let expected = [ToolWish::Function(add), ToolWish::Function(function("f"))];
-    assert_eq!(wishes.unwrap(), expected);
+    let expected = [RequestedTool::Function(add), RequestedTool::Function(function("f"))];
+    assert_eq!(requested_tools.unwrap(), expected);
     assert_eq!(function("f").parameters, json!({ "type": "object", "properties": {} }));
     assert_eq!(function("f").effect, Effect::Once);
 }
@@ -59,8 +59,8 @@ fn a_function_is_bare_if_nothing_but_its_name_is_said() {
 #[test]
 fn s1_a1_a_function_named_web_search_stays_a_function() {
     for name in ["web_search", "file_search", "mcp"] {
-        let wishes = read(json!([{ "type": "function", "name": name }])).unwrap();
-        assert_eq!(wishes, [ToolWish::Function(function(name))]);
+        let requested_tools = read(json!([{ "type": "function", "name": name }])).unwrap();
+        assert_eq!(requested_tools, [RequestedTool::Function(function(name))]);
     }
 }
 
@@ -136,21 +136,22 @@ fn searches_keep_their_settings() {
         "web_search_preview_2025_03_11",
     ];
     for kind in kinds {
-        let wishes = read(json!([{ "type": kind, "search_context_size": "low" }])).unwrap();
+        let requested_tools =
+            read(json!([{ "type": kind, "search_context_size": "low" }])).unwrap();
         let settings = json!({ "search_context_size": "low" });
         let param = "tools[0]".to_owned();
-        assert_eq!(wishes, [ToolWish::WebSearch { settings, param }]);
+        assert_eq!(requested_tools, [RequestedTool::WebSearch { settings, param }]);
     }
     let tool = json!({ "type": "file_search", "vector_store_ids": ["vs_1"], "max_num_results": 5 });
     let settings = json!({ "vector_store_ids": ["vs_1"], "max_num_results": 5 });
-    assert_eq!(read(json!([tool])).unwrap(), [ToolWish::FileSearch { settings }]);
+    assert_eq!(read(json!([tool])).unwrap(), [RequestedTool::FileSearch { settings }]);
     let ids = json!({ "type": "file_search", "vector_store_ids": [1] });
     assert_eq!(refused(ids), ("tools[0].vector_store_ids[0]".into(), "invalid_type"));
     let many = json!({ "type": "file_search", "max_num_results": 51 });
     assert_eq!(refused(many), ("tools[0].max_num_results".into(), "invalid_value"));
 }
 
-/// S1-O3: there is no code interpreter here, so it has no events; who asks for one is told.
+/// S1-O3: there is no code interpreter, so it has no events; a request for one is refused.
 #[test]
 fn other_types_are_refused_by_name() {
     for kind in [
@@ -181,7 +182,7 @@ fn custom_tools_are_read() {
     let custom = |format: Option<InputFormat>| {
         let mut spec = ToolSpec::new("c", "d");
         (spec.kind, spec.format) = (ToolKind::Custom, format);
-        [ToolWish::Function(spec)]
+        [RequestedTool::Function(spec)]
     };
     let tool = |format: Value| json!([{ "type": "custom", "name": "c", "description": "d", "format": format }]);
     assert_eq!(read(tool(Value::Null)).unwrap(), custom(None));
@@ -201,7 +202,7 @@ fn custom_tools_are_read() {
     }
 }
 
-/// C30: what is said about a tool and means nothing here is told.
+/// C30: ignored fields of tools are reported.
 #[test]
 fn c30_what_is_said_about_tools_and_not_heeded_is_told() {
     let tools = json!([
@@ -230,40 +231,40 @@ fn c30_what_is_said_about_tools_and_not_heeded_is_told() {
 fn namespaces_are_laid_out() {
     let f = json!({ "type": "function", "name": "f" });
     let g = json!({ "type": "function", "name": "g" });
-    let wishes = read(json!([
+    let requested_tools = read(json!([
         { "type": "namespace", "name": "one", "description": "d", "tools": [f, g] },
         { "type": "namespace", "name": "two", "tools": [g] },
         f,
     ]));
     let from = |space: &str, description: &str, name: &str| {
         let (server, namespace_description) = (Some(space.to_owned()), description.to_owned());
-        ToolWish::Function(ToolSpec { server, namespace_description, ..function(name) })
+        RequestedTool::Function(ToolSpec { server, namespace_description, ..function(name) })
     };
     let expected = [
-        ToolWish::Function(function("f")),
+        RequestedTool::Function(function("f")),
         from("one", "d", "one__f"),
         from("one", "d", "g"),
         from("two", "", "two__g"),
     ];
-    assert_eq!(wishes.unwrap(), expected);
+    assert_eq!(requested_tools.unwrap(), expected);
     let nameless = json!({ "type": "namespace", "tools": [] });
     assert_eq!(refused(nameless), ("tools[0].name".into(), "missing_required_parameter"));
     let twice = json!([{ "type": "namespace", "name": "x".repeat(64), "tools": [f] }, f]);
     assert_eq!(read(twice).unwrap_err().code, "duplicate_tool", "no longer name would fit");
 }
 
-fn server(fields: Value) -> McpWish {
+fn server(fields: Value) -> RequestedServer {
     let mut tool = json!({ "type": "mcp", "server_label": "notes" });
     tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     match read(json!([tool])).unwrap().as_slice() {
-        [ToolWish::Mcp(server)] => server.clone(),
+        [RequestedTool::Mcp(server)] => server.clone(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn servers_are_read() {
-    let bare = McpWish {
+    let bare = RequestedServer {
         label: "notes".into(),
         url: None,
         allowed: None,
@@ -276,7 +277,7 @@ fn servers_are_read() {
         "server_url": "https://h:1/mcp?k=1", "server_description": "Notes.",
         "allowed_tools": ["a"], "require_approval": "never", "headers": { "a": "b" },
     });
-    let expected = McpWish {
+    let expected = RequestedServer {
         url: Some("https://h:1/mcp?k=1".into()),
         allowed: Some(vec!["a".into()]),
         ask_before: Some(AskBefore::Nothing),
@@ -331,7 +332,7 @@ fn servers_that_will_not_do() {
     }
 }
 
-/// A7: where a client leaves open whether a person is asked, one is.
+/// A7: a tool that the client does not mention needs an approval.
 #[test]
 fn a7_who_is_asked_before_a_call() {
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -354,8 +355,8 @@ fn a7_who_is_asked_before_a_call() {
             AskBefore::AllBut(names(&[])),
         ),
     ];
-    for (wish, expected) in cases {
-        let server = server(json!({ "require_approval": wish }));
-        assert_eq!(server.ask_before, Some(expected), "{wish}");
+    for (requested, expected) in cases {
+        let server = server(json!({ "require_approval": requested }));
+        assert_eq!(server.ask_before, Some(expected), "{requested}");
     }
 }

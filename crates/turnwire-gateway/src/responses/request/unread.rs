@@ -1,9 +1,9 @@
-//! What of a request nobody has read.
+//! Tracks the fields of a request that were not read.
 //!
-//! Whatever is in a request and is not looked at is dropped, whoever wrote it. So each object of a
-//! request notes its fields here when it is opened, and each field that is looked at is crossed
-//! out. What is left in the end is refused, as a mistake of the client, or reported to it; the
-//! reader of a field needs no list of all the others.
+//! A field that is not read is ignored. So each object of a request registers its fields here when
+//! it is opened, and each field that is read is removed. The remaining fields are refused as a
+//! mistake of the client, or reported as ignored. The reader of a field needs no list of all the
+//! others.
 
 use std::{
     cell::RefCell,
@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 use super::error::{ClientError, join, shown};
 use crate::limits::RequestLimits;
 
-/// How many fields are reported. A request with more of them knows what is wrong.
+/// Maximum number of reported fields.
 const MAX_REPORTED: usize = 64;
 
-/// The fields of a request that have not been read yet, and how much of it may be read.
+/// The unread fields of a request, and its limits.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     notes: RefCell<Notes>,
@@ -27,28 +27,28 @@ pub(super) struct Unread {
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// Paths of objects.
+    /// Paths of the opened objects.
     opened: HashSet<String>,
-    /// Fields that have not been looked at: the path of the object, and the name.
+    /// Unread fields: the path of the object, and the name.
     unread: BTreeSet<(String, String)>,
-    /// Fields that somebody wanted to look at, whether they were there or not.
+    /// Fields that were asked for, whether present or not.
     wanted: BTreeSet<(String, String)>,
-    /// What was looked at and is not heeded.
+    /// Fields that were read and are ignored.
     reported: BTreeSet<(String, String)>,
 }
 
 impl Unread {
-    /// Nothing yet, of a request within these limits.
+    /// An empty set, for a request within these limits.
     pub(super) fn within(limits: &RequestLimits) -> Self {
         Self { limits: limits.clone(), ..Self::default() }
     }
 
-    /// How much the request may bring.
+    /// The limits of the request.
     pub(super) fn limits(&self) -> &RequestLimits {
         &self.limits
     }
 
-    /// Notes the fields of the object at `path`, once.
+    /// Registers the fields of the object at `path`, once.
     pub(super) fn open(&self, path: &str, object: &Map<String, Value>) {
         let mut notes = self.notes.borrow_mut();
         if notes.opened.insert(path.to_owned()) {
@@ -57,7 +57,7 @@ impl Unread {
         }
     }
 
-    /// Crosses out the field `name` of the object at `path`.
+    /// Marks the field `name` of the object at `path` as read.
     pub(super) fn read(&self, path: &str, name: &str) {
         let mut notes = self.notes.borrow_mut();
         let field = (path.to_owned(), name.to_owned());
@@ -65,14 +65,13 @@ impl Unread {
         notes.wanted.insert(field);
     }
 
-    /// Adds something that was read and is not heeded: the field `name` of the object at `path`, or
-    /// all of it if there is no name.
+    /// Reports the field `name` of the object at `path` as ignored. An empty name means the whole
+    /// object.
     pub(super) fn report(&self, path: &str, name: &str) {
         self.notes.borrow_mut().reported.insert((path.to_owned(), name.to_owned()));
     }
 
-    /// Refuses the fields of the object at `path` that nobody knows. Those named `reported` are
-    /// left for the report.
+    /// Refuses the unread fields of the object at `path`, except those in `reported`.
     pub(super) fn refuse(&self, path: &str, reported: &[&str]) -> Result<(), ClientError> {
         let notes = self.notes.borrow();
         let here = |fields: &'_ BTreeSet<(String, String)>| -> Vec<String> {
@@ -86,8 +85,8 @@ impl Unread {
         Err(ClientError::unknown(path, &name, known))
     }
 
-    /// What is left, for the client to be told. Items of the input are not told apart, so that a
-    /// long history is reported once.
+    /// The ignored fields, for the client. Indexes of input items are removed, so that a long
+    /// history is reported once.
     pub(super) fn left(self) -> Vec<String> {
         let Notes { mut unread, mut reported, .. } = self.notes.into_inner();
         unread.append(&mut reported);
@@ -102,7 +101,7 @@ impl Unread {
     }
 }
 
-/// Whether a field says as much as one that is not there.
+/// Whether a field is equivalent to an absent one.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -16,7 +16,7 @@ fn what_is_not_read_is_left() {
     assert_eq!(unread.left(), ["odd", "off"]);
 }
 
-/// An object that is looked at in two places is one object.
+/// An object that is opened twice is registered once.
 #[test]
 fn opening_again_does_not_undo_reading() {
     let unread = Unread::default();

@@ -1,0 +1,66 @@
+//! The current time and new ids: the two things a run takes from nowhere.
+//!
+//! They come from one place, so that a test can hold both still and compare whole journals.
+
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use tokio::time::Instant;
+use turnwire_contract::Timestamp;
+use uuid::Uuid;
+
+use crate::sync::lock;
+
+/// 2026-01-01T00:00:00Z, where simulated time begins.
+const SIMULATED_START: u128 = 1_767_225_600_000_000;
+
+/// Where the time and new ids come from.
+#[derive(Debug)]
+pub struct ClockAndIds(Source);
+
+#[derive(Debug)]
+enum Source {
+    System,
+    Simulated { began: Instant, ids: Mutex<HashMap<&'static str, u64>> },
+}
+
+impl ClockAndIds {
+    /// The clock of this machine and random ids.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// The runtime's clock, which a test can pause, and ids that count from 1.
+    ///
+    /// Must be called inside a runtime.
+    pub fn simulated() -> Self {
+        Self(Source::Simulated { began: Instant::now(), ids: Mutex::default() })
+    }
+
+    /// The current time.
+    pub fn now(&self) -> Timestamp {
+        let micros = match &self.0 {
+            Source::System => {
+                SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
+            }
+            Source::Simulated { began, .. } => SIMULATED_START + began.elapsed().as_micros(),
+        };
+        Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+    }
+
+    /// A new id that begins with `prefix`.
+    pub fn new_id(&self, prefix: &'static str) -> String {
+        match &self.0 {
+            Source::System => format!("{prefix}_{}", Uuid::new_v4().simple()),
+            Source::Simulated { ids, .. } => {
+                let mut ids = lock(ids);
+                let n = ids.entry(prefix).or_default();
+                *n += 1;
+                format!("{prefix}_{n}")
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Authentication, and checks of `Host` and `Origin`.
+//!
+//! There are two checks. **Where does the request come from**: a layer around all routes checks
+//! `Host` and `Origin`, so that a web page in a browser cannot reach a server on the same machine.
+//! **Who makes it**: the [`Caller`], which every handler takes as an argument. Handlers get their
+//! [`TenantId`] from it and from nowhere else, and only [`Auth`] creates one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    extract::{FromRequestParts, Request},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts, uri::Authority,
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use tracing::warn;
+use turnwire_contract::TenantId;
+
+use crate::{
+    admission::{KeyDigest, Permit},
+    api_error::ApiError,
+    app::App,
+    connection::Held,
+    connection_permit::ConnectionPermit,
+    connection_table::MAX_CONNECTIONS,
+    sync::lock,
+};
+
+/// Prefix of the WebSocket subprotocol that carries the key, for browsers, which cannot set headers
+/// on a WebSocket.
+const KEY_PROTOCOL: &str = "turnwire-key.";
+/// The same prefix as the official JavaScript client sends it.
+const OPENAI_KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
+/// Paths of probes. Probes address a server by IP address, whatever its names are.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Maximum number of refused origins that are remembered, so that each is logged once.
+const MAX_LOGGED_ORIGINS: usize = 64;
+
+/// Operator settings for authentication.
+#[derive(Clone, Default)]
+pub struct AuthOptions {
+    /// Accepted API keys. If empty, requests need no key.
+    pub api_keys: Vec<String>,
+    /// Host names that clients may use for this server, in addition to the loopback names.
+    pub hosts: Vec<String>,
+    /// Origins of web pages that may call the server, such as `https://chat.example.com`, in
+    /// addition to its own.
+    pub origins: Vec<String>,
+}
+
+impl std::fmt::Debug for AuthOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuthOptions")
+            .field("n_api_keys", &self.api_keys.len())
+            .field("hosts", &self.hosts)
+            .field("origins", &self.origins)
+            .finish()
+    }
+}
+
+/// Authentication rules of one server.
+#[derive(Debug, Clone)]
+pub struct Auth(Arc<Rules>);
+
+#[derive(Debug)]
+struct Rules {
+    /// Tenants by the digest of their key; the keys themselves are not stored.
+    keys: BTreeMap<KeyDigest, TenantId>,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    /// Refused origins that were already logged.
+    logged_origins: Mutex<BTreeSet<String>>,
+}
+
+impl Auth {
+    /// Creates the rules from the settings.
+    pub fn new(options: &AuthOptions) -> Self {
+        let keys =
+            options.api_keys.iter().map(|key| (KeyDigest::of(key), TenantId::default())).collect();
+        let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
+        let (hosts, origins) = (lower(&options.hosts), lower(&options.origins));
+        Self(Arc::new(Rules { keys, hosts, origins, logged_origins: Mutex::default() }))
+    }
+
+    /// Whether the server may listen on this address. An address other than loopback needs an API
+    /// key.
+    pub fn may_open_at(&self, address: SocketAddr) -> bool {
+        address.ip().is_loopback() || !self.0.keys.is_empty()
+    }
+
+    /// Tenant and key digest of a request. Without configured keys there is no digest.
+    fn identify(&self, headers: &HeaderMap) -> Result<(TenantId, Option<KeyDigest>), ApiError> {
+        if self.0.keys.is_empty() {
+            return Ok((TenantId::default(), None));
+        }
+        let key = key_in(headers).ok_or_else(|| {
+            let message = "No API key was given. Send it as `Authorization: Bearer KEY`.";
+            ApiError::new(StatusCode::UNAUTHORIZED, "missing_api_key", message)
+        })?;
+        let key = KeyDigest::of(key);
+        let tenant = self.0.keys.get(&key).cloned().ok_or_else(|| {
+            let message = "The API key is not valid. Check it against the server's settings.";
+            ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+        })?;
+        Ok((tenant, Some(key)))
+    }
+
+    /// Refuses requests of foreign web pages, and requests under an unknown host name (A9).
+    fn check_origin(&self, request: &Request) -> Result<(), ForeignRequest> {
+        let host = host_of(request);
+        if !host.as_ref().is_some_and(|host| self.knows_host(host, request.uri().path())) {
+            return Err(ForeignRequest::Host);
+        }
+        let mut origins = request.headers().get_all(header::ORIGIN).iter();
+        let Some(sent) = origins.next() else { return Ok(()) };
+        let origin = sent.to_str().unwrap_or_default().to_lowercase();
+        let its_own = host.is_some_and(|host| same_place(&origin, &host));
+        if origins.next().is_none() && (its_own || self.0.origins.contains(&origin)) {
+            return Ok(());
+        }
+        self.log_origin(&origin);
+        let is_local = is_loopback_page(&origin);
+        Err(ForeignRequest::Origin { origin, sent: is_local.then(|| sent.clone()) })
+    }
+
+    /// Whether the host name is accepted. With API keys and no configured hosts, every name is.
+    /// Probes may use an IP address: a web page cannot make a browser send an address in `Host`
+    /// where its URL has a name.
+    fn knows_host(&self, host: &Authority, path: &str) -> bool {
+        let name = host.host().to_lowercase();
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let address = name.parse::<IpAddr>();
+        let is_loopback = name == "localhost"
+            || name.ends_with(".localhost")
+            || address.as_ref().is_ok_and(IpAddr::is_loopback);
+        let is_known = self.0.hosts.iter().any(|known| known == name || known == host.as_str());
+        let is_probe = address.is_ok() && PROBES.contains(&path);
+        is_loopback || is_known || is_probe || (self.0.hosts.is_empty() && !self.0.keys.is_empty())
+    }
+
+    /// Logs a refused origin once, because a browser does not tell the page why a WebSocket was
+    /// refused.
+    fn log_origin(&self, origin: &str) {
+        let mut logged = lock(&self.0.logged_origins);
+        if logged.len() < MAX_LOGGED_ORIGINS && logged.insert(origin.to_owned()) {
+            warn!(origin, "origin refused, add it to `origins` in the settings to allow it");
+        }
+    }
+}
+
+/// Why a request was refused by [`Auth::check_origin`].
+enum ForeignRequest {
+    /// The host name is unknown.
+    Host,
+    /// The origin is not allowed.
+    Origin {
+        /// The origin, in lower case.
+        origin: String,
+        /// The `Origin` header as it was sent, if the page is on this machine: it may read the
+        /// error.
+        sent: Option<HeaderValue>,
+    },
+}
+
+impl ForeignRequest {
+    /// Makes the error response. A page on this machine is most likely the operator's own, on
+    /// another port. It is allowed to send a preflight request and to read this error, so that its
+    /// developer sees what to configure.
+    fn refuse(self, request: &Request) -> Response {
+        let forbidden = |code, message: String| ApiError::new(StatusCode::FORBIDDEN, code, message);
+        let (origin, sent) = match self {
+            Self::Host => {
+                let message = "This server is not known by that name. Add it to `hosts` in the \
+                               settings.";
+                return forbidden("unknown_host", message.to_owned()).into_response();
+            }
+            Self::Origin { origin, sent } => (origin, sent),
+        };
+        let message = if sent.is_some() {
+            format!(
+                "Web pages of {origin} may not call this server. Start it with `--origin \
+                 {origin}`, or add that to `origins` under [server] in the settings."
+            )
+        } else {
+            "Web pages of that origin may not call this server. Add it to `origins` under \
+             [server] in the settings."
+                .to_owned()
+        };
+        let error = forbidden("foreign_origin", message);
+        let Some(sent) = sent else { return error.into_response() };
+        let mut response =
+            if is_preflight(request) { preflight(request) } else { error.into_response() };
+        allow_reading(sent, &mut response);
+        response
+    }
+}
+
+/// Whether a page is served from a loopback address.
+fn is_loopback_page(origin: &str) -> bool {
+    let Some(page) = origin.parse::<Uri>().ok().filter(|page| page.scheme().is_some()) else {
+        return false;
+    };
+    let host = page.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Adds the CORS headers that let an allowed page read the response.
+fn allow_reading(origin: HeaderValue, response: &mut Response) {
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+}
+
+/// The layer around all routes: checks host and origin, and answers CORS preflight requests.
+pub(crate) async fn guard(auth: Auth, request: Request, next: Next) -> Response {
+    if let Err(foreign) = auth.check_origin(&request) {
+        return foreign.refuse(&request);
+    }
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response =
+        if is_preflight(&request) { preflight(&request) } else { next.run(request).await };
+    if let Some(origin) = origin {
+        allow_reading(origin, &mut response);
+    }
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}
+
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight(request: &Request) -> Response {
+    let wanted = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    if let Some(wanted) = wanted {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+    }
+    response
+}
+
+/// The caller of a request. Only [`Auth`] creates one.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    tenant: TenantId,
+    key: Option<KeyDigest>,
+    /// Share of the limit on connections per key.
+    _permit: Arc<Permit>,
+}
+
+impl Caller {
+    /// The tenant whose data the caller may access.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    /// Digest of the caller's API key.
+    pub(crate) fn key(&self) -> Option<KeyDigest> {
+        self.key
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let (tenant, key) = app.auth().identify(&parts.headers)?;
+        // From here on the connection counts as authenticated.
+        let has_room =
+            parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
+        if !has_room && !PROBES.contains(&parts.uri.path()) {
+            return Err(server_full());
+        }
+        let permit = app.admission().admit_connection(key)?;
+        let permit = Arc::new(permit);
+        // A stream outlives its handler, so the response body holds the permit.
+        if let Some(held) = parts.extensions.get::<Held>() {
+            held.hold(Arc::clone(&permit));
+        }
+        Ok(Self { tenant, key, _permit: permit })
+    }
+}
+
+fn server_full() -> ApiError {
+    let message = "The server has as many connections as it can hold; try again later.";
+    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message);
+    error.limited_by(MAX_CONNECTIONS)
+}
+
+fn key_in(headers: &HeaderMap) -> Option<&str> {
+    if let Some(header) = headers.get(header::AUTHORIZATION) {
+        let (scheme, key) = header.to_str().ok()?.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then_some(key.trim());
+    }
+    let protocols = headers.get(header::SEC_WEBSOCKET_PROTOCOL)?.to_str().ok()?;
+    let mut protocols = protocols.split(',').map(str::trim);
+    protocols.find_map(|protocol| {
+        protocol.strip_prefix(KEY_PROTOCOL).or_else(|| protocol.strip_prefix(OPENAI_KEY_PROTOCOL))
+    })
+}
+
+/// The host the client used: from the request line if it is there (HTTP/2 and proxies), else from
+/// `Host`. `None` if the two differ.
+fn host_of(request: &Request) -> Option<Authority> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let in_header = hosts.next().and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let in_line = request.uri().authority().cloned();
+    if hosts.next().is_some() || in_header.as_ref().is_some_and(has_user) {
+        return None;
+    }
+    match (in_line, in_header) {
+        (Some(line), Some(header)) if line != header => None,
+        (line, header) => line.or(header),
+    }
+}
+
+fn has_user(authority: &Authority) -> bool {
+    authority.as_str().contains('@')
+}
+
+/// Whether `origin` has the same host and port as `host`.
+fn same_place(origin: &str, host: &Authority) -> bool {
+    let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    place.is_some_and(|place| place == host.as_str().to_lowercase())
+}

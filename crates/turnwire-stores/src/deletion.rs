@@ -1,0 +1,127 @@
+//! How a run is forgotten, by hand or by age: with everything of its, in one transaction.
+//!
+//! A run that a later one continues cannot go yet, because its entries are what the later one
+//! has seen. It is hidden: for everybody it is gone, and of its data only the entries are left.
+//! It goes when the last run that continues it has gone.
+
+use crate::database::{Database, DatabaseError, Dialect, Row, Transaction, Value};
+
+/// A run, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunKey {
+    pub(crate) tenant: String,
+    pub(crate) run_id: String,
+}
+
+/// Reads the columns `tenant` and `id`.
+pub(crate) fn run_key(row: &Row) -> Result<RunKey, DatabaseError> {
+    Ok(RunKey { tenant: row.text(0)?.to_owned(), run_id: row.text(1)?.to_owned() })
+}
+
+/// Forgets runs that are locked and not active.
+pub(crate) async fn delete(
+    transaction: &mut dyn Transaction,
+    dialect: &'static Dialect,
+    runs: &[RunKey],
+) -> Result<(), DatabaseError> {
+    let mut runs = Batch { transaction, dialect, runs: runs.to_vec() };
+    for table in ["run_events", "blobs", "wishes", "request_keys"] {
+        runs.ask(&format!("delete from {table} where (tenant, run_id) in"), "").await?;
+    }
+    let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''
+                where (tenant, id) in";
+    runs.ask(hide, "").await?;
+    runs.delete_unreferenced().await
+}
+
+/// How many rows of a big run are deleted in one statement.
+const SLICE: i64 = 5_000;
+
+/// Forgets a run that is locked nowhere and too big for one transaction. It is hidden first, so
+/// that it is gone for everybody from the first moment on; then its rows go slice by slice.
+pub(crate) async fn delete_in_slices(
+    database: &dyn Database,
+    run: &RunKey,
+) -> Result<(), DatabaseError> {
+    let (tenant, run_id) = (Value::Text(&run.tenant), Value::Text(&run.run_id));
+    let hide = "update runs set state = 'hidden', request = '', outcome = null, worker = ''
+                where tenant = $1 and id = $2 and state <> 'active' returning id";
+    if database.query(hide, &[tenant, run_id]).await?.is_empty() {
+        return Ok(());
+    }
+    let slices = [("run_events", "first_seq", SLICE), ("blobs", "id", 1)];
+    for (table, key, most) in slices {
+        let sql = format!(
+            "delete from {table} where tenant = $1 and run_id = $2 and {key} in
+                 (select {key} from {table} where tenant = $1 and run_id = $2 limit $3)
+             returning 1"
+        );
+        while !database.query(&sql, &[tenant, run_id, Value::Integer(most)]).await?.is_empty() {}
+    }
+    let mut transaction = database.begin().await?;
+    delete(&mut *transaction, database.dialect(), std::slice::from_ref(run)).await?;
+    transaction.commit().await
+}
+
+struct Batch<'a> {
+    transaction: &'a mut dyn Transaction,
+    dialect: &'static Dialect,
+    runs: Vec<RunKey>,
+}
+
+impl Batch<'_> {
+    /// A statement about all runs of the batch: `{before} (…) {after}`.
+    async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>, DatabaseError> {
+        let pairs = self.dialect.pairs("$1", "$2");
+        let sql = format!("{before} (select pairs.one, pairs.other from {pairs}) {after}");
+        let tenants: Vec<&str> = self.runs.iter().map(|run| run.tenant.as_str()).collect();
+        let run_ids: Vec<&str> = self.runs.iter().map(|run| run.run_id.as_str()).collect();
+        self.transaction.query(&sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await
+    }
+
+    /// Removes hidden runs that nobody continues, then those that only these had continued, and
+    /// so on up the chains.
+    async fn delete_unreferenced(&mut self) -> Result<(), DatabaseError> {
+        while !self.runs.is_empty() {
+            // Of two runs that continue the same one and go at the same time, the second waits
+            // here, and then sees that it is the last.
+            let parents = "select tenant, id from runs where (tenant, id) in
+                           (select tenant, continues from runs where (tenant, id) in";
+            let locked = format!(") order by id{}", self.dialect.for_update);
+            self.ask(parents, &locked).await?;
+            let gone = "delete from runs where state = 'hidden' and not exists
+                            (select 1 from runs as next
+                             where next.continues = runs.id and next.tenant = runs.tenant)
+                        and (tenant, id) in";
+            let gone = self.ask(gone, "returning tenant, id, continues").await?;
+            if gone.is_empty() {
+                break;
+            }
+            let blocked = std::mem::take(&mut self.runs);
+            self.runs = gone.iter().map(run_key).collect::<Result<_, _>>()?;
+            let entries = "delete from entries where conversation_id is null
+                           and run_id is not null and (tenant, run_id) in";
+            self.ask(entries, "").await?;
+            let shared = "update entries set run_id = null
+                          where run_id is not null and (tenant, run_id) in";
+            self.ask(shared, "").await?;
+            self.go_up(&gone, blocked)?;
+        }
+        Ok(())
+    }
+
+    /// Whoever `gone` had continued is next, and so is whoever was in their way.
+    fn go_up(&mut self, gone: &[Row], mut blocked: Vec<RunKey>) -> Result<(), DatabaseError> {
+        blocked.retain(|run| !self.runs.contains(run));
+        for row in gone {
+            if let Some(continues) = row.optional_text(2)? {
+                let next = RunKey { tenant: row.text(0)?.to_owned(), run_id: continues.to_owned() };
+                if !blocked.contains(&next) {
+                    blocked.push(next);
+                }
+            }
+        }
+        self.runs = blocked;
+        Ok(())
+    }
+}

@@ -1,0 +1,412 @@
+//! The last events of the runs that are written or read here.
+//!
+//! A tail is how an append reaches the readers of this process without a way through the
+//! database: a few recent events, how far the run has come, and a bell. It only ever holds what
+//! is durable. Whatever is not in it any more is read from the database, so it may forget
+//! anything at any time, and does: it is bounded by number and by weight.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+use turnwire_contract::{
+    RecordedEvent, RunId, Seq, TenantId,
+    seeded::{Fault, is_seeded},
+};
+
+use crate::{
+    pages::{Head, Known, Page},
+    shared_pages::SharedPages,
+    sync::lock,
+};
+
+/// How much of a run is at hand for its readers.
+const KEPT_FOR_READERS: Bound = Bound { events: 256, bytes: 128 * 1024 };
+
+/// How much of a run that nobody reads yet: enough for a reader that comes at its beginning.
+const KEPT_IN_ADVANCE: Bound = Bound { events: 32, bytes: 16 * 1024 };
+
+/// A run that was written here this recently is not looked up in the database.
+pub(crate) const WRITTEN_LATELY: Duration = Duration::from_secs(1);
+
+/// A run that was last written here this long ago and has no readers is forgotten.
+const IDLE: Duration = Duration::from_mins(5);
+
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    events: usize,
+    bytes: usize,
+}
+
+/// The tails of all runs that are written or read here.
+#[derive(Debug, Default)]
+pub(crate) struct LiveTails {
+    by_run: Mutex<HashMap<RunId, Arc<RunTail>>>,
+    /// Runs whose news somebody began or ceased to need. As many as there are runs, at most.
+    changes: Mutex<HashMap<RunId, bool>>,
+    changed: Notify,
+}
+
+/// The tail of one run.
+#[derive(Debug)]
+pub(crate) struct RunTail {
+    run_id: RunId,
+    tenant: TenantId,
+    state: Mutex<TailState>,
+    changed_event: Notify,
+    /// What its readers have fetched from the database.
+    pages: SharedPages,
+}
+
+#[derive(Debug)]
+struct TailState {
+    head: Seq,
+    is_over: bool,
+    is_deleted: bool,
+    n_readers: usize,
+    /// When this process last wrote to it; never, or not any more, if not set.
+    written: Option<Instant>,
+    /// Without gaps, up to the head; each with its weight.
+    recent: VecDeque<(Arc<RecordedEvent>, usize)>,
+    bytes: usize,
+}
+
+/// What a reader finds at its place.
+#[derive(Debug)]
+pub(crate) enum TailRead {
+    /// The next events.
+    Events(Vec<Arc<RecordedEvent>>),
+    /// They are in the database only.
+    InDatabase,
+    /// There are none yet.
+    NotYet,
+    /// There will be none.
+    Over,
+    /// The run was deleted.
+    Deleted,
+}
+
+/// What became of events that came from elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// They are in the tail now.
+    Accepted,
+    /// There is a gap before them.
+    Gap,
+    /// Nobody waits for them.
+    Unwanted,
+}
+
+/// === For readers ===
+impl LiveTails {
+    /// The run's tail, if it has one.
+    pub(crate) fn find(&self, run_id: &RunId) -> Option<Arc<RunTail>> {
+        lock(&self.by_run).get(run_id).cloned()
+    }
+
+    /// Subscribes to the run's tail, if it has one. Another tenant's run has none.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        run_id: &RunId,
+    ) -> Option<Subscription> {
+        let tails = lock(&self.by_run);
+        let tail = tails.get(run_id).filter(|tail| tail.tenant == *tenant)?;
+        Some(self.subscription(tail))
+    }
+
+    /// Subscribes to the tail of a run that was found in the database.
+    pub(crate) fn subscribe_at(self: &Arc<Self>, run_id: &RunId, head: Head) -> Subscription {
+        let mut tails = lock(&self.by_run);
+        let tail = tails.entry(run_id.clone()).or_insert_with(|| RunTail::new(run_id, head));
+        self.subscription(tail)
+    }
+
+    fn subscription(self: &Arc<Self>, tail: &Arc<RunTail>) -> Subscription {
+        let mut state = lock(&tail.state);
+        state.n_readers += 1;
+        if state.n_readers == 1 && state.is_followed() {
+            self.note_change(&tail.run_id, true);
+        }
+        drop(state);
+        Subscription { tail: Arc::clone(tail), tails: Arc::clone(self) }
+    }
+
+    fn unsubscribe(&self, tail: &Arc<RunTail>) {
+        let mut tails = lock(&self.by_run);
+        let mut state = lock(&tail.state);
+        state.n_readers = state.n_readers.saturating_sub(1);
+        if state.n_readers > 0 {
+            return;
+        }
+        state.bound();
+        self.note_change(&tail.run_id, false);
+        let is_needed = state.written.is_some() && !state.is_over;
+        if !is_needed && tails.get(&tail.run_id).is_some_and(|state| Arc::ptr_eq(state, tail)) {
+            tails.remove(&tail.run_id);
+        }
+    }
+
+    fn note_change(&self, run_id: &RunId, is_followed: bool) {
+        let mut changes = lock(&self.changes);
+        match changes.entry(run_id.clone()) {
+            // It began and ended before anybody took note.
+            Entry::Occupied(entry) if !is_followed && *entry.get() => drop(entry.remove()),
+            entry => drop(entry.insert_entry(is_followed)),
+        }
+        drop(changes);
+        self.changed.notify_one();
+    }
+
+    /// Waits until the news of other runs are needed, and tells which.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The runs whose news are needed now (`true`), or no longer.
+    pub(crate) fn take_changes(&self) -> HashMap<RunId, bool> {
+        std::mem::take(&mut *lock(&self.changes))
+    }
+}
+
+/// === For the writer ===
+impl LiveTails {
+    /// This process has written `events` to the run.
+    pub(crate) fn note_written(
+        &self,
+        tenant: &TenantId,
+        events: &[Arc<RecordedEvent>],
+        bytes: usize,
+    ) {
+        let Some(first) = events.first() else { return };
+        let mut tails = lock(&self.by_run);
+        let entry = tails.entry(first.run_id.clone());
+        let before = Head { tenant: tenant.clone(), last: Seq(first.seq.0 - 1), is_over: false };
+        let tail = Arc::clone(entry.or_insert_with(|| RunTail::new(&first.run_id, before)));
+        let mut state = lock(&tail.state);
+        state.written = Some(Instant::now());
+        state.add(events, bytes);
+        if state.is_over && state.n_readers == 0 {
+            tails.remove(&first.run_id);
+        }
+        drop((state, tails));
+        tail.changed_event.notify_waiters();
+    }
+
+    /// Somebody else writes the run now, or soon will.
+    pub(crate) fn release(&self, run_id: &RunId) {
+        let mut tails = lock(&self.by_run);
+        let Entry::Occupied(entry) = tails.entry(run_id.clone()) else { return };
+        let tail = Arc::clone(entry.get());
+        let mut state = lock(&tail.state);
+        state.written = None;
+        if state.n_readers == 0 {
+            entry.remove();
+        } else if state.is_followed() {
+            self.note_change(run_id, true);
+        }
+    }
+
+    /// The run is not there any more.
+    pub(crate) fn delete(&self, tenant: &TenantId, run_id: &RunId) {
+        let mut tails = lock(&self.by_run);
+        let Entry::Occupied(entry) = tails.entry(run_id.clone()) else { return };
+        if entry.get().tenant != *tenant {
+            return;
+        }
+        let tail = entry.remove();
+        lock(&tail.state).is_deleted = true;
+        tail.changed_event.notify_waiters();
+    }
+}
+
+/// === For those who follow what others write ===
+impl LiveTails {
+    /// Runs that are read here and may be written elsewhere, and how far they are known.
+    pub(crate) fn followed(&self) -> Vec<Known> {
+        let tails = lock(&self.by_run);
+        tails.values().filter_map(|tail| tail.followed_from()).collect()
+    }
+
+    /// Those of `run_ids` that are read here and may be written elsewhere.
+    pub(crate) fn followed_of(&self, run_ids: impl IntoIterator<Item = RunId>) -> Vec<Known> {
+        let tails = lock(&self.by_run);
+        run_ids.into_iter().filter_map(|run_id| tails.get(&run_id)?.followed_from()).collect()
+    }
+
+    /// Whether somebody here waits for the event at `seq`, which was written elsewhere.
+    pub(crate) fn misses(&self, run_id: &RunId, seq: Seq) -> bool {
+        let followed = self.find(run_id).and_then(|tail| tail.followed_from());
+        followed.is_some_and(|(_, head)| head < seq)
+    }
+
+    /// Takes events that somebody else has made durable.
+    pub(crate) fn arrived(&self, run_id: &RunId, page: &Page) -> Arrival {
+        let Some(tail) = self.find(run_id) else { return Arrival::Unwanted };
+        let Some(first) = page.events.first() else { return Arrival::Accepted };
+        let mut state = lock(&tail.state);
+        if state.n_readers == 0 {
+            return Arrival::Unwanted;
+        }
+        if first.seq > state.head.next() && !is_seeded(Fault::NotificationAsTruth) {
+            return Arrival::Gap;
+        }
+        let before = state.head;
+        state.add(&page.events, page.bytes);
+        if state.head > before && state.written.take().is_some() {
+            // Somebody else writes it now.
+            self.note_change(run_id, true);
+        }
+        drop(state);
+        tail.changed_event.notify_waiters();
+        Arrival::Accepted
+    }
+
+    /// Forgets runs that were written here once and are not any more.
+    pub(crate) fn sweep(&self) {
+        let is_idle = |state: &TailState| {
+            state.n_readers == 0 && state.written.is_none_or(|written| written.elapsed() > IDLE)
+        };
+        lock(&self.by_run).retain(|_, tail| !is_idle(&lock(&tail.state)));
+    }
+}
+
+impl RunTail {
+    fn new(run_id: &RunId, head: Head) -> Arc<Self> {
+        let state = TailState {
+            head: head.last,
+            is_over: head.is_over,
+            is_deleted: false,
+            n_readers: 0,
+            written: None,
+            recent: VecDeque::new(),
+            bytes: 0,
+        };
+        let (state, changed_event, pages) =
+            (Mutex::new(state), Notify::new(), SharedPages::default());
+        Arc::new(Self { run_id: run_id.clone(), tenant: head.tenant, state, changed_event, pages })
+    }
+
+    /// Which run.
+    pub(crate) fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+
+    /// Whose run it is.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    /// How far the run has come, as far as is known here.
+    pub(crate) fn head(&self) -> Head {
+        let state = self.state();
+        Head { tenant: self.tenant.clone(), last: state.head, is_over: state.is_over }
+    }
+
+    /// What its readers have fetched from the database.
+    pub(crate) fn pages(&self) -> &SharedPages {
+        &self.pages
+    }
+
+    /// What follows on `after`.
+    pub(crate) fn after(&self, after: Seq) -> TailRead {
+        let state = self.state();
+        if state.is_deleted {
+            return TailRead::Deleted;
+        }
+        if after >= state.head {
+            return if state.is_over { TailRead::Over } else { TailRead::NotYet };
+        }
+        let first = state.recent.front().map_or(state.head.next(), |(first, _)| first.seq);
+        match (after.next().0).checked_sub(first.0).map(usize::try_from) {
+            Some(Ok(seen)) => {
+                let next = state.recent.range(seen.min(state.recent.len())..);
+                TailRead::Events(next.map(|(recorded, _)| Arc::clone(recorded)).collect())
+            }
+            _ if is_lax(after) && !state.recent.is_empty() => {
+                let next = state.recent.iter();
+                TailRead::Events(next.map(|(recorded, _)| Arc::clone(recorded)).collect())
+            }
+            _ => TailRead::InDatabase,
+        }
+    }
+
+    /// Rings when there may be something new.
+    pub(crate) fn changed_event(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed_event.notified()
+    }
+
+    fn followed_from(&self) -> Option<Known> {
+        let state = self.state();
+        let is_followed = state.n_readers > 0 && state.is_followed();
+        is_followed.then(|| (self.run_id.clone(), state.head))
+    }
+
+    fn state(&self) -> MutexGuard<'_, TailState> {
+        lock(&self.state)
+    }
+}
+
+impl TailState {
+    /// Whether the next event of the run may come from another process.
+    fn is_followed(&self) -> bool {
+        !self.is_over && self.written.is_none_or(|written| written.elapsed() > WRITTEN_LATELY)
+    }
+
+    /// Adds what is new of `events`, which are durable.
+    fn add(&mut self, events: &[Arc<RecordedEvent>], bytes: usize) {
+        let each = bytes / events.len().max(1);
+        let head = self.head;
+        for recorded in events.iter().filter(|recorded| recorded.seq > head) {
+            if recorded.seq != self.head.next() {
+                self.recent.clear();
+                self.bytes = 0;
+            }
+            self.head = recorded.seq;
+            self.is_over = recorded.event.ends_the_run();
+            self.recent.push_back((Arc::clone(recorded), each));
+            self.bytes += each;
+        }
+        self.bound();
+    }
+
+    fn bound(&mut self) {
+        let bound = if self.n_readers > 0 { KEPT_FOR_READERS } else { KEPT_IN_ADVANCE };
+        while self.recent.len() > bound.events || self.bytes > bound.bytes {
+            let Some((_, bytes)) = self.recent.pop_front() else { return };
+            self.bytes -= bytes;
+        }
+    }
+}
+
+/// Whether a reader goes on with what there is, whatever is missing: a fault for tests.
+fn is_lax(after: Seq) -> bool {
+    is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NotificationAsTruth) && after > Seq::START
+}
+
+/// A reader's place at a tail. While somebody sits there, the tail is kept up to date.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    tail: Arc<RunTail>,
+    tails: Arc<LiveTails>,
+}
+
+impl Subscription {
+    /// The tail.
+    pub(crate) fn tail(&self) -> &Arc<RunTail> {
+        &self.tail
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.tails.unsubscribe(&self.tail);
+    }
+}
+
+#[cfg(test)]
+#[path = "live_tails_tests.rs"]
+mod tests;

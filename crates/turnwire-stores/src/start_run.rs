@@ -1,0 +1,297 @@
+//! How a run comes into being: its row, its place among the others, and the beginning of its
+//! journal; all of it or nothing.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use turnwire_contract::{Created, NewRun, RequestKey, RunId, StoreError};
+
+use crate::{
+    Store, conversations,
+    database::{DatabaseError, Dialect, Transaction, Value},
+    entries,
+    failures::{encode, rolled_back},
+    rows::{EventRow, to_rows},
+    run_store::{hold_finished, run_of_key},
+    writer::new_tag,
+};
+
+/// For how long a request can be sent again with its key: a day.
+const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// For how long a run is kept once more if there was no answer, and the pause in between. A
+/// client waits for it.
+const RETRY_FOR: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Keeps `run`. No answer is no refusal: what was done is found when it is done again.
+    pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created, StoreError> {
+        let draft = Draft::of(run)?;
+        let until = Instant::now() + RETRY_FOR;
+        let mut created = self.try_create(&draft).await;
+        while matches!(created, Err(StoreError::Unavailable(_))) && Instant::now() < until {
+            sleep(PAUSE).await;
+            created = self.try_create(&draft).await;
+            if is_there_by(&created, &run.run_id) {
+                created = Ok(draft.created());
+            }
+        }
+        match &created {
+            Ok(Created::Begun) => {
+                let bytes = draft.rows.iter().map(|row| row.body.len()).sum();
+                self.0.tails.note_written(&run.request.tenant, &run.beginning, bytes);
+            }
+            // It may be there all the same, with us as its worker, who will not work on it.
+            Err(StoreError::Unavailable(_)) => self.0.heartbeats.mark_uncertain(&run.run_id),
+            _ => {}
+        }
+        created
+    }
+
+    async fn try_create(&self, draft: &Draft<'_>) -> Result<Created, StoreError> {
+        let (database, dialect) = (&self.0.database, self.0.database.dialect());
+        let (run, worker) = (draft.run, self.0.worker.as_str());
+        if is_standalone(run) && dialect.writes_in_with {
+            let alone = Lineage::default();
+            let (sql, values) = draft.in_one_statement(&alone, worker);
+            return match database.query(&sql, &values).await {
+                Err(DatabaseError::Taken(_)) => Err(self.why_taken(run).await?),
+                inserted => Ok(inserted.map(|_| draft.created())?),
+            };
+        }
+        let mut transaction = database.begin().await?;
+        match self.write(&mut *transaction, draft).await {
+            Ok(before) => {
+                transaction.commit().await?;
+                Ok(before.map_or_else(|| draft.created(), Created::Existing))
+            }
+            Err(CreateError::Taken) => {
+                transaction.rollback().await;
+                Err(self.why_taken(run).await?)
+            }
+            Err(CreateError::Store(refusal)) => Err(rolled_back(transaction, refusal).await),
+        }
+    }
+
+    /// Writes all of it, unless the same request has made a run before.
+    async fn write(
+        &self,
+        transaction: &mut dyn Transaction,
+        draft: &Draft<'_>,
+    ) -> Result<Option<RunId>, CreateError> {
+        let (run, dialect) = (draft.run, self.0.database.dialect());
+        if let Some(key) = &run.key
+            && let Some(before) = use_key(transaction, dialect, run, key).await?
+        {
+            return Ok(Some(before));
+        }
+        let (mut lineage, tenant) = (Lineage::default(), &run.request.tenant);
+        match (&run.request.conversation_id, &run.request.continues) {
+            (Some(id), _) => {
+                let now = run.created_at;
+                lineage.conversation_id = Some(id.as_str());
+                lineage.history_upto =
+                    conversations::hold_for_run(transaction, dialect, tenant, id, now).await?;
+            }
+            (None, Some(before)) => {
+                hold_finished(transaction, dialect, tenant, before).await?;
+                lineage.continues = Some(before.as_str());
+            }
+            (None, None) => {
+                let (run_id, before) = (Some(&run.run_id), &run.request.before);
+                entries::add(transaction, dialect, tenant, run_id, None, before).await?;
+            }
+        }
+        draft.insert(transaction, dialect, &lineage, &self.0.worker).await?;
+        Ok(None)
+    }
+
+    /// The database itself says no to a second run: in the conversation, or of that id.
+    async fn why_taken(&self, run: &NewRun) -> Result<StoreError, StoreError> {
+        let busy = match &run.request.conversation_id {
+            Some(id) => conversations::busy_now(&*self.0.database, &run.request.tenant, id).await?,
+            None => None,
+        };
+        Ok(busy.unwrap_or_else(|| StoreError::Exists(name_of(&run.run_id))))
+    }
+}
+
+/// Why a run was not kept.
+enum CreateError {
+    /// By an index of the database, which does not say what is in the way.
+    Taken,
+    Store(StoreError),
+}
+
+impl From<StoreError> for CreateError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<DatabaseError> for CreateError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Taken(_) => Self::Taken,
+            error => Self::Store(error.into()),
+        }
+    }
+}
+
+fn name_of(run_id: &RunId) -> String {
+    format!("run `{run_id}`")
+}
+
+/// Whether what is in the way of the run is the run itself. Nobody else has its id.
+fn is_there_by(created: &Result<Created, StoreError>, run_id: &RunId) -> bool {
+    match created {
+        Ok(Created::Existing(before)) => before == run_id,
+        Err(StoreError::Busy { run_id: busy_with, .. }) => busy_with == run_id,
+        Err(StoreError::Exists(what)) => *what == name_of(run_id),
+        _ => false,
+    }
+}
+
+/// Where a run stands among the others.
+#[derive(Debug, Default)]
+struct Lineage<'a> {
+    conversation_id: Option<&'a str>,
+    history_upto: i64,
+    continues: Option<&'a str>,
+}
+
+const INSERT_RUN: &str = "insert into runs (id, tenant, created_at, request, conversation_id,
+                                            history_upto, continues, worker)
+                          values ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, last_seq, tag,
+                                                     kind, call_id, body) values ";
+
+/// A run as it will be written.
+struct Draft<'a> {
+    run: &'a NewRun,
+    request: String,
+    rows: Vec<EventRow>,
+    tag: i64,
+}
+
+impl<'a> Draft<'a> {
+    fn of(run: &'a NewRun) -> Result<Self, StoreError> {
+        let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
+        let rows = to_rows(&run.beginning).map_err(rejected)?;
+        let request = encode(&*run.request)?;
+        Ok(Self { run, request, rows, tag: new_tag() })
+    }
+
+    /// What has come of it once it is there.
+    fn created(&self) -> Created {
+        if self.rows.is_empty() { Created::New } else { Created::Begun }
+    }
+
+    /// For databases that can write to two tables at once.
+    fn in_one_statement<'v>(
+        &'v self,
+        lineage: &'v Lineage<'_>,
+        worker: &'v str,
+    ) -> (String, Vec<Value<'v>>) {
+        let mut values = self.values(lineage, worker).to_vec();
+        if self.rows.is_empty() {
+            return (INSERT_RUN.to_owned(), values);
+        }
+        let events = self.events(values.len());
+        values.extend(self.values_of_events());
+        (format!("with run as ({INSERT_RUN}) {INSERT_EVENTS}{events}"), values)
+    }
+
+    async fn insert(
+        &self,
+        transaction: &mut dyn Transaction,
+        dialect: &Dialect,
+        lineage: &Lineage<'_>,
+        worker: &str,
+    ) -> Result<(), DatabaseError> {
+        if dialect.writes_in_with {
+            let (sql, values) = self.in_one_statement(lineage, worker);
+            return transaction.query(&sql, &values).await.map(drop);
+        }
+        transaction.query(INSERT_RUN, &self.values(lineage, worker)).await?;
+        if !self.rows.is_empty() {
+            let sql = format!("{INSERT_EVENTS}{}", self.events(0));
+            transaction.query(&sql, &self.values_of_events()).await?;
+        }
+        Ok(())
+    }
+
+    fn values<'v>(&'v self, lineage: &'v Lineage<'_>, worker: &'v str) -> [Value<'v>; 8] {
+        [
+            Value::Text(self.run.run_id.as_str()),
+            Value::Text(self.run.request.tenant.as_str()),
+            Value::Integer(self.run.created_at.as_micros()),
+            Value::Text(&self.request),
+            Value::OptionalText(lineage.conversation_id),
+            Value::Integer(lineage.history_upto),
+            Value::OptionalText(lineage.continues),
+            Value::Text(worker),
+        ]
+    }
+
+    /// A parameter for each of [`Self::values_of_events`], after `taken` others.
+    fn events(&self, taken: usize) -> String {
+        let row = |n: usize| {
+            let first = taken + n * 8;
+            let parameters: Vec<String> = (1..=8).map(|m| format!("${}", first + m)).collect();
+            format!("({})", parameters.join(", "))
+        };
+        (0..self.rows.len()).map(row).collect::<Vec<_>>().join(", ")
+    }
+
+    fn values_of_events(&self) -> Vec<Value<'_>> {
+        let (tenant, run_id) = (&self.run.request.tenant, &self.run.run_id);
+        self.rows.iter().flat_map(|row| row.values(tenant, run_id, self.tag)).collect()
+    }
+}
+
+/// Whether the run has nothing to do with any other.
+fn is_standalone(run: &NewRun) -> bool {
+    let NewRun { request, key, .. } = run;
+    let follows = request.conversation_id.is_some() || request.continues.is_some();
+    key.is_none() && !follows && request.before.is_empty()
+}
+
+/// Takes the key for this run, unless it is taken: then this is the run that has it.
+async fn use_key(
+    transaction: &mut dyn Transaction,
+    dialect: &'static Dialect,
+    run: &NewRun,
+    key: &RequestKey,
+) -> Result<Option<RunId>, StoreError> {
+    // Whoever comes second waits here until the first is done. If its key is too old, it is
+    // replaced; if not, it is locked all the same, and stays to be read.
+    let take = format!(
+        "insert into request_keys (tenant, endpoint, key, fingerprint, run_id, expires_at)
+         values ($1, $2, $3, $4, $5, {later})
+         on conflict (tenant, endpoint, key) do update set fingerprint = excluded.fingerprint,
+             run_id = excluded.run_id, expires_at = excluded.expires_at
+         where request_keys.expires_at <= {now}
+         returning run_id",
+        later = dialect.later("$6"),
+        now = dialect.now,
+    );
+    let values = [
+        Value::Text(run.request.tenant.as_str()),
+        Value::Text(&key.endpoint),
+        Value::Text(&key.key),
+        Value::Text(&key.fingerprint),
+        Value::Text(run.run_id.as_str()),
+        Value::Integer(KEYS_HOLD_FOR_MICROS),
+    ];
+    if !transaction.query(&take, &values).await?.is_empty() {
+        return Ok(None);
+    }
+    let sql = "select fingerprint, run_id from request_keys
+               where tenant = $1 and endpoint = $2 and key = $3";
+    let [tenant, endpoint, name, ..] = values;
+    let found = transaction.query(sql, &[tenant, endpoint, name]).await?;
+    found.first().map(|row| run_of_key(row, key)).transpose()
+}

@@ -1,0 +1,198 @@
+//! Plays a scripted run in simulated time and returns its journal.
+//!
+//! With the runtime's clock paused (`#[tokio::test(start_paused = true)]`) a play is exact:
+//! the same script gives the same journal, to the microsecond.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use turnwire_contract::{
+    ApprovalAnswer, CallId, Decision, Event, Item, Limits, Model, NoToolServers, RecordedEvent,
+    Reply, RunOutcome, RunRequest, ServerUse, TenantId, Tool, ToolServers,
+};
+use turnwire_engine::{ApprovalPolicy, ClockAndIds, EngineParts, RunHandle, Runs, Toolbox};
+use turnwire_models::{Scripted, Turn};
+
+/// A run about to be played.
+pub struct TestBench {
+    model: Arc<dyn Model>,
+    tools: Vec<Arc<dyn Tool>>,
+    servers: Arc<dyn ToolServers>,
+    request: RunRequest,
+    heartbeat: Duration,
+    policy: ApprovalPolicy,
+}
+
+/// Something that happens to the run from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Act {
+    /// Somebody cancels the run.
+    CancelRun,
+    /// Somebody cancels this call.
+    CancelCall(CallId),
+    /// Somebody answers for this call.
+    Resolve(CallId, Decision),
+    /// Somebody answers for this call, and says more.
+    Answer(CallId, ApprovalAnswer),
+    /// Somebody answers what the tool of this call asks.
+    Reply(CallId, Reply),
+}
+
+/// A run that was played to its end.
+#[derive(Debug)]
+pub struct Played {
+    /// All of its events.
+    pub journal: Vec<Arc<RecordedEvent>>,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// The engine it ran on.
+    pub runs: Runs,
+    /// The run itself.
+    pub run: RunHandle,
+}
+
+impl TestBench {
+    /// A run of this script, on the question "Go.".
+    pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::with_model(Arc::new(Scripted::new(turns)))
+    }
+
+    /// A run with this model, on the question "Go.".
+    pub fn with_model(model: Arc<dyn Model>) -> Self {
+        Self {
+            model,
+            tools: Vec::new(),
+            servers: Arc::new(NoToolServers),
+            request: RunRequest::new("scripted", vec![Item::user("Go.")]),
+            heartbeat: Duration::from_secs(5),
+            policy: ApprovalPolicy::default(),
+        }
+    }
+
+    /// Offers a tool.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Offers tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Brings tool servers, all of which the run uses.
+    pub fn servers(mut self, servers: impl ToolServers + 'static) -> Self {
+        let labels = servers.labels(&self.request.tenant);
+        self.request.servers = labels.into_iter().map(ServerUse::all_of).collect();
+        self.servers = Arc::new(servers);
+        self
+    }
+
+    /// Changes the limits.
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.request.limits);
+        self
+    }
+
+    /// Changes the request.
+    pub fn request(mut self, change: impl FnOnce(&mut RunRequest)) -> Self {
+        change(&mut self.request);
+        self
+    }
+
+    /// Changes how often a silent tool is said to be still at work.
+    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat = heartbeat;
+        self
+    }
+
+    /// Changes what people are asked about.
+    pub fn policy(mut self, policy: ApprovalPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets everything up, and returns the engine with the request to start.
+    pub fn set_up(self) -> (Runs, RunRequest) {
+        let mut tools = Toolbox::default();
+        for tool in self.tools {
+            tools.add(tool).expect("the tools of a stage fit into one toolbox");
+        }
+        let mut request = self.request;
+        request.tools.extend(tools.specs());
+        let runs = Runs::new(EngineParts {
+            tools,
+            servers: self.servers,
+            any_model: Some(self.model),
+            clock_and_ids: Arc::new(ClockAndIds::simulated()),
+            heartbeat: self.heartbeat,
+            policy: self.policy,
+            ..EngineParts::default()
+        });
+        (runs, request)
+    }
+
+    /// Plays the run to its end.
+    pub async fn play(self) -> Played {
+        self.play_with(|_| None).await
+    }
+
+    /// Plays the run to its end; after each event `director` may do something to it.
+    pub async fn play_with(
+        self,
+        mut director: impl FnMut(&RecordedEvent) -> Option<Act>,
+    ) -> Played {
+        let (runs, request) = self.set_up();
+        let run = runs.start(request).await.expect("the run starts");
+        let mut events = run.events().await.expect("the run can be followed");
+        let mut journal = Vec::new();
+        while let Some(recorded) = events.next().await {
+            let recorded = recorded.expect("the journal can be read");
+            if let Some(act) = director(&recorded) {
+                perform(&runs, &run, act).await;
+            }
+            journal.push(recorded);
+        }
+        let outcome = run.outcome().await;
+        Played { journal, outcome, runs, run }
+    }
+}
+
+async fn perform(runs: &Runs, run: &RunHandle, act: Act) {
+    match act {
+        Act::CancelRun => run.cancel(),
+        Act::CancelCall(call_id) => {
+            run.cancel_call(&call_id);
+        }
+        Act::Resolve(call_id, decision) => {
+            let tenant = TenantId::default();
+            runs.resolve(&tenant, run.id(), &call_id, decision)
+                .await
+                .expect("the answer is recorded");
+        }
+        Act::Answer(call_id, answer) => {
+            let tenant = TenantId::default();
+            runs.answer(&tenant, run.id(), &call_id, answer).await.expect("the answer is recorded");
+        }
+        Act::Reply(call_id, reply) => {
+            let tenant = TenantId::default();
+            runs.reply(&tenant, run.id(), &call_id, None, reply, "test")
+                .await
+                .expect("the answer is recorded");
+        }
+    }
+}
+
+impl Played {
+    /// The events without their envelopes.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.journal.iter().map(|recorded| &recorded.event)
+    }
+}
+
+impl std::fmt::Debug for TestBench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stage").field("request", &self.request).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! Servers that a request brings along, by their address.
+//!
+//! None is taken unless the operator has said where such servers may be, and for whom. They are
+//! reached through the [egress client](crate::Egress), which looks at every address that a name
+//! leads to, and they get no keys: nothing that a request says is sent to them but the arguments
+//! of calls. A connection belongs to one tenant and one address, and is never shared beyond that.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use reqwest::Url;
+use thiserror::Error;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use turnwire_contract::{TenantId, ToolError};
+
+use super::{options::McpServerOptions, server::Server};
+use crate::{Egress, sync::lock};
+
+/// How many of them are connected at the same time. The one that was not asked for the longest
+/// time goes first.
+const MAX_AT_ONCE: usize = 64;
+
+/// Where servers may be that requests bring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UrlRule {
+    url: Url,
+    tenants: Option<Vec<TenantId>>,
+}
+
+/// Why an address cannot be opened to servers of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct UrlRuleError(&'static str);
+
+impl UrlRule {
+    /// Servers at `address` and everywhere below it, whoever brings them.
+    pub fn at(address: &str) -> Result<Self, UrlRuleError> {
+        let not_plain = "it has to be an http or https address without user, query and fragment";
+        plain(address).map(|url| Self { url, tenants: None }).ok_or(UrlRuleError(not_plain))
+    }
+
+    /// The same, if one of these tenants brings them.
+    pub fn only_for(self, tenants: Vec<TenantId>) -> Self {
+        Self { tenants: Some(tenants), ..self }
+    }
+
+    fn covers(&self, tenant: &TenantId, url: &Url) -> bool {
+        let is_theirs = self.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant));
+        is_theirs && self.url.origin() == url.origin() && is_below(self.url.path(), url.path())
+    }
+}
+
+/// An address in which nothing can hide. What is asked for is what was read here, so that two
+/// ways of reading it cannot differ.
+fn plain(address: &str) -> Option<Url> {
+    let url = Url::parse(address).ok()?;
+    let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
+    let has_keys = !url.username().is_empty() || url.password().is_some();
+    let is_plain = is_web && !has_keys && url.query().is_none() && url.fragment().is_none();
+    is_plain.then_some(url)
+}
+
+/// Whether `path` is `top` or below it, counted in whole parts.
+fn is_below(top: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(top.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The servers that requests have brought.
+pub(super) struct RequestServers {
+    url_rules: Vec<UrlRule>,
+    egress: Egress,
+    /// The one that was asked for last is the last.
+    here: Mutex<VecDeque<RequestServer>>,
+}
+
+struct RequestServer {
+    tenant: TenantId,
+    label: String,
+    url: Url,
+    server: Arc<Server>,
+    leaves: CancellationToken,
+}
+
+impl RequestServers {
+    /// None yet. They may come from where it says `url_rules`.
+    pub(super) fn new(url_rules: Vec<UrlRule>, egress: Egress) -> Self {
+        Self { url_rules, egress, here: Mutex::default() }
+    }
+
+    /// The address as it will be asked for, if this tenant may bring a server from there.
+    pub(super) fn allows_url(&self, tenant: &TenantId, address: &str) -> Option<Url> {
+        let url = plain(address)?;
+        self.url_rules.iter().any(|url_rules| url_rules.covers(tenant, &url)).then_some(url)
+    }
+
+    /// The server at `address`, which this tenant calls `label`.
+    pub(super) fn server(
+        &self,
+        tenant: &TenantId,
+        label: &str,
+        address: &str,
+        tasks: &TaskTracker,
+        closing: &CancellationToken,
+    ) -> Result<Arc<Server>, ToolError> {
+        let url = self.allows_url(tenant, address).ok_or_else(|| {
+            ToolError::failed(format!("the server `{label}` may not be brought by a request"))
+        })?;
+        let mut here = lock(&self.here);
+        let is_it = |guest: &RequestServer| {
+            (&guest.tenant, guest.label.as_str(), &guest.url) == (tenant, label, &url)
+        };
+        if let Some(guest) = here.iter().position(is_it).and_then(|place| here.remove(place)) {
+            let server = Arc::clone(&guest.server);
+            here.push_back(guest);
+            return Ok(server);
+        }
+        if here.len() == MAX_AT_ONCE
+            && let Some(oldest) = here.pop_front()
+        {
+            oldest.leaves.cancel();
+        }
+        let leaves = closing.child_token();
+        let options = McpServerOptions::http(url.as_str());
+        let (egress, tasks) = (Some(self.egress.clone()), tasks.clone());
+        let server = Server::new(label.to_owned(), options, egress, tasks, leaves.clone());
+        let (tenant, label) = (tenant.clone(), label.to_owned());
+        here.push_back(RequestServer { tenant, label, url, server: Arc::clone(&server), leaves });
+        Ok(server)
+    }
+}
+
+impl fmt::Debug for RequestServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guests").field("welcome", &self.url_rules).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "request_servers_tests.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+use crate::EgressOptions;
+
+fn request_servers(url_rules: Vec<UrlRule>) -> RequestServers {
+    RequestServers::new(url_rules, Egress::new(&EgressOptions::default()).unwrap())
+}
+
+/// A4: a server is taken from where the operator says, and from nowhere that only looks like it.
+#[test]
+fn a4_servers_come_from_where_they_are_welcome() {
+    let request_servers =
+        request_servers(vec![UrlRule::at("https://mcp.example.com/team").unwrap()]);
+    let tenant = TenantId::default();
+    for address in [
+        "https://mcp.example.com/team",
+        "https://mcp.example.com/team/",
+        "https://mcp.example.com/team/wiki",
+        "https://MCP.example.com:443/team/./wiki",
+        "https://mcp.example.com/other/../team",
+    ] {
+        let url = request_servers.allows_url(&tenant, address).expect(address);
+        assert!(url.as_str().starts_with("https://mcp.example.com/team"), "{url}");
+    }
+    for address in [
+        "",
+        "team",
+        "http://mcp.example.com/team",
+        "https://mcp.example.com",
+        "https://mcp.example.com/teams",
+        "https://mcp.example.com/team/..",
+        "https://mcp.example.com/team/%2e%2e/admin",
+        "https://mcp.example.com/team\\..\\admin",
+        "https://mcp.example.com:8443/team",
+        "https://mcp.example.com.evil.example/team",
+        "https://evil.example/mcp.example.com/team",
+        "https://mcp.example.com@evil.example/team",
+        "https://user@mcp.example.com/team",
+        "https://user:pass@mcp.example.com/team",
+        "https://mcp.example.com/team?key=secret",
+        "https://mcp.example.com/team#there",
+        "ftp://mcp.example.com/team",
+        "https:///team",
+    ] {
+        assert_eq!(request_servers.allows_url(&tenant, address), None, "{address}");
+    }
+}
+
+/// A4: nobody brings a server where nothing is said, and each tenant only what it may.
+#[test]
+fn a4_each_tenant_has_a_list_of_its_own() {
+    let (one, other) = (TenantId::from("one"), TenantId::from("other"));
+    let nobody = request_servers(Vec::new());
+    assert_eq!(nobody.allows_url(&one, "https://mcp.example.com/"), None);
+    let only = UrlRule::at("https://mcp.example.com").unwrap().only_for(vec![one.clone()]);
+    let request_servers = request_servers(vec![only]);
+    assert!(request_servers.allows_url(&one, "https://mcp.example.com/x").is_some());
+    assert_eq!(request_servers.allows_url(&other, "https://mcp.example.com/x"), None);
+    let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+    let refused =
+        request_servers.server(&other, "x", "https://mcp.example.com/x", &tasks, &closing);
+    assert!(refused.is_err_and(|error| error.to_string().contains("may not be brought")));
+}
+
+/// A5: a connection is one tenant's, under one name, to one address; and there are not too many.
+#[test]
+fn a5_servers_of_requests_are_not_shared() {
+    let request_servers = request_servers(vec![UrlRule::at("https://mcp.example.com").unwrap()]);
+    let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+    let server = |tenant: &str, label: &str, path: &str| {
+        let (tenant, url) = (TenantId::from(tenant), format!("https://mcp.example.com/{path}"));
+        request_servers.server(&tenant, label, &url, &tasks, &closing).unwrap()
+    };
+    let first = server("one", "wiki", "a");
+    assert!(Arc::ptr_eq(&first, &server("one", "wiki", "a")));
+    for other in
+        [server("two", "wiki", "a"), server("one", "docs", "a"), server("one", "wiki", "b")]
+    {
+        assert!(!Arc::ptr_eq(&first, &other));
+    }
+    for n in 0..MAX_AT_ONCE {
+        server("one", "wiki", &n.to_string());
+    }
+    assert_eq!(lock(&request_servers.here).len(), MAX_AT_ONCE);
+    assert!(!Arc::ptr_eq(&first, &server("one", "wiki", "a")), "it had to go");
+    assert!(!closing.is_cancelled());
+}
+
+/// An address that cannot be opened is told as such.
+#[test]
+fn an_address_that_says_too_much_opens_nothing() {
+    for address in ["mcp.example.com", "stdio:x", "https://u@h/", "https://h/?k=1", "https://h/#x"]
+    {
+        assert!(UrlRule::at(address).is_err(), "{address}");
+    }
+}
