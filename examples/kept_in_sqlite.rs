@@ -20,7 +20,7 @@ async fn start(file: &str, answer: &str) -> Result<(Store, Agent), Box<dyn Error
     // A real model: ChatCompletions::new(ChatCompletionsOptions::new("http://localhost:11434/v1"))?
     let model = Scripted::new([Turn::new().text(answer)]);
     let agent = Agent::builder().model(model).store(store.clone()).build()?;
-    agent.keep_working().await?;
+    agent.start_worker().await?;
     Ok((store, agent))
 }
 

@@ -34,7 +34,7 @@ async fn agent(file: &str, is_worker: bool) -> Result<Agent, Box<dyn Error>> {
     let multiply = FunctionTool::new("multiply", "Multiplies.", multiply).effect(Effect::Pure);
     let store = Store::open(StoreOptions::at(format!("sqlite://{file}"))).await?;
     let agent = Agent::builder().model(Scripted::demo()).tool(multiply).store(store).build()?;
-    agent.keep_working().await?;
+    agent.start_worker().await?;
     Ok(agent)
 }
 
