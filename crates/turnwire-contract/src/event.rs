@@ -1,18 +1,18 @@
-//! The vocabulary: everything that can happen during a run.
+//! The events of a run.
 //!
-//! A run *is* the ordered list of its events. Whatever anyone sees of it (an SSE frame, a
-//! WebSocket message, a line in a terminal, the final answer) is derived from that list and
-//! from nothing else. So there are four rules:
+//! A run is the ordered list of its events. Everything a client sees (an SSE frame, a WebSocket
+//! message, a line in a terminal, the final answer) is derived from that list alone. Four rules
+//! hold:
 //!
-//! * **Events are facts.** They are named in the past tense and are never changed or removed
-//!   once recorded. New fields come with a default; none is renamed or re-typed. A kind that
-//!   is not known here was recorded by a newer version, and is passed on unread.
-//! * **Events are ours.** No name or shape in this file is borrowed from a provider or a wire
-//!   format; those belong to `turnwire-models` and `turnwire-surfaces`.
-//! * **Every start has one end**, and the end says how it ended. Two starts, though: a call is
-//!   *announced* when the model names it and *started* when a tool begins to work on it.
-//! * **Deltas are append-only, and the finishing event carries the whole value**, so that a
-//!   reader who needs no deltas can skip them all.
+//! * **Events are facts.** Their names are in the past tense. A recorded event is never changed or
+//!   removed. New fields have a default; no field is renamed or changes its type. An unknown event
+//!   type was recorded by a newer version and is passed on unchanged.
+//! * **Events are independent of any wire format.** No name or shape in this file is taken from a
+//!   provider or a client API; those belong to `turnwire-models` and `turnwire-surfaces`.
+//! * **Every start has exactly one end**, and the end carries the outcome. A call has two starts:
+//!   it is *announced* when the model names it and *started* when a tool begins to execute it.
+//! * **Deltas are append-only, and the finishing event carries the whole value.** A reader that
+//!   needs no deltas can skip them.
 
 use std::sync::Arc;
 
@@ -26,365 +26,370 @@ use crate::{
     Usage, ports::Finish,
 };
 
-/// The type of an event whose record cannot be read.
+/// Type of the placeholder for an event whose record cannot be decoded.
 const UNREADABLE: &str = "unreadable";
 
-/// An event with its place in the journal.
+/// An event and its position in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RecordedEvent {
-    /// The run it belongs to.
+    /// ID of the run.
     #[schema(value_type = String)]
     pub run_id: RunId,
-    /// Its place: 1, 2, 3, … without gaps.
+    /// Sequence number of the event within the run: 1, 2, 3, … without gaps.
     #[schema(value_type = u64)]
     pub seq: Seq,
-    /// When it was recorded.
+    /// Time at which the event was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// One thing that happened.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The run exists and waits to be worked on.
+    /// The run was created and waits for a worker.
     RunQueued {
-        /// What was asked for; all a projection ever needs to know of the request.
+        /// The request that created the run. Projections need no other information about it.
         #[schema(value_type = Object)]
         request: Arc<RunRequest>,
     },
-    /// A worker has taken up the run.
+    /// A worker started the run.
     RunStarted,
-    /// Another worker continues a run whose worker went away.
+    /// Another worker took the run over, because its previous worker failed or released it.
     RunTakenOver {
-        /// 2 for the second worker, and so on.
+        /// Number of workers so far, including this one; 2 at the first takeover.
         attempt: u32,
     },
 
-    /// The model is being asked.
+    /// A request to the model starts.
     TurnStarted {
-        /// 1 for the first answer of this run.
+        /// Number of the turn within the run, starting at 1.
         turn: u32,
     },
-    /// The model could not be reached or broke off before its first word; it is asked again.
+    /// The model was unreachable, or its stream broke before the first output. The turn is tried
+    /// again.
     TurnRetried {
-        /// The turn that is tried again.
+        /// Number of the turn.
         turn: u32,
-        /// 2 for the second try.
+        /// Number of the next attempt; 2 after the first failure.
         attempt: u32,
-        /// What went wrong.
+        /// Why the previous attempt failed.
         reason: Failure,
-        /// How long the engine waits first.
+        /// Delay before the next attempt, in milliseconds.
         delay_ms: u64,
     },
-    /// The worker died in the middle of this turn; what it had said so far is superseded.
+    /// The worker failed during this turn. The output of the turn so far is superseded.
     TurnAbandoned {
-        /// The turn that will be asked for again.
+        /// Number of the turn. It is requested again.
         turn: u32,
     },
-    /// A part of the answer could not be read and was left out; the rest goes on.
+    /// A part of the model's answer could not be parsed and was skipped. The turn continues.
     PartSkipped {
-        /// The turn whose answer has a gap.
+        /// Number of the turn.
         turn: u32,
-        /// How many bytes the part had.
+        /// Size of the skipped part in bytes.
         bytes: u64,
-        /// What went wrong.
+        /// Why the part was skipped.
         reason: Failure,
     },
-    /// The model has said all it will say this time.
+    /// The model finished the turn.
     TurnFinished {
-        /// Which turn.
+        /// Number of the turn.
         turn: u32,
-        /// Why it stopped.
+        /// Why the model stopped.
         finish: Finish,
-        /// What it cost.
+        /// Tokens used by the turn.
         usage: Usage,
     },
 
-    /// The model begins to speak.
+    /// The model started a message.
     MessageStarted {
-        /// The message.
+        /// ID of the message.
         #[schema(value_type = String)]
         item_id: ItemId,
     },
-    /// The provider told how likely the tokens are of the text that comes next.
+    /// The provider sent log probabilities of the tokens of the next `text_added`.
     LogprobsAdded {
-        /// The message.
+        /// ID of the message.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// The tokens.
+        /// Log probabilities, one entry per token.
         logprobs: Vec<Logprob>,
     },
-    /// The model added `text` to its answer.
+    /// The model appended text to the message.
     TextAdded {
-        /// The message.
+        /// ID of the message.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// Only the new part.
+        /// The new text only.
         text: String,
     },
-    /// The model added `text` to its refusal.
+    /// The model appended text to its refusal.
     RefusalAdded {
-        /// The message.
+        /// ID of the message.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// Only the new part.
+        /// The new text only.
         text: String,
     },
-    /// A source was attached to the text so far.
+    /// A citation was attached to the text so far.
     AnnotationAdded {
-        /// The message.
+        /// ID of the message.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// The source.
+        /// The citation.
         annotation: Annotation,
     },
-    /// The message is closed.
+    /// The message is finished.
     MessageFinished {
-        /// The message.
+        /// ID of the message.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// All of its text.
+        /// The full text.
         text: String,
-        /// All of its refusal; empty when the model did not refuse.
+        /// The full refusal; empty if the model did not refuse.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         refusal: String,
-        /// Whether the model finished it, or it was cut.
+        /// Whether the model completed the message.
         completeness: Completeness,
     },
-    /// The model thought aloud. The first one of an item opens it.
+    /// The model appended text to its reasoning. The first such event of an item also starts the
+    /// item.
     ReasoningAdded {
-        /// The reasoning item.
+        /// ID of the reasoning item.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// Only the new part.
+        /// The new text only.
         text: String,
     },
-    /// The reasoning item is closed.
+    /// The reasoning item is finished.
     ReasoningFinished {
-        /// The reasoning item.
+        /// ID of the reasoning item.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// All of its text.
+        /// The full text.
         text: String,
-        /// The provider's opaque proof of the reasoning, to be handed back to it unread.
+        /// Opaque signature or encrypted content from the provider. It is sent back to the provider
+        /// unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seal: Option<String>,
-        /// Whether the model finished it, or it was cut.
+        /// Whether the model completed the reasoning.
         completeness: Completeness,
     },
 
-    /// A tool server is being asked for its tools.
+    /// A tool server is being asked for its list of tools.
     DiscoveryStarted {
-        /// The output item that stands for the question.
+        /// ID of the output item for this listing.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// The server's label.
+        /// Label of the server.
         server: String,
     },
-    /// A tool server has answered, or not.
+    /// The listing of a server's tools ended, successfully or not.
     ToolsDiscovered {
-        /// The output item that stands for the question.
+        /// ID of the output item for this listing.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// The server's label.
+        /// Label of the server.
         server: String,
-        /// What it answered.
+        /// The tools, or why the listing failed.
         outcome: DiscoveryOutcome,
     },
 
-    /// The model names a call; its arguments follow.
+    /// The model started a tool call. Its arguments follow.
     CallAnnounced {
-        /// The call, unique within the run.
+        /// ID of the call, unique within the run.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// The output item that stands for it.
+        /// ID of the output item for the call.
         #[schema(value_type = String)]
         item_id: ItemId,
-        /// Which tool, and of what kind.
+        /// Name and kind of the tool.
         tool: ToolRef,
     },
-    /// The model wrote more of the arguments.
+    /// The model appended text to the arguments of a call.
     ArgumentsAdded {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// Only the new part, as raw JSON text; of a custom tool, its input as it is.
+        /// The new text only: raw JSON, or plain text for a custom tool.
         text: String,
     },
-    /// The arguments are closed.
+    /// The arguments of a call are finished.
     ArgumentsFinished {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// All of them, as raw JSON text; of a custom tool, its input as it is.
+        /// The full arguments: raw JSON, or plain text for a custom tool.
         arguments: String,
-        /// Cut arguments are shown and never executed.
+        /// Whether the model completed the arguments. A call with incomplete arguments is never
+        /// executed.
         completeness: Completeness,
     },
 
-    /// A person must allow the call first.
+    /// The call needs approval before it is executed.
     ApprovalRequested {
-        /// The call that waits.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// Until when the answer may come: then the call is denied. For ever if not set.
+        /// Time at which the call is denied automatically. Not set if the approval does not expire.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
-        /// What the tool says of itself now, if that is why a person is asked: its definition
-        /// is not the one that was trusted before.
+        /// The tool's current description, if approval is required because the tool's definition
+        /// differs from the trusted one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
     },
-    /// A person has answered, now or earlier for the whole conversation, or nobody has in time.
+    /// The approval was decided: by a person, by an earlier decision for the conversation, or by
+    /// expiry.
     ApprovalResolved {
-        /// The call that waited.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// What was decided.
+        /// The decision.
         decision: Decision,
-        /// The arguments to call the tool with instead of the model's, as raw JSON text.
+        /// Arguments that replace the model's, as raw JSON.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<String>,
-        /// Whether the answer holds for the rest of the conversation.
+        /// Whether the decision holds for the rest of the conversation.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         remember: bool,
-        /// Where the answer came from: a surface, such as `/ws/chat`, or `expiry`, `nobody`,
-        /// `conversation`.
+        /// Source of the decision: the name of a surface, such as `/ws/chat`, or `expiry`, `nobody`
+        /// or `conversation`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
 
-    /// A tool is about to work on the call; recorded before it does anything.
+    /// Execution of the call starts. Recorded before the tool does anything.
     ToolStarted {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// 1 for the first try.
+        /// Number of the attempt, starting at 1.
         attempt: u32,
-        /// The arguments in a few words, for people; empty if there is nothing to say.
+        /// Short description of the arguments for display; may be empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         label: String,
     },
-    /// The tool works on without us, under a name: whoever takes the run over asks for it by that
-    /// name instead of calling the tool again.
+    /// The tool continues as a background task with an ID. After a takeover the task is polled by
+    /// this ID, and the tool is not called again.
     ToolTaskStarted {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// The name, as the tool gave it.
+        /// ID of the task, assigned by the tool.
         task: String,
     },
-    /// The tool entered a phase of its work.
+    /// The tool entered a new phase.
     ToolPhase {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// The phase, in the tool's words.
+        /// Name of the phase, as reported by the tool.
         phase: String,
     },
-    /// The tool told how far it is.
+    /// The tool reported progress.
     ToolProgressed {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// How much is done, in the tool's own unit.
+        /// Amount of work done, in the tool's own unit.
         progress: f64,
-        /// How much there is, if the tool knows.
+        /// Total amount of work, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         total: Option<f64>,
-        /// What it is doing, if it says so.
+        /// What the tool is doing, if it reports this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// The tool let out some of its output early.
+    /// The tool sent part of its output early.
     ToolOutputAdded {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// Only the new part.
+        /// The new text only.
         text: String,
     },
-    /// The tool asks a person for input, and waits.
+    /// The tool asks the user for input and waits.
     InputRequested {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// The question: a call may have several.
+        /// ID of the request. A call may have several.
         #[schema(value_type = String)]
         input_id: InputId,
-        /// What is asked, in the tool's words.
+        /// Text of the request, as sent by the tool.
         message: String,
-        /// The JSON Schema of what it wants to know.
+        /// JSON Schema of the requested input.
         #[schema(value_type = Object)]
         schema: Value,
-        /// Until when the answer may come. For as long as the call lasts if not set.
+        /// Time at which the request expires. Not set if it lasts as long as the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
     },
-    /// The question of a tool is settled. Exactly one per question.
+    /// A request for input was resolved. Recorded exactly once per request.
     InputResolved {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// The question.
+        /// ID of the request.
         #[schema(value_type = String)]
         input_id: InputId,
-        /// What the tool was told.
+        /// The reply that the tool received.
         reply: Reply,
-        /// Where the answer came from: a surface, or `expiry`, `nobody`, `call_over`.
+        /// Source of the reply: the name of a surface, or `expiry`, `nobody` or `call_over`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// The tool has said nothing for a while, and is still being waited for.
+    /// The tool has reported nothing for a while and is still running.
     ToolStayedSilent {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// How long the tool has been at work altogether.
+        /// Time since the tool was started, in milliseconds.
         elapsed_ms: u64,
     },
-    /// The tool failed in a way that allows another try, and is called again.
+    /// The tool failed with a retryable error and is called again.
     ToolRetried {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// 2 for the second try.
+        /// Number of the next attempt; 2 after the first failure.
         attempt: u32,
-        /// Why the try before it did not count.
+        /// Why the previous attempt failed.
         reason: Failure,
     },
-    /// The call is over, one way or the other. Exactly one per call.
+    /// The call ended. Recorded exactly once per call.
     ToolFinished {
-        /// The call.
+        /// ID of the call.
         #[schema(value_type = String)]
         call_id: CallId,
-        /// How it ended.
+        /// Outcome of the call.
         outcome: ToolOutcome,
-        /// How long the tool worked; 0 if it never started.
+        /// Execution time in milliseconds; 0 if the tool was never started.
         duration_ms: u64,
     },
 
-    /// The run is over. Always last, always once.
+    /// The run ended. Always the last event, recorded exactly once.
     RunFinished {
-        /// How it ended.
+        /// Outcome of the run.
         outcome: RunOutcome,
-        /// What all turns cost together.
+        /// Tokens used by all turns.
         usage: Usage,
     },
 
-    /// Something that a newer version recorded: kept, passed on as it is, and not understood.
-    /// During an upgrade, old and new workers share their runs.
+    /// An event type recorded by a newer version. It is stored and passed on unchanged. During an
+    /// upgrade, old and new workers share runs.
     #[serde(untagged)]
     Unknown(Map<String, Value>),
 }
 
 impl Event {
-    /// The call this event is about, if it is about one.
+    /// Returns the ID of the call that this event concerns, if any.
     pub fn call_id(&self) -> Option<&CallId> {
         match self {
             Self::CallAnnounced { call_id, .. }
@@ -425,18 +430,18 @@ impl Event {
         }
     }
 
-    /// A person must allow the call, for as long as that takes.
+    /// Creates an approval request without expiry.
     pub fn approval_requested(call_id: CallId) -> Self {
         Self::ApprovalRequested { call_id, expires_at: None, changed: None }
     }
 
-    /// A person has answered so.
+    /// Creates the event for a decided approval.
     pub fn approval_resolved(call_id: CallId, answer: impl Into<ApprovalAnswer>) -> Self {
         let ApprovalAnswer { decision, arguments, remember, by } = answer.into();
         Self::ApprovalResolved { call_id, decision, arguments, remember, by }
     }
 
-    /// What a person has answered about a call, if that is what happened.
+    /// Returns the approval answer if this is [`Event::ApprovalResolved`].
     pub fn answer(&self) -> Option<ApprovalAnswer> {
         let Self::ApprovalResolved { decision, arguments, remember, by, .. } = self else {
             return None;
@@ -445,19 +450,19 @@ impl Event {
         Some(ApprovalAnswer { decision, arguments, remember: *remember, by })
     }
 
-    /// Stands for an event whose record cannot be read.
+    /// Creates the placeholder for an event whose record cannot be decoded.
     pub fn unreadable() -> Self {
         Self::Unknown(Map::from_iter([("type".to_owned(), UNREADABLE.into())]))
     }
 
-    /// Whether this stands for an event whose record cannot be read.
+    /// Whether this is the placeholder for an event whose record cannot be decoded.
     pub fn is_unreadable(&self) -> bool {
         let is_it =
             |fields: &Map<String, Value>| fields.get("type").is_some_and(|t| t == UNREADABLE);
         matches!(self, Self::Unknown(fields) if is_it(fields))
     }
 
-    /// Whether nothing can follow.
+    /// Whether this is the last event of a run.
     pub fn ends_the_run(&self) -> bool {
         matches!(self, Self::RunFinished { .. })
     }
@@ -467,7 +472,7 @@ impl Event {
 mod tests {
     use super::*;
 
-    /// C24: an event of a newer version is kept as it is, and tells nothing.
+    /// C24: an event of a newer version is stored unchanged and has no effect.
     #[test]
     fn an_event_of_a_newer_version_passes_through() {
         let text = r#"{"type":"tool_priced","call_id":"call_1","cost":{"cents":3}}"#;
@@ -476,7 +481,7 @@ mod tests {
         assert_eq!(event.call_id(), None);
         assert!(!event.ends_the_run());
         assert_eq!(serde_json::to_string(&event).unwrap(), text);
-        // A new field on an event that is known does not make it unknown.
+        // A new field on a known event does not make the event unknown.
         let text = r#"{"type":"turn_started","turn":2,"mood":"good"}"#;
         let event: Event = serde_json::from_str(text).unwrap();
         assert_eq!(event, Event::TurnStarted { turn: 2 });

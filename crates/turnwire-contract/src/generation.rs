@@ -1,96 +1,96 @@
-//! How the model should write, and which of that a provider can be told.
+//! Sampling and output parameters, and which of them a provider supports.
 //!
-//! Clients speak of about two dozen parameters, and no provider knows all of them. A parameter
-//! that the chosen provider cannot be told is not dropped in silence: [`Generation::asked`] says
-//! which ones a request sets, [`Capabilities`] says which ones a model takes, and whoever took the
-//! request reports the difference to its client.
+//! Clients send about two dozen parameters, and no provider supports all of them. An unsupported
+//! parameter is not dropped silently: [`Generation::asked`] lists the parameters that a request
+//! sets, [`Capabilities`] lists those that a model accepts, and the surface reports the difference
+//! to its client.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How the model should write. What is not set is left to the provider.
+/// Sampling and output parameters. An unset field leaves the choice to the provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Generation {
-    /// More is wilder.
+    /// Sampling temperature. Higher values make the output more random.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Only the likeliest words that make up this share.
+    /// Nucleus sampling: only the most likely tokens with this total probability are considered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// The longest answer of one turn.
+    /// Maximum number of output tokens per turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
-    /// How long to think, in the provider's words.
+    /// Reasoning effort, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
-    /// How to tell of what was thought, in the provider's words.
+    /// Form of the reasoning summary, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_summary: Option<String>,
-    /// Which earlier thoughts the model is shown, in the provider's words.
+    /// Which earlier reasoning the model receives, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_context: Option<String>,
-    /// How thinking is carried out, in the provider's words.
+    /// Reasoning mode, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_mode: Option<String>,
-    /// The JSON Schema that the answer must fit.
+    /// JSON Schema of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// What the schema is called.
+    /// Name of the schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_name: Option<String>,
-    /// What the schema is for.
+    /// Description of the schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_description: Option<String>,
-    /// Whether the provider must hold the model to the schema; it must if not set.
+    /// Whether the provider enforces the schema. Defaults to true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_strict: Option<bool>,
     /// Whether the answer must be a JSON object of any shape.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub json_object: bool,
-    /// How many words to make, in the provider's words.
+    /// Verbosity of the answer, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<String>,
-    /// What to do with more than the model can read, in the provider's words.
+    /// What to do when the input exceeds the context window, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncation: Option<String>,
-    /// Whether to tell how likely each token was.
+    /// Whether to return the log probability of each token.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub logprobs: bool,
-    /// How many alternatives to tell for each token.
+    /// Number of alternatives to return per token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_logprobs: Option<u32>,
-    /// More makes frequent words rarer.
+    /// Penalty for tokens, in proportion to their frequency so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// More makes words rarer that have been said.
+    /// Penalty for tokens that have occurred at least once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// The answer ends before any of these.
+    /// Sequences that end the answer. They are not part of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The same seed gives the same answer, as far as the provider can.
+    /// Seed for sampling. Determinism is best effort, by the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Which requests share a beginning.
+    /// Key of requests that share a prompt prefix, for the provider's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_cache_key: Option<String>,
-    /// How long a shared beginning is kept, in the provider's words.
+    /// How long the provider caches a prompt prefix, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_cache_retention: Option<String>,
-    /// The client's name for its user, as a hash.
+    /// Hashed ID of the client's end user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_identifier: Option<String>,
-    /// The client's name for its user.
+    /// ID of the client's end user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// How fast and at which price, in the provider's words.
+    /// Service tier, passed to the provider as is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
 }
 
 impl Generation {
-    /// The parameters that are set to something else than what holds anyway.
+    /// Returns the parameters that are set to something other than the default.
     pub fn asked(&self) -> impl Iterator<Item = Parameter> {
         Parameter::ALL.iter().copied().filter(|parameter| self.asks(*parameter))
     }
@@ -125,13 +125,13 @@ impl Generation {
             Parameter::SafetyIdentifier => self.safety_identifier.is_some(),
             Parameter::User => self.user.is_some(),
             Parameter::ServiceTier => other_than(&self.service_tier, &["auto", "default"]),
-            // They stand elsewhere in a request.
+            // These are not part of `Generation`.
             Parameter::ImageDetail | Parameter::StrictFunctions | Parameter::Namespaces => false,
         }
     }
 }
 
-/// Something that a request can ask of a model and that not every provider can be told.
+/// A request parameter that some providers do not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Parameter {
     /// [`Generation::temperature`].
@@ -152,7 +152,7 @@ pub enum Parameter {
     AnswerSchema,
     /// [`Generation::schema_description`].
     SchemaDescription,
-    /// [`Generation::schema_strict`], where it is not.
+    /// [`Generation::schema_strict`] set to false.
     LooseSchema,
     /// [`Generation::json_object`].
     JsonObject,
@@ -182,16 +182,16 @@ pub enum Parameter {
     User,
     /// [`Generation::service_tier`].
     ServiceTier,
-    /// How closely a picture is looked at.
+    /// Resolution at which the model sees an image.
     ImageDetail,
-    /// Whether the provider holds the model to the schema of a function.
+    /// Whether the provider enforces the schema of a function's arguments.
     StrictFunctions,
-    /// Tools in groups that have a description of their own.
+    /// Groups of tools with a description of their own.
     Namespaces,
 }
 
 impl Parameter {
-    /// Every one of them.
+    /// All parameters.
     pub const ALL: &'static [Self] = &[
         Self::Temperature,
         Self::TopP,
@@ -222,7 +222,7 @@ impl Parameter {
         Self::Namespaces,
     ];
 
-    /// Where it stands in a request, which is also its name in the settings.
+    /// Path of the parameter in a request; also its name in the settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",
@@ -256,36 +256,36 @@ impl Parameter {
     }
 }
 
-/// What a model can be told.
+/// What a model supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The parameters it takes.
+    /// Supported parameters.
     pub parameters: Vec<Parameter>,
-    /// What it does with custom tools.
+    /// Support for custom tools.
     pub custom_tools: CustomTools,
 }
 
 impl Default for Capabilities {
-    /// Everything.
+    /// Everything is supported.
     fn default() -> Self {
         Self { parameters: Parameter::ALL.to_vec(), custom_tools: CustomTools::Native }
     }
 }
 
 impl Capabilities {
-    /// Whether it takes `parameter`.
+    /// Whether `parameter` is supported.
     pub fn takes(&self, parameter: Parameter) -> bool {
         self.parameters.contains(&parameter)
     }
 }
 
-/// What a model does with tools whose input is plain text.
+/// How a model supports custom tools, whose input is plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CustomTools {
-    /// It knows them, grammars included.
+    /// Supported by the provider, including grammars.
     Native,
-    /// They are offered as functions with one text. A grammar is told and not enforced.
+    /// Offered as functions with one string argument. A grammar is described and not enforced.
     AsFunctions,
-    /// They are refused.
+    /// Requests with custom tools are refused.
     Refused,
 }

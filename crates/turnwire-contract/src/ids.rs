@@ -1,6 +1,6 @@
-//! Names for things: one type each, so that a call can never be mistaken for a run.
+//! ID types: one newtype per kind of object, so that the compiler tells them apart.
 //!
-//! All of them are cheap to clone, because every event carries a few.
+//! All of them are cheap to clone, because every event carries several.
 
 use std::{fmt, sync::Arc};
 
@@ -14,12 +14,12 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes `text` as it stands.
+            /// Creates an ID from `text` without validation.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// The id as it is written on every wire.
+            /// Returns the ID as it appears on every wire.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -46,43 +46,43 @@ macro_rules! id {
 }
 
 id! {
-    /// One run, from input to end: `run_…`.
+    /// ID of a run: `run_…`.
     RunId
 }
 id! {
-    /// One use of a tool, unique within its run: `call_…`.
+    /// ID of a tool call, unique within its run: `call_…`.
     CallId
 }
 id! {
-    /// One piece of assistant output: `msg_…`, `rs_…`, `fc_…`.
+    /// ID of an output item: `msg_…`, `rs_…`, `fc_…`.
     ItemId
 }
 id! {
-    /// A question that a tool asked a person: `inp_…`.
+    /// ID of a tool's request for user input: `inp_…`.
     InputId
 }
 id! {
-    /// A series of runs that share a history: `conv_…`.
+    /// ID of a conversation, a series of runs that share a history: `conv_…`.
     ConversationId
 }
 id! {
-    /// Whose data this is. Every stored row carries one.
+    /// ID of a tenant. Every stored row has one.
     TenantId
 }
 id! {
-    /// A result too big for the journal, kept beside it: `blob_…`.
+    /// ID of a blob, a tool result too large for the journal: `blob_…`.
     BlobId
 }
 id! {
-    /// A file somebody has handed in: `file-…`.
+    /// ID of an uploaded file: `file-…`.
     FileId
 }
 id! {
-    /// Files that are searched together: `vs_…`.
+    /// ID of a collection, a set of files that are searched together: `vs_…`.
     CollectionId
 }
 id! {
-    /// Files that were attached to a collection together: `vsfb_…`.
+    /// ID of a batch, files attached to a collection together: `vsfb_…`.
     BatchId
 }
 
@@ -92,7 +92,7 @@ impl Default for TenantId {
     }
 }
 
-/// The place of an event in its run: 1, 2, 3, … without gaps.
+/// Sequence number of an event in its run: 1, 2, 3, … without gaps.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -100,10 +100,10 @@ impl Default for TenantId {
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first event.
+    /// The number before the first event.
     pub const START: Self = Self(0);
 
-    /// The place after this one.
+    /// Returns the next sequence number.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }

@@ -1,4 +1,4 @@
-//! What a conversation is made of, as the model is shown it.
+//! Items of a conversation, in the form that models receive.
 
 use std::{fmt, sync::Arc};
 
@@ -8,86 +8,86 @@ use utoipa::ToSchema;
 
 use crate::{CallId, FileId, ItemId, ToolKind};
 
-/// An item with the name it goes by in its conversation.
+/// An item and its ID in the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its name.
+    /// ID of the item.
     pub id: ItemId,
-    /// What it is. Shared, because a long conversation is read many times.
+    /// The item. Shared, because a long conversation is read many times.
     pub item: Arc<Item>,
 }
 
 impl Entry {
-    /// `item` under the name `id`.
+    /// Creates an entry for `item` with the ID `id`.
     pub fn new(id: impl Into<Arc<str>>, item: Item) -> Self {
         Self { id: ItemId::new(id), item: Arc::new(item) }
     }
 }
 
-/// One entry of a conversation.
+/// An item of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
-    /// Somebody said something.
+    /// A message.
     Message {
-        /// Who.
+        /// Author of the message.
         role: Role,
-        /// What.
+        /// Parts of the message.
         content: Vec<Content>,
     },
-    /// The model thought something; handed back to the provider that made it.
+    /// Reasoning of the model. It is sent back to the provider that produced it.
     Reasoning {
-        /// The readable part.
+        /// The readable text.
         text: String,
-        /// The provider's opaque proof.
+        /// Opaque signature or encrypted content from the provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seal: Option<String>,
     },
-    /// The model asked for a tool.
+    /// A tool call by the model.
     Call {
-        /// The call.
+        /// ID of the call.
         call_id: CallId,
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
-        /// A JSON object as text, always legal JSON, whatever the model wrote. Of a custom tool,
-        /// its input as it is.
+        /// A JSON object as text, always valid JSON, even if the model's output was not. Plain text
+        /// for a custom tool.
         arguments: String,
-        /// What kind of tool it is.
+        /// Kind of the tool.
         #[serde(default)]
         kind: ToolKind,
-        /// The server it lives on, or the namespace that the client has put it into.
+        /// Label of the tool's server, or the namespace assigned by the client.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
     },
-    /// What came of a call. Every [`Item::Call`] in a history has one.
+    /// The result of a call. Every call in a history has one.
     CallResult {
-        /// The call.
+        /// ID of the call.
         call_id: CallId,
-        /// What the model is told.
+        /// Text that the model receives.
         output: String,
-        /// Pictures the tool returned.
+        /// Images returned by the tool.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<crate::Image>,
-        /// Whether the tool failed.
+        /// Whether the call failed.
         failed: bool,
-        /// Whether a client has sent it as the result of a custom tool.
+        /// Whether a client sent this as the result of a custom tool.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         custom: bool,
     },
 }
 
 impl Item {
-    /// A message of the user.
+    /// Creates a user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::Message { role: Role::User, content: vec![Content::text(text)] }
     }
 
-    /// A message of the assistant.
+    /// Creates an assistant message.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Message { role: Role::Assistant, content: vec![Content::text(text)] }
     }
 
-    /// A call of a function.
+    /// Creates a function call.
     pub fn call(
         call_id: impl Into<Arc<str>>,
         name: impl Into<String>,
@@ -103,13 +103,13 @@ impl Item {
     }
 }
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The application.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -119,77 +119,79 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// A refusal in the model's words.
+    /// A refusal by the model.
     Refusal {
-        /// The words.
+        /// The text of the refusal.
         text: String,
     },
-    /// A picture, by address; `data:` addresses carry it along, and a [`LibraryAddress`] names one
-    /// that is kept.
+    /// An image, by URL. A `data:` URL contains the image; a `turnwire-file:` URL
+    /// ([`LibraryAddress`]) names a stored file.
     Image {
-        /// Where it is.
+        /// URL of the image.
         url: String,
-        /// How closely to look at it, in the provider's words; its own choice if not set.
+        /// Resolution at which the model sees the image, passed to the provider as is. The provider
+        /// chooses if not set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
-    /// A file, by address; `data:` addresses carry it along, and a [`LibraryAddress`] names one
-    /// that is kept.
+    /// A file, by URL. A `data:` URL contains the file; a `turnwire-file:` URL
+    /// ([`LibraryAddress`]) names a stored file.
     File {
-        /// What it is called.
+        /// Name of the file.
         name: String,
-        /// Where it is.
+        /// URL of the file.
         url: String,
     },
 }
 
 impl Content {
-    /// Plain words.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 
-    /// A picture, looked at as closely as the provider likes.
+    /// Creates an image part with the provider's default resolution.
     pub fn image(url: impl Into<String>) -> Self {
         Self::Image { url: url.into(), detail: None }
     }
 }
 
-/// How likely a token of an answer was.
+/// Log probability of a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Logprob {
     /// The token.
     pub token: String,
-    /// The logarithm of its probability.
+    /// Natural logarithm of the token's probability.
     pub logprob: f64,
-    /// Its bytes, if the provider told them.
+    /// UTF-8 bytes of the token, if the provider sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Vec<u8>>,
-    /// What else might have stood there, likeliest first. These have no alternatives of their own.
+    /// The most likely alternatives at this position, most likely first. They have no alternatives
+    /// of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     pub top: Vec<Logprob>,
 }
 
-/// The address of a file in the library, in place of what is in it. A conversation only names the
-/// files it is about; they are read when the model is asked, however often that is.
+/// URL of a file in the library. Conversations store this URL instead of the content. The content
+/// is read each time the model is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryAddress {
-    /// Which file.
+    /// ID of the file.
     pub file_id: FileId,
-    /// Its media type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
 }
 
 impl LibraryAddress {
     const SCHEME: &'static str = "turnwire-file:";
 
-    /// Reads an address, if it is one of a file in the library.
+    /// Parses `url` if it names a file in the library.
     pub fn of(url: &str) -> Option<Self> {
         let (file_id, media_type) = url.strip_prefix(Self::SCHEME)?.split_once(';')?;
         Some(Self { file_id: FileId::from(file_id), media_type: media_type.to_owned() })
@@ -202,24 +204,24 @@ impl fmt::Display for LibraryAddress {
     }
 }
 
-/// Where a statement comes from.
+/// A citation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Annotation {
-    /// The kind of source, such as `url_citation` or `file_citation`.
+    /// Kind of the source, such as `url_citation` or `file_citation`.
     pub kind: String,
-    /// The facts of that kind.
+    /// Fields of the citation, depending on its kind.
     #[schema(value_type = Object)]
     pub source: Value,
 }
 
-/// Whether something was said to its end.
+/// Whether the model completed an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Completeness {
-    /// The model finished it.
+    /// The model completed it.
     Complete,
-    /// It was cut: by a limit, a cancel or a broken connection.
+    /// It was cut off by a limit, a cancellation or a broken connection.
     Cut,
-    /// Its worker died; what follows replaces it.
+    /// Its worker failed. A later item replaces it.
     Superseded,
 }

@@ -1,12 +1,12 @@
-//! What every part of Turnwire agrees on.
+//! Types and traits shared by all crates of Turnwire.
 //!
-//! Reading order: [`event`] is the vocabulary, the rest explains its words. [`ids`] and
-//! [`time`] name and date things, [`item`] is what a conversation is made of, [`run`] is what
-//! a run was asked to do and [`generation`] how the model should write, [`outcome`] is how things end, [`tool`] is what is known about a
-//! tool, and [`ports`] are the doors to the outside world.
+//! Start with [`event`]. [`ids`] and [`time`] define IDs and timestamps, [`item`] the items of a
+//! conversation, [`run`] the request that creates a run, [`generation`] the parameters of the
+//! model, [`outcome`] how runs and calls end, [`tool`] the description of a tool, and [`ports`] the
+//! interfaces to external systems.
 //!
-//! This crate does no I/O, knows no runtime and no wire format, and depends on no other
-//! crate of the workspace.
+//! This crate does no I/O, uses no async runtime and no wire format, and depends on no other crate
+//! of the workspace.
 
 pub mod event;
 pub mod generation;

@@ -1,4 +1,4 @@
-//! How things end. An ending is part of the story, never a Rust error.
+//! Outcomes of runs, calls and approvals. They are recorded values, not Rust errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,123 +8,123 @@ use utoipa::ToSchema;
 
 use crate::{ToolOutput, ToolSpec};
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// The model gave its answer, or handed calls to the client.
+    /// The model answered, or called tools that the client executes.
     Completed,
-    /// The run stopped at a limit; what it has is good but not whole.
+    /// The run reached a limit. Its output so far is valid but not complete.
     Incomplete {
-        /// Which limit.
+        /// The limit that was reached.
         reason: IncompleteReason,
     },
-    /// The model or the engine could not go on.
+    /// The model or the engine failed.
     Failed {
-        /// Why.
+        /// Why the run failed.
         failure: Failure,
     },
-    /// Somebody stopped it.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// Which limit a run ran into.
+/// Limit that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
-    /// The model's answer was cut by its length.
+    /// The model's answer reached the maximum number of output tokens.
     MaxOutputTokens,
-    /// The model's answer, or all of them together, had as many bytes as allowed.
+    /// The model's answer, or all answers together, reached the maximum size in bytes.
     MaxOutputBytes,
-    /// The model was asked as often as allowed.
+    /// The run reached the maximum number of turns.
     MaxTurns,
-    /// As many tools were called as allowed.
+    /// The run reached the maximum number of tool calls.
     MaxToolCalls,
-    /// The run took as long as allowed.
+    /// The run reached its time limit.
     TimeLimit,
-    /// The same call with the same arguments came again and again.
+    /// The model repeated the same call with the same arguments too often.
     RepeatedCall,
-    /// The provider withheld the answer.
+    /// The provider's content filter withheld the answer.
     ContentFilter,
 }
 
-/// What went wrong, in public words. The cause is in the operator's log.
+/// A failure, without internal details. The cause is in the server's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Failure {
-    /// Stable, for programs; listed in `docs/errors.md`.
+    /// Stable error code, listed in `docs/errors.md`.
     pub code: String,
     /// One sentence, for people and models.
     pub message: String,
-    /// How long to wait before it is worth another try, if somebody has said so.
+    /// Time to wait before a retry, in milliseconds, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 impl Failure {
-    /// A failure with its stable code.
+    /// Creates a failure with a stable code.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), retry_after_ms: None }
     }
 
-    /// The same failure, which is worth another try after `wait`.
+    /// Sets the time to wait before a retry.
     pub fn retry_after(self, wait: Option<Duration>) -> Self {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Self { retry_after_ms: wait.map(millis), ..self }
     }
 
-    /// What was recorded of the run cannot be read again, so nobody can go on with it.
+    /// The journal of the run cannot be decoded, so no worker can continue the run.
     pub fn journal_unreadable() -> Self {
         Self::new("journal_unreadable", "what was recorded of the run cannot be read any more")
     }
 }
 
-/// The code of a call of which nobody knows whether it did its work.
+/// Error code of a call whose outcome is not known.
 pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
-/// How a call ended. Only [`ToolOutcome::Succeeded`] is a success.
+/// Outcome of a call. Only `succeeded` is a success.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum ToolOutcome {
-    /// The tool says it worked.
+    /// The tool succeeded.
     Succeeded {
-        /// What it returned.
+        /// The result.
         output: ToolOutput,
     },
-    /// The tool says it did not work, or it fell over.
+    /// The tool returned an error, or panicked.
     Failed {
-        /// Why.
+        /// Why the tool failed.
         failure: Failure,
     },
-    /// The tool did not answer in time.
+    /// The tool did not return in time.
     TimedOut {
-        /// How long it was waited for.
+        /// Time after which the call was given up, in milliseconds.
         after_ms: u64,
     },
-    /// The call was stopped.
+    /// The call was cancelled.
     Cancelled,
-    /// A person said no.
+    /// The approval was denied.
     Denied {
-        /// Why, in that person's words; may be empty.
+        /// Reason given by the person; may be empty.
         reason: String,
     },
-    /// The arguments do not fit the tool: by its schema, and then it was not started, or by its
-    /// own word.
+    /// The arguments are invalid. Either they violate the tool's schema, and the tool was not
+    /// started, or the tool rejected them.
     InvalidArguments {
-        /// What does not fit.
+        /// What is invalid.
         message: String,
     },
-    /// There is no such tool.
+    /// No tool has this name.
     NotFound {
-        /// What to do about it.
+        /// What the model can do about it.
         message: String,
     },
-    /// The call was not carried out because the run stopped before it.
+    /// The call was not executed because the run stopped first.
     Skipped {
-        /// What stopped it.
+        /// Why the run stopped.
         reason: String,
     },
-    /// The worker, the tool's server or the connection to it died while the tool worked; whether
-    /// it did its work is not known.
+    /// The worker, the tool's server or the connection to it failed during the call. Whether the
+    /// call took effect is not known.
     OutcomeUnknown {
         /// What is known.
         message: String,
@@ -132,12 +132,12 @@ pub enum ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// Whether the tool says it worked.
+    /// Whether the tool succeeded.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Succeeded { .. })
     }
 
-    /// What went wrong, where a failure code says it: with the tool, or with what is known of it.
+    /// Returns the failure, if this outcome has a failure code.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Self::Failed { failure } => Some(failure.clone()),
@@ -154,7 +154,7 @@ impl ToolOutcome {
         }
     }
 
-    /// What went wrong, in one sentence; nothing for a success.
+    /// Returns the problem in one sentence, or `None` for a success.
     pub fn problem(&self) -> Option<String> {
         match self {
             Self::Succeeded { .. } => None,
@@ -179,59 +179,59 @@ fn seconds(ms: u64) -> String {
     }
 }
 
-/// What came of asking a server for its tools.
+/// Outcome of a request for a server's tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum DiscoveryOutcome {
-    /// It answered.
+    /// The server listed its tools.
     Listed {
-        /// Those of its tools that the run may use, as they are offered to the model.
+        /// The tools that the run may use, as offered to the model.
         #[schema(value_type = Vec<Object>)]
         tools: Vec<Arc<ToolSpec>>,
     },
-    /// It did not.
+    /// The request failed.
     Failed {
-        /// Why.
+        /// Why the request failed.
         failure: Failure,
     },
 }
 
-/// What a person decided about a call.
+/// Decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Decision {
-    /// Go ahead.
+    /// The call is approved.
     Approved,
-    /// Do not.
+    /// The call is denied.
     Denied {
-        /// Why; may be empty.
+        /// Reason; may be empty.
         reason: String,
     },
 }
 
-/// A person's answer about a call.
+/// Answer to an approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// The arguments to call the tool with instead of the model's, as raw JSON text.
+    /// Arguments that replace the model's, as raw JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// Whether the answer holds for the rest of the conversation.
+    /// Whether the decision holds for the rest of the conversation.
     #[serde(default)]
     pub remember: bool,
-    /// Where it came from: the name of a surface.
+    /// Name of the surface that the answer came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
 impl ApprovalAnswer {
-    /// The same answer, which came from `surface`.
+    /// Sets the surface that the answer came from.
     pub fn by(self, surface: impl Into<String>) -> Self {
         Self { by: Some(surface.into()), ..self }
     }
 
-    /// Whether `other` says the same, wherever it came from.
+    /// Whether both answers are equal, regardless of their source.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let said =
             |answer: &Self| (answer.decision.clone(), answer.arguments.clone(), answer.remember);
@@ -245,18 +245,18 @@ impl From<Decision> for ApprovalAnswer {
     }
 }
 
-/// What a tool is told that has asked a person for input.
+/// Reply to a tool's request for input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Reply {
-    /// Here it is.
+    /// The user gave the input.
     Accepted {
-        /// What the person said, in the shape that was asked for.
+        /// The input, in the requested shape.
         #[schema(value_type = Object)]
         content: Map<String, Value>,
     },
-    /// The person does not want to say, or nobody can be asked.
+    /// The user declined, or no user can be asked.
     Declined,
-    /// There is no answer: the person has put the question aside, or it is too late for one.
+    /// There is no reply: the user dismissed the request, or it expired.
     Cancelled,
 }

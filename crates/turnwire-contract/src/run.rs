@@ -1,4 +1,4 @@
-//! What a run was asked to do, and how far it may go.
+//! The request that creates a run, and the limits of a run.
 
 use std::{collections::BTreeMap, ops::AddAssign, sync::Arc, time::Duration};
 
@@ -11,70 +11,70 @@ use crate::{
     ToolKind, ToolRef, ToolSpec,
 };
 
-/// One turn of an agent, as asked for. Recorded with the run and never changed.
+/// A request for a run. Recorded with the run and never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// Whose run it is.
+    /// Tenant of the run.
     #[serde(default)]
     pub tenant: TenantId,
-    /// Which of the configured models.
+    /// Name of a configured model.
     pub model: String,
-    /// Which model of its provider answers under that name, if it has another one there. A worker
-    /// where the name means another model leaves the run to others.
+    /// The provider's name of the model, if it differs. A worker on which `model` refers to another
+    /// model declines the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_model: Option<String>,
-    /// What the application tells the model.
+    /// Instructions for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// The conversation it continues and adds to.
+    /// Conversation that the run continues and adds to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
-    /// The run it continues, where there is no conversation: all that run had seen and said
-    /// comes before the input.
+    /// Run that is continued, if there is no conversation. Its history, input and output come
+    /// before the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<RunId>,
-    /// What came before, for a run that continues something no store has.
+    /// History, for a run that continues something that is not stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Entry>,
-    /// What is new: usually one message of the user.
+    /// New items, usually one user message.
     pub input: Vec<Item>,
-    /// The tools offered to the model. Shared: ten thousand runs offer the same ones.
+    /// Tools offered to the model. Shared, because many runs offer the same ones.
     #[serde(default)]
     pub tools: Vec<Arc<ToolSpec>>,
-    /// The tool servers whose tools are offered too, once they were asked for them.
+    /// Tool servers whose tools are also offered, after they are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerUse>,
-    /// Calls that are carried out before the model is asked.
+    /// Calls to execute before the first turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_calls: Vec<FirstCall>,
-    /// What to do about calls that a person must allow.
+    /// How to handle calls that need approval.
     #[serde(default)]
     pub approvals: Approvals,
-    /// Whether somebody is there whom a tool may ask for input. If not, it is told so at once.
+    /// Whether tools may ask the user for input. If false, such requests are declined at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inputs: bool,
-    /// Whether the model must, may or must not use them.
+    /// Whether the model must, may or must not call tools.
     #[serde(default)]
     pub tool_choice: ToolChoice,
-    /// Whether several calls of one answer may run at the same time.
+    /// Whether several calls of one answer may be executed concurrently.
     pub parallel_tool_calls: bool,
-    /// How the model should write.
+    /// Sampling and output parameters.
     #[serde(default)]
     pub generation: Generation,
-    /// How far the run may go.
+    /// Limits of the run.
     #[serde(default)]
     pub limits: Limits,
-    /// The client's own notes, kept and handed back.
+    /// Metadata set by the client, returned unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// What only the surface understands that took the request, kept so that it can hand it
-    /// back. Nothing else reads it.
+    /// Data of the surface that received the request, returned by that surface. No other code reads
+    /// it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub echo: Map<String, Value>,
 }
 
 impl RunRequest {
-    /// Asks `model` about `input`, with no tools and the usual limits.
+    /// Creates a request without tools and with default limits.
     pub fn new(model: impl Into<String>, input: Vec<Item>) -> Self {
         Self {
             tenant: TenantId::default(),
@@ -101,14 +101,13 @@ impl RunRequest {
 }
 
 impl RunRequest {
-    /// The server that goes by `label` in this run.
+    /// Returns the server with the label `label` in this run.
     pub fn server<'a>(&'a self, label: &'a str) -> ServerRef<'a> {
         let used = self.servers.iter().find(|server| server.label == label);
         used.map_or(label.into(), ServerUse::server)
     }
 
-    /// The input as entries of a conversation, in a run of this id. The same request gives the
-    /// same names every time.
+    /// Returns the input as conversation entries of the run `run_id`. The IDs are deterministic.
     pub fn entries(&self, run_id: &RunId) -> Vec<Entry> {
         let run = run_id.as_str();
         let run = run.split_once('_').map_or(run, |(_, rest)| rest);
@@ -127,56 +126,56 @@ impl RunRequest {
     }
 }
 
-/// A tool server that a run uses, and how far.
+/// A tool server used by a run, with restrictions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerUse {
-    /// Its label: in the settings, or in the request that brings it.
+    /// Label, from the settings or from the request.
     pub label: String,
-    /// Where it is, if a request brings it.
+    /// URL of the server, if the request supplied it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Which of its tools are offered; all of them if not set.
+    /// Names of the tools to offer; all if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<Vec<String>>,
-    /// Which of its tools a person must allow, beside those that always need it.
+    /// Tools that need approval, in addition to those that always need it.
     pub ask_before: AskBefore,
 }
 
 impl ServerUse {
-    /// All tools of the server `label`.
+    /// Uses all tools of the server `label`.
     pub fn all_of(label: impl Into<String>) -> Self {
         Self { label: label.into(), ..Self::default() }
     }
 
-    /// Which server that is.
+    /// Returns the reference to the server.
     pub fn server(&self) -> ServerRef<'_> {
         ServerRef { label: &self.label, url: self.url.as_deref() }
     }
 
-    /// Whether the tool of this name is offered.
+    /// Whether the tool `name` is offered.
     pub fn allows(&self, name: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|known| known == name))
     }
 }
 
-/// Which tools a person must allow before each call.
+/// Tools that need approval before each call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AskBefore {
-    /// None of them.
+    /// None.
     #[default]
     Nothing,
-    /// All of them.
+    /// All.
     Everything,
-    /// These.
+    /// Only these.
     Only(Vec<String>),
-    /// All but these.
+    /// All except these.
     AllBut(Vec<String>),
 }
 
 impl AskBefore {
-    /// Whether a person must allow a call of the tool `name`.
+    /// Whether a call of the tool `name` needs approval.
     pub fn includes(&self, name: &str) -> bool {
         let has = |names: &[String]| names.iter().any(|known| known == name);
         match self {
@@ -188,101 +187,102 @@ impl AskBefore {
     }
 }
 
-/// What a run does about calls that a person must allow.
+/// How a run handles calls that need approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approvals {
-    /// It waits for the answer.
+    /// The run waits for the answer.
     #[default]
     Wait,
-    /// It ends, and the answer comes with the next run, as one of its first calls.
+    /// The run ends. The answer is one of the first calls of the next run.
     HandBack,
-    /// Nobody can be asked: the calls are declined, the model is told, and the run goes on.
+    /// The calls are denied because no person can be asked. The model is informed, and the run
+    /// continues.
     Decline,
 }
 
-/// A call that is carried out before the model is asked: one that the run before had to ask a
-/// person about, or one that is tried again.
+/// A call that is executed before the first turn: one that waited for approval at the end of the
+/// previous run, or one that is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstCall {
-    /// The call. If the history ends with a call of this id, this is the answer to it;
-    /// otherwise the call itself enters the history too.
+    /// ID of the call. If the history ends with this call, this is its result; otherwise the call
+    /// itself is also added to the history.
     pub call_id: CallId,
-    /// Which tool.
+    /// The tool.
     pub tool: ToolRef,
-    /// The arguments, as raw JSON text.
+    /// The arguments as raw JSON.
     pub arguments: String,
-    /// What a person decided about it, if one was asked.
+    /// Decision on the approval request, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
-/// Whether the model must, may or must not use tools.
+/// Whether the model must, may or must not call tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// Not at all.
+    /// The model must not call tools.
     None,
-    /// At least one.
+    /// The model must call at least one tool.
     Required,
-    /// This one.
+    /// The model must call this tool.
     Named {
-        /// Its name.
+        /// Name of the tool.
         name: String,
     },
 }
 
-/// How far a run may go.
+/// Limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// How often the model may be asked.
+    /// Maximum number of turns.
     pub max_turns: u32,
-    /// How many calls may be carried out.
+    /// Maximum number of tool calls.
     pub max_tool_calls: u32,
-    /// How many of them at the same time.
+    /// Maximum number of concurrent tool calls.
     pub max_parallel_calls: u32,
-    /// How many turns in a row may bring the very same calls with the very same results.
+    /// Maximum number of consecutive turns with identical calls and identical results.
     pub max_repeats: u32,
-    /// How many workers may die over the run without having brought it on.
+    /// Maximum number of workers that may die during the run without making progress.
     pub max_recoveries: u32,
-    /// How long the run may work, over all of its workers. The time in which it waits for people
-    /// does not count.
+    /// Maximum execution time over all workers. Time spent waiting for people does not count.
     pub wall_clock: Duration,
-    /// How long a tool may stay silent, if its own spec does not say. Progress starts it anew.
+    /// Maximum time without a report from a tool, if its spec sets none. Progress restarts it.
     pub call_silence: Duration,
-    /// How long a call may take altogether, whatever it reports.
+    /// Maximum duration of a call, regardless of progress.
     pub call_total: Duration,
-    /// How long a person may take to answer, if the tool's own spec does not say. For ever if not
-    /// set.
+    /// Time after which an unanswered approval request is denied, if the tool's spec sets none.
+    /// Never if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_expiry: Option<Duration>,
-    /// How often a call is tried, if its tool may be called again and says that it may work.
+    /// Maximum number of attempts per call, if the tool may be called again and reports a retryable
+    /// error.
     pub call_attempts: u32,
-    /// How long the model may stay silent.
+    /// Maximum time without output from the model.
     pub model_silence: Duration,
-    /// How long one turn of the model may take.
+    /// Maximum duration of one turn.
     pub model_total: Duration,
-    /// How often a turn is tried before the run fails.
+    /// Maximum number of attempts per turn.
     pub model_attempts: u32,
-    /// How many unreadable parts of an answer are left out before the turn is ended. With 0 the
-    /// first one ends it.
+    /// Maximum number of unreadable parts that are skipped per turn. With 0, the first one ends the
+    /// turn.
     pub max_skipped_parts: u32,
-    /// How many bytes of a result the model is shown.
+    /// Maximum number of bytes of a result that the model receives.
     pub output_to_model: usize,
-    /// How many bytes of a result the journal keeps; the whole goes beside it.
+    /// Maximum number of bytes of a result in the journal. A larger result is stored as a blob.
     pub output_in_journal: usize,
-    /// How many bytes one answer of the model may have; what comes after is not waited for.
+    /// Maximum number of bytes of one answer of the model. The rest is not read.
     pub max_turn_output: usize,
-    /// How many bytes all of its answers may have together.
+    /// Maximum number of bytes of all answers together.
     pub max_run_output: usize,
-    /// How many bytes the arguments of a call may have; one with more is not carried out.
+    /// Maximum number of bytes of a call's arguments. A larger call is not executed.
     pub max_arguments: usize,
-    /// For how many turns of a conversation the model is shown results whole; older ones are
-    /// shown shortened. All of them if not set.
+    /// Number of turns of a conversation for which the model receives results in full. Older
+    /// results are shortened. All are in full if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole_results_for: Option<u32>,
 }
@@ -314,20 +314,20 @@ impl Default for Limits {
     }
 }
 
-/// What the model cost.
+/// Tokens used by the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens read.
+    /// Input tokens.
     #[schema(required)]
     pub input_tokens: u64,
-    /// Of those, how many came from a cache.
+    /// Input tokens that were read from the provider's cache.
     #[schema(required)]
     pub cached_tokens: u64,
-    /// Tokens written.
+    /// Output tokens, including reasoning.
     #[schema(required)]
     pub output_tokens: u64,
-    /// Of those, how many were thoughts.
+    /// Output tokens used for reasoning.
     #[schema(required)]
     pub reasoning_tokens: u64,
 }

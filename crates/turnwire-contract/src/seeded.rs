@@ -1,41 +1,41 @@
-//! Faults that a test build commits on purpose.
+//! Faults that a test build injects on purpose.
 //!
-//! The torture harness says that nothing went wrong. That is worth something only if it would
-//! notice; so each promise that it checks can be broken on purpose, in a build made for that
-//! (`TURNWIRE_SEEDED_FAULTS=1 cargo build`), and the harness has to find out. In every other
-//! build [`is_seeded`] is `false` before the compiler is done, and nothing of this is left.
+//! The torture harness checks guarantees. To show that it detects violations, each guarantee can be
+//! broken in a special build (`TURNWIRE_SEEDED_FAULTS=1 cargo build`), and the harness must report
+//! it. In every other build [`is_seeded`] is a constant `false`, and the compiler removes the
+//! faults.
 
-/// A promise broken on purpose.
+/// A guarantee that is broken on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Writes over what another worker wrote at the same place.
+    /// Overwrites the event of another worker at the same sequence number.
     NoFence,
-    /// Shows events before they are durable.
+    /// Publishes events before they are durable.
     PublishBeforeCommit,
-    /// Believes news, and looks for nothing else while it arrives.
+    /// Relies on notifications alone and does not poll while they arrive.
     NotificationAsTruth,
-    /// Takes the time of a lease from the worker's own clock, which is wrong.
+    /// Measures leases with the worker's own clock, which is wrong.
     WorkerClockLease,
-    /// Stores what a run leaves behind apart from its end, or not at all.
+    /// Stores the end of a run outside the transaction of its final event.
     EndOutsideTransaction,
-    /// Takes a collision for somebody else's without reading who it was.
+    /// Treats a conflict as another worker's write without reading it back.
     NoReadBack,
-    /// Takes wishes only while the one who leaves them has the run.
+    /// Accepts commands only while the sender owns the run.
     CancelThroughFence,
-    /// Lets a tool work before its start is recorded.
+    /// Starts a tool before its start is recorded.
     StartAfterCall,
-    /// Believes a tool server that its tool may be called twice.
+    /// Trusts a tool server's annotation that its tool may be called twice.
     TrustAnnotations,
-    /// Reads on one place too far.
+    /// Skips one event when a stream is resumed.
     CursorOffByOne,
     /// Drops events when a reader is slow.
     DropOnOverflow,
-    /// Calls a tool again whose outcome is unknown, whatever that does to the world.
+    /// Repeats a call whose outcome is unknown, regardless of its effect class.
     BlindRetry,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 12] = [
         Self::NoFence,
         Self::PublishBeforeCommit,
@@ -51,7 +51,7 @@ impl Fault {
         Self::BlindRetry,
     ];
 
-    /// What it is called outside.
+    /// Name of the fault, as used in `TURNWIRE_SEEDED_FAULT`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoFence => "no_fence",
@@ -70,14 +70,14 @@ impl Fault {
     }
 }
 
-/// Whether this process is to commit `fault`. Never, but in a build made for it.
+/// Whether this process injects `fault`. Always false in a normal build.
 #[cfg(not(seeded_faults))]
 #[inline]
 pub const fn is_seeded(_fault: Fault) -> bool {
     false
 }
 
-/// Whether this process is to commit `fault`: the one that `TURNWIRE_SEEDED_FAULT` names.
+/// Whether this process injects `fault`, as named by `TURNWIRE_SEEDED_FAULT`.
 #[cfg(seeded_faults)]
 pub fn is_seeded(fault: Fault) -> bool {
     static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();

@@ -1,7 +1,7 @@
-//! When something happened: UTC, to the microsecond, RFC 3339 on every wire.
+//! Timestamps: UTC, microsecond precision, RFC 3339 on every wire.
 //!
-//! Every timestamp is written with six decimals, so that all have the same width and sort as
-//! text the way they sort as moments.
+//! Every timestamp has six decimals, so that all have the same length and their text order is their
+//! chronological order.
 
 use std::{fmt, num::NonZeroU8, time::Duration};
 
@@ -14,40 +14,40 @@ use time::{
     },
 };
 
-/// ISO 8601 with six decimals of a second; for UTC and years of four digits that is RFC 3339.
+/// ISO 8601 with six decimals. For UTC and four-digit years this is RFC 3339.
 const WITH_MICROSECONDS: EncodedConfig = Config::DEFAULT
     .set_time_precision(TimePrecision::Second { decimal_digits: NonZeroU8::new(6) })
     .encode();
 
-/// A moment, as microseconds since 1970.
+/// A point in time, as microseconds since 1970.
 ///
-/// It lies in the years 0 to 9999, which is what RFC 3339 can write: a value that cannot be
-/// written must not come into being.
+/// The range is the years 0 to 9999, which RFC 3339 can represent. Values outside it cannot be
+/// constructed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The first moment of the year 0.
+    /// The start of the year 0.
     pub const MIN: Self = Self(-62_167_219_200_000_000);
-    /// The last moment of the year 9999.
+    /// The end of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999_999);
 
-    /// The moment `micros` microseconds after 1970, or the nearest one there is.
+    /// Creates a timestamp from microseconds since 1970, clamped to the valid range.
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(Self::MIN.0, Self::MAX.0))
     }
 
-    /// Microseconds since 1970.
+    /// Returns the microseconds since 1970.
     pub fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// How long after `earlier` this is; nothing if it is not.
+    /// Returns the duration since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
 
-    /// The moment `wait` after this one, or the last one there is.
+    /// Returns the timestamp `wait` after this one, clamped to [`Self::MAX`].
     pub fn later(self, wait: Duration) -> Self {
         let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
         Self::from_micros(self.0.saturating_add(wait))

@@ -1,4 +1,4 @@
-//! What is known about a tool, and what it returns.
+//! The description of a tool, and its output.
 
 use std::time::Duration;
 
@@ -8,70 +8,69 @@ use utoipa::ToSchema;
 
 use crate::{BlobId, LibraryAddress};
 
-/// Everything the model, the engine and the surfaces need to know about a tool.
+/// Description of a tool, for the model, the engine and the surfaces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name, as the model calls it.
+    /// Name of the tool, as the model calls it.
     pub name: String,
-    /// What it does, for the model.
+    /// What the tool does, for the model.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
-    /// What kind of tool it is.
+    /// Kind of the tool.
     pub kind: ToolKind,
-    /// Whether the provider holds the model to `parameters`; its own choice if not set.
+    /// Whether the provider enforces `parameters`. The provider decides if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
-    /// What the input of a custom tool looks like; any text if not set.
+    /// Format of a custom tool's input; any text if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<InputFormat>,
-    /// The server it lives on, or the namespace that the client has put it into.
+    /// Label of the tool's server, or the namespace assigned by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// What the namespace is for.
+    /// Description of the namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace_description: String,
-    /// What may happen after a crash in the middle of a call.
+    /// Whether a call may be repeated after a crash.
     pub effect: Effect,
-    /// Whether it may run beside other calls of the same answer.
+    /// Whether the tool may run concurrently with other calls of the same answer.
     pub parallel: bool,
-    /// Whether a person must allow each call.
+    /// Whether each call needs approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// Whether the operator has said that nobody need be asked about this tool, whatever holds
-    /// for others of its effect.
+    /// Whether the operator exempted this tool from the approval rules for its effect class.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
-    /// How long a person may take to allow a call; the run's own limit if not set.
+    /// Time after which an unanswered approval request is denied; the run's limit if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_expiry: Option<Duration>,
-    /// What it says of itself now, withheld from the model, if its definition is not the one
-    /// that was trusted before: a person must allow it first.
+    /// The tool's current description, if its definition differs from the trusted one. It is
+    /// withheld from the model, and calls need approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
-    /// How long it may stay silent; the engine's own limit if not set.
+    /// Maximum time without a report from the tool; the run's limit if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// How long a call may take altogether, whatever it reports; the run's own limit if not set.
+    /// Maximum duration of a call, regardless of progress; the run's limit if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
-    /// How many calls of it one process carries out at the same time; any number if not set.
+    /// Maximum number of concurrent calls of this tool per process; unlimited if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_at_once: Option<u32>,
-    /// How many calls of all tools of its server one process carries out at the same time.
+    /// Maximum number of concurrent calls of all tools of its server per process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_most_at_once: Option<u32>,
-    /// Which arguments say best what a call is about, most telling first.
+    /// Names of the arguments to use in labels, most significant first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub telling_arguments: Vec<String>,
-    /// What a request says about this tool, handed to it with every call.
+    /// Settings of the tool in the request, passed to every call.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub settings: Value,
 }
 
 impl ToolSpec {
-    /// A function with no arguments, run by the server, with the most careful settings:
-    /// it is never called twice, and never beside another.
+    /// Creates a function without arguments, executed by the server. The defaults are conservative:
+    /// calls are never repeated and never concurrent.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -97,53 +96,54 @@ impl ToolSpec {
         }
     }
 
-    /// Whether a person must allow each call, for whatever reason.
+    /// Whether each call needs approval, for any reason.
     pub fn is_guarded(&self) -> bool {
         self.needs_approval || self.changed.is_some()
     }
 
-    /// The facts that every event and frame about this tool repeats.
+    /// Returns the fields that every event and frame about this tool contains.
     pub fn reference(&self) -> ToolRef {
         ToolRef { name: self.name.clone(), kind: self.kind, server: self.server.clone() }
     }
 }
 
-/// Which tool, and of what kind.
+/// Name and kind of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToolRef {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// Its kind.
+    /// Kind of the tool.
     pub kind: ToolKind,
-    /// The server it lives on, or its namespace.
+    /// Label of the tool's server, or its namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
 }
 
 impl ToolRef {
-    /// The name its server or its client knows it by: where two servers have a tool of the same
-    /// name, the model is offered both as `server__name`.
+    /// Name of the tool on its server or client. Where two servers have a tool of the same name,
+    /// the model is offered both as `server__name`.
     pub fn own_name(&self) -> &str {
         Self::own_name_of(&self.name, self.server.as_deref().unwrap_or_default())
     }
 
-    /// What is left of `name` without the name of its `server` before it.
+    /// Removes the prefix of `server` from `name`.
     pub fn own_name_of<'a>(name: &'a str, server: &str) -> &'a str {
         let own = name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__"));
         own.filter(|_| !server.is_empty()).unwrap_or(name)
     }
 }
 
-/// What kind of tool, which decides how surfaces speak of it.
+/// Kind of a tool. It decides how surfaces present the tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
-    /// A function that the server runs.
+    /// A function that the server executes.
     #[default]
     Function,
-    /// A function that the client runs: the run ends with the call, and goes on in another.
+    /// A function that the client executes. The run ends with the call and continues in another
+    /// run.
     Client,
-    /// A custom tool: the client runs it as it does a function, but its input is plain text.
+    /// A custom tool. The client executes it like a function, but its input is plain text.
     Custom,
     /// A tool of an MCP server.
     Mcp,
@@ -154,7 +154,7 @@ pub enum ToolKind {
 }
 
 impl ToolKind {
-    /// Whether the client carries out the calls: the run ends with them.
+    /// Whether the client executes the calls. The run ends with them.
     pub fn is_run_by_client(self) -> bool {
         match self {
             Self::Client | Self::Custom => true,
@@ -163,86 +163,88 @@ impl ToolKind {
     }
 }
 
-/// What the input of a custom tool looks like.
+/// Format of a custom tool's input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputFormat {
     /// Any text.
     Text,
-    /// Text that fits a grammar.
+    /// Text that matches a grammar.
     Grammar {
-        /// The language of the definition, such as `lark` or `regex`.
+        /// Language of the definition, such as `lark` or `regex`.
         syntax: String,
         /// The grammar.
         definition: String,
     },
 }
 
-/// What a call does to the world, and so what may happen when its worker dies half-way.
+/// Effect class of a tool: whether a call may be repeated after its worker died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing: call it again.
+    /// No side effects. The call is repeated.
     Pure,
-    /// The same thing, however often it is called with the same key: call it again.
+    /// Repeating the call with the same idempotency key has no further effect. The call is
+    /// repeated.
     Idempotent,
-    /// Something that must not happen twice: never call it again, say the outcome is unknown.
+    /// The call must not happen twice. It is never repeated, and its outcome is reported as
+    /// unknown.
     Once,
 }
 
-/// What a tool returned.
+/// Result of a tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolOutput {
-    /// The result as text; only its beginning when [`Self::rest`] is set.
+    /// The result as text; only its beginning if `rest` is set.
     pub text: String,
-    /// The result as data, if the tool gave it.
+    /// The result as structured data, if the tool returned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub structured: Option<Value>,
-    /// Pictures.
+    /// Images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// The result in a few words, for people.
+    /// Short description of the result for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short: Option<String>,
-    /// Where the whole text is, when it was too big for the journal.
+    /// Where the full text is stored, if it is too large for the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<BlobRef>,
 }
 
 impl ToolOutput {
-    /// A result that is only text.
+    /// Creates a text result.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// How many bytes the whole text has, wherever it is kept.
+    /// Returns the size of the full text in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.rest.as_ref().map_or(self.text.len() as u64, |rest| rest.bytes)
     }
 }
 
-/// A text kept beside the journal.
+/// Reference to a text that is stored as a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlobRef {
-    /// Where the whole text is.
+    /// ID of the blob.
     #[schema(value_type = String)]
     pub blob: BlobId,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// A picture a tool returned.
+/// An image returned by a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Image {
-    /// Its media type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its bytes in base64; or, of one that is kept, its [`LibraryAddress`].
+    /// The image in base64, or the [`LibraryAddress`] of a stored image.
     pub base64: String,
 }
 
 impl Image {
-    /// The picture by address: one that carries it along, or one in the library.
+    /// Returns a URL: a `data:` URL, or the address in the library.
     pub fn data_url(&self) -> String {
         if LibraryAddress::of(&self.base64).is_some() {
             return self.base64.clone();

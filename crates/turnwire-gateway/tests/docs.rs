@@ -1,8 +1,8 @@
-//! Writes `docs/events.md` from the types that make the events.
+//! Generates `docs/events.md` from the event types.
 //!
-//! `UPDATE_GOLDENS=1 cargo test -p turnwire-gateway --test docs` writes the page anew; without
-//! it the page is compared. The tables come from the `OpenAPI` document, and the document from the
-//! types, so the page cannot say what the wire does not. Only the introductions are by hand.
+//! `UPDATE_GOLDENS=1 cargo test -p turnwire-gateway --test docs` writes the page; without the
+//! variable the test compares it. The tables come from the `OpenAPI` document, which is generated
+//! from the types. Only the introductions are written by hand.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,13 +20,13 @@ use serde_json::Value;
 use turnwire_surfaces::ResponseEvent;
 use turnwire_testkit::golden;
 
-/// S1-FR-012: the page has what the types have.
+/// S1-FR-012: the page matches the types.
 #[test]
 fn the_page_of_events_is_up_to_date() {
     golden::check(&path_of_page(), &Page::new().write());
 }
 
-/// S1-FR-012, R1: page, constants and document name the same events, in both profiles.
+/// S1-FR-012, R1: page, constants and `OpenAPI` document list the same events, in both profiles.
 #[test]
 fn s1_fr_012_page_types_and_document_name_the_same_events() {
     let page = Page::new().write();
@@ -41,7 +41,7 @@ fn s1_fr_012_page_types_and_document_name_the_same_events() {
     assert_eq!(described, [strict, extended].concat());
 }
 
-/// A field that nobody explains is of no use to anybody.
+/// Every event and every field has a description.
 #[test]
 fn every_event_and_every_field_is_explained() {
     let mut page = Page::new();
@@ -60,7 +60,7 @@ fn document() -> Value {
     serde_json::to_value(turnwire_gateway::openapi::document()).unwrap()
 }
 
-/// The types in the first column of the section's overview.
+/// Returns the event types in the first column of the section's overview.
 fn listed<'a>(page: &'a str, section: &str) -> Vec<&'a str> {
     let section = page.split("\n## ").find(|part| part.starts_with(section)).unwrap();
     let overview = section.split("\n### ").next().unwrap();
@@ -71,28 +71,29 @@ fn listed<'a>(page: &'a str, section: &str) -> Vec<&'a str> {
 const HEAD: &str = "\
 # Events
 
-Every event and message that goes over a wire, with its fields. This page is made from the types \
-by `crates/turnwire-gateway/tests/docs.rs`; the same tables for programs are at `/openapi.json`. \
-Codes of failures are in [errors.md](errors.md).
+All events and messages on the wire, with their fields. This page is generated from the types by \
+`crates/turnwire-gateway/tests/docs.rs`. `/openapi.json` contains the same in machine-readable \
+form. Error codes are in [errors.md](errors.md).
 
-All surfaces tell the same run, because each is computed from its journal and from nothing else. \
-Take the one that suits your client:
+All surfaces show the same run, because each is computed from the journal of the run alone. \
+Choose the surface that fits your client:
 
 | surface | for |
 |---|---|
-| [`/v1/responses`](#v1responses-strict) | clients of the OpenAI Responses API, unchanged |
-| [`/chat/stream`](#chatstream) | a chat that shows which tool is at work, with very little code |
-| [`/ws/chat`](#wschat-what-the-server-sends) | a chat on a WebSocket, in both directions |
-| [`/v1/runs`](#v1runs-events) | everything, as it was recorded |
+| [`/v1/responses`](#v1responses-strict) | unmodified clients of the OpenAI Responses API |
+| [`/chat/stream`](#chatstream) | a chat that shows running tools, with very little code |
+| [`/ws/chat`](#wschat-what-the-server-sends) | a chat over a WebSocket, in both directions |
+| [`/v1/runs`](#v1runs-events) | the complete recorded journal |
 
-Two rules hold everywhere. Fields and types may be added at any time, so ignore what you do not \
-know. And nothing is lost with a connection: whoever comes back says where it was, and reads on \
-from there.
+Two rules hold for all surfaces. Fields and types may be added at any time, so clients must \
+ignore unknown ones. A lost connection loses no events: the client reconnects with its last \
+position and continues from there.
 
-An event stream that ends without its last event goes on elsewhere, or later: the server closes, or \
-cannot read the journal right now. Its last line is then `retry:` with the milliseconds after which \
-to come back. A `POST` with an `Idempotency-Key` can be sent again as it was: the stream begins anew, \
-in the same bytes, and the run does not.
+An event stream that ends without its final event is not over: the server is shutting down, or \
+the journal cannot be read at the moment. The last line of such a stream is `retry:` with the \
+number of milliseconds to wait before reconnecting. A `POST` with an `Idempotency-Key` can be \
+repeated unchanged: the stream starts from the beginning with the same bytes, and no second run \
+is created.
 
 A field that is not required may be missing or null.
 ";
@@ -108,98 +109,99 @@ const SECTIONS: [Section; 6] = [
     Section {
         title: STRICT,
         introduction: "\
-`POST /v1/responses` with `\"stream\": true` answers with server-sent events: an `event:` line with \
-the type, a `data:` line with the JSON, and `data: [DONE]` after the last one. All names here are \
-official ones, because some official clients stop at any other.
+`POST /v1/responses` with `\"stream\": true` returns server-sent events: an `event:` line with \
+the type, a `data:` line with the JSON, and `data: [DONE]` after the last event. All event names \
+are official, because some official clients fail on any other name.
 
-* Every event has a `sequence_number`, from 0 without gaps. `GET /v1/responses/{id}?stream=true&starting_after=7` \
-reads on after number 7.
-* An item is announced by `response.output_item.added` before anything is said about it, and \
-`output_index` is its place in the output.
-* The events of MCP calls and searches also carry `name`, `call_id` and `server_label`, and under \
-`turnwire` what is new. While a tool works, its `in_progress` or `searching` comes again with fresh \
-news.
-* An MCP call ends with `completed` or `failed`, once. A search that did not work has no \
-`completed`; its item is done with the status `failed`.
-* A run that was cancelled ends with `response.incomplete`, and its response has the status \
-`cancelled`. One that failed ends with `error` and then `response.failed`.
-* A comment line (`: ping`) fills every silence of 15 seconds.
+* Every event has a `sequence_number`, starting at 0 without gaps. `GET \
+/v1/responses/{id}?stream=true&starting_after=7` continues after number 7.
+* `response.output_item.added` is the first event about an item. `output_index` is the index of \
+the item in the output.
+* The events of MCP calls and searches also contain `name`, `call_id` and `server_label`, and \
+`turnwire` with what changed. While a tool is running, its `in_progress` or `searching` event is \
+repeated with updates.
+* An MCP call ends with exactly one `completed` or `failed`. A failed search has no `completed`; \
+its item is done with the status `failed`.
+* A cancelled run ends with `response.incomplete`, and its response has the status `cancelled`. A \
+failed run ends with `error` followed by `response.failed`.
+* After 15 seconds without an event, a comment line (`: ping`) is sent.
 
-The same events come over a WebSocket at the same address, one JSON text each, with `stream_id` if \
-the request had one.",
+The same events are available over a WebSocket at the same path: one JSON text message per event, \
+with `stream_id` if the request had one.",
         schema: "ResponseEvent",
         has: |kind| ResponseEvent::TYPES_STRICT.contains(&kind),
     },
     Section {
         title: EXTENDED,
         introduction: "\
-With the header `Turnwire-Profile: extended`, or `?profile=extended` in the address, these come \
-beside all of the events above. Nothing is left out, and the numbers run over both.",
+With the header `Turnwire-Profile: extended`, or `?profile=extended` in the URL, these events are \
+sent in addition to all events above. The sequence numbers count both.",
         schema: "ResponseEvent",
         has: |kind| ResponseEvent::TYPES_EXTENDED.contains(&kind),
     },
     Section {
         title: "/chat/stream",
         introduction: "\
-`POST /chat/stream` with `{\"message\": \"…\", \"session_id\": \"…\"}` answers with server-sent events \
-that have an `id:` and a `data:` line. `response` or `error` comes once, then `done`, and nothing \
-follows. `token`, `approval_request` and `input_request` come only if the request has \
-`\"tokens\": true`, `\"approvals\": true` or `\"inputs\": true`. How they are answered is told in \
-[approvals.md](approvals.md).
+`POST /chat/stream` with `{\"message\": \"…\", \"session_id\": \"…\"}` returns server-sent events \
+with an `id:` and a `data:` line. One `response` or `error` is sent, then `done` as the last \
+event. `token`, `approval_request` and `input_request` are sent only if the request contains \
+`\"tokens\": true`, `\"approvals\": true` or `\"inputs\": true`. [approvals.md](approvals.md) \
+describes how to answer them.
 
-The `id` is a place: `GET /chat/stream` with it as `Last-Event-ID`, or as `?after=`, reads on after \
-that frame. A run goes on when its reader is gone.",
+The `id` is a cursor: `GET /chat/stream` with the id as `Last-Event-ID` header, or as `?after=`, \
+continues after that event. A run continues when its client disconnects.",
         schema: "ChatStreamFrame",
         has: |_| true,
     },
     Section {
         title: "/ws/chat, what the server sends",
         introduction: "\
-One JSON text per message. `token`, `complete`, `error`, `pong`, `tool_start` and `tool_complete` are \
-for everybody and never change; the others come only to those who asked for them with `hello`. \
-Every end of a tool has its `tool_start` before it, with the same `tool_call_id`. A turn is over with \
-`complete`, or with an `error` that has an `outcome`; the socket stays open unless `fatal` says \
-otherwise. With `resume` every message of a turn also has a `cursor`.",
+One JSON text message per event. `token`, `complete`, `error`, `pong`, `tool_start` and \
+`tool_complete` are sent to all clients and are stable. The other messages are sent only to \
+clients that requested them with `hello`. The end of a tool call always follows a `tool_start` \
+with the same `tool_call_id`. A turn ends with `complete`, or with an `error` that has an \
+`outcome`. The socket stays open unless `fatal` is true. With `resume`, every message of a turn \
+also has a `cursor`.",
         schema: "WsMessage",
         has: |_| true,
     },
     Section {
         title: "/ws/chat, what the client sends",
         introduction: "\
-One JSON text per message. What makes no sense is answered with the code `INVALID_FORMAT`, and the \
-socket stays open. Messages of one socket are answered one after the other.",
+One JSON text message per request. An invalid message is answered with the code `INVALID_FORMAT`, \
+and the socket stays open. Messages of one socket are processed in order.",
         schema: "WsRequest",
         has: |_| true,
     },
     Section {
         title: "/v1/runs, events",
         introduction: "\
-`GET /v1/runs/{run_id}/events` sends the journal as it is: server-sent events with the place as their \
-`id:`, or a JSON text per line with `Accept: application/x-ndjson`. Each event comes in an envelope \
-([`RecordedEvent`](#shape-recordedevent)) with `run_id`, `seq`, `at` and the `event`. `Last-Event-ID` \
-or `?after=12` reads on after place 12; `?snapshot=true` begins with the run as it stands \
-([`RunSnapshot`](#shape-runsnapshot), an event named `snapshot`), to which what follows can be \
-added; `?follow=false` ends with what there is now.",
+`GET /v1/runs/{run_id}/events` returns the journal unchanged: as server-sent events with the \
+sequence number as `id:`, or as one JSON text per line with `Accept: application/x-ndjson`. Each \
+event is in an envelope ([`RecordedEvent`](#shape-recordedevent)) with `run_id`, `seq`, `at` and \
+the `event`. `Last-Event-ID` or `?after=12` continues after sequence number 12. `?snapshot=true` \
+starts with the current state of the run ([`RunSnapshot`](#shape-runsnapshot), an event named \
+`snapshot`), to which the following events apply. `?follow=false` ends the stream after the \
+events that are stored now.",
         schema: "Event",
         has: |_| true,
     },
 ];
 
-/// The page while it is being written.
 struct Page {
     schemas: Value,
     out: String,
-    /// Shapes that were named and are to be described, in the order of their naming.
+    /// Shapes to describe, in the order in which they are first referenced.
     shapes: Vec<String>,
-    /// What has no description.
+    /// Fields and types without a description.
     silent: BTreeSet<String>,
 }
 
-/// One type of event.
+/// An event type.
 struct Variant {
     name: String,
     says: String,
-    /// The name of what it carries, where several types carry the same.
+    /// Name of the payload, if several event types share it.
     payload: Option<String>,
     fields: Vec<Field>,
 }
@@ -237,7 +239,7 @@ impl Page {
         for Variant { name, says, .. } in &variants {
             let _ = writeln!(self.out, "| `{name}` | {} |", cell(says));
         }
-        // Types that carry the same are described together, where the first of them stands.
+        // Event types with the same payload are described together, at the first of them.
         while !variants.is_empty() {
             let first = variants.remove(0);
             let mut names = vec![format!("`{}`", first.name)];
@@ -250,7 +252,7 @@ impl Page {
         }
     }
 
-    /// The variants of an enum that is told apart by `type`.
+    /// Returns the variants of an enum that is tagged by `type`.
     fn variants(&mut self, owner: &str, schema: &Value) -> Vec<Variant> {
         let variants = schema["oneOf"].as_array().unwrap_or_else(|| panic!("{owner}: no variants"));
         variants
@@ -268,7 +270,7 @@ impl Page {
             .collect()
     }
 
-    /// All fields of an object, also those of its parts.
+    /// Returns all fields of an object, including those from `allOf`.
     fn fields(&mut self, owner: &str, schema: &Value) -> Vec<Field> {
         if let Some(name) = target(schema) {
             let (name, schema) = (name.to_owned(), self.schemas[name].clone());
@@ -300,7 +302,7 @@ impl Page {
         if found.is_empty() {
             self.silent.insert(place.to_owned());
         }
-        // Links between types mean nothing on a page.
+        // Links between types do not work on the page.
         found.replace("[`", "`").replace("`]", "`")
     }
 
@@ -318,7 +320,7 @@ impl Page {
         }
     }
 
-    /// A type in plain words.
+    /// Returns the name of a type.
     fn type_of(&mut self, schema: &Value) -> String {
         if let Some(name) = target(schema) {
             return self.named(name);
@@ -352,7 +354,7 @@ impl Page {
         }
     }
 
-    /// A reference to a shape, or its words if it is nothing but a choice of words.
+    /// Returns a link to a shape, or the values of an enum of strings.
     fn named(&mut self, name: &str) -> String {
         if let Some(section) = SECTIONS.iter().find(|section| section.schema == name) {
             return format!("[one of the events](#{})", anchor(section.title));
@@ -376,7 +378,7 @@ impl Page {
         }
     }
 
-    /// What the fields above are made of. Describing a shape may name another.
+    /// Describes the shapes. Describing one may add others.
     fn write_shapes(&mut self) {
         self.out.push_str("\n## Shapes\n\nWhat the fields above are made of.\n");
         let mut at = 0;
@@ -394,7 +396,7 @@ impl Page {
         }
     }
 
-    /// A shape that is one of several.
+    /// Describes a shape that is an enum.
     fn write_choices(&mut self, name: &str, schema: &Value) {
         let choices: Vec<Value> = schema["oneOf"].as_array().cloned().unwrap_or_default();
         let mut tables = Vec::new();
@@ -425,7 +427,7 @@ impl Page {
     }
 }
 
-/// The shape that a schema refers to.
+/// Returns the name of the referenced schema.
 fn target(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str()?.rsplit('/').next()
 }
@@ -435,13 +437,13 @@ fn words(values: &[Value]) -> String {
     words.join(" or ")
 }
 
-/// Where a heading can be found.
+/// Returns the anchor of a heading.
 fn anchor(title: &str) -> String {
     let kept = title.chars().filter(|c| c.is_alphanumeric() || *c == ' ');
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// A text in one cell of a table.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }

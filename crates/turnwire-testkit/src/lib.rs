@@ -1,8 +1,8 @@
 //! What the tests of every crate lean on.
 //!
-//! * [`stage`] plays a scripted run in simulated time and returns its journal;
-//! * [`props`] are tools that behave in every way a tool can;
-//! * [`prop_servers`] are tool servers of the same kind;
+//! * [`test_bench`] plays a scripted run in simulated time and returns its journal;
+//! * [`fake_tools`] are tools that behave in every way a tool can;
+//! * [`fake_servers`] are tool servers of the same kind;
 //! * [`scenarios`] are the recorded runs that every surface is shown;
 //! * [`golden`] compares with what is written down, or writes it down;
 //! * [`surfaces`] writes down what each surface shows of a journal;

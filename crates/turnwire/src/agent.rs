@@ -15,10 +15,10 @@ use crate::{
     run::Run,
 };
 
-/// The model name that is used when none was given.
+/// Model name that is used if none is set.
 const ANY_MODEL: &str = "default";
 
-/// Something that answers, with tools. Cheap to clone.
+/// A model with instructions and tools. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Agent {
     pub(crate) runs: Runs,
@@ -26,37 +26,36 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Begins to make an agent.
+    /// Creates a builder.
     pub fn builder() -> AgentBuilder {
         AgentBuilder::default()
     }
 
-    /// Asks something, in a conversation of its own. Nothing happens until the result is
-    /// awaited or [started](StreamChat::start).
+    /// Sends input in a new conversation. Nothing happens until the result is awaited or
+    /// [started](StreamChat::start).
     pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
         StreamChat::new(self.clone(), None, input.into())
     }
 
-    /// Begins a conversation: each question in it knows the ones before.
+    /// Starts a conversation. Each input in it has the previous ones as history.
     pub fn conversation(&self) -> Conversation {
         self.continue_conversation(self.runs.new_conversation_id())
     }
 
-    /// Goes on in a conversation that is kept in the run store.
+    /// Continues a conversation from the run store.
     pub fn continue_conversation(&self, id: ConversationId) -> Conversation {
         Conversation { agent: self.clone(), id }
     }
 
-    /// Begins to share the work with every process that keeps its runs in the same
-    /// [store](AgentBuilder::store): runs that a process has left, because it was killed or told to
-    /// go, are taken up by one that is there. To be called once, before the first question; runs
-    /// that are kept in memory end with their process, and then this does nothing.
+    /// Starts to share work with every process that uses the same [store](AgentBuilder::store).
+    /// Runs of a process that was killed or shut down are taken over by another. Call this once,
+    /// before the first input. Does nothing for runs in memory, which end with their process.
     pub async fn start_worker(&self) -> Result<(), Error> {
         Ok(self.runs.start_worker().await?)
     }
 
-    /// A run that is kept, by its id: one that was begun earlier, perhaps by another process. It
-    /// may be over, under way anywhere, or about to be taken up.
+    /// Returns a stored run by ID. Another process may have started it. The run may be finished,
+    /// executing in any process, or waiting for a takeover.
     pub async fn attach(&self, run_id: &RunId) -> Result<Run, Error> {
         let handle = self.runs.attach(&self.request.tenant, run_id).await?;
         let record = self.runs.find(&self.request.tenant, run_id).await?;
@@ -64,29 +63,28 @@ impl Agent {
         Ok(Run::new(self.clone(), handle, conversation_id, None))
     }
 
-    /// The newest runs that are kept, at most so many.
+    /// Returns the newest stored runs, at most `most`.
     pub async fn kept_runs(&self, most: usize) -> Result<Vec<RunRecord>, Error> {
         Ok(self.runs.list(&self.request.tenant, most).await?)
     }
 
-    /// Leaves every run to other processes, or to the next start of this one, and starts no more.
-    /// Tools may work on for `grace`. Runs that are kept in memory are
-    /// [ended](Self::shut_down) instead.
+    /// Releases all runs to other processes, or to the next start of this one, and starts no more.
+    /// Tools may continue for `grace`. Runs in memory are [ended](Self::shut_down) instead.
     pub async fn hand_over(&self, grace: Duration) {
         self.runs.hand_over(grace).await;
     }
 
-    /// Stops a run by its id. Says whether it was being worked on in this process.
+    /// Cancels a run by ID. Returns whether this process was executing it.
     pub fn cancel(&self, run_id: &RunId) -> bool {
         self.runs.cancel_here(&self.request.tenant, run_id)
     }
 
-    /// The engine underneath.
+    /// Returns the underlying engine.
     pub fn runs(&self) -> &Runs {
         &self.runs
     }
 
-    /// Stops every run of this agent, and waits until each has been ended properly.
+    /// Cancels all runs of this agent, and waits until each has ended.
     pub async fn shut_down(&self) {
         self.runs.shut_down().await;
     }
@@ -96,7 +94,7 @@ impl Agent {
     }
 }
 
-/// A series of questions that share a history. Cheap to clone.
+/// A series of inputs that share a history. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     agent: Agent,
@@ -104,23 +102,23 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Its id, to go on later.
+    /// Returns the ID, which can be used to continue the conversation later.
     pub fn id(&self) -> &ConversationId {
         &self.id
     }
 
-    /// Asks something. While a run of this conversation is under way, another is refused.
+    /// Sends input. Fails while another run of this conversation is in progress.
     pub fn stream_chat(&self, input: impl Into<Input>) -> StreamChat {
         StreamChat::new(self.agent.clone(), Some(self.id.clone()), input.into())
     }
 
-    /// Everything said so far.
+    /// Returns all items so far.
     pub async fn history(&self) -> Result<Vec<Item>, Error> {
         let entries = self.agent.runs.store().history(&TenantId::default(), &self.id).await?;
         Ok(entries.into_iter().map(|entry| Arc::unwrap_or_clone(entry.item)).collect())
     }
 
-    /// Puts a history in place that was kept elsewhere. No callback is called for it.
+    /// Replaces the history with one that was stored elsewhere. Calls no callbacks.
     pub async fn restore(&self, items: Vec<Item>) -> Result<(), Error> {
         let runs = &self.agent.runs;
         let entries = items.into_iter().map(|item| Entry::new(runs.new_id("item"), item)).collect();
@@ -132,13 +130,13 @@ impl Conversation {
         Ok(runs.store().restore(&TenantId::default(), conversation, entries).await?)
     }
 
-    /// Starts a run without watching it.
+    /// Starts a run without callbacks.
     pub async fn start(&self, input: impl Into<Input>) -> Result<Run, Error> {
         self.stream_chat(input).start().await
     }
 }
 
-/// Makes an [`Agent`].
+/// Builder for an [`Agent`].
 #[derive(Debug)]
 pub struct AgentBuilder {
     parts: EngineParts,
@@ -157,35 +155,35 @@ impl Default for AgentBuilder {
 }
 
 impl AgentBuilder {
-    /// The model that answers.
+    /// Sets the model.
     pub fn model(self, model: impl Model + 'static) -> Self {
         self.shared_model(Arc::new(model))
     }
 
-    /// The model that answers, shared with others.
+    /// Sets a model that is shared with other agents.
     pub fn shared_model(mut self, model: Arc<dyn Model>) -> Self {
         self.parts.any_model = Some(model);
         self
     }
 
-    /// The name under which the model is asked for, where its provider has several.
+    /// Sets the name of the model, for providers with several models.
     pub fn model_name(mut self, name: impl Into<String>) -> Self {
         self.request.model = name.into();
         self
     }
 
-    /// What the model is told before anything else.
+    /// Sets the instructions for the model.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.request.instructions = Some(instructions.into());
         self
     }
 
-    /// A tool that the model may use.
+    /// Adds a tool.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         self.shared_tool(Arc::new(tool))
     }
 
-    /// A tool that the model may use, shared with others.
+    /// Adds a tool that is shared with other agents.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools = self.tools.and_then(|mut tools| {
             tools.add(tool)?;
@@ -194,7 +192,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Servers that bring tools of their own; the model may use all of them.
+    /// Sets servers that provide tools. The model may call all of their tools.
     pub fn tool_servers(mut self, servers: Arc<dyn ToolServers>) -> Self {
         let labels = servers.labels(&self.request.tenant);
         self.request.servers = labels.into_iter().map(ServerUse::all_of).collect();
@@ -202,40 +200,41 @@ impl AgentBuilder {
         self
     }
 
-    /// Whether several calls of one answer may run at the same time; they may by default.
+    /// Sets whether several calls of one answer may be executed concurrently. Defaults to true.
     pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
         self.request.parallel_tool_calls = parallel;
         self
     }
 
-    /// Which tools a person has to allow before each call, by what they do to the world; beside
-    /// those that ask for it themselves. See [`Run::resolve`](crate::Run::resolve).
+    /// Sets the effect classes whose tools need approval before each call, in addition to tools
+    /// that require it themselves. See [`Run::resolve`](crate::Run::resolve).
     pub fn ask_before(mut self, effects: impl IntoIterator<Item = Effect>) -> Self {
         self.parts.policy.ask_before = effects.into_iter().collect();
         self
     }
 
-    /// How far a run may go.
+    /// Sets the limits of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.request.limits = limits;
         self
     }
 
-    /// How the model should write.
+    /// Sets the sampling and output parameters.
     pub fn generation(mut self, generation: Generation) -> Self {
         self.request.generation = generation;
         self
     }
 
-    /// How often a silent tool is reported to be still at work; every 5 seconds by default.
+    /// Sets the interval at which a silent tool is reported as still running. Defaults to 5
+    /// seconds.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.parts.heartbeat = heartbeat;
         self
     }
 
-    /// Where everything is kept, so that runs outlive this process: something that keeps events,
-    /// runs and big results, and knows who works on what. The `Store` of `turnwire-stores` does, in
-    /// an SQLite file or in PostgreSQL. See [`Agent::start_worker`].
+    /// Sets the store for events, runs, blobs and leases, so that runs survive this process. The
+    /// `Store` of `turnwire-stores` implements all of them on SQLite or PostgreSQL. See
+    /// [`Agent::start_worker`].
     pub fn store<S>(self, store: S) -> Self
     where
         S: Journal + RunStore + BlobStore + Workers + 'static,
@@ -247,31 +246,32 @@ impl AgentBuilder {
             .workers(store)
     }
 
-    /// The processes that share the stores with this one; nobody does by default.
+    /// Sets the lease store for processes that share the other stores. Defaults to a single
+    /// process.
     pub fn workers(mut self, workers: Arc<dyn Workers>) -> Self {
         self.parts.workers = workers;
         self
     }
 
-    /// Where events are kept; in memory by default.
+    /// Sets the store for events. Defaults to memory.
     pub fn event_log(mut self, log: Arc<dyn Journal>) -> Self {
         self.parts.journal = log;
         self
     }
 
-    /// Where runs and conversations are kept; in memory by default.
+    /// Sets the store for runs and conversations. Defaults to memory.
     pub fn run_store(mut self, store: Arc<dyn RunStore>) -> Self {
         self.parts.store = store;
         self
     }
 
-    /// Where big results are kept; in memory by default.
+    /// Sets the store for large results. Defaults to memory.
     pub fn blob_store(mut self, blobs: Arc<dyn BlobStore>) -> Self {
         self.parts.blobs = blobs;
         self
     }
 
-    /// Makes the agent.
+    /// Builds the agent. Fails without a model or with an invalid tool.
     pub fn build(self) -> Result<Agent, Error> {
         let Self { mut parts, mut request, tools } = self;
         parts.tools = tools?;

@@ -1,4 +1,4 @@
-//! The functions a program may give, and what they may return.
+//! Callback types and their return values.
 
 use std::{fmt, fmt::Display, future::Future};
 
@@ -6,13 +6,13 @@ use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 use turnwire_surfaces::{Message, ToolBlockUpdate};
 
-/// What a callback may return: nothing, or a `Result` whose error is logged.
+/// Return type of a callback: nothing, or a `Result` whose error is logged.
 #[diagnostic::on_unimplemented(
     message = "a callback cannot return `{Self}`",
     note = "return nothing, or a `Result<(), E>` whose error can be displayed; it is logged"
 )]
 pub trait CallbackOutcome {
-    /// What went wrong, if anything.
+    /// Returns the error, if any.
     fn problem(self) -> Option<String>;
 }
 
@@ -28,7 +28,7 @@ impl<E: Display> CallbackOutcome for Result<(), E> {
     }
 }
 
-/// What is left of a callback's outcome: what went wrong, if anything.
+/// The error of a callback, if any.
 pub(crate) type Problem = Option<String>;
 
 type OnText = Box<dyn FnMut(&str) -> Problem + Send>;
@@ -49,7 +49,7 @@ where
     Box::new(move |event_type, data| callback(event_type, data).map(R::problem).boxed())
 }
 
-/// `on_token`, `on_tool_start` and `on_tool_end`.
+/// The callbacks `on_token`, `on_tool_start` and `on_tool_end`.
 #[derive(Default)]
 #[expect(clippy::struct_field_names, reason = "they are called what the program calls them")]
 pub(crate) struct TokenCallbacks {
@@ -58,7 +58,7 @@ pub(crate) struct TokenCallbacks {
     pub(crate) on_tool_end: Option<OnTexts>,
 }
 
-/// The callbacks of a message list. Each is optional.
+/// Callbacks for a list of messages. All are optional.
 #[derive(Default)]
 #[expect(clippy::struct_field_names, reason = "they are called what the program calls them")]
 pub struct MessageCallbacks {
@@ -69,12 +69,12 @@ pub struct MessageCallbacks {
 }
 
 impl MessageCallbacks {
-    /// None yet.
+    /// Creates an empty set of callbacks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Is called when the model begins a message; its slot is already in the list.
+    /// Sets the callback for a new message of the model. The message is already in the list.
     pub fn on_assistant_message_added<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut() -> R + Send + 'static,
@@ -83,8 +83,8 @@ impl MessageCallbacks {
         self
     }
 
-    /// Is called with each new piece of a message and with all of it so far. The second is
-    /// borrowed from the list, not copied.
+    /// Sets the callback for text appended to a message. Its arguments are the new text and the
+    /// full text so far. The latter is borrowed from the list, not copied.
     pub fn on_assistant_content_updated<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&str, &str) -> R + Send + 'static,
@@ -94,7 +94,7 @@ impl MessageCallbacks {
         self
     }
 
-    /// Is called whenever something about a call changes.
+    /// Sets the callback for a change to a tool call.
     pub fn on_tool_block_updated<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&ToolBlockUpdate<'_>) -> R + Send + 'static,
@@ -104,9 +104,9 @@ impl MessageCallbacks {
         self
     }
 
-    /// Is called with the list, which begins with what was said earlier in the conversation:
-    /// always when its structure changes and at the end, and at most
-    /// thirty times a second while a text grows.
+    /// Sets the callback for a change to the list, which starts with the earlier messages of the
+    /// conversation. Called on every structural change and at the end, and at most thirty times per
+    /// second while text is appended.
     pub fn on_messages_change<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&[Message]) -> R + Send + 'static,
@@ -117,32 +117,32 @@ impl MessageCallbacks {
     }
 }
 
-/// Low-level callbacks for one call of the agent. Each is optional.
+/// Low-level callbacks for one input. All are optional.
 #[derive(Default)]
 pub struct CallOptions {
     pub(crate) on_content_update: Option<OnText>,
     pub(crate) on_tool_update: Option<OnTool>,
 }
 
-/// A call as far as the model has written it.
+/// A tool call, as far as the model has written it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolUpdate<'a> {
-    /// The call.
+    /// ID of the call.
     pub id: &'a str,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: &'a str,
-    /// The arguments so far, as raw JSON text.
+    /// The arguments so far, as raw JSON.
     pub parameters: &'a str,
 }
 
 impl CallOptions {
-    /// None yet.
+    /// Creates an empty set of callbacks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Is called with all of the message so far, each time it grows.
+    /// Sets the callback for the message text. Its argument is the full text so far.
     pub fn on_content_update<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&str) -> R + Send + 'static,
@@ -151,7 +151,7 @@ impl CallOptions {
         self
     }
 
-    /// Is called with a call as far as the model has written it, each time it grows.
+    /// Sets the callback for a tool call. Called each time the model appends to the call.
     pub fn on_tool_update<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(ToolUpdate<'_>) -> R + Send + 'static,

@@ -1,4 +1,4 @@
-//! One question to an agent, with whoever wants to watch the answer.
+//! One input to an agent, with the callbacks for its run.
 
 use std::{
     future::{Future, IntoFuture},
@@ -17,7 +17,7 @@ use crate::{
     watching::{Observers, watch},
 };
 
-/// What an agent is asked.
+/// Input for an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input(pub Vec<Item>);
 
@@ -45,10 +45,10 @@ impl From<Vec<Item>> for Input {
     }
 }
 
-/// One question, about to be asked. Await it for the [`Reply`].
+/// An input that is about to be sent. Await it for the [`Reply`].
 ///
-/// Every callback is optional, and none can harm the run: one that panics, returns an error,
-/// blocks or is slow is logged or waited for on a thread of its own, while the run goes on.
+/// All callbacks are optional, and none can affect the run. They are called on a separate thread.
+/// Errors and panics are logged. A blocking or slow callback does not delay the run.
 #[derive(Debug)]
 #[must_use = "nothing is asked until this is awaited or started"]
 pub struct StreamChat {
@@ -66,11 +66,10 @@ impl StreamChat {
         Self { agent, conversation_id, input, limits: None, generation: None, observers }
     }
 
-    /// Is called with every piece of the answer as it comes.
+    /// Sets the callback for the text of the answer, as it arrives.
     ///
-    /// Unless both [`on_tool_start`](Self::on_tool_start) and [`on_tool_end`](Self::on_tool_end)
-    /// are given, the missing ones are told here, as `[Executing tool: …]` and
-    /// `[Tool result: …]`.
+    /// If [`on_tool_start`](Self::on_tool_start) or [`on_tool_end`](Self::on_tool_end) is not set,
+    /// this callback gets `[Executing tool: …]` or `[Tool result: …]` instead.
     pub fn on_token<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&str) -> R + Send + 'static,
@@ -79,7 +78,7 @@ impl StreamChat {
         self
     }
 
-    /// Is called with the tool's name before each tool begins.
+    /// Sets the callback for the start of a tool. Its argument is the name of the tool.
     pub fn on_tool_start<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&str) -> R + Send + 'static,
@@ -88,9 +87,9 @@ impl StreamChat {
         self
     }
 
-    /// Is called with the tool's name and a summary of its result after each tool has ended.
-    /// The summary is one line of at most 100 characters and `...`; a failure begins with
-    /// `Error: `.
+    /// Sets the callback for the end of a tool. Its arguments are the name of the tool and a
+    /// summary of the result: one line of at most 100 characters and `...`, starting with `Error: `
+    /// for a failure.
     pub fn on_tool_end<R: CallbackOutcome>(
         mut self,
         mut callback: impl FnMut(&str, &str) -> R + Send + 'static,
@@ -100,8 +99,8 @@ impl StreamChat {
         self
     }
 
-    /// Is called with `tool_call`, `tool_result`, `response` or `error`, and what belongs to it,
-    /// and awaited before the next one.
+    /// Sets an async callback for the events `tool_call`, `tool_result`, `response` and `error`.
+    /// Its arguments are the name and the data of the event. It is awaited before the next event.
     pub fn on_event<F, R>(
         mut self,
         callback: impl FnMut(&'static str, Value) -> F + Send + 'static,
@@ -114,33 +113,33 @@ impl StreamChat {
         self
     }
 
-    /// Keeps a list of messages up to date and tells what changes in it. In a conversation the
-    /// list begins with what was said before.
+    /// Maintains a list of messages and reports its changes. In a conversation the list starts with
+    /// the earlier messages.
     pub fn messages(mut self, callbacks: MessageCallbacks) -> Self {
         self.observers.messages = Some(callbacks);
         self
     }
 
-    /// Low-level callbacks: the answer so far, the arguments so far.
+    /// Sets low-level callbacks: the text so far, and the arguments so far.
     pub fn options(mut self, options: CallOptions) -> Self {
         self.observers.options = Some(options);
         self
     }
 
-    /// How far this run may go.
+    /// Sets the limits of this run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// How the model should write this time.
+    /// Sets the sampling and output parameters of this run.
     pub fn generation(mut self, generation: Generation) -> Self {
         self.generation = Some(generation);
         self
     }
 
-    /// Starts the run and returns at once, with a handle to watch, cancel or await it. The run
-    /// does not depend on the handle.
+    /// Starts the run and returns a handle to follow, cancel or await it. The run continues if the
+    /// handle is dropped.
     pub async fn start(self) -> Result<Run, Error> {
         let Self { agent, conversation_id, input, limits, generation, mut observers } = self;
         let mut request = agent.request(input.0);
@@ -152,7 +151,7 @@ impl StreamChat {
             return Ok(Run::new(agent, handle, conversation_id, None));
         }
         if let (Some(id), Some(_)) = (&conversation_id, &observers.messages) {
-            // Read before the start: a quick run could have added to it already.
+            // Read before the start, because a fast run may already have added to it.
             let entries = agent.runs.store().history(&request.tenant, id).await?;
             let items = entries.into_iter().map(|entry| Arc::unwrap_or_clone(entry.item));
             observers.earlier = items.collect();

@@ -1,39 +1,39 @@
-//! Why something was not done, and how to go on.
+//! Errors of the SDK.
 
 use turnwire_contract::{Failure, JournalError, RunId, StoreError};
 use turnwire_engine::{StartError, ToolboxError};
 
-/// Why an agent could not be made, or gave no reply.
+/// Why an agent could not be built, or a run gave no reply.
 ///
-/// A run that was cancelled or stopped at a limit is not an error: its
-/// [`Reply`](crate::Reply) says so, and has what was said until then.
+/// A run that was cancelled or reached a limit is not an error. Its [`Reply`](crate::Reply) has the
+/// outcome and the output so far.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The agent was given no model.
+    /// The agent has no model.
     #[error("the agent has no model; give it one with `.model(…)`")]
     NoModel,
-    /// The agent was given a tool that does not fit.
+    /// A tool is invalid or its name is already in use.
     #[error(transparent)]
     Tool(#[from] ToolboxError),
-    /// The run was not started.
+    /// The run could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The run failed. What it did until then is in its journal.
+    /// The run failed. Its journal contains its events so far.
     #[error("run `{run_id}` failed: {}", failure.message)]
     Failed {
-        /// The run.
+        /// ID of the run.
         run_id: RunId,
-        /// Why.
+        /// Why the run failed.
         failure: Failure,
     },
     /// The journal could not be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The conversation could not be read or put in place.
+    /// The conversation could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no thread left for the callbacks; the run was cancelled.
+    /// The thread for the callbacks could not be created. The run was cancelled.
     #[error("there is no thread for the callbacks: {0}")]
     NoThread(#[source] std::io::Error),
 }

@@ -1,7 +1,7 @@
-//! The Turnwire SDK: agents whose every step is visible.
+//! The Turnwire SDK.
 //!
-//! An [`Agent`] has a model, instructions and tools. [`Agent::stream_chat`] asks it something;
-//! what you attach to that call is told of every step, and what you await is the reply:
+//! An [`Agent`] has a model, instructions and tools. [`Agent::stream_chat`] sends it an input.
+//! Callbacks on that call report every step, and awaiting it returns the reply:
 //!
 //! ```
 //! use turnwire::Agent;
@@ -15,14 +15,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Reading order: [`agent`] is how one is made, [`chat`] is one question, [`run`] is what is
-//! under way, [`callbacks`] are the functions you may give, and `watching` calls them.
+//! [`agent`] builds an agent, [`chat`] is one input, [`run`] is a run in progress, [`callbacks`]
+//! are the callback types, and `watching` calls them.
 //!
-//! Models and tools come from `turnwire-models` and `turnwire-tools`, or are your own: anything
-//! that implements [`Model`] or [`Tool`]. Runs are kept in memory and end with their process; with
-//! a [store](AgentBuilder::store), such as that of `turnwire-stores`, they outlive it.
+//! Models and tools are in `turnwire-models` and `turnwire-tools`. Any type that implements
+//! [`Model`] or [`Tool`] can be used. By default runs are in memory and end with their process.
+//! With a [store](AgentBuilder::store), such as that of `turnwire-stores`, they survive it.
 //!
-//! Every type in a signature of this crate can be named with this crate alone.
+//! Every type in a signature of this crate is re-exported by this crate.
 
 pub mod agent;
 pub mod callbacks;
@@ -37,7 +37,7 @@ pub use chat::{Input, StreamChat};
 pub use error::Error;
 pub use run::{Reply, Run};
 
-/// What implementing a port takes beside this crate.
+/// Attribute macro for implementations of the ports.
 pub use async_trait::async_trait;
 pub use turnwire_contract::{
     ApprovalAnswer, BlobError, BlobStore, CallId, Completeness, Content, ConversationId,
@@ -51,15 +51,15 @@ pub use turnwire_contract::{
 pub use turnwire_engine::{Runs, StartError, ToolboxError};
 pub use turnwire_surfaces::{Message, MessageState, Stage, ToolBlock, ToolBlockUpdate};
 
-/// Everything that the parts of Turnwire agree on: the ports, and all that is named in them. The
-/// usual ones are above.
+/// The crate `turnwire-contract`: all ports and the types in them. The most common ones are
+/// re-exported above.
 pub use turnwire_contract as contract;
-/// The engine underneath, for those who go beyond an [`Agent`]: see [`Agent::runs`].
+/// The crate `turnwire-engine`, for use beyond an [`Agent`]: see [`Agent::runs`].
 pub use turnwire_engine as engine;
-/// The libraries whose types are in signatures of this crate, in the versions that fit.
+/// Libraries whose types are in signatures of this crate, in matching versions.
 pub use {futures, serde_json};
 
-/// The program in the README is compiled and run with the documentation tests.
+/// Compiles and runs the program in the README as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! A run under way, and what comes of it.
+//! A run in progress, and its reply.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use turnwire_surfaces::Answer;
 
 use crate::{agent::Agent, error::Error};
 
-/// How long the reply waits for a callback that does not return. One that is merely slow is
-/// waited for as long as it gets on.
+/// How long the reply waits for a callback that does not return. A slow callback that makes
+/// progress is not limited.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A run that was started. Dropping it changes nothing: the run goes on.
+/// A started run. The run continues if this handle is dropped.
 #[derive(Debug, Clone)]
 pub struct Run {
     agent: Agent,
     handle: RunHandle,
     conversation_id: Option<ConversationId>,
-    /// How far the callbacks are, if there are any.
+    /// Last event that the callbacks have processed, if there are callbacks.
     seen: Option<watch::Receiver<Seq>>,
 }
 
@@ -37,30 +37,31 @@ impl Run {
         Self { agent, handle, conversation_id, seen }
     }
 
-    /// Which run.
+    /// Returns the ID of the run.
     pub fn id(&self) -> &RunId {
         self.handle.id()
     }
 
-    /// Stops the run, if this process works on it. Everything it has open is closed, and its reply
-    /// says that it was cancelled.
+    /// Cancels the run, if this process is executing it. All open items are closed, and the outcome
+    /// is `Cancelled`.
     pub fn cancel(&self) {
         self.handle.cancel();
     }
 
-    /// Stops the run in whichever process works on it, or will. Says whether there was something to
-    /// stop; the end may be a moment away.
+    /// Cancels the run in any process. Returns whether the run was unfinished. The run may end a
+    /// moment later.
     pub async fn cancel_anywhere(&self) -> Result<bool, Error> {
         Ok(self.agent.runs.cancel(&self.agent.request.tenant, self.id()).await?)
     }
 
-    /// Stops one call; the model is told and the run goes on. Says whether the call was at work.
+    /// Cancels one call. The model is informed, and the run continues. Returns whether the call was
+    /// executing.
     pub fn cancel_call(&self, call_id: &CallId) -> bool {
         self.handle.cancel_call(call_id)
     }
 
-    /// Answers whether a call that waits for approval may be carried out: a [`Decision`], or an
-    /// [`ApprovalAnswer`] that says more. Says whether it was waiting.
+    /// Answers an approval request with a [`Decision`] or an [`ApprovalAnswer`]. Returns whether
+    /// the call was waiting.
     ///
     /// [`Decision`]: turnwire_contract::Decision
     pub async fn resolve(
@@ -72,15 +73,15 @@ impl Run {
         Ok(self.agent.runs.resolve(tenant, self.id(), call_id, answer).await?)
     }
 
-    /// Every event of the run, from the first to the one that ends it; those that are past
-    /// come at once, the others as they happen.
+    /// Returns all events of the run: past ones at once, then new ones as they are recorded, up to
+    /// the event that ends the run.
     pub async fn events(&self) -> Result<EventStream, Error> {
         Ok(self.handle.events().await?)
     }
 
-    /// Waits for the end, and for the callbacks to have seen it.
+    /// Waits until the run has ended and the callbacks have processed its events.
     pub async fn reply(&self) -> Result<Reply, Error> {
-        // Opened first: a journal in memory may be forgotten soon after the end.
+        // Opened first, because an in-memory journal may be deleted soon after the end.
         let mut events = self.events().await?;
         let outcome = self.handle.outcome().await;
         let (mut answer, mut last) = (Answer::default(), Seq::START);
@@ -109,7 +110,7 @@ impl Run {
         while *seen.borrow_and_update() < last {
             match timeout(PATIENCE, seen.changed()).await {
                 Ok(Ok(())) => {}
-                // The thread is gone, with what it had to say.
+                // The callback thread has ended.
                 Ok(Err(_)) => return,
                 Err(_) => {
                     warn!(run_id = %self.id(), "callback still running, reply not delayed");
@@ -120,20 +121,20 @@ impl Run {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply {
-    /// The run.
+    /// ID of the run.
     pub run_id: RunId,
-    /// The conversation it belongs to.
+    /// ID of the conversation, if any.
     pub conversation_id: Option<ConversationId>,
-    /// The answer: what the model said last.
+    /// The last message of the model.
     pub text: String,
-    /// The refusal, if the model refused.
+    /// The refusal; empty if the model did not refuse.
     pub refusal: String,
-    /// How the run ended: completed, incomplete or cancelled.
+    /// Outcome of the run: completed, incomplete or cancelled.
     pub outcome: RunOutcome,
-    /// What it cost.
+    /// Tokens used by the run.
     pub usage: Usage,
 }

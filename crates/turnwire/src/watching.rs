@@ -1,8 +1,8 @@
-//! Calls the callbacks, on a thread of their own.
+//! Calls the callbacks on a separate thread.
 //!
-//! The thread reads the journal like any other watcher, at its own pace. So a callback that
-//! blocks holds up its own thread and nothing else, one that panics is caught here, and none
-//! can see an event that is not durable.
+//! The thread reads the journal like any other reader, at its own pace. A callback that blocks
+//! delays only this thread, a panic is caught here, and no callback sees an event that is not
+//! durable.
 
 use std::{
     any::Any,
@@ -25,18 +25,18 @@ use crate::callbacks::{
     CallOptions, MessageCallbacks, OnEvent, Problem, TokenCallbacks, ToolUpdate,
 };
 
-/// How long the list of messages may be out of date while a text grows: thirty times a second
-/// is as fast as anyone can look.
+/// Minimum interval between updates of the message list while text is appended; about thirty
+/// updates per second.
 const BETWEEN_CHANGES: Duration = Duration::from_millis(33);
 
-/// Whoever watches a run.
+/// The callbacks of a run.
 #[derive(Default)]
 pub(crate) struct Observers {
     pub(crate) tokens: Option<TokenCallbacks>,
     pub(crate) on_event: Option<OnEvent>,
     pub(crate) messages: Option<MessageCallbacks>,
     pub(crate) options: Option<CallOptions>,
-    /// What was said before the run, for those who keep the list of messages.
+    /// Items of the conversation before the run, for the message list.
     pub(crate) earlier: Vec<Item>,
 }
 
@@ -46,7 +46,7 @@ impl Observers {
         tokens.is_none() && on_event.is_none() && messages.is_none() && options.is_none()
     }
 
-    /// One seat for each kind of callback, with the projection it looks through.
+    /// Returns one observer per kind of callback, each with its projection.
     fn into_observers(self, runtime: &Handle) -> Vec<Box<dyn Observer>> {
         let Self { tokens, on_event, messages, options, earlier } = self;
         let mut into_observers: Vec<Box<dyn Observer>> = Vec::new();
@@ -79,8 +79,8 @@ impl fmt::Debug for Observers {
     }
 }
 
-/// Shows the events of a run to `observers` on a thread of its own, and says in `seen` how far
-/// it is.
+/// Passes the events of a run to `observers` on a separate thread, and publishes the last processed
+/// event in `seen`.
 pub(crate) fn watch(
     observers: Observers,
     run_id: RunId,
@@ -90,7 +90,7 @@ pub(crate) fn watch(
     let runtime = Handle::current();
     let mut into_observers = observers.into_observers(&runtime);
     let show = move || {
-        // Callbacks may spawn tasks, and what they do wrong is logged with the run it concerns.
+        // Callbacks may spawn tasks, and their errors are logged with the run ID.
         let _runtime = runtime.enter();
         let _span = info_span!("callbacks", %run_id).entered();
         let mut wait = None;
@@ -120,25 +120,26 @@ pub(crate) fn watch(
             wait = into_observers.iter().filter_map(|observer| observer.catches_up_in()).min();
         }
     };
-    // Not a task: a callback may block for ever, and must not keep the runtime from ending.
+    // A thread and not a task: a callback may block forever, and must not block the shutdown of the
+    // runtime.
     thread::Builder::new().name("turnwire-callbacks".to_owned()).spawn(show).map(drop)
 }
 
-/// Somebody who looks at a run through one projection.
+/// A projection of a run with its callbacks.
 trait Observer: Send {
-    /// Looks at the next event.
+    /// Processes the next event.
     fn see(&mut self, recorded: &RecordedEvent);
 
-    /// How soon something held back has to be told.
+    /// Time until a postponed update is due.
     fn catches_up_in(&self) -> Option<Duration> {
         None
     }
 
-    /// Tells what was held back.
+    /// Delivers the postponed update.
     fn catch_up(&mut self) {}
 }
 
-/// Calls a callback so that nothing it does gets out.
+/// Calls a callback, and logs its error or panic.
 fn call(name: &str, callback: impl FnOnce() -> Problem) {
     match catch_unwind(AssertUnwindSafe(callback)) {
         Ok(None) => {}
@@ -150,7 +151,7 @@ fn call(name: &str, callback: impl FnOnce() -> Problem) {
     }
 }
 
-/// The words a panic left behind.
+/// Returns the message of a panic.
 fn words_of(panic: &(dyn Any + Send)) -> &str {
     let words = panic.downcast_ref::<&str>().copied();
     words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
@@ -195,7 +196,7 @@ struct EventObserver {
 impl Observer for EventObserver {
     fn see(&mut self, recorded: &RecordedEvent) {
         for frame in self.surface.project(recorded) {
-            // The end of the stream is for wires; a function simply returns.
+            // The end of the stream is only for wires.
             if matches!(frame, ChatFrame::Done { .. }) {
                 continue;
             }
@@ -211,7 +212,7 @@ struct MessageObserver {
     changes: Changes,
 }
 
-/// When `on_messages_change` was called last, and whether something was held back since.
+/// Time of the last call of `on_messages_change`, and whether an update is postponed.
 #[derive(Default)]
 struct Changes {
     told_at: Option<Instant>,

@@ -1,19 +1,19 @@
-//! Where results go that are too big for the journal.
+//! Storage for tool results that are too large for the journal.
 
 use async_trait::async_trait;
 
 use crate::{BlobId, RunId, TenantId};
 
-/// Keeps big texts beside the journal.
+/// Stores large texts outside the journal.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * when [`put`](Self::put) returns `Ok`, [`get`](Self::get) returns the very same text for
-///   as long as the run is retained, and not a moment longer;
-/// * what belongs to one tenant does not exist for another.
+/// * after [`put`](Self::put) returns `Ok`, [`get`](Self::get) returns the same text for as long as
+///   the run is retained, and not longer;
+/// * a tenant cannot see data of another tenant.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
-    /// Keeps `text` of the run `run_id` under `id`.
+    /// Stores `text` under `id`, as part of the run `run_id`.
     async fn put(
         &self,
         tenant: &TenantId,
@@ -22,23 +22,23 @@ pub trait BlobStore: Send + Sync {
         text: String,
     ) -> Result<(), BlobError>;
 
-    /// The text kept under `id`.
+    /// Returns the text stored under `id`.
     async fn get(&self, tenant: &TenantId, id: &BlobId) -> Result<String, BlobError>;
 
-    /// Forgets every text of a run. Forgetting what is not there is fine.
+    /// Deletes all texts of a run. Does nothing if there are none.
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), BlobError>;
 }
 
-/// Why the blob store did not do what it was asked.
+/// Error of a blob store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BlobError {
-    /// There is no such text for this tenant.
+    /// This tenant has no such text.
     #[error("there is no `{0}`")]
     NotFound(BlobId),
-    /// The store is away; try again.
+    /// The store is unavailable. The operation may be retried.
     #[error("the blob store is not available: {0}")]
     Unavailable(String),
-    /// The store will not keep this text, however often it is asked to.
+    /// The store cannot store this text. A retry does not help.
     #[error("the blob store does not take it: {0}")]
     Rejected(String),
 }

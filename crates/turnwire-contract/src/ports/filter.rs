@@ -1,4 +1,4 @@
-//! Which files a question is about, by their attributes: read as clients write it, and applied.
+//! Filters on file attributes: parsing and evaluation.
 
 use std::cmp::Ordering;
 
@@ -8,31 +8,31 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Which files a question is about, by their attributes.
+/// A condition on the attributes of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
-    /// One attribute, compared with a value.
+    /// Compares one attribute with a value.
     Compare {
-        /// Which attribute. A file that does not have it does not pass.
+        /// Name of the attribute. A file without this attribute does not match.
         key: String,
-        /// How.
+        /// The comparison.
         comparison: Comparison,
-        /// With what; a list for [`Comparison::In`] and [`Comparison::NotIn`].
+        /// The value to compare with; a list for [`Comparison::In`] and [`Comparison::NotIn`].
         value: Value,
     },
-    /// All of these.
+    /// All filters must match.
     All(Vec<Filter>),
-    /// At least one of these.
+    /// At least one filter must match.
     Any(Vec<Filter>),
 }
 
 impl Filter {
-    /// Reads a filter as clients write it: a comparison such as `{"type": "eq", "key": "year",
-    /// "value": 2024}`, or several filters joined with `{"type": "and", "filters": […]}` or `or`.
+    /// Parses a filter from its JSON form: a comparison such as `{"type": "eq", "key": "year",
+    /// "value": 2024}`, or filters combined with `{"type": "and", "filters": […]}` or `or`.
     ///
-    /// What is not understood is a mistake: without it, files would be shown that the client
-    /// wanted to leave out. `path` is where the filter stands, and the mistake tells its place
-    /// from there.
+    /// Unknown syntax is an error. Ignoring it would return files that the client wanted to
+    /// exclude. `path` is the location of the filter in the request; the error's path starts with
+    /// it.
     pub fn read(written: &Value, path: &str) -> Result<Self, FilterMistake> {
         let Value::Object(fields) = written else {
             return Err(FilterMistake::new(path, "must be an object"));
@@ -63,7 +63,7 @@ impl Filter {
         Ok(Self::Compare { key: key.clone(), comparison, value: value.clone() })
     }
 
-    /// Whether a file with these attributes passes.
+    /// Whether a file with these attributes matches.
     pub fn passes(&self, attributes: &Map<String, Value>) -> bool {
         match self {
             Self::Compare { key, comparison, value } => {
@@ -85,16 +85,15 @@ fn read_joined((joined, at): (Option<&Value>, String)) -> Result<Vec<Filter>, Fi
     }
 }
 
-/// What a filter's `type` may be.
 const KINDS: &str = "must be one of `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `nin`, `and`, `or`";
 
-/// What is wrong with a filter, and where.
+/// A syntax error in a filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` {wanted}")]
 pub struct FilterMistake {
-    /// Where, such as `filters.filters[0].key`.
+    /// Location of the error, such as `filters.filters[0].key`.
     pub path: String,
-    /// What must be there, as the end of a sentence without its full stop.
+    /// What is required there, as the end of a sentence without its full stop.
     pub wanted: &'static str,
 }
 
@@ -104,43 +103,43 @@ impl FilterMistake {
     }
 }
 
-/// How an attribute is compared.
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Comparison {
-    /// The same.
+    /// Equal.
     #[serde(rename = "eq")]
     Equal,
-    /// Not the same.
+    /// Not equal.
     #[serde(rename = "ne")]
     NotEqual,
-    /// More.
+    /// Greater.
     #[serde(rename = "gt")]
     Greater,
-    /// More, or the same.
+    /// Greater or equal.
     #[serde(rename = "gte")]
     GreaterOrEqual,
     /// Less.
     #[serde(rename = "lt")]
     Less,
-    /// Less, or the same.
+    /// Less or equal.
     #[serde(rename = "lte")]
     LessOrEqual,
-    /// One of the list.
+    /// Contained in the list.
     #[serde(rename = "in")]
     In,
-    /// None of the list.
+    /// Not contained in the list.
     #[serde(rename = "nin")]
     NotIn,
 }
 
 impl Comparison {
-    /// The comparison of this word, which stands at `path`.
+    /// Parses the operator `word`, which is at `path`.
     fn of(word: &str, path: String) -> Result<Self, FilterMistake> {
         let word: StrDeserializer<'_, serde::de::value::Error> = word.into_deserializer();
         Self::deserialize(word).map_err(|_| FilterMistake::new(path, KINDS))
     }
 
-    /// Whether a comparison with this value makes sense.
+    /// Whether the operator can be applied to `value`.
     fn fits(self, value: &Value) -> bool {
         let is_plain = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
         match self {
@@ -170,7 +169,7 @@ impl Comparison {
     }
 }
 
-/// 1 and 1.0 are the same to whoever wrote the filter.
+/// Integers and floats of equal value, such as 1 and 1.0, are equal.
 fn same(one: &Value, other: &Value) -> bool {
     one == other || compare(one, other) == Some(Ordering::Equal)
 }

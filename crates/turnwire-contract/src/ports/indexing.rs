@@ -1,5 +1,5 @@
-//! How files get into a library's index: somebody claims them one by one, reads them, and hands
-//! in what they say.
+//! The indexing queue of a library: an indexer claims files one by one, extracts their text, and
+//! stores the chunks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,140 +8,141 @@ use async_trait::async_trait;
 use super::{Chunking, ExtractionFailure, LibraryError};
 use crate::{CollectionId, FileId, TenantId};
 
-/// The files of a library that wait to be read.
+/// The files of a library that wait to be indexed.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * a file is claimed by one at a time; when its claim has not been renewed for a lease, or its
-///   process is gone, somebody else gets it;
-/// * only the last claim counts: who was late, or whose file was detached, cancelled or attached
-///   anew, changes nothing;
-/// * a file that was claimed [too often](MAX_CLAIMS) without an end has failed;
-/// * the oldest comes first.
+/// * a file has at most one claim at a time; when the claim is not renewed within its lease, or its
+///   process is gone, another indexer can claim the file;
+/// * only the latest claim can change the file; a claim that expired, or whose file was detached,
+///   cancelled or attached again, has no effect;
+/// * a file that was claimed [too often](MAX_CLAIMS) without a result has failed;
+/// * files are claimed oldest first.
 #[async_trait]
 pub trait IndexQueue: Send + Sync {
-    /// Takes the next file that nobody is reading. With a `model`, files that have been read but
-    /// have no vectors of that model are due too, after those that have not been read.
+    /// Claims the next unclaimed file. With a `model`, files that are indexed but have no vectors
+    /// of that model are also due, after those that are not indexed.
     async fn claim(
         &self,
         model: Option<&str>,
         lease: Duration,
     ) -> Result<Option<IndexWork>, LibraryError>;
 
-    /// Keeps a claim for another lease; false if it is lost.
+    /// Extends a claim by another lease. Returns false if the claim is lost.
     async fn renew(&self, work: &IndexWork, lease: Duration) -> Result<bool, LibraryError>;
 
-    /// Ends a claim; false if it was lost.
+    /// Ends a claim. Returns false if the claim was lost.
     async fn finish(&self, work: &IndexWork, end: Indexed) -> Result<bool, LibraryError>;
 
-    /// Waits until there may be something to do that was not there before. What other processes
-    /// have left need not be noticed.
+    /// Waits until there may be new work. Work from other processes may go unnoticed.
     async fn changed(&self);
 
-    /// Forgets what has expired.
+    /// Deletes expired data.
     async fn tidy(&self) -> Result<(), LibraryError>;
 }
 
-/// How often a file is begun before it is given up: somebody who crashes over it, takes everybody
-/// with it otherwise.
+/// Maximum number of claims per file. Without a limit, a file that crashes its indexer would crash
+/// every process in turn.
 pub const MAX_CLAIMS: u32 = 3;
 
-/// A file that somebody has claimed.
+/// A claimed file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexWork {
-    /// Whose it is.
+    /// Tenant that owns the file.
     pub tenant: TenantId,
-    /// Where it is to be found.
+    /// ID of the collection.
     pub collection_id: CollectionId,
-    /// The file.
+    /// ID of the file.
     pub file_id: FileId,
-    /// Its name.
+    /// Name of the file.
     pub file_name: String,
-    /// Which claim this is, in the library's own counting.
+    /// Number of the claim, assigned by the library.
     pub claim: i64,
-    /// What there is to do.
+    /// What to do with the file.
     pub task: IndexTask,
 }
 
-/// What there is to do with a file.
+/// Work to do on a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IndexTask {
-    /// It has not been read yet.
+    /// Extract text and, if a model is configured, compute vectors.
     Read {
-        /// What is in it.
+        /// Content of the file.
         content: Arc<[u8]>,
-        /// How it is to be cut.
+        /// How to split the text.
         chunking: Chunking,
     },
-    /// It has been read, and can be found by its words only.
+    /// Compute vectors. The file is already indexed by words.
     Embed {
-        /// Its passages, in their order.
+        /// Chunks of the file, in order.
         chunks: Vec<String>,
     },
 }
 
-/// How a claim ends.
+/// Result of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Indexed {
-    /// It has been read.
+    /// The file was read.
     Chunks {
-        /// What it says.
+        /// Chunks of the file.
         chunks: Vec<NewChunk>,
-        /// Their vectors, one for each; without them it is found by its words.
+        /// One vector per chunk. Without vectors the file is found by words only.
         vectors: Option<Vectors>,
     },
-    /// It had been read, and these are its vectors.
+    /// Vectors of a file that was already read.
     Vectors(Vectors),
-    /// There are no vectors for now. The file stays as it is, and is due again after a while.
+    /// The embeddings model is unavailable. The file stays as it is and is due again after this
+    /// time.
     NotNow(Duration),
-    /// It cannot be read.
+    /// The file cannot be indexed.
     Failed {
-        /// In a word.
+        /// Kind of the failure.
         why: ExtractionFailure,
-        /// For its owner.
+        /// Explanation for the owner of the file.
         reason: String,
     },
 }
 
-/// A passage that has been read.
+/// A chunk to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChunk {
-    /// What it says.
+    /// Text of the chunk.
     pub text: String,
-    /// The words it is found by, as [`TextAnalyzer::words`] says them.
+    /// Index terms, as returned by [`TextAnalyzer::words`].
     pub words: Vec<String>,
 }
 
-/// The vectors of the passages of a file, in their order. All have the same length.
+/// Vectors of the chunks of a file, in order. All have the same length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vectors {
-    /// The model they come from: others cannot be compared with them.
+    /// The embeddings model. Vectors of different models are not comparable.
     pub model: String,
-    /// One for each passage, of length 1.
+    /// One vector of length 1 per chunk.
     pub vectors: Vec<Vec<f32>>,
 }
 
-/// How texts are understood: by what words, and with an embeddings model by what vectors they are
-/// found. The same goes for passages and for questions.
+/// Turns texts into index terms and, with an embeddings model, into vectors. Chunks and queries are
+/// analyzed in the same way.
 #[async_trait]
 pub trait TextAnalyzer: Send + Sync {
-    /// The words that a text is found by: small letters and digits only, so that every database
-    /// keeps them as they are.
+    /// Returns the index terms of a text: lower-case letters and digits only, so that every
+    /// database stores them unchanged.
     fn words(&self, text: &str) -> Vec<String>;
 
-    /// The words of a question that tell something: what is in every text is of no use.
+    /// Returns the terms of a query, without stop words.
     fn asked(&self, question: &str) -> Vec<String> {
         self.words(question)
     }
 
-    /// The model whose vectors [`vectors`](Self::vectors) gives, if there is one.
+    /// Name of the embeddings model, if one is configured.
     fn model(&self) -> Option<&str>;
 
-    /// One vector for each text, of length 1; an error if there is no model, or if it is away.
+    /// Returns one vector of length 1 per text. Fails if no model is configured or the model is
+    /// unavailable.
     async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError>;
 }
 
-/// Why there are no vectors.
+/// Why no vectors could be computed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EmbeddingError(pub String);

@@ -1,4 +1,4 @@
-//! Where events are kept: append, read on from a place, nothing else.
+//! Storage of events: append, and read from a sequence number.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -7,37 +7,38 @@ use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::{Entry, RecordedEvent, RunId, RunOutcome, Seq, TenantId};
 
-/// Events as they become visible, in order.
+/// Events in order, as they become visible.
 pub type EventStream =
     Pin<Box<dyn Stream<Item = Result<Arc<RecordedEvent>, JournalError>> + Send + 'static>>;
 
-/// An append-only log of events, one sequence per run.
+/// An append-only log of events, with one sequence per run.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * when [`append`](Self::append) returns `Ok`, the events survive whatever this log claims
-///   to survive, and no reader saw them before;
-/// * places are 1, 2, 3, … without gaps;
-/// * appending at the expected place is the fence: of two writers that both append after the
-///   same place, one gets [`JournalError::Conflict`] and nothing of its batch is kept;
-/// * a batch is kept whole or not at all;
-/// * what is kept can be read again: a batch that could not is
-///   [rejected](LogError::Rejected), and so is one that can never be stored;
+/// * after [`append`](Self::append) returns `Ok`, the events are as durable as this journal claims
+///   to be, and no reader has seen them earlier;
+/// * sequence numbers are 1, 2, 3, … without gaps;
+/// * the expected sequence number is the fence: of two writers that append after the same number,
+///   one gets [`JournalError::Conflict`], and nothing of its batch is stored;
+/// * a batch is stored atomically;
+/// * stored events can be read back: a batch that could not be read back, or can never be stored,
+///   is [rejected](JournalError::Rejected);
 /// * nothing can be appended after the event that ends the run;
-/// * a reader that does not read costs no one anything but its own place;
-/// * what belongs to one tenant does not exist for another.
+/// * a slow reader delays neither the writer nor other readers;
+/// * a tenant cannot see data of another tenant.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Appends `batch`, whose places follow on the last one kept. All of it belongs to one run.
+    /// Appends `batch`. Its sequence numbers follow the last stored one. All events belong to one
+    /// run.
     async fn append(
         &self,
         tenant: &TenantId,
         batch: Vec<Arc<RecordedEvent>>,
     ) -> Result<(), JournalError>;
 
-    /// Appends the batch that ends its run. If this log and the run store are one, what the run
-    /// leaves behind is stored together with it. Says whether it is; where it is not,
-    /// [`RunStore::finish`](crate::RunStore::finish) is called afterwards.
+    /// Appends the batch that ends its run. If the journal and the run store are one database,
+    /// `end` is stored in the same transaction. Returns whether it was; if not, the caller calls
+    /// [`RunStore::finish`](crate::RunStore::finish) afterwards.
     async fn append_end(
         &self,
         tenant: &TenantId,
@@ -48,8 +49,8 @@ pub trait Journal: Send + Sync {
         Ok(false)
     }
 
-    /// Everything after `after`: first what is stored, then what arrives, up to and including
-    /// the event that ends the run.
+    /// Returns all events after `after`: first the stored ones, then new ones as they arrive, up to
+    /// and including the event that ends the run.
     async fn read(
         &self,
         tenant: &TenantId,
@@ -57,11 +58,11 @@ pub trait Journal: Send + Sync {
         after: Seq,
     ) -> Result<EventStream, JournalError>;
 
-    /// How far the run has come.
+    /// Returns how far the journal has come.
     async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError>;
 
-    /// Everything after `after` that is stored now, without waiting for more. A long journal is
-    /// never in memory as a whole.
+    /// Returns the events after `after` that are stored now, without waiting for more. Streams
+    /// them, so that a long journal is never in memory as a whole.
     async fn stored(
         &self,
         tenant: &TenantId,
@@ -69,12 +70,12 @@ pub trait Journal: Send + Sync {
         after: Seq,
     ) -> Result<EventStream, JournalError> {
         let last = self.head(tenant, run_id).await?.last;
-        // Places have no gaps, so their number is known.
+        // Sequence numbers have no gaps, so the count is known.
         let n_stored = usize::try_from(last.0.saturating_sub(after.0)).unwrap_or(usize::MAX);
         Ok(Box::pin(self.read(tenant, run_id, after).await?.take(n_stored)))
     }
 
-    /// The same, all of it at once: for journals that are known to be short.
+    /// Like [`stored`](Self::stored), as a list. For journals that are known to be short.
     async fn read_stored(
         &self,
         tenant: &TenantId,
@@ -84,56 +85,56 @@ pub trait Journal: Send + Sync {
         self.stored(tenant, run_id, after).await?.try_collect().await
     }
 
-    /// Returns once something was written, if this log can be written to.
+    /// Writes to the journal, and returns when the write has succeeded. Used as a health check.
     async fn probe(&self) -> Result<(), JournalError> {
         Ok(())
     }
 
-    /// Forgets a run and all of its events. Forgetting what is not there is fine.
+    /// Deletes all events of a run. Does nothing if there are none.
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), JournalError>;
 }
 
-/// How far a journal has come.
+/// Position of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalHead {
-    /// The place of its last event.
+    /// Sequence number of the last event.
     pub last: Seq,
-    /// Whether that is the event that ends the run.
+    /// Whether the last event ends the run.
     pub is_over: bool,
 }
 
-/// What a run leaves behind when it is over.
+/// What is stored when a run ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: RunOutcome,
-    /// What it adds to its conversation.
+    /// Entries that the run adds to its conversation.
     pub entries: Vec<Entry>,
 }
 
-/// Why the log did not do what it was asked.
+/// Error of a journal.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JournalError {
-    /// Somebody else has written at this place; this writer no longer owns the run.
+    /// Another writer has used this sequence number. The caller no longer owns the run.
     #[error("run `{run_id}` has moved on past {seq}; another worker owns it")]
     Conflict {
-        /// The run.
+        /// ID of the run.
         run_id: RunId,
-        /// The seq that was taken.
+        /// Sequence number that was already in use.
         seq: Seq,
     },
-    /// There is no such run.
+    /// No such run.
     #[error("there is no run `{0}`")]
     NotFound(RunId),
-    /// The log is away; try again.
+    /// The journal is unavailable. The operation may be retried.
     #[error("the event log is not available: {0}")]
     Unavailable(String),
-    /// The log will not take these events, however often they are appended.
+    /// The journal cannot store these events. A retry does not help.
     #[error("the event log rejects events of run `{run_id}`: {reason}")]
     Rejected {
-        /// The run.
+        /// ID of the run.
         run_id: RunId,
-        /// Why, for the operator.
+        /// Reason, for the operator.
         reason: String,
     },
 }

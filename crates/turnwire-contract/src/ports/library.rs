@@ -1,4 +1,4 @@
-//! Where files are kept that people have handed in, and the collections they are searched in.
+//! Storage of uploaded files, and of the collections in which they are searched.
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
 
@@ -10,31 +10,32 @@ use serde_json::{Map, Value};
 use super::Filter;
 use crate::{BatchId, CollectionId, FileId, TenantId, Timestamp};
 
-/// Keeps files, and finds passages in them.
+/// Stores files and searches them.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * when [`add_file`](Self::add_file) or [`FileUpload::finish`] returns `Ok`,
-///   [`content`](Self::content) returns the very same bytes until the file is removed or expires;
-/// * nobody sees a file whose upload is not finished, and what was written of one that is given up
-///   is removed;
-/// * [`attach`](Self::attach) attaches all of the files or none, and each of them is in the
+/// * after [`add_file`](Self::add_file) or [`FileUpload::finish`] returns `Ok`,
+///   [`content`](Self::content) returns the same bytes until the file is removed or expires;
+/// * a file is invisible until its upload is finished, and the data of an aborted upload is
+///   deleted;
+/// * [`attach`](Self::attach) attaches all files or none, and each of them is in the
 ///   [queue](super::IndexQueue) when it returns; a file can be found in a collection from the
 ///   moment it is [`Indexing::Completed`] until it is detached or removed, or the collection is
-///   removed or expires; removing a collection leaves its files alone;
-/// * passages come best first, with scores between 0 and 1, and only those that pass the filter;
-/// * lists come newest first;
-/// * what belongs to one tenant does not exist for another, and neither does an expired file.
+///   removed or expires; removing a collection does not remove its files;
+/// * search results are sorted by descending score between 0 and 1, and contain only chunks that
+///   match the filter;
+/// * lists are sorted newest first;
+/// * a tenant cannot see data of another tenant, nor expired files.
 #[async_trait]
 pub trait Library: Send + Sync {
-    /// Begins to take in a file, piece by piece; refused if there is one of that id.
+    /// Starts an upload in pieces. Fails if the ID exists.
     async fn upload(
         &self,
         tenant: &TenantId,
         file_id: &FileId,
     ) -> Result<Box<dyn FileUpload>, LibraryError>;
 
-    /// Keeps a file whose content is at hand; refused if there is one of that id.
+    /// Stores a file from memory. Fails if the ID exists.
     async fn add_file(
         &self,
         tenant: &TenantId,
@@ -46,52 +47,52 @@ pub trait Library: Send + Sync {
         upload.finish(file).await
     }
 
-    /// One file, without its content.
+    /// Returns a file without its content.
     async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError>;
 
-    /// All files.
+    /// Returns all files.
     async fn files(&self, tenant: &TenantId) -> Result<Vec<FileRecord>, LibraryError>;
 
-    /// What is in a file.
+    /// Returns the content of a file.
     async fn content(&self, tenant: &TenantId, file_id: &FileId)
     -> Result<Arc<[u8]>, LibraryError>;
 
-    /// The same, piece by piece. A file that is removed meanwhile ends with an error.
+    /// Like [`content`](Self::content), as a stream. Yields an error if the file is removed
+    /// meanwhile.
     async fn content_stream(
         &self,
         tenant: &TenantId,
         file_id: &FileId,
     ) -> Result<ContentStream, LibraryError>;
 
-    /// Forgets a file, also in all collections it is attached to.
+    /// Deletes a file and detaches it from all collections.
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError>;
 
-    /// Opens a collection; refused if there is one of that id.
+    /// Creates a collection. Fails if the ID exists.
     async fn open_collection(
         &self,
         tenant: &TenantId,
         collection: CollectionRecord,
     ) -> Result<(), LibraryError>;
 
-    /// One collection.
+    /// Returns a collection.
     async fn collection(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<CollectionRecord, LibraryError>;
 
-    /// All collections.
+    /// Returns all collections.
     async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>, LibraryError>;
 
-    /// What is in a collection.
+    /// Returns the number of files and bytes in a collection.
     async fn usage(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<CollectionUsage, LibraryError>;
 
-    /// Replaces what a collection's owner says about it: its name, the notes and when it expires.
-    /// It counts as active just now.
+    /// Replaces the name, metadata and expiry of a collection, and marks it as active now.
     async fn annotate_collection(
         &self,
         tenant: &TenantId,
@@ -99,16 +100,16 @@ pub trait Library: Send + Sync {
         notes: CollectionNotes,
     ) -> Result<(), LibraryError>;
 
-    /// Forgets a collection. Its files stay.
+    /// Deletes a collection. Its files are kept.
     async fn remove_collection(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<(), LibraryError>;
 
-    /// Hands files to a collection, to be read and then found there, all of them in `batch` if
-    /// one is given. Attaching a file again reads it again. An attachment's state and what it
-    /// uses are the library's to say; what they are here does not matter.
+    /// Attaches files to a collection, as part of `batch` if one is given, and queues them for
+    /// indexing. A file that is already attached is indexed again. The library sets `state` and
+    /// `usage_bytes`; their values in `attachments` are ignored.
     async fn attach(
         &self,
         tenant: &TenantId,
@@ -117,7 +118,7 @@ pub trait Library: Send + Sync {
         attachments: Vec<Attachment>,
     ) -> Result<(), LibraryError>;
 
-    /// One file of a collection.
+    /// Returns a file of a collection.
     async fn attachment(
         &self,
         tenant: &TenantId,
@@ -125,14 +126,14 @@ pub trait Library: Send + Sync {
         file_id: &FileId,
     ) -> Result<Attachment, LibraryError>;
 
-    /// All files of a collection.
+    /// Returns all files of a collection.
     async fn attachments(
         &self,
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<Vec<Attachment>, LibraryError>;
 
-    /// Replaces the attributes of a file in a collection, without reading it again.
+    /// Replaces the attributes of a file in a collection, without indexing it again.
     async fn set_attributes(
         &self,
         tenant: &TenantId,
@@ -141,7 +142,7 @@ pub trait Library: Send + Sync {
         attributes: Map<String, Value>,
     ) -> Result<(), LibraryError>;
 
-    /// What a file of a collection says, passage by passage; nothing before it has been read.
+    /// Returns the chunks of a file in a collection; none before it is indexed.
     async fn chunks(
         &self,
         tenant: &TenantId,
@@ -149,7 +150,7 @@ pub trait Library: Send + Sync {
         file_id: &FileId,
     ) -> Result<Vec<String>, LibraryError>;
 
-    /// Takes a file out of a collection. The file stays.
+    /// Removes a file from a collection. The file itself is kept.
     async fn detach(
         &self,
         tenant: &TenantId,
@@ -157,7 +158,7 @@ pub trait Library: Send + Sync {
         file_id: &FileId,
     ) -> Result<(), LibraryError>;
 
-    /// Files that were attached together.
+    /// Returns a batch.
     async fn batch(
         &self,
         tenant: &TenantId,
@@ -165,7 +166,7 @@ pub trait Library: Send + Sync {
         batch_id: &BatchId,
     ) -> Result<BatchRecord, LibraryError>;
 
-    /// Cancels what has not been read yet of a batch.
+    /// Cancels the files of a batch that are not indexed yet.
     async fn cancel_batch(
         &self,
         tenant: &TenantId,
@@ -173,7 +174,7 @@ pub trait Library: Send + Sync {
         batch_id: &BatchId,
     ) -> Result<(), LibraryError>;
 
-    /// The passages in `collections` that answer `query` best. A collection that has expired is
+    /// Returns the chunks in `collections` that match `query` best. An expired collection is
     /// [refused](LibraryError::Refused).
     async fn search(
         &self,
@@ -183,102 +184,103 @@ pub trait Library: Send + Sync {
     ) -> Result<SearchResults, LibraryError>;
 }
 
-/// What is in a file, piece by piece.
+/// Content of a file, in pieces.
 pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, LibraryError>> + Send>>;
 
-/// A file on its way in. Dropped before it is finished, it was never there.
+/// An upload in progress. Dropping it before [`finish`](Self::finish) discards the file.
 #[async_trait]
 pub trait FileUpload: Send {
-    /// Takes the next piece of its content.
+    /// Appends a piece of content.
     async fn write(&mut self, piece: &[u8]) -> Result<(), LibraryError>;
 
-    /// Keeps the file, as `file` describes it. Its size is what was written, whatever `file` says.
+    /// Stores the file with the properties in `file`. The size is the number of bytes written;
+    /// `file.bytes` is ignored.
     async fn finish(self: Box<Self>, file: FileRecord) -> Result<(), LibraryError>;
 }
 
-/// A file as it is kept, without its content.
+/// A stored file, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its id.
+    /// ID of the file.
     pub id: FileId,
-    /// Its name, as its owner gave it. Nothing is ever looked up by it.
+    /// Name given by the owner. Never used for lookup.
     pub name: String,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What its owner handed it in for, in the owner's words.
+    /// Purpose given by the owner.
     pub purpose: String,
-    /// When it was handed in.
+    /// Time of the upload.
     pub created_at: Timestamp,
-    /// When it goes by itself.
+    /// Time at which the file is deleted automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// A collection as it is kept, without its files.
+/// A stored collection, without its files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectionRecord {
-    /// Its id.
+    /// ID of the collection.
     pub id: CollectionId,
-    /// When it was opened.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last searched, changed or given a file, to the minute.
+    /// Time of the last search, change or attachment, to the minute.
     pub last_active_at: Timestamp,
-    /// What its owner says about it.
+    /// Properties set by the owner.
     #[serde(flatten)]
     pub notes: CollectionNotes,
 }
 
 impl CollectionRecord {
-    /// When it expires, if nothing happens to it until then.
+    /// Time at which the collection expires if it is not used before.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let micros = |days: u32| Duration::from_hours(24 * u64::from(days)).as_micros();
         let micros = i64::try_from(micros(self.notes.expires_after_days?)).unwrap_or(i64::MAX);
         Some(Timestamp::from_micros(self.last_active_at.as_micros().saturating_add(micros)))
     }
 
-    /// Whether that has come.
+    /// Whether the collection has expired at `now`.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at().is_some_and(|moment| moment <= now)
     }
 }
 
-/// What its owner says about a collection.
+/// Properties of a collection that its owner sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectionNotes {
-    /// Its name, for people; may be empty.
+    /// Display name; may be empty.
     pub name: String,
-    /// The client's own notes.
+    /// Metadata set by the client.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// After how many days without a use it is of no use any more.
+    /// Number of days without use after which the collection expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_after_days: Option<u32>,
 }
 
-/// How much is in a collection.
+/// Size of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CollectionUsage {
-    /// Its files.
+    /// Number of files by state.
     pub files: FileCounts,
-    /// What their passages and vectors take.
+    /// Size of chunks and vectors in bytes.
     pub bytes: u64,
 }
 
-/// How many files are how far.
+/// Number of files by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileCounts {
-    /// Waiting to be read, or being read.
+    /// Files that are queued or being indexed.
     pub in_progress: u64,
-    /// Can be found.
+    /// Files that are indexed.
     pub completed: u64,
-    /// Cannot be read.
+    /// Files that could not be indexed.
     pub failed: u64,
-    /// Were not wanted any more.
+    /// Files that were cancelled.
     pub cancelled: u64,
 }
 
 impl FileCounts {
-    /// Counts one file more.
+    /// Counts one more file.
     pub fn add(&mut self, state: &Indexing) {
         match state {
             Indexing::InProgress => self.in_progress += 1,
@@ -288,46 +290,46 @@ impl FileCounts {
         }
     }
 
-    /// All of them.
+    /// Returns the total number of files.
     pub fn total(&self) -> u64 {
         self.in_progress + self.completed + self.failed + self.cancelled
     }
 }
 
-/// Files that were attached together. Its files are those attachments that name it.
+/// Files that were attached together. The attachments refer to the batch by its ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchRecord {
-    /// Its id.
+    /// ID of the batch.
     pub id: BatchId,
-    /// When it was handed over.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// Whether somebody has cancelled it.
+    /// Whether the batch was cancelled.
     pub cancelled: bool,
-    /// How far its files are.
+    /// Number of files by state.
     pub files: FileCounts,
 }
 
 /// A file in a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
-    /// The file.
+    /// ID of the file.
     pub file_id: FileId,
-    /// When it was attached.
+    /// Time at which the file was attached.
     pub created_at: Timestamp,
-    /// What a question can be narrowed by: texts, numbers and truths.
+    /// Attributes for filters: strings, numbers and booleans.
     pub attributes: Map<String, Value>,
-    /// How it is cut into passages.
+    /// How the file is split into chunks.
     pub chunking: Chunking,
-    /// The batch it was last attached in.
+    /// ID of the batch that attached the file last.
     pub batch_id: Option<BatchId>,
-    /// How far it is.
+    /// State of indexing.
     pub state: Indexing,
-    /// What its passages and vectors take.
+    /// Size of chunks and vectors in bytes.
     pub usage_bytes: u64,
 }
 
 impl Attachment {
-    /// A file that is to be attached, cut in the usual way.
+    /// Creates an attachment with default chunking.
     pub fn new(file_id: FileId, created_at: Timestamp) -> Self {
         Self {
             file_id,
@@ -341,26 +343,26 @@ impl Attachment {
     }
 }
 
-/// How a file is cut into passages.
+/// How a file is split into chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Chunking {
-    /// As whoever cuts thinks best.
+    /// The default chunking.
     #[default]
     Auto,
-    /// As its owner says.
+    /// Chunking set by the owner.
     Static {
-        /// The longest passage.
+        /// Maximum number of tokens per chunk.
         max_tokens: u32,
-        /// How much of the end of one is repeated at the beginning of the next.
+        /// Number of tokens that a chunk shares with the one before.
         overlap_tokens: u32,
     },
 }
 
 impl Chunking {
-    /// How many tokens a passage has at most, and how many it shares with the one before. `Auto`
-    /// means a few paragraphs, which a model reads at a glance and a small embeddings model takes
-    /// in whole.
+    /// Returns the maximum number of tokens per chunk and the number of shared tokens. `Auto` is a
+    /// few paragraphs: short for a model to read, and within the input limit of small embeddings
+    /// models.
     pub fn tokens(self) -> (u32, u32) {
         match self {
             Self::Auto => (256, 32),
@@ -369,123 +371,123 @@ impl Chunking {
     }
 }
 
-/// How far a file is on its way into a collection.
+/// State of a file in a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Indexing {
-    /// It waits to be read, or is being read.
+    /// Queued or being indexed.
     InProgress,
-    /// It can be found.
+    /// Indexed; the file can be found.
     Completed,
-    /// It cannot.
+    /// Indexing failed.
     Failed {
-        /// In a word.
+        /// Kind of the failure.
         why: ExtractionFailure,
-        /// For its owner.
+        /// Explanation for the owner of the file.
         reason: String,
     },
-    /// It was not wanted any more before it could be found.
+    /// Cancelled before indexing was complete.
     Cancelled,
 }
 
-/// Why a file cannot be found by what it says.
+/// Why a file could not be indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExtractionFailure {
-    /// It is of a kind that nobody here can read.
+    /// The file type is not supported.
     Unsupported,
-    /// It is broken, or more than can be coped with.
+    /// The file is damaged, or exceeds a limit.
     Invalid,
-    /// It is not the file's fault.
+    /// An internal error, not caused by the file.
     Broke,
 }
 
-/// What is looked for.
+/// A search query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// The question, in plain words.
+    /// The query in natural language.
     pub text: String,
-    /// How many passages are wanted at most.
+    /// Maximum number of chunks to return.
     pub most: usize,
-    /// Which files are looked at; all of them if not set.
+    /// Restricts the search to matching files; all files if not set.
     pub filter: Option<Filter>,
 }
 
 impl Query {
-    /// Looks for `text` in all files.
+    /// Creates a query over all files.
     pub fn new(text: impl Into<String>, most: usize) -> Self {
         Self { text: text.into(), most, filter: None }
     }
 }
 
-/// What was found.
+/// Results of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SearchResults {
-    /// Best first.
+    /// Chunks, best first.
     pub chunks: Vec<FoundChunk>,
-    /// Set if passages should have been found by their meaning too, and were not: why.
+    /// Reason why the search used words only although vectors were expected.
     pub words_only: Option<String>,
 }
 
-/// A passage that was found.
+/// A chunk that was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FoundChunk {
-    /// The file it stands in.
+    /// ID of the file.
     pub file_id: FileId,
-    /// That file's name.
+    /// Name of the file.
     pub file_name: String,
-    /// How well it answers the question: between 0 and 1, more is better.
+    /// Relevance between 0 and 1; higher is better.
     pub score: f64,
-    /// What it says.
+    /// Text of the chunk.
     pub text: String,
-    /// The attributes of that file in its collection.
+    /// Attributes of the file in its collection.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub attributes: Map<String, Value>,
 }
 
-/// Why the library did not do what it was asked.
+/// Error of a library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
-    /// There is one already.
+    /// The ID exists already.
     #[error("there is already a {0}")]
     Exists(String),
-    /// There is no such thing for this tenant.
+    /// This tenant has no such object.
     #[error("there is no {0}")]
     NotFound(String),
-    /// It cannot be done with this file; the reason is for its owner.
+    /// The operation is not possible for this object. The text is for its owner.
     #[error("{0}")]
     Refused(String),
-    /// The library is away; try again.
+    /// The library is unavailable. The operation may be retried.
     #[error("the library is not available: {0}")]
     Unavailable(String),
 }
 
 impl LibraryError {
-    /// There is no such file.
+    /// Creates the error for an unknown file.
     pub fn no_file(id: &FileId) -> Self {
         Self::NotFound(format!("file `{id}`"))
     }
 
-    /// There is no such collection.
+    /// Creates the error for an unknown collection.
     pub fn no_collection(id: &CollectionId) -> Self {
         Self::NotFound(format!("collection `{id}`"))
     }
 
-    /// The file is not in the collection.
+    /// Creates the error for a file that is not attached to the collection.
     pub fn not_attached(id: &FileId) -> Self {
         Self::NotFound(format!("file `{id}` in this collection"))
     }
 
-    /// There is no such batch.
+    /// Creates the error for an unknown batch.
     pub fn no_batch(id: &BatchId) -> Self {
         Self::NotFound(format!("file batch `{id}`"))
     }
 
-    /// The collection is of no use any more.
+    /// Creates the error for an expired collection.
     pub fn expired(id: &CollectionId) -> Self {
         Self::Refused(format!("the collection `{id}` has expired"))
     }
 
-    /// A file is bigger than is kept.
+    /// Creates the error for a file larger than the limit.
     pub fn too_big(max_bytes: usize) -> Self {
         let limit = max_bytes / 1024 / 1024;
         Self::Refused(format!("the file is bigger than {limit} MiB, which is the limit"))

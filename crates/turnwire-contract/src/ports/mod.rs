@@ -1,8 +1,8 @@
-//! The doors to the outside world. Adapters live in `turnwire-models`, `turnwire-tools` and
-//! `turnwire-stores`; the engine brings an in-memory log and store of its own.
+//! Interfaces to external systems. Adapters are in `turnwire-models`, `turnwire-tools` and
+//! `turnwire-stores`; `turnwire-engine` has an in-memory journal and store.
 //!
-//! Each trait lists the promises an implementation makes. For those that keep things, a
-//! conformance suite in `turnwire-testkit` has one test per promise.
+//! Each trait lists the guarantees of an implementation. For the storage traits, a conformance
+//! suite in `turnwire-testkit` has one test per guarantee.
 
 mod blob_store;
 mod filter;

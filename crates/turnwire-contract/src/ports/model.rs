@@ -1,8 +1,8 @@
-//! The model: a prompt goes in, parts of an answer come out.
+//! The model interface: a prompt in, a stream of parts out.
 //!
-//! [`ModelPart`]s are in flight only. They are neither events (kept for ever) nor frames
-//! (worded for a client); an adapter translates a provider's stream into them and decides
-//! nothing: retries, timeouts and limits are the engine's, once, for all providers.
+//! [`ModelPart`]s are transient. They are neither events (recorded) nor frames (formatted for a
+//! client). An adapter only translates a provider's stream into parts. Retries, timeouts and limits
+//! are in the engine, once for all providers.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -13,96 +13,97 @@ use utoipa::ToSchema;
 
 use crate::{Annotation, Capabilities, Generation, Item, Logprob, ToolChoice, ToolSpec, Usage};
 
-/// The answer, part by part. Dropping it hangs up on the provider.
+/// The answer as a stream of parts. Dropping it closes the connection to the provider.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelPart, ModelError>> + Send + 'static>>;
 
-/// Something that answers prompts.
+/// A model.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * parts come as the provider sends them, not gathered up;
-/// * text is whole characters: one split over two network reads arrives in one part;
-/// * each call begins with one [`ModelPart::CallStarted`], its arguments follow under the same
-///   key, and calls may be interleaved;
-/// * a stream that ended well ends with [`ModelPart::Finished`]; one that ends without it was
-///   cut, and the last thing it yields is an error;
-/// * no input from the provider makes it panic.
+/// * parts are yielded as the provider sends them, without buffering;
+/// * text consists of whole characters: a character split over two network reads arrives in one
+///   part;
+/// * each call begins with one [`ModelPart::CallStarted`], its arguments follow under the same key,
+///   and calls may be interleaved;
+/// * a complete stream ends with [`ModelPart::Finished`]; a stream that ends without it was cut
+///   off, and the last thing it yields is an error;
+/// * no input from the provider causes a panic.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Which model of the provider answers when a request asks for `name`.
+    /// Returns the provider's model that answers requests for `name`.
     fn upstream_model(&self, name: &str) -> String {
         name.to_owned()
     }
 
-    /// Asks, and returns as soon as the provider begins to answer.
+    /// Sends the prompt, and returns when the provider starts to answer.
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError>;
 
-    /// What it can be told. What it cannot be told is left out of the question, and whoever took
-    /// the request tells its client so.
+    /// What the model supports. Unsupported parameters are not sent to the provider, and the
+    /// surface reports them to its client.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
 }
 
-/// What the model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prompt {
-    /// The model's name as the request gave it; an adapter may be set to send another.
+    /// Model name in the request. The adapter may be configured to send another name.
     pub model: String,
-    /// What the application tells the model.
+    /// Instructions from the application.
     pub instructions: Option<String>,
-    /// The conversation so far. Shared, because a long one is asked about many times.
+    /// The conversation so far. Shared, because the items of a long conversation are sent many
+    /// times.
     pub items: Vec<Arc<Item>>,
-    /// The tools on offer.
+    /// Tools that the model may call.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// Whether to use them.
+    /// Whether the model must, may or must not call tools.
     pub tool_choice: ToolChoice,
-    /// Whether several calls may come in one answer.
+    /// Whether one answer may contain several calls.
     pub parallel_tool_calls: bool,
-    /// How to write.
+    /// Sampling and output parameters.
     pub generation: Generation,
 }
 
 /// A part of the model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelPart {
-    /// More of the answer.
+    /// Text of the answer.
     Text(String),
-    /// How likely the tokens of the next [`Self::Text`] are.
+    /// Log probabilities of the tokens of the next [`Self::Text`].
     Logprobs(Vec<Logprob>),
-    /// More of the refusal.
+    /// Text of a refusal.
     Refusal(String),
-    /// More of the thoughts.
+    /// Text of the reasoning.
     Reasoning(String),
-    /// The provider's opaque proof of the thoughts so far, which closes them.
+    /// Opaque signature or encrypted content of the reasoning so far. It ends the reasoning item.
     ReasoningSeal(String),
-    /// A source for the text so far.
+    /// A citation for the text so far.
     Annotation(Annotation),
-    /// A call; sent once its name is known.
+    /// Start of a call. Sent when the name of the tool is known.
     CallStarted {
-        /// Tells calls of one answer apart.
+        /// Identifies the call within the answer.
         key: u32,
-        /// The provider's id, if it gave one.
+        /// Call ID from the provider, if it sent one.
         id: Option<String>,
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
     },
-    /// More of a call's arguments.
+    /// Arguments of a call.
     CallArguments {
-        /// The call's key.
+        /// Key of the call.
         key: u32,
-        /// Raw JSON text; of a custom tool, its input as it is.
+        /// Raw JSON; plain text for a custom tool.
         text: String,
     },
-    /// Something came that could not be read, and was left out. Whatever it was a part of has a
-    /// gap.
+    /// Data that could not be parsed and was skipped. The item it belongs to has a gap.
     Unreadable {
-        /// How many bytes it had.
+        /// Size of the skipped data in bytes.
         bytes: u64,
     },
-    /// What the turn cost. A later one replaces an earlier one.
+    /// Tokens used by the turn. A later value replaces an earlier one.
     Usage(Usage),
-    /// The model is done.
+    /// End of the answer.
     Finished(Finish),
 }
 
@@ -110,75 +111,75 @@ pub enum ModelPart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// It had nothing more to say.
+    /// The answer is complete.
     Answered,
-    /// It waits for its calls.
+    /// The model called tools and waits for their results.
     CalledTools,
-    /// It ran out of room.
+    /// The answer reached the maximum length.
     Length,
-    /// The provider withheld the rest.
+    /// The provider's content filter withheld the rest.
     ContentFilter,
-    /// The stream broke off, or the run was stopped; it did not finish by itself.
+    /// The stream broke, or the run was stopped.
     Interrupted,
 }
 
-/// Why the model did not answer. Variants are named by who can do what about it.
+/// Error of a model. The variants say who can do what about it.
 ///
-/// A message says what happened in our own words, for the operator's log. It never repeats what a
-/// provider wrote: providers quote keys, prompts and addresses.
+/// A message describes the error for the operator's log. It never contains text from the provider,
+/// because providers quote keys, prompts and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Ask again later: the provider is overloaded, restarting or out of reach.
+    /// Retryable: the provider is overloaded, restarting or unreachable.
     #[error("the model is not available: {message}")]
     Unavailable {
-        /// What happened.
+        /// Description of the error.
         message: String,
-        /// How long the provider asked us to wait.
+        /// Delay requested by the provider.
         retry_after: Option<Duration>,
     },
-    /// Ask again later: the provider was asked too often, or for too much at once.
+    /// Retryable: the provider's rate limit was exceeded.
     #[error("the model is asked too often: {message}")]
     RateLimited {
-        /// What happened.
+        /// Description of the error.
         message: String,
-        /// How long the provider asked us to wait.
+        /// Delay requested by the provider.
         retry_after: Option<Duration>,
     },
-    /// Only the operator can repair it: a key that is not taken, an account that is empty, a wrong
-    /// address, a model in the settings that the provider does not have.
+    /// Only the operator can fix it: a rejected key, an empty account, a wrong URL, or a configured
+    /// model that the provider does not have.
     #[error("the model is not set up correctly: {message}")]
     Misconfigured {
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
-    /// The provider has no model of the name in the prompt.
+    /// The provider has no model of the requested name.
     #[error("the provider has no such model: {message}")]
     UnknownModel {
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
-    /// The prompt, or the prompt and the longest answer, are more than the model can read.
+    /// The prompt, or the prompt and the maximum answer, exceed the context window.
     #[error("the prompt is too long for the model: {message}")]
     ContextTooLong {
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
-    /// The provider does not answer what it takes for harmful.
+    /// The provider's content filter refused the prompt.
     #[error("the provider filtered the prompt: {message}")]
     ContentFiltered {
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
-    /// Asking again would bring the same answer: the provider does not accept the request.
+    /// The provider rejected the request. A retry does not help.
     #[error("the model refused the request: {message}")]
     Rejected {
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
-    /// The stream broke or made no sense.
+    /// The stream broke, or could not be parsed.
     #[error("the model's answer broke off: {message}")]
     Broken {
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
 }

@@ -1,32 +1,31 @@
-//! Which definitions of tools are trusted: a server may change what its tools say of themselves
-//! after somebody has looked at them.
+//! Trusted tool definitions. A server may change the definition of a tool after a person has
+//! reviewed it.
 
 use async_trait::async_trait;
 
 use crate::{StoreError, TenantId};
 
-/// A tool of a server, with the definition of it that is trusted.
+/// A tool of a server and its trusted definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedTool {
-    /// The name its server knows it by.
+    /// Name of the tool on its server.
     pub tool: String,
-    /// What stands for its name, description and schema: the same for the same ones, and
-    /// another for others.
+    /// Hash of name, description and schema.
     pub definition: String,
 }
 
-/// Keeps the definitions that are trusted, for each tenant and server.
+/// Stores the trusted definitions per tenant and server.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * of several definitions of one tool that are [met](Self::meet) at once, one is kept, and
-///   everybody is told which;
-/// * what was met or trusted is known to all who share the store, and after a restart;
-/// * what belongs to one tenant does not exist for another.
+/// * if several definitions of one tool are [met](Self::meet) concurrently, one is stored, and
+///   every caller gets that one;
+/// * definitions are shared by all users of the store and survive a restart;
+/// * a tenant cannot see data of another tenant.
 #[async_trait]
 pub trait Pins: Send + Sync {
-    /// Keeps the definitions of tools that nothing is known of, and tells what is trusted of
-    /// all of these tools.
+    /// Stores the definitions of tools that have none yet, and returns the trusted definitions of
+    /// all given tools.
     async fn meet(
         &self,
         tenant: &TenantId,
@@ -34,7 +33,7 @@ pub trait Pins: Send + Sync {
         tools: &[PinnedTool],
     ) -> Result<Vec<PinnedTool>, StoreError>;
 
-    /// Trusts this definition from now on, and no longer the one before.
+    /// Replaces the trusted definition of a tool.
     async fn trust(
         &self,
         tenant: &TenantId,

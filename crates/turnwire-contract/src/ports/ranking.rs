@@ -1,21 +1,21 @@
-//! Two rankings of the same passages become one.
+//! Combines two rankings of the same chunks.
 
 use std::{collections::HashMap, hash::Hash};
 
-/// How little it matters to be first: with more, a passage that is somewhere in both rankings
-/// beats the first of either.
+/// The constant k of reciprocal rank fusion. With a larger value, a chunk in both rankings beats
+/// the first of either.
 const FLATTENED: f64 = 10.0;
 
-/// How much each ranking counts. Questions are mostly asked in other words than they are answered
-/// in; chosen, as the number above, on the questions of `tests/retrieval`.
+/// Weights of the rankings. Meaning counts more, because questions rarely use the words of their
+/// answers. Both weights and [`FLATTENED`] were chosen with the questions in `tests/retrieval`.
 const WORDS: f64 = 1.0;
 const MEANING: f64 = 2.0;
 
-/// How many of each ranking have a say.
+/// Number of entries per ranking that are considered.
 pub const RANKED: usize = 100;
 
-/// Joins two rankings, best first each, by reciprocal rank fusion: only the places count, because
-/// the scores of the two have no common measure. First in both is 1.
+/// Combines two rankings, each best first, by reciprocal rank fusion. Only ranks count, because the
+/// scores of the two rankings are not comparable. A chunk that is first in both has the score 1.
 pub fn fused<K: Hash + Eq + Clone + Ord>(by_words: &[K], by_meaning: &[K]) -> Vec<(K, f64)> {
     let mut scores: HashMap<&K, f64> = HashMap::new();
     for (ranking, weight) in [(by_words, WORDS), (by_meaning, MEANING)] {

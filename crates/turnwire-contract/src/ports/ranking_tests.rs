@@ -4,7 +4,7 @@ fn order(by_words: &[u32], by_meaning: &[u32]) -> Vec<u32> {
     fused(by_words, by_meaning).into_iter().map(|(key, _)| key).collect()
 }
 
-/// A passage that both rankings know beats one that only one of them has first.
+/// A chunk in both rankings beats one that is first in only one of them.
 #[test]
 fn what_both_know_comes_before_what_one_knows() {
     assert_eq!(order(&[1, 2, 3], &[4, 2, 5]), [2, 4, 5, 1, 3]);

@@ -1,4 +1,4 @@
-//! Which runs there are, and the conversations they add to.
+//! Storage of runs and conversations.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,27 +10,28 @@ use crate::{
     Timestamp,
 };
 
-/// Keeps runs and conversations.
+/// Stores runs and conversations.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * a conversation has at most one run that is not finished; a second is refused with
-///   [`StoreError::Busy`], and so is every change to the conversation from outside;
-/// * [`finish`](Self::finish) stores the status and all new entries of the conversation
-///   together or not at all, and a second call changes nothing;
-/// * of all requests of one tenant with the same [key](RequestKey), one makes a run and the
-///   others find it, for a day or until the run is forgotten;
-/// * what belongs to one tenant does not exist for another.
+/// * a conversation has at most one unfinished run; a second one, and every external change to the
+///   conversation, is refused with [`StoreError::Busy`];
+/// * [`finish`](Self::finish) stores the status and all new entries of the conversation atomically,
+///   and a second call changes nothing;
+/// * of all requests of one tenant with the same [key](RequestKey), one creates a run and the
+///   others find it, for one day or until the run is deleted;
+/// * a tenant cannot see data of another tenant.
 #[async_trait]
 pub trait RunStore: Send + Sync {
-    /// Keeps a new run, and opens its conversation if that is new. A request whose key has made
-    /// a run before makes none. A store that also has the journal begins it in the same breath:
-    /// where several workers share one, a run must not be there without its journal.
+    /// Stores a new run, and creates its conversation if needed. A request whose key has already
+    /// created a run creates none. A store that also holds the journal writes the beginning of the
+    /// journal in the same transaction: where several workers share a store, a run must not exist
+    /// without its journal.
     async fn create(&self, run: NewRun) -> Result<Created, StoreError>;
 
-    /// The run that a request with this key has made, if it made one within a day of `now` and
-    /// the run is still there. Asked before anything else is looked up that the first request
-    /// may have changed; a store that others share goes by its own clock.
+    /// Returns the run that a request with this key created, if it was created within one day
+    /// before `now` and still exists. Called before anything else that the first request may have
+    /// changed. A shared store uses its own clock instead of `now`.
     async fn find_by_key(
         &self,
         tenant: &TenantId,
@@ -38,10 +39,10 @@ pub trait RunStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError>;
 
-    /// One run.
+    /// Returns a run.
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError>;
 
-    /// The newest runs first.
+    /// Returns up to `most` runs, newest first.
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError>;
 
     /// Marks the run as finished, and adds `entries` to its conversation.
@@ -52,36 +53,36 @@ pub trait RunStore: Send + Sync {
         entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
 
-    /// All that a finished run had seen and said: what came before it, its input, its output.
-    /// This is what a run that [continues](RunRequest::continues) it begins with.
+    /// Returns all entries of a finished run: its history, input and output. A run that
+    /// [continues](RunRequest::continues) it starts with them.
     async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError>;
 
-    /// The entries of these names, of finished runs and of conversations. What is not there is
-    /// left out.
+    /// Returns the entries with these IDs, from finished runs and conversations. Unknown IDs are
+    /// skipped.
     async fn entries_named(
         &self,
         tenant: &TenantId,
         names: &[ItemId],
     ) -> Result<Vec<Entry>, StoreError>;
 
-    /// Forgets a run that is finished. What it added to a conversation stays there.
+    /// Deletes a finished run. The entries that it added to a conversation are kept.
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
 
-    /// Opens a conversation; refused if there is one of that id.
+    /// Creates a conversation. Fails if the ID exists.
     async fn open_conversation(
         &self,
         tenant: &TenantId,
         conversation: ConversationRecord,
     ) -> Result<(), StoreError>;
 
-    /// One conversation.
+    /// Returns a conversation.
     async fn conversation(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
     ) -> Result<ConversationRecord, StoreError>;
 
-    /// Replaces the client's notes on a conversation.
+    /// Replaces the client's metadata of a conversation.
     async fn annotate_conversation(
         &self,
         tenant: &TenantId,
@@ -89,21 +90,21 @@ pub trait RunStore: Send + Sync {
         metadata: BTreeMap<String, String>,
     ) -> Result<(), StoreError>;
 
-    /// Forgets a conversation with all of its entries. Its runs stay.
+    /// Deletes a conversation and its entries. Its runs are kept.
     async fn delete_conversation(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
     ) -> Result<(), StoreError>;
 
-    /// All entries of a conversation; none if it is new.
+    /// Returns all entries of a conversation; none if it is new.
     async fn history(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
     ) -> Result<Vec<Entry>, StoreError>;
 
-    /// Adds entries to a conversation that is there.
+    /// Adds entries to an existing conversation.
     async fn add_entries(
         &self,
         tenant: &TenantId,
@@ -111,7 +112,7 @@ pub trait RunStore: Send + Sync {
         entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
 
-    /// Takes one entry out of a conversation.
+    /// Removes an entry from a conversation.
     async fn remove_entry(
         &self,
         tenant: &TenantId,
@@ -119,15 +120,16 @@ pub trait RunStore: Send + Sync {
         item_id: &ItemId,
     ) -> Result<(), StoreError>;
 
-    /// What a person has allowed for the rest of a conversation. Forgotten with it.
+    /// Returns the tools that are approved for the rest of a conversation. Deleted with the
+    /// conversation.
     async fn allowed(
         &self,
         tenant: &TenantId,
         conversation_id: &ConversationId,
     ) -> Result<Vec<Allowed>, StoreError>;
 
-    /// Keeps what a person has allowed for the rest of a conversation that is there, also while
-    /// a run goes on in it; twice is as good as once.
+    /// Stores an approval for the rest of an existing conversation. Possible during a run.
+    /// Idempotent.
     async fn allow(
         &self,
         tenant: &TenantId,
@@ -135,7 +137,7 @@ pub trait RunStore: Send + Sync {
         allowed: Allowed,
     ) -> Result<(), StoreError>;
 
-    /// Puts a conversation in place, as when it was loaded from elsewhere.
+    /// Creates a conversation with the given entries, for example from an export.
     async fn restore(
         &self,
         tenant: &TenantId,
@@ -144,88 +146,89 @@ pub trait RunStore: Send + Sync {
     ) -> Result<(), StoreError>;
 }
 
-/// A tool that a person has allowed for the rest of a conversation.
+/// A tool that is approved for the rest of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
-    /// The tool's name, as the model is offered it.
+    /// Name of the tool, as offered to the model.
     pub tool: String,
-    /// What stands for its definition: another one is not allowed with it.
+    /// Hash of the approved definition. Another definition needs a new approval.
     pub definition: String,
 }
 
-/// A run about to exist.
+/// A run to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {
-    /// Its id.
+    /// ID of the run.
     pub run_id: RunId,
-    /// When it was asked for.
+    /// Time of the request.
     pub created_at: Timestamp,
-    /// What was asked for.
+    /// The request.
     pub request: Arc<RunRequest>,
-    /// What makes the request one of a kind, if its client gave it such a key.
+    /// Idempotency key of the request, if the client sent one.
     pub key: Option<RequestKey>,
-    /// What its journal begins with; nothing, if somebody else is to begin it.
+    /// First events of the journal; empty if the caller appends them separately.
     pub beginning: Vec<Arc<RecordedEvent>>,
 }
 
 impl NewRun {
-    /// A run that was asked for without a key, and whose journal somebody else begins.
+    /// Creates a run without an idempotency key and without events.
     pub fn new(run_id: RunId, created_at: Timestamp, request: Arc<RunRequest>) -> Self {
         Self { run_id, created_at, request, key: None, beginning: Vec::new() }
     }
 }
 
-/// A client's own mark on a request, by which it can be sent again without being done again.
+/// Idempotency key of a request. A request that is sent again with the same key has no further
+/// effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestKey {
-    /// Where the request was sent: the same key elsewhere is another one.
+    /// Endpoint of the request. The same key at another endpoint is a different key.
     pub endpoint: String,
-    /// The mark.
+    /// The key.
     pub key: String,
-    /// What the request says, in short; the same key with another one is a mistake.
+    /// Fingerprint of the request. The same key with another fingerprint is an error.
     pub fingerprint: String,
 }
 
-/// What came of keeping a run.
+/// Result of [`RunStore::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
-    /// It is kept, and its journal is still to be begun.
+    /// The run is stored. Its first events still have to be appended.
     New,
-    /// It is kept, and so is the beginning of its journal.
+    /// The run and its first events are stored.
     Begun,
-    /// The same request has made this run before.
+    /// The same request created this run before.
     Existing(RunId),
 }
 
-/// A run as it is kept.
+/// A stored run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Its id.
+    /// ID of the run.
     pub run_id: RunId,
-    /// When it was asked for.
+    /// Time of the request.
     pub created_at: Timestamp,
-    /// What was asked for.
+    /// The request.
     pub request: Arc<RunRequest>,
-    /// Where it stands.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What a worker lacks that has left the run to others, if nobody works on it.
+    /// What the workers that declined the run lack, if no worker executes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
 }
 
-/// A conversation as it is kept, without its entries.
+/// A stored conversation, without its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationRecord {
-    /// Its id.
+    /// ID of the conversation.
     pub id: ConversationId,
-    /// When it was opened.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// The client's own notes.
+    /// Metadata set by the client.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Where a run stands.
+/// Status of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RunStatus {
@@ -233,40 +236,40 @@ pub enum RunStatus {
     Active,
     /// Finished.
     Finished {
-        /// How.
+        /// Outcome of the run.
         outcome: RunOutcome,
     },
 }
 
-/// Why the store did not do what it was asked.
+/// Error of a run store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The conversation has a run that is not finished.
+    /// The conversation has an unfinished run.
     #[error(
         "conversation `{conversation_id}` is busy with run `{run_id}`; wait for it or cancel it"
     )]
     Busy {
-        /// The conversation.
+        /// ID of the conversation.
         conversation_id: ConversationId,
-        /// The run it is busy with.
+        /// ID of the unfinished run.
         run_id: RunId,
     },
     /// The run is not finished.
     #[error("run `{0}` is not finished; wait for it or cancel it")]
     Unfinished(RunId),
-    /// The key was used before, for another request.
+    /// The key was used for another request.
     #[error("the key `{0}` was used before for another request")]
     KeyReused(String),
-    /// There is one already.
+    /// The ID exists already.
     #[error("there is already a {0}")]
     Exists(String),
-    /// There is no such thing for this tenant.
+    /// This tenant has no such object.
     #[error("there is no {0}")]
     NotFound(String),
-    /// The store is away; try again.
+    /// The store is unavailable. The operation may be retried.
     #[error("the run store is not available: {0}")]
     Unavailable(String),
-    /// The store will not keep this, however often it is asked to.
+    /// The store cannot store this. A retry does not help.
     #[error("this cannot be stored: {0}")]
     Rejected(String),
 }

@@ -1,4 +1,4 @@
-//! The tool: arguments go in, a result comes out, and notes on the way if it has any.
+//! The tool interface: arguments in, a result out, and optional progress notes during the call.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,70 +8,69 @@ use serde_json::{Map, Value};
 
 use crate::{CallId, Reply, RunId, TenantId, ToolOutput, ToolSpec};
 
-/// Something the model can use.
+/// A tool that the model can call.
 ///
-/// Only [`spec`](Self::spec) and [`call`](Self::call) are needed. A tool that ignores its
-/// [`ToolContext`] is still started, watched, timed out, cancelled and ended correctly: the
-/// engine does that around it.
+/// Only [`spec`](Self::spec) and [`call`](Self::call) are required. A tool may ignore its
+/// [`ToolContext`]: the engine records, times out, cancels and ends its calls anyway.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * `Ok` means that it worked; anything else is an error;
-/// * when the context says it is cancelled, it stops soon. The engine stops waiting anyway.
+/// * `Ok` means that the call succeeded; anything else is an error;
+/// * it stops soon after its context is cancelled. The engine stops waiting in any case.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What is known about it.
+    /// Description of the tool.
     fn spec(&self) -> &ToolSpec;
 
-    /// Does the work. The arguments fit the schema of [`spec`](Self::spec).
+    /// Executes the call. The arguments conform to the schema in [`spec`](Self::spec).
     async fn call(
         &self,
         request: ToolRequest,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError>;
 
-    /// The arguments in a few words, for people. `None`: the usual rule.
+    /// Short description of the arguments for display. `None` selects the default.
     fn label(&self, _arguments: &Map<String, Value>) -> Option<String> {
         None
     }
 
-    /// The result in a few words, for people. `None`: the usual rule.
+    /// Short description of the result for display. `None` selects the default.
     fn short_result(&self, _output: &ToolOutput) -> Option<String> {
         None
     }
 }
 
-/// What a tool is asked to do.
+/// A call to a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRequest {
-    /// For whom.
+    /// Tenant of the run.
     pub tenant: TenantId,
-    /// The arguments, checked against the schema.
+    /// The arguments, validated against the schema.
     pub arguments: Map<String, Value>,
-    /// The same for every try of this call, and for no other call: a tool that must not act
-    /// twice can remember it.
+    /// Unique to this call, and the same for every attempt. A tool can use it to avoid executing a
+    /// call twice.
     pub idempotency_key: String,
     /// The [settings](ToolSpec::settings) of the tool in this run.
     pub settings: Value,
 }
 
-/// What a tool may tell and ask while it works.
+/// Connection of a running call to the engine: progress, questions and cancellation.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The run it works for.
+    /// ID of the run.
     pub run_id: RunId,
-    /// The call it works on.
+    /// ID of the call.
     pub call_id: CallId,
-    /// 1 for the first try.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// How long it has altogether.
+    /// Maximum duration of the call.
     pub time_allowed: Duration,
     task: Option<String>,
     link: Arc<dyn CallLink>,
 }
 
 impl ToolContext {
-    /// A context that reports over `link`.
+    /// Creates a context that reports over `link`.
     pub fn new(
         run_id: RunId,
         call_id: CallId,
@@ -82,29 +81,29 @@ impl ToolContext {
         Self { run_id, call_id, attempt, time_allowed, task: None, link }
     }
 
-    /// The same for a call whose work was begun before, under the name `task`.
+    /// Sets the ID of the background task that an earlier attempt of this call started.
     pub fn going_on_with(self, task: Option<String>) -> Self {
         Self { task, ..self }
     }
 
-    /// The name of the work that was begun before: the tool asks for what came of it, and does
-    /// not begin again.
+    /// ID of the background task that an earlier attempt started. The tool polls this task instead
+    /// of starting again.
     pub fn begun_task(&self) -> Option<&str> {
         self.task.as_deref()
     }
 
-    /// Tells that the work goes on without us, under a name by which it can be asked for later,
-    /// also by another worker.
+    /// Reports that the work continues as a background task. The ID must allow another worker to
+    /// poll the task.
     pub async fn task_started(&self, task: impl Into<String>) {
         self.link.tell(ToolNote::TaskStarted(task.into())).await;
     }
 
-    /// Tells how far the work is: `progress` of `total`.
+    /// Reports progress: `progress` of `total`.
     pub async fn progress(&self, progress: f64, total: impl Into<Option<f64>>) {
         self.link.tell(ToolNote::Progress { progress, total: total.into(), message: None }).await;
     }
 
-    /// Tells how far the work is, with a word about it.
+    /// Reports progress with a message.
     pub async fn progress_with(
         &self,
         progress: f64,
@@ -116,28 +115,28 @@ impl ToolContext {
         self.link.tell(note).await;
     }
 
-    /// Tells that a new phase of the work begins.
+    /// Reports a new phase.
     pub async fn phase(&self, phase: impl Into<String>) {
         self.link.tell(ToolNote::Phase(phase.into())).await;
     }
 
-    /// Lets out some of the output early.
+    /// Sends part of the output early.
     pub async fn output(&self, text: impl Into<String>) {
         self.link.tell(ToolNote::Output(text.into())).await;
     }
 
-    /// Asks the person for input, and waits for the answer. The time that takes does not count
-    /// against the tool. Where nobody can be asked the answer is [`Reply::Declined`], at once.
+    /// Asks the user for input, and waits for the reply. The wait does not count towards the tool's
+    /// time limits. Returns [`Reply::Declined`] at once if no user can be asked.
     pub async fn ask(&self, question: Question) -> Reply {
         self.link.ask(question).await
     }
 
-    /// Whether the call was stopped.
+    /// Whether the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.link.is_cancelled()
     }
 
-    /// Waits until the call is stopped.
+    /// Waits until the call is cancelled.
     pub async fn cancelled(&self) {
         self.link.cancelled().await;
     }
@@ -152,76 +151,76 @@ impl fmt::Debug for ToolContext {
     }
 }
 
-/// Something a tool says while it works.
+/// A note from a tool during a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolNote {
-    /// How far it is.
+    /// Progress.
     Progress {
-        /// How much is done.
+        /// Amount of work done.
         progress: f64,
-        /// How much there is.
+        /// Total amount of work, if known.
         total: Option<f64>,
-        /// What it is doing.
+        /// What the tool is doing.
         message: Option<String>,
     },
-    /// A new phase of the work.
+    /// Start of a new phase.
     Phase(String),
-    /// Some of the output.
+    /// Part of the output.
     Output(String),
-    /// The work goes on without us, under this name.
+    /// The work continues as a background task with this ID.
     TaskStarted(String),
 }
 
-/// Something a tool wants to know from a person.
+/// A tool's request for user input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// What is asked.
+    /// Text of the request.
     pub message: String,
-    /// The JSON Schema of the answer: an object with simple values.
+    /// JSON Schema of the input: an object with simple values.
     pub schema: Value,
 }
 
-/// The engine's end of a [`ToolContext`].
+/// The engine's side of a [`ToolContext`].
 pub trait CallLink: Send + Sync {
-    /// Takes a note; waits while the journal is slower than the tool. Notes of a call that is
-    /// over are dropped.
+    /// Records a note. Waits while the journal is slower than the tool. Notes of a finished call
+    /// are dropped.
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()>;
 
-    /// Asks a person, and waits for the answer.
+    /// Asks the user for input, and waits for the reply.
     fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(std::future::ready(Reply::Declined))
     }
 
-    /// Whether the call was stopped.
+    /// Whether the call was cancelled.
     fn is_cancelled(&self) -> bool;
 
-    /// Waits until the call is stopped.
+    /// Waits until the call is cancelled.
     fn cancelled(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Why a tool did not work.
+/// Error of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// It did not work, and would not work again. The message is for the model.
+    /// The call failed permanently. The message is for the model.
     #[error("{0}")]
     Failed(String),
-    /// It did not work this time, by its own word or because it was never reached; a tool that
-    /// may be called twice is called again.
+    /// The call failed temporarily: the tool says so, or it was never reached. A tool with effect
+    /// class pure or idempotent is called again.
     #[error("{0}")]
     Transient(String),
-    /// It was given the call, and nobody knows whether it did its work: its server died, the
-    /// connection broke, no answer came. A tool that may be called twice is called again; the
-    /// call of any other one ends with [an unknown outcome](crate::ToolOutcome::OutcomeUnknown).
-    /// The message says what happened.
+    /// The call was sent, and its outcome is not known: the server died, the connection broke, or
+    /// no answer came. A tool with effect class pure or idempotent is called again. The call of any
+    /// other tool ends with [an unknown outcome](crate::ToolOutcome::OutcomeUnknown). The message
+    /// says what happened.
     #[error("{0}")]
     OutcomeUnknown(String),
-    /// The arguments fit the schema but make no sense. The message is for the model.
+    /// The arguments conform to the schema but are invalid. The message is for the model.
     #[error("{0}")]
     InvalidArguments(String),
 }
 
 impl ToolError {
-    /// A plain failure.
+    /// Creates a permanent failure.
     pub fn failed(message: impl fmt::Display) -> Self {
         Self::Failed(message.to_string())
     }

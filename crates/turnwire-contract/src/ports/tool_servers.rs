@@ -1,4 +1,4 @@
-//! Servers that bring tools of their own: they are asked for them, and may change their mind.
+//! Servers that provide tools. Their list of tools may change.
 
 use std::sync::Arc;
 
@@ -6,52 +6,53 @@ use async_trait::async_trait;
 
 use crate::{TenantId, Tool, ToolError};
 
-/// Which server is meant.
+/// Reference to a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerRef<'a> {
-    /// What it is called: in the settings, or by the request that brings it.
+    /// Label of the server, from the settings or from the request.
     pub label: &'a str,
-    /// Where it is, if a request brings it.
+    /// URL of the server, if a request supplied it.
     pub url: Option<&'a str>,
 }
 
 impl<'a> From<&'a str> for ServerRef<'a> {
-    /// The server of the settings with that label.
+    /// Refers to the configured server with this label.
     fn from(label: &'a str) -> Self {
         Self { label, url: None }
     }
 }
 
 impl<'a> ServerRef<'a> {
-    /// What tells it from every other server, also from one that somebody gives the same name.
+    /// Identifies the server. A server from a request is identified by its URL, because its label
+    /// is not unique.
     pub fn identity(self) -> &'a str {
         self.url.unwrap_or(self.label)
     }
 }
 
-/// The tool servers there are, by label, and those that requests bring.
+/// The configured tool servers, and those supplied by requests.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * connections are shared between runs, and made again when they break;
-/// * a server that has told its tools is not asked again for every run, only when it says that
-///   they have changed or after it went away;
-/// * each tool carries the server's label in its spec, and the name the server knows it by;
-/// * a server that does not answer is given up after a while, and says why.
+/// * connections are shared between runs, and reopened when they break;
+/// * the tools of a server are cached; the server is asked again only when it reports a change or
+///   after a disconnect;
+/// * each tool's spec has the label of its server and the tool's name on that server;
+/// * a request to a server that does not answer fails after a timeout, with a reason.
 #[async_trait]
 pub trait ToolServers: Send + Sync {
-    /// The labels of all servers that `tenant` may use.
+    /// Returns the labels of all servers that `tenant` may use.
     fn labels(&self, tenant: &TenantId) -> Vec<String>;
 
-    /// Whether requests of `tenant` may bring the server at `url`.
+    /// Whether requests of `tenant` may supply the server at `url`.
     fn allows_url(&self, _tenant: &TenantId, _url: &str) -> bool {
         false
     }
 
-    /// The tools of `server`, if they are known without asking it.
+    /// Returns the cached tools of `server`, if any.
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>>;
 
-    /// The tools of `server`; asks it if need be.
+    /// Returns the tools of `server`, and asks the server if they are not cached.
     async fn tools(
         &self,
         tenant: &TenantId,
@@ -59,7 +60,7 @@ pub trait ToolServers: Send + Sync {
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 }
 
-/// No servers at all.
+/// An implementation without servers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoToolServers;
 

@@ -1,4 +1,4 @@
-//! Who works on which run, and what people ask of whoever that is.
+//! Leases of runs, and commands to the worker that owns a run.
 
 use std::time::Duration;
 
@@ -9,52 +9,52 @@ use crate::{
     ApprovalAnswer, CallId, InputId, Reply, RunId, RunOutcome, StoreError, TenantId, Timestamp,
 };
 
-/// The workers that share a store, as one of them sees it. A worker is a process with an engine.
+/// The workers that share a store, from the view of one of them. A worker is a process with an
+/// engine.
 ///
-/// Promises an implementation makes:
+/// Guarantees of an implementation:
 ///
-/// * a run belongs to the worker that created or claimed it, until that worker releases it or
-///   has not been heard of for the length of a lease;
-/// * of several workers that claim at once, each run goes to one of them;
-/// * time is told by the store's clock: those of the workers may be wrong;
-/// * a wish that was left for a run reaches whoever works on it, now or after a takeover, at
-///   least once, until it is done with or the run is over. Leaving it needs no lease: that is
-///   for the one who works.
+/// * a run belongs to the worker that created or claimed it, until that worker releases it or sends
+///   no heartbeat for the length of a lease;
+/// * of several workers that claim concurrently, each run goes to one of them;
+/// * time is measured by the store's clock, because the workers' clocks may be wrong;
+/// * a command that was enqueued for a run is delivered at least once to the worker that owns the
+///   run, also after a takeover, until it is acknowledged or the run ends. Enqueueing needs no
+///   lease.
 ///
-/// What keeps two workers from writing to one run is not here but the place in its journal:
-/// see [`Journal`](crate::EventLog).
+/// Leases do not prevent two workers from writing to one run. The sequence number in the journal
+/// does: see [`Journal`](crate::Journal).
 #[async_trait]
 pub trait Workers: Send + Sync {
-    /// Whether a run that this worker leaves is taken up by another one, or by the next one on
-    /// this machine.
+    /// Whether another process can continue a run that this worker releases.
     fn is_durable(&self) -> bool {
         true
     }
 
-    /// Says that this worker is there, and learns how long that holds.
+    /// Renews the lease of this worker, and returns its length.
     async fn heartbeat(&self) -> Result<Lease, StoreError>;
 
-    /// Takes up to `most` runs that nobody works on.
+    /// Claims up to `most` runs without a live worker.
     async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError>;
 
-    /// Gives up a run of this worker, so that another one takes it up at once.
+    /// Releases a run of this worker. Another worker can claim it at once.
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError>;
 
-    /// Gives up a run that this worker could not take up or not go on with. That counts as a failed
-    /// takeover, and nobody claims the run for a while, longer after each, unless somebody cancels
-    /// it.
+    /// Releases a run that this worker could not take over or continue. Counts as a failed
+    /// takeover. The run cannot be claimed for a while, longer after each failure, unless it is
+    /// cancelled.
     async fn defer(&self, run_id: &RunId) -> Result<(), StoreError> {
         self.release(run_id).await
     }
 
-    /// Leaves a claimed run to workers that have what it needs: `reason` says what this one lacks.
-    /// This worker does not claim it again, unless somebody cancels it.
+    /// Releases a claimed run to workers that have what it needs. `reason` says what this worker
+    /// lacks. This worker does not claim the run again, unless the run is cancelled.
     async fn decline(&self, run_id: &RunId, _reason: &str) -> Result<(), StoreError> {
         self.release(run_id).await
     }
 
-    /// Ends a run whose journal cannot be read: writes its end behind whatever is there, and
-    /// marks it as finished.
+    /// Ends a run whose journal cannot be decoded: appends the final event after whatever is there,
+    /// and marks the run as finished.
     async fn force_end(
         &self,
         _tenant: &TenantId,
@@ -65,15 +65,15 @@ pub trait Workers: Send + Sync {
         Err(StoreError::NotFound(format!("journal of run `{run_id}`")))
     }
 
-    /// The unfinished runs that belong to this worker, as the store has it. One of which nobody
-    /// was told that it was kept is not among them.
+    /// Returns the unfinished runs that belong to this worker according to the store, except those
+    /// whose creation was not confirmed to the caller.
     async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError>;
 
-    /// Which of `run_ids` do not belong to this worker any more.
+    /// Returns those of `run_ids` that no longer belong to this worker.
     async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
 
-    /// Leaves a wish for whoever works on the run. A run that is over, or is not this tenant's,
-    /// is [not found](StoreError::NotFound).
+    /// Enqueues a command for the worker that owns the run. Fails with
+    /// [`NotFound`](StoreError::NotFound) if the run is finished or belongs to another tenant.
     async fn enqueue(
         &self,
         tenant: &TenantId,
@@ -81,87 +81,86 @@ pub trait Workers: Send + Sync {
         command: RunCommand,
     ) -> Result<(), StoreError>;
 
-    /// The wishes for the runs of this worker, oldest first. They stay until they are done with.
+    /// Returns the pending commands for the runs of this worker, oldest first. They stay until they
+    /// are acknowledged.
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError>;
 
-    /// The wishes for one run, whoever works on it, oldest first.
+    /// Returns the pending commands for one run, oldest first, whichever worker owns it.
     async fn pending_commands_for(&self, run_id: &RunId)
     -> Result<Vec<PendingCommand>, StoreError>;
 
-    /// These wishes have been attended to.
+    /// Removes commands that have been executed.
     async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError>;
 
-    /// Waits until there may be a wish or a run to claim. May wait for ever: whoever waits looks
-    /// from time to time anyway.
+    /// Waits until there may be a command or a run to claim. May wait forever; the caller also
+    /// polls.
     async fn woken(&self);
 }
 
-/// For how long a worker may rely on its runs being its own.
+/// Time for which a worker owns its runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Counted from before [`Workers::heartbeat`] was called.
+    /// Length of the lease, counted from before the call of [`Workers::heartbeat`].
     pub length: Duration,
 }
 
-/// A run that its worker has left.
+/// A claimed run that its previous worker left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AbandonedRun {
-    /// Whose it is.
+    /// Tenant of the run.
     pub tenant: TenantId,
-    /// Which run.
+    /// ID of the run.
     pub run_id: RunId,
-    /// How many workers have died over it, this time included; those that released it do not
-    /// count.
+    /// Number of workers that died during the run, including the last one. Releases do not count.
     pub n_deaths: u32,
-    /// How often it could not be taken up since somebody last worked on it.
+    /// Number of failed takeovers since a worker last executed the run.
     pub n_failed_takeovers: u32,
 }
 
-/// Something asked of the worker that has the run.
+/// A command to the worker that owns a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "wish", rename_all = "snake_case")]
 pub enum RunCommand {
     /// Cancel the run.
     Cancel,
-    /// Cancel one call; the run goes on.
+    /// Cancel one call. The run continues.
     CancelCall {
-        /// The call.
+        /// ID of the call.
         call_id: CallId,
     },
-    /// A person has answered about a call.
+    /// Answer an approval request.
     Answer {
-        /// The call that waits.
+        /// ID of the call.
         call_id: CallId,
         /// The answer.
         #[serde(flatten)]
         answer: ApprovalAnswer,
     },
-    /// A person has answered a question that a tool asked.
+    /// Reply to a tool's request for input.
     Input {
-        /// The call.
+        /// ID of the call.
         call_id: CallId,
-        /// The question.
+        /// ID of the request.
         input_id: InputId,
-        /// The answer.
+        /// The reply.
         reply: Reply,
-        /// Where it came from.
+        /// Name of the surface that the reply came from.
         by: Option<String>,
     },
 }
 
-/// A wish as it is kept.
+/// A stored command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingCommand {
-    /// Which one.
+    /// ID of the command.
     pub id: i64,
-    /// The run it is for.
+    /// ID of the run.
     pub run_id: RunId,
-    /// What is asked for.
+    /// The command.
     pub command: RunCommand,
 }
 
-/// A worker that shares its store with nobody: nothing can be left for others, and nobody else
-/// can die.
+/// The only worker of its store. It has no commands to deliver and no runs to take over.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SingleWorker;
 

@@ -1,8 +1,8 @@
-//! The frames of the stream: one variant per event type that can be sent.
+//! Frames of the stream: one variant per event type.
 //!
-//! One table makes the enum, the two lists of names and the look-ups, so they cannot drift
-//! apart. Two rules hold for all of them: every frame has a `sequence_number`, and none but
-//! `error` has a top-level `error` key, because the official clients raise on it.
+//! One table generates the enum, the two lists of names and the lookups, so they cannot diverge.
+//! Two rules hold for all frames: every frame has a `sequence_number`, and only `error` has a
+//! top-level `error` key, because the official clients raise an exception on it.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -20,13 +20,13 @@ use super::{
     response::{OwnCode, Response},
 };
 
-// The names are `tt`, because attributes lose a literal that comes through `literal`.
+// The names are `tt`, because `serde(rename)` does not accept a captured `literal`.
 macro_rules! event_types {
     (
         strict { $($(#[$doc:meta])* $variant:ident($payload:ty) = $name:tt,)* }
         extended { $($(#[$own_doc:meta])* $own_variant:ident($own_payload:ty) = $own_name:tt,)* }
     ) => {
-        /// One event of the stream, with the official name as its `type`.
+        /// An event of the stream. Its `type` is the official name.
         #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
         #[serde(tag = "type")]
         pub enum ResponseEvent {
@@ -35,12 +35,12 @@ macro_rules! event_types {
         }
 
         impl ResponseEvent {
-            /// What the strict profile can send: official names only.
+            /// Event types of the strict profile: official names only.
             pub const TYPES_STRICT: &[&str] = &[$($name,)*];
-            /// What the extended profile can send beside those.
+            /// Additional event types of the extended profile.
             pub const TYPES_EXTENDED: &[&str] = &[$($own_name,)*];
 
-            /// The `type` on the wire, and the `event:` line of the stream.
+            /// Returns the `type` on the wire, which is also the `event:` line of the stream.
             pub fn event_type(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
@@ -67,23 +67,23 @@ macro_rules! event_types {
     };
 }
 
-/// One frame of the stream: an event with its number.
+/// A frame of the stream: an event and its sequence number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequencedEvent {
-    /// 0, 1, 2, … without gaps.
+    /// Number of the event in its stream: 0, 1, 2, … without gaps.
     pub sequence_number: u64,
     /// The event.
     pub event: ResponseEvent,
 }
 
 impl SequencedEvent {
-    /// The `type` on the wire.
+    /// Returns the `type` on the wire.
     pub fn event_type(&self) -> &'static str {
         self.event.event_type()
     }
 }
 
-/// A frame as it is written: its fields in the order of the official API.
+/// A frame in its serialized form. The fields are in the order of the official API.
 #[derive(Serialize)]
 struct WireEvent<'a, T> {
     #[serde(rename = "type")]
@@ -115,391 +115,391 @@ impl ToSchema for SequencedEvent {
 
 event_types! {
     strict {
-        /// The response exists.
+        /// The response was created.
         Created(ResponseFrame) = "response.created",
-        /// The response waits to be worked on.
+        /// The response is queued.
         Queued(ResponseFrame) = "response.queued",
-        /// The response is being worked on.
+        /// The response is in progress.
         InProgress(ResponseFrame) = "response.in_progress",
-        /// The response is whole. Nothing follows.
+        /// The response is complete. Last event of the stream.
         Completed(ResponseFrame) = "response.completed",
-        /// The response failed. Nothing follows.
+        /// The response failed. Last event of the stream.
         Failed(ResponseFrame) = "response.failed",
-        /// The response stopped at a limit, or was cancelled. Nothing follows.
+        /// The response reached a limit or was cancelled. Last event of the stream.
         Incomplete(ResponseFrame) = "response.incomplete",
-        /// What went wrong; `response.failed` follows.
+        /// An error occurred. `response.failed` follows.
         Error(Box<ErrorFrame>) = "error",
-        /// A new item; nothing about it comes before this.
+        /// A new output item. First event about the item.
         ItemAdded(ItemFrame) = "response.output_item.added",
-        /// The item as it will stay.
+        /// An output item is done; contains its final state.
         ItemDone(ItemFrame) = "response.output_item.done",
         /// A new part of a message.
         PartAdded(PartFrame) = "response.content_part.added",
-        /// The part of the message as it will stay.
+        /// A part of a message is done; contains its final state.
         PartDone(PartFrame) = "response.content_part.done",
-        /// More text.
+        /// Text was appended.
         TextDelta(TextDelta) = "response.output_text.delta",
-        /// All of the text.
+        /// The text is done; contains the full text.
         TextDone(TextDone) = "response.output_text.done",
-        /// A source of the text.
+        /// An annotation was added to the text.
         AnnotationAdded(AnnotationFrame) = "response.output_text.annotation.added",
-        /// More of a refusal.
+        /// Text was appended to a refusal.
         RefusalDelta(RefusalDelta) = "response.refusal.delta",
-        /// All of the refusal.
+        /// The refusal is done; contains the full text.
         RefusalDone(RefusalDone) = "response.refusal.done",
-        /// A new part of what was thought.
+        /// A new part of a reasoning summary.
         SummaryPartAdded(SummaryPartFrame) = "response.reasoning_summary_part.added",
-        /// The part of what was thought as it will stay.
+        /// A part of a reasoning summary is done; contains its final state.
         SummaryPartDone(SummaryPartFrame) = "response.reasoning_summary_part.done",
-        /// More of what was thought.
+        /// Text was appended to a reasoning summary.
         SummaryDelta(SummaryDelta) = "response.reasoning_summary_text.delta",
-        /// All of what was thought.
+        /// The text of a reasoning summary part is done; contains the full text.
         SummaryDone(SummaryDone) = "response.reasoning_summary_text.done",
-        /// More of a function's arguments.
+        /// Text was appended to the arguments of a function call.
         FunctionArgumentsDelta(ArgumentsDelta) = "response.function_call_arguments.delta",
-        /// All of a function's arguments.
+        /// The arguments of a function call are done; contains all of them.
         FunctionArgumentsDone(ArgumentsDone) = "response.function_call_arguments.done",
-        /// More of a custom tool's input.
+        /// Text was appended to the input of a custom tool call.
         CustomInputDelta(ArgumentsDelta) = "response.custom_tool_call_input.delta",
-        /// All of a custom tool's input.
+        /// The input of a custom tool call is done; contains all of it.
         CustomInputDone(InputDone) = "response.custom_tool_call_input.done",
-        /// A server is being asked for its tools.
+        /// An MCP server is being asked for its tools.
         McpListToolsInProgress(Box<ToolFrame>) = "response.mcp_list_tools.in_progress",
-        /// The server told its tools.
+        /// The MCP server listed its tools.
         McpListToolsCompleted(Box<ToolFrame>) = "response.mcp_list_tools.completed",
-        /// The server did not tell its tools.
+        /// The MCP server could not list its tools.
         McpListToolsFailed(Box<ToolFrame>) = "response.mcp_list_tools.failed",
-        /// A tool of a server was called, is at work, or has news.
+        /// An MCP call was added, is in progress, or reports progress.
         McpCallInProgress(Box<ToolFrame>) = "response.mcp_call.in_progress",
-        /// More of the arguments of a server's tool.
+        /// Text was appended to the arguments of an MCP call.
         McpArgumentsDelta(ArgumentsDelta) = "response.mcp_call_arguments.delta",
-        /// All of the arguments of a server's tool.
+        /// The arguments of an MCP call are done; contains all of them.
         McpArgumentsDone(ArgumentsDone) = "response.mcp_call_arguments.done",
-        /// The server's tool worked.
+        /// The MCP call succeeded.
         McpCallCompleted(Box<ToolFrame>) = "response.mcp_call.completed",
-        /// The server's tool did not work, or was never started.
+        /// The MCP call failed, or was never started.
         McpCallFailed(Box<ToolFrame>) = "response.mcp_call.failed",
-        /// A web search was called.
+        /// A web search call was added.
         WebSearchInProgress(Box<ToolFrame>) = "response.web_search_call.in_progress",
-        /// The web search is at work, or has news.
+        /// The web search is in progress, or reports progress.
         WebSearchSearching(Box<ToolFrame>) = "response.web_search_call.searching",
-        /// The web search worked. Does not come for one that did not.
+        /// The web search succeeded. Not sent for a failed search.
         WebSearchCompleted(Box<ToolFrame>) = "response.web_search_call.completed",
-        /// A file search was called.
+        /// A file search call was added.
         FileSearchInProgress(Box<ToolFrame>) = "response.file_search_call.in_progress",
-        /// The file search is at work, or has news.
+        /// The file search is in progress, or reports progress.
         FileSearchSearching(Box<ToolFrame>) = "response.file_search_call.searching",
-        /// The file search worked. Does not come for one that did not.
+        /// The file search succeeded. Not sent for a failed search.
         FileSearchCompleted(Box<ToolFrame>) = "response.file_search_call.completed",
     }
     extended {
-        /// A web search did not work.
+        /// A web search failed.
         WebSearchFailed(Box<ToolFrame>) = "response.web_search_call.failed",
-        /// A file search did not work.
+        /// A file search failed.
         FileSearchFailed(Box<ToolFrame>) = "response.file_search_call.failed",
-        /// Another worker continues the run.
+        /// Another worker took over the run.
         RunTakenOver(TakenOver) = "turnwire:run_taken_over",
-        /// The model is being asked.
+        /// A request to the model starts.
         TurnStarted(TurnEvent) = "turnwire:turn_started",
-        /// The model is asked again.
+        /// A turn is tried again.
         TurnRetried(Box<TurnRetry>) = "turnwire:turn_retried",
-        /// A part of the model's answer could not be read and was left out.
+        /// A part of the model's answer could not be parsed and was skipped.
         PartSkipped(Box<SkippedPart>) = "turnwire:part_skipped",
-        /// What the turn had said is superseded; its items are `incomplete`.
+        /// The output of the turn is superseded. Its items are `incomplete`.
         TurnAbandoned(TurnEvent) = "turnwire:turn_abandoned",
-        /// A person must allow the call.
+        /// A call needs approval.
         ApprovalRequested(Box<ApprovalRequestEvent>) = "turnwire:approval_requested",
-        /// A person has answered.
+        /// An approval request was decided.
         ApprovalResolved(Box<ApprovalEvent>) = "turnwire:approval_resolved",
-        /// A tool begins to work on the call.
+        /// Execution of a call starts.
         ToolStarted(Box<ToolStartEvent>) = "turnwire:tool_started",
-        /// The tool entered a phase.
+        /// The tool entered a new phase.
         ToolPhase(Box<ToolPhaseEvent>) = "turnwire:tool_phase",
-        /// The tool told how far it is.
+        /// The tool reported progress.
         ToolProgress(Box<ToolProgressEvent>) = "turnwire:tool_progress",
-        /// The tool let out some of its output.
+        /// The tool sent part of its output early.
         ToolOutputAdded(Box<ToolOutputEvent>) = "turnwire:tool_output_added",
-        /// The tool asks a person something, and waits.
+        /// The tool asks the user for input and waits.
         InputRequested(Box<InputRequestEvent>) = "turnwire:input_requested",
-        /// The question of the tool is settled.
+        /// A request for input was resolved.
         InputResolved(Box<InputReplyEvent>) = "turnwire:input_resolved",
-        /// The tool has said nothing for a while.
+        /// The tool has reported nothing for a while and is still running.
         ToolSilent(Box<ToolSilenceEvent>) = "turnwire:tool_silent",
         /// The tool is called again.
         ToolRetried(Box<ToolRetryEvent>) = "turnwire:tool_retried",
-        /// The call is over.
+        /// The call ended.
         ToolFinished(Box<ToolFinishEvent>) = "turnwire:tool_finished",
     }
 }
 
-/// The response object as of now.
+/// The current state of the response.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ResponseFrame {
-    /// The response.
+    /// The response object.
     pub response: Box<Response>,
 }
 
-/// What went wrong, in the shape of both generations of clients: older ones read the top
-/// level, newer ones and Open Responses read `error`.
+/// An error, in the formats of old and new clients: old clients read the top level, new ones and
+/// Open Responses read `error`.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ErrorFrame {
-    /// The official code that fits best.
+    /// The closest official error code.
     pub code: String,
-    /// One sentence.
+    /// One sentence that describes the error.
     pub message: String,
-    /// The parameter at fault; always null here.
+    /// Parameter that caused the error; always null here.
     pub param: Option<String>,
-    /// The same once more.
+    /// The same error as a nested object.
     pub error: ErrorPayload,
-    /// The code of ours.
+    /// The Turnwire error code.
     pub turnwire: OwnCode,
 }
 
-/// The nested half of an [`ErrorFrame`].
+/// The nested object of an [`ErrorFrame`].
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ErrorPayload {
-    /// The kind of error.
+    /// Type of the error.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The official code that fits best.
+    /// The closest official error code.
     pub code: String,
-    /// One sentence.
+    /// One sentence that describes the error.
     pub message: String,
-    /// The parameter at fault; always null here.
+    /// Parameter that caused the error; always null here.
     pub param: Option<String>,
 }
 
-/// An item, new or finished.
+/// An output item, new or done.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ItemFrame {
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
     /// The item.
     pub item: Box<OutputItem>,
 }
 
-/// A part of a message, new or finished.
+/// A part of a message, new or done.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct PartFrame {
-    /// The message.
+    /// ID of the message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The message's place in the output.
+    /// Index of the message in the output.
     pub output_index: usize,
-    /// The part's place in the message.
+    /// Index of the part in the message.
     pub content_index: usize,
     /// The part.
     pub part: OutputContent,
 }
 
-/// More text.
+/// Text appended to a message.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TextDelta {
-    /// The message.
+    /// ID of the message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The message's place in the output.
+    /// Index of the message in the output.
     pub output_index: usize,
-    /// The part's place in the message.
+    /// Index of the part in the message.
     pub content_index: usize,
-    /// Only the new text.
+    /// The new text only.
     pub delta: String,
-    /// How likely each of its tokens was, if that was asked for.
+    /// Log probabilities of the new tokens, if requested.
     pub logprobs: Vec<TokenLogprob>,
 }
 
-/// All of the text.
+/// The full text of a message part.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TextDone {
-    /// The message.
+    /// ID of the message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The message's place in the output.
+    /// Index of the message in the output.
     pub output_index: usize,
-    /// The part's place in the message.
+    /// Index of the part in the message.
     pub content_index: usize,
-    /// The text.
+    /// The full text.
     pub text: String,
-    /// How likely each of its tokens was, if that was asked for.
+    /// Log probabilities of all tokens, if requested.
     pub logprobs: Vec<TokenLogprob>,
 }
 
-/// A source of the text.
+/// An annotation of the text.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AnnotationFrame {
-    /// The message.
+    /// ID of the message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The message's place in the output.
+    /// Index of the message in the output.
     pub output_index: usize,
-    /// The part's place in the message.
+    /// Index of the part in the message.
     pub content_index: usize,
-    /// The annotation's place in the part.
+    /// Index of the annotation in the part.
     pub annotation_index: usize,
-    /// The source.
+    /// The annotation.
     #[schema(value_type = Object)]
     pub annotation: Value,
 }
 
-/// More of a refusal.
+/// Text appended to a refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct RefusalDelta {
-    /// The message.
+    /// ID of the message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The message's place in the output.
+    /// Index of the message in the output.
     pub output_index: usize,
-    /// The part's place in the message.
+    /// Index of the part in the message.
     pub content_index: usize,
-    /// Only the new text.
+    /// The new text only.
     pub delta: String,
 }
 
-/// All of a refusal.
+/// The full text of a refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct RefusalDone {
-    /// The message.
+    /// ID of the message.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The message's place in the output.
+    /// Index of the message in the output.
     pub output_index: usize,
-    /// The part's place in the message.
+    /// Index of the part in the message.
     pub content_index: usize,
-    /// The refusal.
+    /// The full refusal.
     pub refusal: String,
 }
 
-/// A part of what was thought, new or finished.
+/// A part of a reasoning summary, new or done.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SummaryPartFrame {
-    /// The reasoning item.
+    /// ID of the reasoning item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// The part's place in the summary.
+    /// Index of the part in the summary.
     pub summary_index: usize,
     /// The part.
     pub part: SummaryPart,
 }
 
-/// More of what was thought.
+/// Text appended to a reasoning summary.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SummaryDelta {
-    /// The reasoning item.
+    /// ID of the reasoning item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// The part's place in the summary.
+    /// Index of the part in the summary.
     pub summary_index: usize,
-    /// Only the new text.
+    /// The new text only.
     pub delta: String,
 }
 
-/// All of what was thought.
+/// The full text of a reasoning summary part.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SummaryDone {
-    /// The reasoning item.
+    /// ID of the reasoning item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// The part's place in the summary.
+    /// Index of the part in the summary.
     pub summary_index: usize,
-    /// The text.
+    /// The full text.
     pub text: String,
 }
 
-/// More of the arguments of a call.
+/// Text appended to the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ArgumentsDelta {
-    /// The call's item.
+    /// ID of the call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// Only the new part, as raw JSON text; of a custom tool, its input as it is.
+    /// The new text only: raw JSON, or plain text for a custom tool.
     pub delta: String,
 }
 
-/// All of the input of a custom tool.
+/// The full input of a custom tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct InputDone {
-    /// The call's item.
+    /// ID of the call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// The input, as plain text.
+    /// The input as plain text.
     pub input: String,
 }
 
-/// All of the arguments of a call.
+/// The full arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ArgumentsDone {
-    /// The call's item.
+    /// ID of the call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments, as raw JSON text.
+    /// The arguments as raw JSON.
     pub arguments: String,
 }
 
-/// The life of a call, or of a question for tools, with the facts that no client should have to
-/// remember (R2).
+/// State of a call or of a tool listing. Contains name, ID and server, so that clients need not
+/// remember them (R2).
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolFrame {
-    /// The item.
+    /// ID of the item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output.
+    /// Index of the item in the output.
     pub output_index: usize,
-    /// The tool's name; none on a question for tools.
+    /// Name of the tool; absent for a tool listing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The call; none on a question for tools.
+    /// ID of the call; absent for a tool listing.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub call_id: Option<CallId>,
-    /// The server the tool lives on.
+    /// Label of the tool's server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_label: Option<String>,
-    /// What is new.
+    /// What changed.
     pub turnwire: Note,
 }
 
-/// What is new about a call: only `at` is always there.
+/// What changed about a call. Only `at` is always present.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Note {
-    /// When it happened.
+    /// Time of the change.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Which try it is.
+    /// Number of the attempt, starting at 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// How long the tool has worked.
+    /// Execution time so far, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// How much is done, in the tool's own unit.
+    /// Amount of work done, in the tool's own unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<f64>,
-    /// How much there is.
+    /// Total amount of work, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// What the tool is doing, or is about to do.
+    /// What the tool is doing or about to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What went wrong: at last, or with the try before this one.
+    /// Why the call or its previous attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureNote>,
 }
 
 impl Note {
-    /// Nothing but the time.
+    /// Creates a note with only the time.
     pub fn at(at: Timestamp) -> Self {
         Self {
             at,
@@ -513,218 +513,217 @@ impl Note {
     }
 }
 
-/// Another worker continues the run.
+/// A takeover by another worker.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TakenOver {
-    /// 2 for the second worker.
+    /// Number of workers so far, including this one; 2 at the first takeover.
     pub attempt: u32,
 }
 
-/// Something about a turn of the model.
+/// An event of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TurnEvent {
-    /// 1 for the first answer; 0 for calls that came with the request.
+    /// Number of the turn, starting at 1; 0 for calls that came with the request.
     pub turn: u32,
 }
 
-/// The model is asked again.
+/// A retry of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TurnRetry {
-    /// Which turn.
+    /// Number of the turn.
     pub turn: u32,
-    /// 2 for the second try.
+    /// Number of the next attempt; 2 after the first failure.
     pub attempt: u32,
-    /// What went wrong.
+    /// Why the previous attempt failed.
     pub failure: FailureNote,
-    /// How long is waited first.
+    /// Delay before the next attempt, in milliseconds.
     pub delay_ms: u64,
 }
 
-/// A part of the model's answer was left out.
+/// A skipped part of the model's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SkippedPart {
-    /// The turn whose answer has a gap.
+    /// Number of the turn.
     pub turn: u32,
-    /// How many bytes the part had.
+    /// Size of the skipped part in bytes.
     pub bytes: u64,
-    /// What went wrong.
+    /// Why the part was skipped.
     pub failure: FailureNote,
 }
 
-/// Which call, on every event of ours about one.
+/// Identification of a call, on every `turnwire:` event about a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolFacts {
-    /// The call.
+    /// ID of the call.
     #[schema(value_type = String)]
     pub call_id: CallId,
-    /// The item that stands for it.
+    /// ID of the call's item.
     #[schema(value_type = String)]
     pub item_id: ItemId,
-    /// The item's place in the output; not there before the item is.
+    /// Index of the item in the output; absent before the item is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_index: Option<usize>,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The server it lives on.
+    /// Label of the tool's server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_label: Option<String>,
-    /// When it happened.
+    /// Time of the event.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
 }
 
-/// A person has answered.
+/// A decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ApprovalEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// Whether the call may go ahead.
+    /// Whether the call is approved.
     pub approve: bool,
-    /// Why not; empty if nothing was said.
+    /// Reason for a denial; may be empty.
     pub reason: String,
-    /// The arguments that the tool is called with instead of the model's, as JSON text.
+    /// Arguments that replace the model's, as raw JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// Whether the answer holds for the rest of the conversation.
+    /// Whether the decision holds for the rest of the conversation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remember: bool,
-    /// Where the answer came from.
+    /// Source of the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// A person must allow a call.
+/// An approval request for a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ApprovalRequestEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// Until when the answer may come; then the call is denied.
+    /// Time at which the call is denied automatically; absent if the request does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// What the tool says of itself now, if its definition is not the one that was trusted
-    /// before.
+    /// The tool's current description, if its definition differs from the trusted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
 }
 
-/// A tool asks a person something.
+/// A tool's request for user input.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct InputRequestEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// The question.
+    /// ID of the request.
     #[schema(value_type = String)]
     pub input_id: InputId,
-    /// What is asked.
+    /// Text of the request.
     pub message: String,
-    /// The JSON Schema of the answer.
+    /// JSON Schema of the requested input.
     #[schema(value_type = Object)]
     pub schema: Value,
-    /// Until when the answer may come.
+    /// Time at which the request expires; absent if it lasts as long as the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
 }
 
-/// The question of a tool is settled.
+/// The reply to a tool's request for user input.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct InputReplyEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// The question.
+    /// ID of the request.
     #[schema(value_type = String)]
     pub input_id: InputId,
-    /// What the tool was told.
+    /// The reply that the tool received.
     pub reply: Reply,
-    /// Where the answer came from.
+    /// Source of the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// A tool begins to work on a call.
+/// The start of a call's execution.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolStartEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// 1 for the first try.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// The arguments in a few words; may be empty.
+    /// Short description of the arguments for display; may be empty.
     pub label: String,
 }
 
-/// The tool entered a phase.
+/// A new phase of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolPhaseEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// The phase, in the tool's words.
+    /// Name of the phase, as reported by the tool.
     pub phase: String,
 }
 
-/// How far the tool is.
+/// Progress of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolProgressEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// How much is done, in the tool's own unit.
+    /// Amount of work done, in the tool's own unit.
     pub progress: f64,
-    /// How much there is, if the tool knows.
+    /// Total amount of work, if known.
     pub total: Option<f64>,
-    /// What it is doing, if it says so.
+    /// What the tool is doing, if it reports this.
     pub message: Option<String>,
 }
 
-/// Some of the tool's output, early.
+/// Early output of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolOutputEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// Only the new part.
+    /// The new text only.
     pub delta: String,
 }
 
-/// The tool has said nothing for a while.
+/// A tool has reported nothing for a while and is still running.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolSilenceEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// How long it has been at work altogether.
+    /// Time since the tool was started, in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// The tool is called again.
+/// A retry of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolRetryEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// 2 for the second try.
+    /// Number of the next attempt; 2 after the first failure.
     pub attempt: u32,
-    /// Why the try before did not count.
+    /// Why the previous attempt failed.
     pub failure: FailureNote,
 }
 
-/// The call is over.
+/// The end of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolFinishEvent {
-    /// Which call.
+    /// Identification of the call.
     #[serde(flatten)]
     pub facts: ToolFacts,
-    /// Whether the tool says it worked.
+    /// Whether the call succeeded.
     pub success: bool,
-    /// What went wrong; null if nothing did.
+    /// Why the call failed; null if it succeeded.
     pub failure: Option<FailureNote>,
-    /// How long the tool worked.
+    /// Execution time in milliseconds.
     pub duration_ms: u64,
 }
 

@@ -46,7 +46,7 @@ use crate::Egress;
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// The MCP servers of the settings, by label, which every tenant may use; and those that requests
-/// may bring, if [any are welcome](Self::welcoming).
+/// may bring, if [any are allowed](Self::allowing_urls).
 ///
 /// Nothing is started before it is needed, or before [`warm_up`](Self::warm_up). Dropping it
 /// ends all connections and all processes; [`shut_down`](Self::shut_down) also waits for that.
