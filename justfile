@@ -1,10 +1,16 @@
-# What one does every day. `just` lists it all; `just check` is the gate.
+# Everyday commands. `just` lists them; `just check` is the gate.
 
 [private]
 default:
     @just --list
 
-# The whole gate, as it runs before a change is taken.
+# The inner loop: formatting, Clippy, and the tests that need no server.
+quick *arguments:
+    cargo fmt --all
+    RUSTC_WORKSPACE_WRAPPER=clippy-driver cargo nextest run --workspace \
+        -E '(kind(lib) - package(turnwire-stores)) | package(turnwire-engine) | package(turnwire)' {{ arguments }}
+
+# The whole gate.
 check:
     .ci/run
 
@@ -13,7 +19,7 @@ test *arguments:
     cargo nextest run --workspace {{ arguments }}
     cargo test --doc --workspace
 
-# Format, then everything clippy has to say.
+# Formatting and Clippy.
 tidy:
     cargo fmt --all
     cargo clippy --workspace --all-targets -- -D warnings

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::settings::{listen_address, page_origin};
+use crate::addresses::{listen_address, page_origin};
 
 /// Runs agent turns and makes every step visible.
 #[derive(Debug, Parser)]

@@ -1,7 +1,7 @@
-//! The demo: a model that needs no key, and the one thing it can do.
+//! The demo: a model without a key, and its tool.
 //!
-//! The gateway offers it as a tool server with the label `demo`, because that is how a request
-//! to `/v1/responses` names tools of the server.
+//! The gateway offers the tool as a tool server with the label `demo`, because requests to
+//! `/v1/responses` name server-side tools in this way.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,6 @@ use turnwire_tools::FunctionTool;
 
 use crate::settings::Demo;
 
-/// The model of the demo, for every command.
 pub(crate) fn model(demo: Demo) -> Scripted {
     Scripted::demo().paced(demo.pace)
 }
@@ -32,11 +31,11 @@ pub(crate) struct Factors {
     b: Number,
 }
 
-/// Multiplies, and takes its time where somebody watches.
+/// Creates the tool that multiplies after a delay of `tool_time`.
 pub(crate) fn multiply(tool_time: Duration) -> FunctionTool<Factors> {
     let work = move |factors: Factors, context: ToolContext| async move {
         tokio::select! {
-            // Whoever stops the run need not wait for the demo.
+            // Cancellation does not wait for the delay.
             () = context.cancelled() => Err(STOPPED),
             () = tokio::time::sleep(tool_time) => product(&factors),
         }
@@ -44,22 +43,22 @@ pub(crate) fn multiply(tool_time: Duration) -> FunctionTool<Factors> {
     FunctionTool::with_context("multiply", "Multiplies two numbers.", work)
         .effect(Effect::Pure)
         .parallel()
-        // Its slowness is set by hand, and must not look like a hang.
+        // The delay is configured, so it must not time out.
         .timeout(tool_time + Duration::from_mins(1))
         .label(|factors| format!("{} × {}", factors.a, factors.b))
 }
 
-/// What a request calls the demo's tool server.
+/// Label of the demo's tool server.
 pub(crate) const LABEL: &str = "demo";
 
-/// Some tool servers, and the demo's own.
+/// Tool servers with the demo's server added.
 pub(crate) struct WithDemo<S> {
     multiply: Arc<dyn Tool>,
     others: Arc<S>,
 }
 
 impl<S> WithDemo<S> {
-    /// `others`, and the demo.
+    /// Adds the demo's server to `others`.
     pub(crate) fn new(others: Arc<S>, tool_time: Duration) -> Self {
         let multiply = multiply(tool_time);
         let spec = ToolSpec {
@@ -101,7 +100,7 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
     }
 }
 
-/// A tool of this process that is offered as one of a server.
+/// A local tool that is offered as a tool of a server.
 struct OnServer<T> {
     spec: ToolSpec,
     tool: T,
@@ -126,7 +125,7 @@ impl<T: Tool> Tool for OnServer<T> {
     }
 }
 
-/// Exact for whole numbers, as good as a float can be for others.
+/// Exact for integers, with float precision otherwise.
 fn product(Factors { a, b }: &Factors) -> Result<String, &'static str> {
     if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
         return Ok((i128::from(a) * i128::from(b)).to_string());

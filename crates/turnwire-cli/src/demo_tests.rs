@@ -1,4 +1,4 @@
-//! The demo tool multiplies like a person would write it.
+//! The result of the demo tool is formatted as people write it.
 
 use serde_json::json;
 

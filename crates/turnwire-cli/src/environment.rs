@@ -1,9 +1,9 @@
-//! The environment variables, read once; everything below takes this as an argument.
+//! The environment variables, read once at the start.
 
 use std::collections::BTreeMap;
 
-/// The environment variables that can be read as text. Empty ones count as not set, as in
-/// `NO_COLOR= turnwire …`.
+/// The environment variables that are valid UTF-8. Empty ones count as not set, as in `NO_COLOR=
+/// turnwire …`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment(BTreeMap<String, String>);
 

@@ -1,4 +1,4 @@
-//! How the program ends, and what it says when that is not well.
+//! Exit codes and error messages.
 
 use std::{fmt, process::ExitCode};
 
@@ -6,14 +6,13 @@ use turnwire_surfaces::clean;
 
 use crate::terminal::{Colour, Paint, tell};
 
-/// The outcome, as a script reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The model has answered; a server was told to close, and has.
+    /// The run completed, or the server was shut down.
     Done,
-    /// The run failed or ran into a limit; a server cannot listen.
+    /// The run failed or reached a limit, or the server could not start.
     Failed,
-    /// The command line or the settings are wrong.
+    /// The command line or the settings are invalid.
     Usage,
     /// Ctrl-C; for a server, the second one.
     Interrupted,
@@ -33,24 +32,24 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Something the person has to know and can do something about.
+/// An error for the user, with hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) message: String,
-    /// What belongs to the message, a line each.
+    /// Details of the message, one per line.
     pub(crate) details: Vec<String>,
-    /// How to go on, a line each.
+    /// What to do, one hint per line.
     pub(crate) hints: Vec<String>,
     pub(crate) exit: Exit,
 }
 
 impl Problem {
-    /// Something is wrong with what was typed or set.
+    /// Creates an error in the command line or settings.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), details: Vec::new(), hints: Vec::new(), exit: Exit::Usage }
     }
 
-    /// Something went wrong on the way.
+    /// Creates a runtime error.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, ..Self::usage(message) }
     }
@@ -60,9 +59,9 @@ impl Problem {
         self
     }
 
-    /// Says it on standard error.
+    /// Prints the error to standard error.
     pub(crate) fn show(&self, paint: Paint) {
-        // A message may quote a provider or a file, and those may hold anything.
+        // A message may quote a provider or a file, which may contain escape sequences.
         tell(&format!("{} {}", paint.bold(Colour::Red, "error:"), clean(&self.message)));
         for detail in &self.details {
             tell(&format!("  {}", clean(detail)));

@@ -1,11 +1,11 @@
-//! The `turnwire` binary: settings, wiring, terminal.
+//! The `turnwire` binary.
 //!
-//! Everything that can be decided without a terminal, a file or an environment is decided in
-//! the other crates; this one reads what the person wants, puts the parts together and shows
-//! what happens. Reading order: [`args`] is the command line, [`settings`] what follows from it
-//! together with the file and the environment, [`wiring`] the agent or the gateway that is made of
-//! that, [`commands`] what is done with it, and [`terminal`] how it looks.
+//! [`args`] is the command line, [`settings`] combines it with the settings file and the
+//! environment, [`wiring`] builds the agent or the gateway, [`commands`] runs the commands, and
+//! [`terminal`] displays a run. Everything that needs no terminal, file or environment is in other
+//! crates.
 
+mod addresses;
 mod args;
 mod commands;
 mod demo;
@@ -30,10 +30,10 @@ use crate::{
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        // Help and version come this way too, and go to standard output.
+        // Includes help and version, which go to standard output.
         Err(choice) => {
             let exit = if choice.use_stderr() { Exit::Usage } else { Exit::Done };
-            // Whoever closed the stream does not want to read it.
+            // A closed stream is not an error.
             let _ = choice.print();
             return exit.into();
         }

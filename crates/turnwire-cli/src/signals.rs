@@ -1,16 +1,13 @@
-//! What comes from outside: Ctrl-C and `SIGTERM`, which want the program to stop, and `SIGHUP`, which
-//! does not stop a server.
+//! Signals: Ctrl-C and `SIGTERM` stop the program, `SIGHUP` does not stop a server.
 
 use std::io;
 
 use crate::exit::Exit;
 
-/// Who wants the program to stop.
+/// A signal that stops the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// The person at the terminal.
     Interrupt,
-    /// The system.
     Terminate,
 }
 
@@ -23,8 +20,8 @@ impl From<Signal> for Exit {
     }
 }
 
-/// The signals as they come. From the first [`listen`](Signals::listen) on they no longer end
-/// the program by themselves.
+/// The received signals. After [`listen`](Signals::listen) they no longer end the process by
+/// default.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -41,7 +38,7 @@ impl Signals {
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one. Nothing is lost when it is not waited for to the end.
+    /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Interrupt,
@@ -50,8 +47,8 @@ impl Signals {
     }
 }
 
-/// `SIGHUP` as it comes: from a terminal that is closed, or from somebody who expects settings to
-/// be read again. From [`listen`](Hangups::listen) on it no longer ends the program.
+/// The received `SIGHUP`s, from a closed terminal or as a request to reload. After
+/// [`listen`](Hangups::listen) they no longer end the process.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Hangups(tokio::signal::unix::Signal);
@@ -64,13 +61,13 @@ impl Hangups {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    /// Waits for the next one. Nothing is lost when it is not waited for to the end.
+    /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) {
         self.0.recv().await;
     }
 }
 
-/// There is none.
+/// This platform has no `SIGHUP`.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub(crate) struct Hangups;
@@ -86,7 +83,7 @@ impl Hangups {
     }
 }
 
-/// Ctrl-C, where there is nothing else.
+/// Only Ctrl-C on this platform.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub(crate) struct Signals;

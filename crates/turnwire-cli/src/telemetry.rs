@@ -1,8 +1,7 @@
-//! The operator's log, on standard error.
+//! The log, on standard error.
 //!
-//! On a terminal it is silent unless asked for, because it would break into what is drawn
-//! there, and so it is when only the answer or the events are wanted; elsewhere warnings are
-//! shown, because that is where one looks afterwards.
+//! By default nothing is logged on a terminal, where it would disturb the display, nor if only the
+//! answer or the events are printed. Otherwise warnings are logged.
 
 use std::io;
 
@@ -14,15 +13,15 @@ use crate::{
     terminal::{Look, Paint, View},
 };
 
-/// Where the wish comes from: ours first, then what all Rust programs read.
+/// Variables for the filter, in order of precedence.
 const FILTERS: [&str; 2] = ["TURNWIRE_LOG", "RUST_LOG"];
 
-/// Whether somebody asked for a log.
+/// Whether a log is requested.
 pub(crate) fn is_wanted(environment: &Environment) -> bool {
     FILTERS.iter().any(|name| environment.is_set(name))
 }
 
-/// Begins to log what is wanted, or else what is `usual`. Says whether there is a log.
+/// Starts the log with the requested filter, or with `usual`. Returns whether there is a log.
 fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result<bool, Problem> {
     let choice = FILTERS.iter().find_map(|name| Some((*name, environment.get(name)?)));
     let filter = match (choice, usual) {
@@ -36,7 +35,7 @@ fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // It may be a file on a full disk: what is not logged is not worth a panic.
+        // Write errors, for example on a full disk, must not panic.
         .log_internal_errors(false)
         .with_ansi(paint.is_on())
         .try_init();
@@ -44,18 +43,18 @@ fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result
     Ok(true)
 }
 
-/// Begins to log for a command that shows a run. Says whether there is a log.
+/// Starts the log for a command that displays a run. Returns whether there is a log.
 pub(crate) fn start(environment: &Environment, look: Look) -> Result<bool, Problem> {
     let is_silent = look.stderr_is_terminal || look.view != View::Plain;
     begin(environment, (!is_silent).then_some("warn"), look.paint)
 }
 
-/// Begins to log for a command that stays: nothing is drawn that a warning could break into.
+/// Starts the log for a long-running command, which has no live display.
 pub(crate) fn start_to_stay(environment: &Environment, paint: Paint) -> Result<(), Problem> {
     begin(environment, Some("warn"), paint).map(drop)
 }
 
-/// Begins to log for a command that tells everything itself, if a log is asked for.
+/// Starts the log for a command that prints its own messages, if a log is requested.
 pub(crate) fn start_if_wanted(environment: &Environment, paint: Paint) -> Result<(), Problem> {
     begin(environment, None, paint).map(drop)
 }

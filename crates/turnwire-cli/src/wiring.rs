@@ -1,4 +1,4 @@
-//! The whole composition: the only file that names models, tools and stores.
+//! Composition of models, tools and stores. The only file that names the adapters.
 
 use std::{env, sync::Arc};
 
@@ -29,13 +29,12 @@ use crate::{
     },
 };
 
-/// How many finished runs a gateway remembers: its clients come back for them.
+/// Number of finished runs that a gateway without a store keeps for its clients.
 pub(crate) const FINISHED_RUNS_KEPT: usize = 10_000;
-/// How many big results it remembers.
+/// Number of large results that it keeps.
 const BIG_RESULTS_KEPT: usize = 1_000;
 
-/// The agent that the settings describe, and the tool servers that have to be ended with it.
-/// Nothing is started yet.
+/// Builds the agent, and the tool servers that must be shut down with it. Starts nothing.
 pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), Problem> {
     let tool_servers = Arc::new(McpServers::new(settings.tool_servers.clone()));
     let mut agent = Agent::builder()
@@ -60,19 +59,19 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), 
     Ok((agent, tool_servers))
 }
 
-/// A gateway, ready to listen.
+/// A gateway that is ready to listen.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) app: App,
-    /// The tool servers, which have to be ended with it.
+    /// The tool servers, to be shut down with the gateway.
     pub(crate) tool_servers: Arc<McpServers>,
-    /// Where runs are kept, which has to be closed after it; nothing if that is in memory.
+    /// The store, to be closed after the gateway; none if in memory.
     pub(crate) store: Option<Store>,
-    /// Reads files in the background, once it is started.
+    /// Indexes files in the background, once it is started.
     pub(crate) indexer: Indexer,
 }
 
-/// The gateway that the settings describe. Its store is open, and nothing else is started yet.
+/// Builds the gateway. Opens its store, and starts nothing else.
 pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem> {
     let store = match &settings.store {
         Some(options) => Some(Store::open(options.clone()).await.map_err(not_opened)?),
@@ -133,7 +132,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     Ok(Gateway { app: App::new(runs, library, options), tool_servers, store, indexer })
 }
 
-/// Files in `store`, or in memory, and the queue of those that wait to be read.
+/// Returns the library in `store` or in memory, and its indexing queue.
 fn files_in(
     store: Option<&Store>,
     reader: Arc<dyn TextAnalyzer>,
@@ -146,7 +145,7 @@ fn files_in(
     (library.clone(), library)
 }
 
-/// This very program reads PDFs, in a process of their own.
+/// This program extracts text from PDFs, in a child process.
 fn pdf_program() -> Option<PdfProgram> {
     env::current_exe().ok().map(|program| PdfProgram::new(program, "read-pdf"))
 }
@@ -159,7 +158,6 @@ fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>,
     })
 }
 
-/// What people are asked about.
 fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy {
     let pins = settings.pin_definitions.then(|| match store {
         Some(store) => Arc::new(store.clone()) as Arc<dyn Pins>,
@@ -168,7 +166,7 @@ fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy 
     ApprovalPolicy { ask_before: settings.ask_before.clone(), pins }
 }
 
-/// An engine that keeps its runs in `store`, or in memory.
+/// Returns the parts of an engine that stores its runs in `store` or in memory.
 fn kept_in(store: Option<&Store>) -> EngineParts {
     let Some(store) = store else {
         return EngineParts {
@@ -200,7 +198,7 @@ fn model(settings: &ModelSettings) -> Result<Arc<dyn Model>, Problem> {
     }
 }
 
-/// A model of a provider, with all that is put around it.
+/// Builds the model of a provider, with its wrappers.
 fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
     let Provider { kind, base_url, api_key, model, tool_calling, custom_tools, unsupported } =
         provider;
@@ -231,7 +229,7 @@ fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
     };
     let (model, custom_tools): (Arc<dyn Model>, _) = match (tool_calling, custom_tools) {
         (ToolCalling::Native, custom_tools) => (model, custom_tools),
-        // Whoever describes tools in words describes functions.
+        // Tools that are described in text are always functions.
         (ToolCalling::JsonSchema, CustomTools::Refused) => {
             (Arc::new(JsonSchemaCalls::new(model)), CustomTools::Refused)
         }
@@ -254,12 +252,10 @@ fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem>
     })
 }
 
-/// The way to addresses that somebody else names.
 fn egress(options: &EgressOptions) -> Result<Egress, Problem> {
     Egress::new(options).map_err(|error| Problem::failure(error.to_string()))
 }
 
-/// The search that the options describe, with its way out.
 pub(crate) fn web_search(
     options: &WebSearchOptions,
     way_out: &EgressOptions,

@@ -1,4 +1,4 @@
-//! What the settings become.
+//! Composition from settings.
 
 use turnwire_contract::{TenantId, ToolServers};
 use turnwire_tools::{EgressOptions, McpServerOptions};
@@ -84,7 +84,7 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
     );
 }
 
-/// A9: nothing but loopback without a key.
+/// A9: without a key, the gateway listens only on loopback.
 #[tokio::test]
 async fn the_door_has_the_keys_of_the_settings() {
     let anywhere = "0.0.0.0:0".parse().unwrap();

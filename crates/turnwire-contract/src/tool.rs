@@ -239,7 +239,7 @@ pub struct BlobRef {
 pub struct Image {
     /// Media type, such as `image/png`.
     pub media_type: String,
-    /// The image in base64, or the [`LibraryAddress`] of a stored image.
+    /// The image in base64, or the `turnwire-file:` URL of a stored image.
     pub base64: String,
 }
 

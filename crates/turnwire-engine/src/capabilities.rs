@@ -1,13 +1,13 @@
-//! Whether this worker has what a run needs. Workers that share a store may have different
-//! settings, during a change of them if not for good; a run is never carried out with another
-//! model or without its tools because its worker has died.
+//! Checks whether this worker has the model and the tools that a run needs. Workers that share a
+//! store may have different settings, at least during a rollout. After a takeover, a run is never
+//! executed with another model or without its tools.
 
 use turnwire_contract::{RunRequest, ToolKind};
 
 use crate::runs::Runs;
 
 impl Runs {
-    /// What this worker lacks to carry out the run; nothing if it can.
+    /// Returns what this worker lacks to execute the run, or `None` if it lacks nothing.
     pub(crate) fn lacks(&self, request: &RunRequest) -> Option<String> {
         self.lacks_model(request)
             .or_else(|| self.lacks_tool(request))

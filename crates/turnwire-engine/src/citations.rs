@@ -1,15 +1,15 @@
-//! Where an answer cites what tools of its run have found.
+//! Finds where an answer cites results of the run's tools.
 //!
-//! Pure: the sources follow from the events, and the citations from the sources and the text. So
-//! whoever takes a run over finds the same ones.
+//! Pure: sources are derived from events, and citations from sources and text. After a takeover, a
+//! worker finds the same citations.
 //!
-//! An answer cites a page by a link to it, in Markdown or bare, and any source by the number it
-//! had in the list that the model was shown, in brackets: `[1]`, `[1, 3]`, `【1】`. A file can be
-//! cited by its name or its id in brackets, too. Numbers begin anew with every list; one that
-//! means different sources in different lists cites none of them. What stands in code is code.
+//! An answer cites a page by a link, in Markdown or bare. It cites any source by its number in the
+//! list shown to the model, in brackets: `[1]`, `[1, 3]`, `【1】`. It can also cite a file by its
+//! name or id in brackets. Numbering restarts with every list. A number that means different
+//! sources in different lists cites none of them. Nothing inside code is a citation.
 //!
-//! Places are counted in Unicode code points, as Python counts them; the end is the first one
-//! past the citation. See `docs/decisions/012-citations.md`.
+//! Positions are Unicode code points, as in Python. The end position is exclusive. See
+//! `docs/decisions/012-citations.md`.
 
 use std::ops::Range;
 
@@ -17,24 +17,24 @@ use pulldown_cmark::{Event as Markdown, Parser, Tag};
 use serde_json::{Value, json};
 use turnwire_contract::{Annotation, ToolKind, ToolOutput};
 
-/// Something that a tool found and an answer may cite.
+/// A tool result that an answer may cite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Page { url: String, title: String },
     File { id: String, name: String },
 }
 
-/// What the tools of a run have found so far.
+/// The sources found by the run's tools so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
-    /// The lists whose entries the model was shown with numbers.
+    /// The numbered lists shown to the model.
     numbered: Vec<Vec<Source>>,
-    /// Everything, in the order it was found.
+    /// All sources, in the order they were found.
     all: Vec<Source>,
 }
 
 impl Sources {
-    /// Takes note of what a tool of this kind returned.
+    /// Adds the sources in the output of a tool of this kind.
     pub(crate) fn note(&mut self, kind: ToolKind, output: &ToolOutput) {
         let Some(found) = &output.structured else { return };
         let sources = match kind {
@@ -47,14 +47,14 @@ impl Sources {
                 self.all.push(source.clone());
             }
         }
-        // A page that was opened has no number.
+        // An opened page has no number.
         let action = found.get("action").and_then(Value::as_str);
         if action.is_none_or(|action| action == "search") {
             self.numbered.push(sources);
         }
     }
 
-    /// What stands between brackets: a number, or the name or id of a file.
+    /// Finds a source by the content of brackets: a number, a file name or a file id.
     fn by_mark(&self, mark: &str) -> Option<&Source> {
         let Ok(number) = mark.parse::<usize>() else {
             let is_it = |source: &&Source| match source {
@@ -100,8 +100,7 @@ fn file(entry: &Value) -> Option<Source> {
     Some(Source::File { id, name })
 }
 
-/// The page that a URL means: without a fragment, whatever the case of its host, and with or
-/// without a slash at its end.
+/// Normalizes a URL: drops the fragment and a trailing slash, lowercases the host.
 fn place_of(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
     let end_of_host = url.find("://").map(|scheme| {
@@ -112,7 +111,7 @@ fn place_of(url: &str) -> String {
     format!("{}{}", host.to_ascii_lowercase(), path.trim_end_matches('/'))
 }
 
-/// Every place of `text` that cites one of `sources`, in the order of the text.
+/// Returns all citations of `sources` in `text`, in text order.
 pub(crate) fn citations(text: &str, sources: &Sources) -> Vec<Annotation> {
     if sources.all.is_empty() {
         return Vec::new();
@@ -132,7 +131,7 @@ pub(crate) fn citations(text: &str, sources: &Sources) -> Vec<Annotation> {
         .chain(marked)
         .filter_map(|(range, source)| Some((range, source?)))
         .collect();
-    // Stable, so `[2, 1]` keeps its order.
+    // A stable sort keeps the order of `[2, 1]`.
     cited.sort_by_key(|(range, _)| (range.start, range.end));
     cited.dedup();
     let mut count = Count { text, byte: 0, characters: 0 };
@@ -156,7 +155,7 @@ fn annotation(count: &mut Count<'_>, range: &Range<usize>, source: &Source) -> A
     }
 }
 
-/// Counts code points from left to right, each of them once.
+/// Counts code points from left to right in a single pass.
 struct Count<'a> {
     text: &'a str,
     byte: usize,
@@ -164,7 +163,7 @@ struct Count<'a> {
 }
 
 impl Count<'_> {
-    /// How many code points stand before `byte`, which is not before the last one asked for.
+    /// Returns the number of code points before `byte`. `byte` must not decrease between calls.
     fn until(&mut self, byte: usize) -> usize {
         let more = self.text.get(self.byte..byte).unwrap_or_default();
         self.characters += more.chars().count();
@@ -173,11 +172,11 @@ impl Count<'_> {
     }
 }
 
-/// What Markdown makes of a text.
+/// A text parsed as Markdown.
 struct Reading {
-    /// Links, and where they lead.
+    /// Links and their targets.
     links: Vec<(Range<usize>, String)>,
-    /// Where nothing is cited: code, pictures, raw HTML.
+    /// Ranges without citations: code, images, raw HTML.
     closed: Vec<Range<usize>>,
 }
 
@@ -203,7 +202,7 @@ fn is_closed(event: &Markdown<'_>) -> bool {
     )
 }
 
-/// Addresses that stand in the text as they are, without what a sentence puts behind them.
+/// Returns bare URLs without trailing punctuation.
 fn bare_urls(text: &str) -> Vec<(Range<usize>, &str)> {
     let starts = text.match_indices("http").map(|(start, _)| start);
     let url_at = |start: usize| {
@@ -219,7 +218,7 @@ fn bare_urls(text: &str) -> Vec<(Range<usize>, &str)> {
     starts.filter_map(url_at).collect()
 }
 
-/// A closing bracket belongs to an address only if it was opened there.
+/// A closing bracket is part of the URL only if it is opened inside the URL.
 fn without_punctuation(mut url: &str) -> &str {
     loop {
         let shorter = match url.chars().next_back() {
@@ -234,7 +233,7 @@ fn without_punctuation(mut url: &str) -> &str {
     }
 }
 
-/// What stands in brackets, each part of a list by itself, with the place of the whole.
+/// Returns each element of a bracketed list, with the range of the whole bracket.
 fn marks(text: &str) -> Vec<(Range<usize>, &str)> {
     let mut found = Vec::new();
     for (open, close) in [('[', ']'), ('【', '】')] {
@@ -250,7 +249,7 @@ fn marks(text: &str) -> Vec<(Range<usize>, &str)> {
             if is_definition(text, start, end) {
                 continue;
             }
-            // `【4†source】` is how some models learned to write it.
+            // Some models write `【4†source】`.
             let content = content.split('†').next().unwrap_or_default();
             let whole = [content].into_iter().filter(|content| content.contains(','));
             let parts = whole.chain(content.split(','));
@@ -260,7 +259,7 @@ fn marks(text: &str) -> Vec<(Range<usize>, &str)> {
     found
 }
 
-/// `[1]: https://…` at the beginning of a line says what `[1]` means elsewhere.
+/// Returns whether the range is a link definition: `[1]: https://…` at the start of a line.
 fn is_definition(text: &str, start: usize, end: usize) -> bool {
     let begins_line =
         text.get(..start).is_some_and(|before| before.is_empty() || before.ends_with('\n'));

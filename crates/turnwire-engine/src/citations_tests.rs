@@ -27,7 +27,7 @@ fn files() -> (ToolKind, Value) {
 const A: &str = "https://a.example/x";
 const B: &str = "https://b.example/";
 
-/// Cuts each citation out of the text, as a Python client would, and names what it cites.
+/// Cuts each citation out of the text, as a Python client does, and names its source.
 fn cited(text: &str, sources: &Sources) -> Vec<(String, String)> {
     let letters: Vec<char> = text.chars().collect();
     let cut = |annotation: turnwire_contract::Annotation| {
@@ -83,9 +83,9 @@ fn numbers_in_brackets_cite() {
     check("Yes 【2】 and 【1†source】.", &[("【2】", B), ("【1†source】", A)]);
     check("Yes [^1].", &[("[^1]", A)]);
     check("No [0], [], [ ], [x], [-1], [1 2], [1.", &[]);
-    // A mark with an address is one citation, not two.
+    // A mark with a link is one citation.
     check("Yes [1](https://a.example/x).", &[("[1](https://a.example/x)", A)]);
-    // What the text itself defines wins over the list.
+    // A link definition in the text takes precedence over the list.
     check("Yes [1].\n\n[1]: https://b.example/", &[("[1]", B), ("https://b.example/", B)]);
 }
 
@@ -98,7 +98,7 @@ fn code_and_pictures_cite_nothing() {
     check("<a href=\"https://a.example/x\">", &[]);
 }
 
-/// Python counts code points; so do the places, whatever stands before them.
+/// Positions count code points, as in Python, whatever precedes them.
 #[test]
 fn places_are_counted_in_code_points() {
     let text = "🦭🦭 Grüße — सील e\u{301} [1] 👩‍👩‍👧 https://b.example/ ende";
@@ -115,7 +115,7 @@ fn places_are_counted_in_code_points() {
     assert_ne!(start, text.encode_utf16().position(|c| c == u16::from(b'[')).unwrap());
 }
 
-/// A number that means two things means nothing; a link still does.
+/// An ambiguous number cites nothing. A link still cites its page.
 #[test]
 fn ambiguous_numbers_cite_nothing() {
     let sources = noted(&[pages(&[A, B]), pages(&[B])]);
@@ -145,7 +145,7 @@ fn files_are_cited_by_number_name_and_id() {
     assert_eq!(found.into_iter().map(|a| a.source).collect::<Vec<_>>(), expected);
 }
 
-/// A file may have a comma in its name.
+/// A file name may contain a comma.
 #[test]
 fn a_name_with_a_comma_is_one_name() {
     let results = json!([{ "file_id": "file_1", "filename": "me, you.md" }]);
@@ -153,7 +153,7 @@ fn a_name_with_a_comma_is_one_name() {
     assert_eq!(citations("See [me, you.md].", &sources).len(), 1);
 }
 
-/// Only searches have sources: what another tool returns in the same shape is its own affair.
+/// Only search tools have sources. Other tools may return the same shape.
 #[test]
 fn other_tools_have_no_sources() {
     for kind in [ToolKind::Function, ToolKind::Client, ToolKind::Mcp] {
@@ -172,7 +172,7 @@ fn the_same_page_is_the_same_page() {
     assert!(!same("http://a.example/", "https://a.example/"));
 }
 
-/// Whatever a model writes, every citation lies in the text, and finding them ends.
+/// For any model output, every citation lies inside the text and the search terminates.
 #[test]
 fn hostile_texts_do_no_harm() {
     let sources = noted(&[pages(&[A, B]), files()]);

@@ -1,6 +1,6 @@
-//! The current time and new ids: the two things a run takes from nowhere.
+//! The current time and new ids.
 //!
-//! They come from one place, so that a test can hold both still and compare whole journals.
+//! Both come from one type, so that a test can make them deterministic and compare whole journals.
 
 use std::{
     collections::HashMap,
@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use crate::sync::lock;
 
-/// 2026-01-01T00:00:00Z, where simulated time begins.
+/// 2026-01-01T00:00:00Z, the start of simulated time.
 const SIMULATED_START: u128 = 1_767_225_600_000_000;
 
-/// Where the time and new ids come from.
+/// Source of the current time and of new ids.
 #[derive(Debug)]
 pub struct ClockAndIds(Source);
 
@@ -28,19 +28,19 @@ enum Source {
 }
 
 impl ClockAndIds {
-    /// The clock of this machine and random ids.
+    /// Uses the system clock and random ids.
     pub fn system() -> Self {
         Self(Source::System)
     }
 
-    /// The runtime's clock, which a test can pause, and ids that count from 1.
+    /// Uses the runtime's clock, which a test can pause, and ids that count from 1.
     ///
     /// Must be called inside a runtime.
     pub fn simulated() -> Self {
         Self(Source::Simulated { began: Instant::now(), ids: Mutex::default() })
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         let micros = match &self.0 {
             Source::System => {
@@ -51,7 +51,7 @@ impl ClockAndIds {
         Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 
-    /// A new id that begins with `prefix`.
+    /// Returns a new id that starts with `prefix`.
     pub fn new_id(&self, prefix: &'static str) -> String {
         match &self.0 {
             Source::System => format!("{prefix}_{}", Uuid::new_v4().simple()),

@@ -1,7 +1,8 @@
-//! What people may ask of a run, whichever worker has it.
+//! Commands to a run: cancel, approve, reply.
 //!
-//! If this process works on the run, it is done here and now. Otherwise a wish is left for the
-//! one that does, or for the one that will: see [`Workers`](turnwire_contract::Workers).
+//! If this process executes the run, the command is applied directly. Otherwise it is stored as a
+//! pending command for the worker that holds the run or claims it next: see
+//! [`Workers`](turnwire_contract::Workers).
 
 use std::sync::Arc;
 
@@ -21,43 +22,43 @@ use crate::{
     toolbox::{complaints_about, read_arguments_for},
 };
 
-/// What came of an answer.
+/// Result of an answer to an approval or a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerOutcome {
-    /// It was recorded, or it equals the answer that was.
+    /// The answer is recorded, or equals the recorded one.
     Accepted,
     /// Another answer was recorded first, or the question has expired.
     TooLate,
-    /// There is no such question.
+    /// No such question exists.
     NotAsked,
 }
 
-/// Why an answer was not taken; the question stays open.
+/// Why an answer is rejected. The question stays open.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// What the person wrote does not fit what is asked for.
+    /// The answer does not match the schema.
     #[error("{0}")]
     DoesNotFit(String),
-    /// The journal did not take it.
+    /// The append to the journal failed.
     #[error(transparent)]
     Log(#[from] JournalError),
 }
 
 impl Runs {
-    /// Cancels a run, here or elsewhere. Says whether there was something to cancel; when it
-    /// returns, the end may still be a moment away.
+    /// Cancels a run on any worker. Returns whether there was a run to cancel. The run may end
+    /// shortly after this returns.
     pub async fn cancel(&self, tenant: &TenantId, run_id: &RunId) -> Result<bool, StoreError> {
         let here = self.live(tenant, run_id);
         if let Some(run) = &here {
             run.stop(Stop::Cancelled);
         }
-        // A run that is here may have been taken over a moment ago, or may be in the next one;
-        // then only the wish counts. Whoever is told that it was taken can rely on it.
+        // The run may be taken over at any moment, so only the stored command guarantees the
+        // cancel.
         let left = self.enqueue(tenant, run_id, RunCommand::Cancel).await?;
         Ok(left || here.is_some())
     }
 
-    /// Cancels a run, for those who cannot wait for it.
+    /// Cancels a run in a background task.
     pub fn cancel_in_background(&self, tenant: &TenantId, run_id: &RunId) {
         if self.cancel_here(tenant, run_id) && !self.0.parts.workers.is_durable() {
             return;
@@ -70,8 +71,8 @@ impl Runs {
         });
     }
 
-    /// Cancels one call, whether a tool is at work on it or it waits for a person; the run goes
-    /// on. Says whether there was something to cancel.
+    /// Cancels one call, running or waiting for a person. The run continues. Returns whether there
+    /// was a call to cancel.
     pub async fn cancel_call(
         &self,
         tenant: &TenantId,
@@ -101,8 +102,8 @@ impl Runs {
         self.run_detached(work).await
     }
 
-    /// Answers for a person whether a call may be carried out. Says whether that is the answer
-    /// that counts; a second one changes nothing.
+    /// Resolves the approval of a call. Returns whether this answer is the recorded one. A second
+    /// answer has no effect.
     pub async fn resolve(
         &self,
         tenant: &TenantId,
@@ -118,8 +119,7 @@ impl Runs {
         }
     }
 
-    /// Answers for a person whether a call may be carried out. The same answer once more is as
-    /// good as the first.
+    /// Resolves the approval of a call. Repeating the recorded answer is accepted.
     pub async fn answer(
         &self,
         tenant: &TenantId,
@@ -158,18 +158,15 @@ impl Runs {
             check_arguments(&run.state(), call_id, &answer)?;
             match run.resolve(call_id, answer.clone()).await {
                 Ok(true) => return Ok(AnswerOutcome::Accepted),
-                // Settled; or the run has ended, or moved on to another worker, in this moment.
+                // Already resolved; or the run has just ended or moved to another worker.
                 Ok(false) | Err(JournalError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let CallHistory { events: journal, head } =
-            match self.call_history(tenant, run_id, call_id).await {
-                Ok(history) => history,
-                Err(JournalError::NotFound(_)) => return Ok(AnswerOutcome::NotAsked),
-                Err(error) => return Err(error.into()),
-            };
-        if let Some(settled) = settled_by(&journal, call_id, &answer, repeat) {
+            self.call_history(tenant, run_id, call_id).await?;
+        let settled = |journal: &[_]| settled_by(journal, call_id, &answer, repeat);
+        if let Some(settled) = settled(&journal) {
             return Ok(settled);
         }
         if let Some(state) = state_of(run_id, &journal) {
@@ -177,25 +174,16 @@ impl Runs {
         }
         let command = RunCommand::Answer { call_id: call_id.clone(), answer: answer.clone() };
         if !self.enqueue_or_fail(tenant, run_id, command).await? {
-            // It has ended since: perhaps because somebody has given the same answer.
+            // The run has ended meanwhile, perhaps because of the same answer.
             let history = self.call_history(tenant, run_id, call_id).await?;
-            let settled = settled_by(&history.events, call_id, &answer, repeat);
-            return Ok(settled.unwrap_or(AnswerOutcome::TooLate));
+            return Ok(settled(&history.events).unwrap_or(AnswerOutcome::TooLate));
         }
-        let mut events = self.follow(tenant, run_id, head).await?;
-        while let Some(recorded) = events.try_next().await.map_err(AnswerError::Log)? {
-            if let Some(given) = answer_in(&recorded.event, call_id) {
-                return Ok(judged(&given, &answer));
-            }
-            if is_end_of(&recorded.event, call_id) {
-                break;
-            }
-        }
-        Ok(AnswerOutcome::TooLate)
+        let judge = |event: &Event| Some(judged(&answer_in(event, call_id)?, &answer));
+        self.await_answer(tenant, run_id, call_id, head, judge).await
     }
 
-    /// Answers for a person what a tool has asked: the question of this id, or the only one of
-    /// the call. The same answer once more is as good as the first.
+    /// Answers a question of a tool: the one with this id, or the only one of the call. Repeating
+    /// the recorded answer is accepted.
     pub async fn reply(
         &self,
         tenant: &TenantId,
@@ -224,22 +212,20 @@ impl Runs {
         by: Option<String>,
     ) -> Result<AnswerOutcome, AnswerError> {
         let CallHistory { events: journal, head } =
-            match self.call_history(tenant, run_id, call_id).await {
-                Ok(history) => history,
-                Err(JournalError::NotFound(_)) => return Ok(AnswerOutcome::NotAsked),
-                Err(error) => return Err(error.into()),
-            };
+            self.call_history(tenant, run_id, call_id).await?;
         let Some(asked) = asked_in(&journal, call_id, input_id.as_ref()) else {
             return Ok(AnswerOutcome::NotAsked);
         };
         let (input_id, schema) = asked;
-        let given = journal.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
-        if let Some(given) = given {
-            return Ok(if given == reply {
-                AnswerOutcome::Accepted
-            } else {
-                AnswerOutcome::TooLate
-            });
+        let judge = |event: &Event| {
+            let given = reply_in(event, &input_id)?;
+            Some(if given == reply { AnswerOutcome::Accepted } else { AnswerOutcome::TooLate })
+        };
+        let settled = |journal: &[Arc<RecordedEvent>]| {
+            journal.iter().find_map(|recorded| judge(&recorded.event))
+        };
+        if let Some(settled) = settled(&journal) {
+            return Ok(settled);
         }
         if let Reply::Accepted { content } = &reply {
             complaints_about(&schema, &Value::Object(content.clone()))
@@ -252,33 +238,42 @@ impl Runs {
                 Err(error) => return Err(error.into()),
             }
         }
-        let (call_id, ours) = (call_id.clone(), reply.clone());
-        let command =
-            RunCommand::Input { call_id: call_id.clone(), input_id: input_id.clone(), reply, by };
+        let command = RunCommand::Input {
+            call_id: call_id.clone(),
+            input_id: input_id.clone(),
+            reply: reply.clone(),
+            by,
+        };
         if !self.enqueue_or_fail(tenant, run_id, command).await? {
-            let history = self.call_history(tenant, run_id, &call_id).await?;
-            let given =
-                history.events.iter().find_map(|recorded| reply_in(&recorded.event, &input_id));
-            let is_ours = given.is_some_and(|given| given == ours);
-            return Ok(if is_ours { AnswerOutcome::Accepted } else { AnswerOutcome::TooLate });
+            let history = self.call_history(tenant, run_id, call_id).await?;
+            return Ok(settled(&history.events).unwrap_or(AnswerOutcome::TooLate));
         }
-        let mut events = self.follow(tenant, run_id, head).await?;
+        self.await_answer(tenant, run_id, call_id, head, judge).await
+    }
+
+    /// Waits until the worker that holds the run records an answer that `judge` recognizes, or
+    /// until the call ends without one.
+    async fn await_answer(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        call_id: &CallId,
+        after: Seq,
+        judge: impl Fn(&Event) -> Option<AnswerOutcome>,
+    ) -> Result<AnswerOutcome, AnswerError> {
+        let mut events = self.follow(tenant, run_id, after).await?;
         while let Some(recorded) = events.try_next().await.map_err(AnswerError::Log)? {
-            if let Some(given) = reply_in(&recorded.event, &input_id) {
-                return Ok(if given == ours {
-                    AnswerOutcome::Accepted
-                } else {
-                    AnswerOutcome::TooLate
-                });
+            if let Some(outcome) = judge(&recorded.event) {
+                return Ok(outcome);
             }
-            if is_end_of(&recorded.event, &call_id) {
+            if is_end_of(&recorded.event, call_id) {
                 break;
             }
         }
         Ok(AnswerOutcome::TooLate)
     }
 
-    /// What the journal says about a call so far.
+    /// Returns the events about a call so far, or `None` if there is no such run.
     async fn call_history(
         &self,
         tenant: &TenantId,
@@ -286,7 +281,10 @@ impl Runs {
         call_id: &CallId,
     ) -> Result<CallHistory, JournalError> {
         let mut history = CallHistory { events: Vec::new(), head: Seq::START };
-        let mut stored = self.stored(tenant, run_id).await?;
+        let mut stored = match self.stored(tenant, run_id).await {
+            Err(JournalError::NotFound(_)) => return Ok(history),
+            stored => stored?,
+        };
         while let Some(recorded) = stored.try_next().await? {
             history.head = recorded.seq;
             if matters_to(call_id, &recorded.event) {
@@ -306,7 +304,7 @@ impl Runs {
         left.map_err(|error| JournalError::Unavailable(error.to_string()))
     }
 
-    /// Leaves a wish for whoever works on the run. Says whether anybody will.
+    /// Stores a pending command for the run. Returns whether a worker will apply it.
     async fn enqueue(
         &self,
         tenant: &TenantId,
@@ -319,22 +317,21 @@ impl Runs {
         }
         match parts.workers.enqueue(tenant, run_id, command).await {
             Ok(()) => Ok(true),
-            // It is over, or never was.
+            // The run has ended or does not exist.
             Err(StoreError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-/// The events of a run that have to do with one of its calls, and how far all of them have come.
+/// The events of a run that concern one call, and the head of the journal.
 struct CallHistory {
     events: Vec<Arc<RecordedEvent>>,
     head: Seq,
 }
 
-/// Whether somebody who answers about a call has to know of an event: it tells what the call is,
-/// what its tool takes, and what became of the questions about it. What models and tools have
-/// said meanwhile may be long, and says nothing about that.
+/// Returns whether an event is needed to judge an answer about a call: the call itself, its tool's
+/// schema, and its questions. Output of models and tools may be long and is not needed.
 fn matters_to(about: &CallId, event: &Event) -> bool {
     let is_about_tools = matches!(
         event,
@@ -351,15 +348,15 @@ fn matters_to(about: &CallId, event: &Event) -> bool {
     is_about_tools || event.call_id() == Some(about) && !is_said_meanwhile
 }
 
-/// What the same answer once more counts for.
+/// How to judge a repeated answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeat {
     IsTaken,
     IsTooLate,
 }
 
-/// What came of an answer to a question that is settled, or was never asked; nothing if it
-/// waits.
+/// Returns the outcome for a question that is resolved or was never asked, or `None` if it is still
+/// open.
 fn settled_by(
     journal: &[Arc<RecordedEvent>],
     call_id: &CallId,
@@ -397,8 +394,7 @@ fn reply_in(event: &Event, about: &InputId) -> Option<Reply> {
     (input_id == about).then(|| reply.clone())
 }
 
-/// The question that is meant, with the schema of its answer: the one of this id, or the latest
-/// of the call.
+/// Returns the question with this id, or the latest one of the call, with its answer schema.
 fn asked_in(
     journal: &[Arc<RecordedEvent>],
     about: &CallId,
@@ -413,7 +409,7 @@ fn asked_in(
     })
 }
 
-/// The arguments that a person has written must be ones that the tool takes.
+/// Checks arguments edited by a person against the tool's schema.
 fn check_arguments(
     state: &RunState,
     call_id: &CallId,
@@ -425,7 +421,7 @@ fn check_arguments(
     read_arguments_for(spec, arguments).map(drop).map_err(AnswerError::DoesNotFit)
 }
 
-/// What the journal of a run means, as far as its tools and calls are concerned.
+/// Folds the events about tools and calls.
 fn state_of(run_id: &RunId, journal: &[Arc<RecordedEvent>]) -> Option<RunState> {
     let Event::RunQueued { request } = &journal.first()?.event else { return None };
     let mut state = RunState::new(run_id, Arc::clone(request), Vec::new());
@@ -435,7 +431,7 @@ fn state_of(run_id: &RunId, journal: &[Arc<RecordedEvent>]) -> Option<RunState> 
     Some(state)
 }
 
-/// Whether the journal ends with this call at work, or waiting for a person.
+/// Returns whether, at the end of the journal, the call is running or waits for a person.
 fn is_open(journal: &[Arc<RecordedEvent>], call_id: &CallId) -> bool {
     let about = journal.iter().map(|recorded| &recorded.event);
     let about: Vec<&Event> = about.filter(|event| event.call_id() == Some(call_id)).collect();

@@ -1,9 +1,8 @@
-//! Old results, shortened.
+//! Shortens old tool results in the prompt.
 //!
-//! What a tool brought ten questions ago is rarely needed word for word, and it is most of what
-//! a long conversation weighs. So the model is shown the beginning of old results and told that
-//! there was more. Nothing is changed in what is kept, no item is left out, and so no call is
-//! ever parted from its result.
+//! Old results are most of the size of a long conversation and are rarely needed in full. The model
+//! sees the start of each and a note that it is shortened. Stored items do not change, and no item
+//! is dropped, so every call keeps its result.
 
 use std::sync::Arc;
 
@@ -11,11 +10,11 @@ use turnwire_contract::{Item, Role};
 
 use crate::tool_result::prefix;
 
-/// How many bytes of an old result are shown.
+/// Bytes of an old result that stay in the prompt.
 const SHOWN: usize = 400;
 
-/// `items` with the results shortened that are older than the last `n_turns` messages of the
-/// user.
+/// Returns `items` with shortened results where they are older than the last `n_turns` user
+/// messages.
 pub(crate) fn compacted(items: Vec<Arc<Item>>, n_turns: u32) -> Vec<Arc<Item>> {
     let is_question = |item: &Arc<Item>| matches!(**item, Item::Message { role: Role::User, .. });
     let questions = items.iter().enumerate().rev().filter(|(_, item)| is_question(item));
@@ -33,7 +32,7 @@ fn shortened(item: Arc<Item>) -> Arc<Item> {
         Item::CallResult { call_id, output, images, failed, custom }
             if output.len() > SHOWN || !images.is_empty() =>
         {
-            // The guard saw to it that something is left out, so it is said.
+            // The guard ensures that something is cut here.
             let output = format!("{}\n[shortened]", prefix(output, SHOWN));
             let (call_id, images) = (call_id.clone(), Vec::new());
             let (failed, custom) = (*failed, *custom);

@@ -1,5 +1,5 @@
-//! How many calls of one tool, and of all tools of one server, are carried out at the same time
-//! in this process. Those that find no place wait for one, before they are started.
+//! Concurrency limits per tool and per tool server, in this process. A call without a permit waits
+//! before it starts.
 
 use std::{
     collections::HashMap,
@@ -11,20 +11,19 @@ use turnwire_contract::ToolSpec;
 
 use crate::sync::lock;
 
-/// The places there are, by tool and by server. Clones share them.
+/// Semaphores by tool and by server. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConcurrencyLimits(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
 
-/// A place in every lane that a call needs; given back when it is dropped.
+/// All permits of one call, released on drop.
 pub(crate) type Permits = Vec<OwnedSemaphorePermit>;
 
 impl ConcurrencyLimits {
-    /// Waits for the places that a call of this tool needs. Always in the same order, so that
-    /// no two calls can wait for each other.
+    /// Acquires all permits of a call, always in the same order to prevent deadlock.
     pub(crate) async fn permits(&self, spec: &ToolSpec) -> Permits {
         let mut permits = Vec::new();
         for lane in self.needed(spec) {
-            // A lane is never closed.
+            // The semaphore is never closed.
             permits.extend(lane.acquire_owned().await);
         }
         permits

@@ -1,13 +1,13 @@
-//! Moments in the future, also those that never come.
+//! Deadlines that saturate instead of overflowing.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Further away than any run lives, and near enough for every clock.
+/// Longer than any run, and short enough for every clock.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
 
-/// The moment `wait` after `from`. A wait too long for the clock is one that never ends.
+/// Returns `from + wait`, or a time that is never reached if the sum overflows.
 pub(crate) fn later(from: Instant, wait: Duration) -> Instant {
     from + wait.min(NEVER)
 }

@@ -1,5 +1,4 @@
-//! What a tool says of itself, in short: the same for the same definition, and another for any
-//! other. Whoever has allowed a tool has allowed what it was then.
+//! Hash of a tool definition. An approval pins the definition that was approved.
 
 use std::fmt::Write;
 
@@ -7,11 +6,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use turnwire_contract::ToolSpec;
 
-/// What stands for the name, the description and the schema of a tool.
+/// Hashes the name, description and schema of a tool.
 pub fn definition_of(spec: &ToolSpec) -> String {
     let mut hasher = Sha256::new();
     for part in [spec.reference().own_name(), &spec.description, &in_order(&spec.parameters)] {
-        // With its length, so that no two definitions can be told in the same bytes.
+        // The length prefix prevents collisions between adjacent parts.
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part.as_bytes());
     }
@@ -22,7 +21,7 @@ pub fn definition_of(spec: &ToolSpec) -> String {
     written
 }
 
-/// A schema as text, whatever the order in which its server happened to write the keys.
+/// Serializes a schema with sorted keys.
 fn in_order(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -40,8 +39,8 @@ fn in_order(value: &Value) -> String {
     }
 }
 
-/// A schema without the words in it: what kind of values a tool takes, and nothing that could
-/// talk to a model.
+/// Removes all prose from a schema and keeps the types. The prose of an untrusted tool could
+/// contain a prompt injection.
 pub(crate) fn without_words(schema: &Value) -> Value {
     const WORDS: [&str; 6] = ["description", "title", "examples", "default", "$comment", "const"];
     const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
@@ -50,7 +49,7 @@ pub(crate) fn without_words(schema: &Value) -> Value {
             let kept = fields.iter().filter(|(name, _)| !WORDS.contains(&name.as_str()));
             let field = |(name, value): (&String, &Value)| {
                 let value = match value.as_object() {
-                    // Here the keys are names, and a name may be "description".
+                    // Here the keys are property names, and one may be "description".
                     Some(named) if NAMED.contains(&name.as_str()) => {
                         let each =
                             |(name, value): (&String, &Value)| (name.clone(), without_words(value));

@@ -7,7 +7,7 @@ fn spec(description: &str, parameters: Value) -> ToolSpec {
     ToolSpec { parameters, ..ToolSpec::new("t", description) }
 }
 
-/// A7: whatever a server changes about a tool changes what stands for it, and nothing else does.
+/// A7: every change of a definition changes its hash, and nothing else does.
 #[test]
 fn a7_every_change_shows() {
     let first = definition_of(&spec("Adds.", json!({ "a": 1, "b": { "c": 2, "d": [3] } })));
@@ -28,7 +28,7 @@ fn a7_every_change_shows() {
     assert_eq!(first.len(), 64);
 }
 
-/// A7: what is withheld from the model leaves the shape of the arguments and no words.
+/// A7: the redacted schema keeps the shape of the arguments and no prose.
 #[test]
 fn a7_a_schema_without_words() {
     let schema = json!({

@@ -1,12 +1,11 @@
-//! How deeply the data of tools may be nested. What is recorded must be readable, and readers of
-//! JSON give up at some depth: most of them at 128.
+//! Maximum nesting depth of tool data. Journaled data must be readable, and most JSON parsers stop
+//! at depth 128.
 
 use serde_json::Value;
 
-/// Deeper than anything of use.
 const MAX_DEPTH: usize = 64;
 
-/// Whether `value` is nested too deeply to be recorded.
+/// Returns whether `value` is nested too deeply for the journal.
 pub(crate) fn is_too_deep(value: &Value) -> bool {
     is_deeper_than(MAX_DEPTH, value)
 }

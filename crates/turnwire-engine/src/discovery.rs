@@ -1,8 +1,7 @@
-//! Asking tool servers for their tools.
+//! Tool discovery on tool servers.
 //!
-//! Most of the time nobody has to be asked: a server that has told its tools once is known, and
-//! question and answer go into the journal together. A server that does not answer costs the
-//! run its tools and nothing else: the answer says so, and the model does without.
+//! Tools of a known server are cached; then request and result are recorded in one batch. If a
+//! server does not respond, the run continues without its tools, and the recorded result says so.
 
 use std::{collections::HashSet, mem, sync::Arc};
 
@@ -15,15 +14,15 @@ use turnwire_contract::{
     Tool, ToolContext, ToolError, ToolOutput, ToolRef, ToolRequest, ToolServers, ToolSpec,
 };
 
-use crate::{depth::is_too_deep, failures, live_run::LiveRun, pinning, run_loop::RunContext};
+use crate::{depth::is_too_deep, failures, live_run::LiveRun, pinning, run_context::RunContext};
 
-/// Asks `servers` for their tools, side by side. Each answer is recorded as soon as it comes.
+/// Discovers the tools of `servers` concurrently. Each result is recorded when it arrives.
 pub(crate) async fn discover(
     run: &LiveRun,
     context: &RunContext,
     servers: Vec<ServerUse>,
 ) -> Result<(), JournalError> {
-    // Names are given one server at a time, so that no two tools get the same one.
+    // Servers are named one at a time, so that tool names stay unique.
     let naming = Mutex::new(());
     let ask = |server| ask(run, context, server, &naming).boxed();
     let asked: FuturesUnordered<_> = servers.into_iter().map(ask).collect();
@@ -39,7 +38,7 @@ async fn ask(
 ) -> Result<(), JournalError> {
     let label = &server.label;
     let tenant = run.state().request().tenant.clone();
-    // A run taken over in the middle of the question goes on with it.
+    // After a takeover, an open discovery is resumed.
     let open = run.state().discovering(label).cloned();
     let item_id = open.clone().unwrap_or_else(|| ItemId::new(run.new_id("mcpl")));
     let started = Event::DiscoveryStarted { item_id: item_id.clone(), server: label.clone() };
@@ -50,7 +49,7 @@ async fn ask(
         run.record_all(mem::take(&mut events)).await?;
         tokio::select! {
             biased;
-            // The loop looks for the stop next, and closes the question.
+            // The loop checks for the stop next and closes the discovery.
             () = run.stopped() => return Ok(()),
             () = run.left() => return Ok(()),
             answer = context.servers.tools(&tenant, server.server()) => answer,
@@ -73,8 +72,8 @@ async fn ask(
     Ok(())
 }
 
-/// What is offered of the server's tools, under names that no other tool has. Nothing if the run
-/// is to stop or to be left meanwhile.
+/// Returns the offered tools of a server under unique names, or `None` if the run stops or is
+/// handed over meanwhile.
 async fn listed(
     run: &LiveRun,
     context: &RunContext,
@@ -116,26 +115,26 @@ async fn listed(
     Some(DiscoveryOutcome::Listed { tools: offered })
 }
 
-/// The name under which the model is offered a tool: providers take letters, digits, `_` and
-/// `-`, at most 64 of them, and refuse the whole request otherwise.
+/// Makes a tool name valid for providers: letters, digits, `_` and `-`, at most 64. Providers
+/// reject the whole request otherwise.
 fn offered_name(own: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     own.chars().map(plain).take(64).collect()
 }
 
-/// A tool of a server, looked up when it is called: by then its server may have gone and come
-/// back, and whoever watches has seen the call begin.
+/// A tool of a server, resolved when it is called. The server may have restarted since discovery,
+/// and the start of the call is already visible.
 pub(crate) struct ServerTool {
     servers: Arc<dyn ToolServers>,
     tenant: TenantId,
     tool: ToolRef,
-    /// Where its server is, if the request has brought it.
+    /// The server URL, if it comes from the request.
     url: Option<String>,
     spec: ToolSpec,
 }
 
 impl ServerTool {
-    /// The tool that `spec` describes, of a server that `request` uses.
+    /// Creates the tool described by `spec`, of a server in `request`.
     pub(crate) fn new(
         servers: Arc<dyn ToolServers>,
         request: &RunRequest,
@@ -154,14 +153,14 @@ impl ServerTool {
         ServerRef { label: self.label(), url: self.url.as_deref() }
     }
 
-    /// The tool as its server tells of it now, if that is known.
+    /// Returns the tool as currently listed by its server, if cached.
     pub(crate) fn known(&self) -> Option<Arc<dyn Tool>> {
         self.named(self.servers.known_tools(&self.tenant, self.server())?)
     }
 
     fn named(&self, tools: Vec<Arc<dyn Tool>>) -> Option<Arc<dyn Tool>> {
         let offered = self.tool.own_name();
-        // A name that was made fit for the model stands for the tool it was made from.
+        // A sanitized name refers to the original tool.
         let is_it = |tool: &Arc<dyn Tool>| {
             let name = &tool.spec().name;
             offered_name(name) == offered

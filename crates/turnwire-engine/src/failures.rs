@@ -1,11 +1,11 @@
-//! The stable codes of everything that can go wrong, with what people are told.
+//! Stable error codes and their public messages.
 //!
-//! `docs/errors.md` explains each; a test compares the two. Causes go to the operator's log, and
-//! what a provider wrote is nowhere else: it may quote a key, a prompt or an address (A12).
+//! `docs/errors.md` explains each code; a test compares the two. Causes go only to the operator's
+//! log, because a provider's message may quote a key, a prompt or an address (A12).
 
 use turnwire_contract::{Failure, FileId, ModelError, OUTCOME_UNKNOWN, RunOutcome};
 
-/// Every code the engine gives.
+/// All error codes of the engine.
 pub const CODES: [&str; 26] = [
     "model_unavailable",
     "model_rate_limited",
@@ -35,7 +35,7 @@ pub const CODES: [&str; 26] = [
     "files_unavailable",
 ];
 
-/// What a model's error is called in public.
+/// Maps a model error to its public failure.
 pub(crate) fn of_model(error: &ModelError) -> Failure {
     match error {
         ModelError::Unavailable { retry_after, .. } => {
@@ -70,18 +70,18 @@ pub(crate) fn of_model(error: &ModelError) -> Failure {
     }
 }
 
-/// A part of the answer was left out.
+/// A part of the answer could not be parsed.
 pub(crate) fn model_unreadable() -> Failure {
     let message = "a part of the model's answer could not be read and was left out";
     Failure::new("model_unreadable", message)
 }
 
-/// A file that the run was given has been deleted before the model was asked.
+/// An input file was deleted before the model was called.
 pub(crate) fn file_gone(file_id: &FileId) -> Failure {
     Failure::new("file_gone", format!("the file `{file_id}` has been deleted meanwhile"))
 }
 
-/// The files of the conversation do not fit into one question.
+/// The files of the conversation exceed the limit of one prompt.
 pub(crate) fn files_too_large(max_bytes: usize) -> Failure {
     let limit = max_bytes / 1024 / 1024;
     let message = format!("the files of this conversation have more than {limit} MiB together");
@@ -101,8 +101,7 @@ pub(crate) fn journal_lost() -> Failure {
     Failure::new("journal_lost", "the run could not be recorded any further")
 }
 
-/// Whether a run was given up because it could not be recorded: its journal then has no end to
-/// wait for.
+/// Returns whether the run was dropped because the journal failed. Such a journal has no end event.
 pub fn is_journal_lost(outcome: &RunOutcome) -> bool {
     matches!(outcome, RunOutcome::Failed { failure } if *failure == journal_lost())
 }
@@ -119,7 +118,7 @@ pub(crate) fn server_unreachable(why: &str) -> Failure {
     Failure::new("server_unreachable", format!("the server did not tell its tools: {why}"))
 }
 
-/// The run ended before a server had told its tools.
+/// The run ended before a server listed its tools.
 pub(crate) fn run_stopped() -> Failure {
     Failure::new("run_stopped", "the run ended before the server answered")
 }
@@ -132,17 +131,17 @@ pub(crate) fn engine_stopped() -> Failure {
     Failure::new("engine_stopped", "the server was stopped before the run was over")
 }
 
-/// Too many workers have died over the run.
+/// Too many workers died while executing the run.
 pub(crate) fn max_recoveries() -> Failure {
     Failure::new("max_recoveries", "the run was taken up too often without getting on")
 }
 
-/// Nobody could read the run back, again and again.
+/// Takeover failed repeatedly.
 pub(crate) fn takeover_failed() -> Failure {
     Failure::new("takeover_failed", "no worker could continue the run after its worker died")
 }
 
-/// The journal does not take what happened next.
+/// The journal rejected an event of the run.
 pub(crate) fn journal_rejected() -> Failure {
     Failure::new("journal_rejected", "what happened next could not be recorded")
 }

@@ -1,16 +1,15 @@
-//! What an engine does besides its own runs when it shares a store with others: it says that it
-//! is there, takes up runs that nobody works on, and attends to what people ask of its runs
-//! through other workers.
+//! Work of an engine that shares a store with other workers: it sends heartbeats, claims abandoned
+//! runs, and applies pending commands to its own runs.
 //!
-//! A worker that its store has not heard of for too long cannot know whether its runs are still
-//! its own. It starts nothing new until it has been heard again and has asked which runs it
-//! lost. That is courtesy, not safety: what keeps two workers apart is the place in the journal.
+//! A worker whose heartbeats fail for too long may have lost its runs. It starts nothing until a
+//! heartbeat succeeds and it has checked which runs it lost. This avoids wasted work; safety comes
+//! from fencing by seq in the journal.
 //!
-//! The store says whose a run is, the journal says who writes to it, and the two can disagree: a
-//! worker that was stopped in the middle of a takeover may write to a run that has long been
-//! given to another. So whoever drops a run releases it, whatever the reason; and when the store
-//! could not be told, or its answer to a claim was lost, what it calls ours is compared with what
-//! is in hand here. A run that nobody works on must not carry the name of a living worker.
+//! The store records who holds the lease of a run, and the journal records who appends. The two can
+//! disagree: a worker that stalls during a takeover may append to a run that has been claimed by
+//! another. So a worker releases every run it drops. If the release fails, or the response to a
+//! claim is lost, the leases in the store are compared with the runs held here. A live worker must
+//! not hold the lease of a run that it does not execute.
 
 use std::{
     collections::HashMap,
@@ -35,29 +34,29 @@ use crate::{
     sync::lock,
 };
 
-/// How often this worker looks for something to do when nobody wakes it.
+/// Polling interval when no notification arrives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How many runs are taken up in one go.
+/// Maximum number of runs per claim.
 const MAX_CLAIMED_AT_ONCE: usize = 32;
-/// How long a run that is let go may take to notice.
+/// How long a relinquished run may take to stop.
 const RELINQUISH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What belongs to the care for runs, as the engine keeps it.
+/// Lease state of the engine.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseKeeper {
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// Until when the runs are surely ours; empty until there is somebody to share with.
+    /// End of the lease on all runs. Not set while the store is not shared.
     lease_end: OnceLock<watch::Sender<Instant>>,
-    /// How many runs of others were taken up here.
+    /// Number of runs taken over here.
     n_taken_over: AtomicU64,
-    /// The runs that somebody here begins, takes up or works on, and how many do.
+    /// Number of holds per run: one for each start, takeover or execution.
     held_runs: Mutex<HashMap<RunId, usize>>,
-    /// Whether the store may call runs ours that nobody here knows of.
+    /// Whether the store may record leases of runs that are not held here.
     may_have_orphans: AtomicBool,
 }
 
-/// A run is in hand here while this lives.
+/// Marks a run as held by this process until dropped.
 #[derive(Debug)]
 #[must_use = "it says nothing once it is dropped"]
 pub(crate) struct RunHold {
@@ -78,36 +77,33 @@ impl Drop for RunHold {
 }
 
 impl LeaseKeeper {
-    /// What tells a run whether it is surely ours.
+    /// Subscribes to the end of the lease.
     pub(crate) fn lease_end(&self) -> Option<watch::Receiver<Instant>> {
         self.lease_end.get().map(watch::Sender::subscribe)
     }
 
-    /// Counts a run that was taken up here.
     pub(crate) fn note_taken_over(&self) {
         self.n_taken_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many runs of others were taken up here.
     pub(crate) fn n_taken_over(&self) -> u64 {
         self.n_taken_over.load(Ordering::Relaxed)
     }
 
-    /// The store was not heard: it may call runs ours that nobody here knows of.
+    /// Records that a store call failed, so leases without a held run may exist.
     pub(crate) fn note_possible_orphans(&self) {
         self.may_have_orphans.store(true, Ordering::Relaxed);
     }
 
-    /// The tasks that go on until the engine is gone.
+    /// Background tasks that run until the engine stops.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.tasks
     }
 }
 
 impl Runs {
-    /// Begins to share the work with whoever else uses the same store: says that this worker is
-    /// there, and from now on takes up runs that nobody works on. To be called before the first
-    /// run; an engine that shares with nobody does nothing.
+    /// Starts heartbeats and claims of abandoned runs. Must be called before the first run. Does
+    /// nothing if the store is not shared.
     pub async fn start_worker(&self) -> Result<(), StoreError> {
         let workers = &self.0.parts.workers;
         if !workers.is_durable() {
@@ -144,7 +140,7 @@ impl Runs {
         }
     }
 
-    /// Says that this worker is there. If that was too late, it asks first which runs it lost.
+    /// Sends a heartbeat. If the lease has expired, checks first which runs were lost.
     async fn heartbeat(&self) -> Result<(), StoreError> {
         let began = Instant::now();
         let lease = self.0.parts.workers.heartbeat().await?;
@@ -176,8 +172,7 @@ impl Runs {
                 () = workers.woken() => {}
                 () = sleep(LOOK_EVERY) => {}
             }
-            // What fails now is looked at again in a moment; the beat says when the store is
-            // away.
+            // Errors are retried on the next tick; the heartbeat reports an unavailable store.
             let _ = self.release_orphans().await;
             let _ = self.apply_commands().await;
             let _ = self.claim_abandoned().await;
@@ -188,7 +183,7 @@ impl Runs {
         let workers = &self.0.parts.workers;
         let mut done = Vec::new();
         for PendingCommand { id, run_id, command } in workers.pending_commands().await? {
-            // A run that was claimed a moment ago is not at work yet; its wishes wait for it.
+            // A run that was just claimed is not live yet. Its commands stay pending.
             let live = lock(&self.0.live).get(&run_id).cloned();
             let Some(run) = live else { continue };
             match apply_command(&run, command).await {
@@ -200,8 +195,7 @@ impl Runs {
         if done.is_empty() { Ok(()) } else { workers.acknowledge(&done).await }
     }
 
-    /// Attends to what was asked of a run while nobody worked on it, before anybody does: it may
-    /// be over sooner than wishes are looked at again.
+    /// Applies pending commands before the run is executed: it could end before the next poll.
     pub(crate) async fn apply_commands_for(&self, run: &LiveRun) -> Result<(), StartError> {
         for PendingCommand { command, .. } in
             self.0.parts.workers.pending_commands_for(run.id()).await?
@@ -211,8 +205,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Takes the run in hand, before the store can call it ours. Nobody asks an engine that
-    /// shares its store with nobody.
+    /// Marks the run as held, before the store records the lease. Returns `None` if the store is
+    /// not shared.
     pub(crate) fn hold_run(&self, run_id: &RunId) -> Option<RunHold> {
         self.0.parts.workers.is_durable().then(|| {
             *lock(&self.0.lease_keeper.held_runs).entry(run_id.clone()).or_default() += 1;
@@ -220,13 +214,12 @@ impl Runs {
         })
     }
 
-    /// Whether somebody else here has taken up the run that the caller has in hand.
+    /// Returns whether another task of this process also holds the run.
     pub(crate) fn is_held_twice(&self, run_id: &RunId) -> bool {
         lock(&self.0.lease_keeper.held_runs).get(run_id).is_some_and(|n| *n > 1)
     }
 
-    /// If the store may call runs ours that nobody here knows of, looks for them, and releases
-    /// them.
+    /// Releases leases of runs that are not held here, if such leases may exist.
     async fn release_orphans(&self) -> Result<(), StoreError> {
         let (lease_keeper, workers) = (&self.0.lease_keeper, &self.0.parts.workers);
         if !lease_keeper.may_have_orphans.swap(false, Ordering::Relaxed) {
@@ -234,7 +227,7 @@ impl Runs {
         }
         let ours =
             workers.owned_runs().await.inspect_err(|_| lease_keeper.note_possible_orphans())?;
-        // Only now: whatever is begun after the store has answered is not among them.
+        // Taken after the store's response, so that runs started since are not included.
         let forgotten: Vec<RunId> = {
             let held_runs = lock(&lease_keeper.held_runs);
             ours.into_iter().filter(|run_id| !held_runs.contains_key(run_id)).collect()
@@ -253,7 +246,7 @@ impl Runs {
             }
             let (lease_keeper, workers) = (&self.0.lease_keeper, &self.0.parts.workers);
             let claimed = workers.claim(MAX_CLAIMED_AT_ONCE).await;
-            // Without an answer they may be ours all the same.
+            // Without a response, the claim may have succeeded.
             let claimed = claimed.inspect_err(|_| lease_keeper.note_possible_orphans())?;
             let n_claimed = claimed.len();
             for abandoned in claimed {
@@ -269,8 +262,8 @@ impl Runs {
         }
     }
 
-    /// Gives up a run, so that another worker takes it up at once. One that another worker has
-    /// stays that worker's. If the store is away, it is told later.
+    /// Releases the lease of a run, so that another worker can claim it at once. The lease of
+    /// another worker is not affected. If the store is unavailable, the release is retried later.
     pub(crate) async fn release(&self, run_id: &RunId) {
         if let Err(error) = self.0.parts.workers.release(run_id).await {
             warn!(%error, %run_id, "release failed, retried later");
@@ -278,9 +271,9 @@ impl Runs {
         }
     }
 
-    /// Leaves every run to other workers, and starts no more. Answers of the model are cut
-    /// short, and asked for again elsewhere; tools may work on for `grace`. Where nobody can go
-    /// on with the runs, they are [ended](Self::shut_down) instead.
+    /// Hands all runs over to other workers and starts no more. Model turns are aborted and
+    /// repeated by the next worker. Tools may continue for `grace`. If no other worker can continue
+    /// the runs, they are [ended](Self::shut_down) instead.
     pub async fn hand_over(&self, grace: Duration) {
         if !self.0.parts.workers.is_durable() {
             return self.shut_down().await;
@@ -298,7 +291,7 @@ impl Runs {
         self.stop_worker().await;
     }
 
-    /// Ends the care for runs: this worker is not heard of any more.
+    /// Stops heartbeats and claims.
     pub(crate) async fn stop_worker(&self) {
         let lease_keeper = &self.0.lease_keeper;
         lease_keeper.stop.cancel();
@@ -307,15 +300,15 @@ impl Runs {
     }
 }
 
-/// Until when a worker that was heard of at `began` may be sure of its runs: a little less than
-/// others wait before they take them.
+/// Returns the end of the lease for a heartbeat sent at `began`. It is slightly shorter than the
+/// time after which others claim the runs.
 fn lease_end_of(began: Instant, lease: Duration) -> Instant {
     crate::deadline::later(began, lease.saturating_sub(lease / 4))
 }
 
-/// Does what somebody asked of a run through another worker, and says whether that is recorded.
-/// What is not stays, for the next worker, until the end of the run takes it along: doing it
-/// twice does no harm. What is too late is done with too.
+/// Applies a pending command and returns whether its effect is recorded. An unrecorded command
+/// stays pending for the next worker, until the end of the run deletes it. Commands are idempotent.
+/// A command that comes too late counts as applied.
 async fn apply_command(
     run: &LiveRun,
     command: RunCommand,
@@ -349,7 +342,7 @@ mod tests {
     use super::*;
     use crate::{ClockAndIds, MemoryJournal, RunState};
 
-    /// C14: a cancel is not done with before the run has ended: its worker may die first.
+    /// C14: a cancel stays pending until the run has ended, because its worker may die first.
     #[tokio::test]
     async fn c14_a_cancel_stays_until_the_end() {
         let (id, request) = (RunId::from("run_1"), RunRequest::new("m", vec![Item::user("hi")]));
@@ -364,7 +357,7 @@ mod tests {
                 .await
                 .unwrap()
         );
-        // Nobody waits for this answer; there is nothing left to do about it.
+        // No call waits for this answer, so it counts as applied.
         let (call_id, answer) = ("call_1".into(), Decision::Approved.into());
         assert!(apply_command(&run, RunCommand::Answer { call_id, answer }).await.unwrap());
     }

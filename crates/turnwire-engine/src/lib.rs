@@ -1,26 +1,32 @@
-//! The loop: ask the model, run the tools, record every step.
+//! The agent loop: ask the model, run the tools, record every step.
 //!
 //! Reading order:
 //!
-//! * [`runs`] is what others may ask: start, look, follow; `asking` is what may be asked of a
-//!   run wherever it is: cancel, approve.
-//! * `takeover` goes on with a run that another worker left; `lease_keeper` finds such runs, and
-//!   leaves ours to others; `status` says how the engine is.
-//! * `run_loop` is the whole run on one page; it carries out and decides nothing.
-//! * [`run_state`] is what the events mean and what comes next: a pure fold; `citations` is what
-//!   an answer cites, `output` how much the model may say.
-//! * [`live_run`] is the one door to the journal.
-//! * `discovery`, `model_turn` and `tool_call` carry out the three steps that take time;
-//!   `prompt_files` reads the files that a question to the model names.
-//! * [`policy`] says what people are asked about; [`definition`] and `pinning` notice tools that
-//!   change; `concurrency` bounds how many calls go on at the same time.
-//! * [`toolbox`], `tool_result`, `compaction`, `deadline`, `retry` and [`failures`] are what those
-//!   lean on.
-//! * [`memory`] keeps everything in this process; [`clock_and_ids`] gives time and ids.
+//! * [`runs`] is the public API: start, find, follow. `start_run` creates a run and its journal.
+//!   `commands` cancels, approves and replies, on any worker.
+//! * `run_loop` executes the steps of a run and decides nothing. `run_context` is what the steps
+//!   use and return.
+//! * [`run_state`] is a pure fold over the events: `fold` applies an event, `next_step` decides,
+//!   `closing` closes what is open, `questions` handles approvals and questions of tools.
+//!   `citations` finds citations, `output` limits the model's output.
+//! * [`live_run`] appends to the journal. `stopping` stops a run or hands it over, `people` records
+//!   approvals and replies.
+//! * `discovery`, `model_turn` and `tool_call` execute the steps that take time. `prompt_files`
+//!   reads the files named in a prompt. `call_timers`, `large_output` and `tool_result` belong to
+//!   tool calls.
+//! * `takeover` continues a run of another worker. `lease_keeper` sends heartbeats, claims
+//!   abandoned runs and releases leases. `capabilities` checks whether this worker can execute a
+//!   run. `status` reports on the engine.
+//! * [`policy`] decides which calls need an approval. [`definition`] and `pinning` detect changed
+//!   tools. `concurrency` limits parallel calls. `work_time` measures a run against its time limit.
+//! * [`toolbox`], `compaction`, `deadline`, `depth`, `retry`, `sync` and [`failures`] are used by
+//!   all of these.
+//! * [`memory`] implements the stores in memory. [`clock_and_ids`] provides time and ids.
 //!
-//! The engine never formats anything for a client, knows no provider and no database.
+//! The engine formats nothing for clients and depends on no provider and no database.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod call_timers;
 mod capabilities;
 mod citations;
 pub mod clock_and_ids;
@@ -32,6 +38,7 @@ pub mod definition;
 mod depth;
 mod discovery;
 pub mod failures;
+mod large_output;
 mod lease_keeper;
 pub mod live_run;
 pub mod memory;
@@ -41,6 +48,7 @@ mod pinning;
 pub mod policy;
 mod prompt_files;
 mod retry;
+mod run_context;
 mod run_loop;
 pub mod run_state;
 pub mod runs;
@@ -59,5 +67,5 @@ pub use live_run::LiveRun;
 pub use memory::{MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore};
 pub use policy::ApprovalPolicy;
 pub use run_state::{RunState, Step};
-pub use runs::{DeleteError, EngineParts, RunHandle, Runs, Start, StartError};
+pub use runs::{DeleteError, EngineParts, RunHandle, Runs, StartError, StartOptions};
 pub use toolbox::{Toolbox, ToolboxError};

@@ -1,7 +1,7 @@
-//! One turn of the model: asked, listened to, written down part by part.
+//! One turn of the model: request, stream, append part by part.
 //!
-//! A model that cannot be reached, or breaks off before its first word, is asked again. After
-//! the first word it is not: somebody may have read it.
+//! A model that is unreachable, or fails before its first output, is retried. After the first
+//! output it is not, because a client may have seen it.
 
 use std::{
     collections::HashMap,
@@ -25,22 +25,22 @@ use crate::{
     output,
     prompt_files::FileProblem,
     retry,
-    run_loop::{RunContext, StepOutcome},
+    run_context::{RunContext, StepOutcome},
     run_state::item_prefix,
     tool_result::prefix,
 };
 
-/// How many parts are written in one go when the model is faster than the journal.
+/// Maximum number of parts per batch when the model is faster than the journal.
 const MAX_PARTS_AT_ONCE: usize = 64;
 
-/// What the model is told of its calls if a part of the answer with them could not be read.
+/// Result of calls in an answer with an unreadable part.
 const CALLED_WITH_A_GAP: &str = "a part of the answer with this call could not be read, so the \
                                  call was not carried out; make it again";
 
-/// Asks the model for the next turn and records what it says.
+/// Requests the next turn and records the model's output.
 ///
-/// A model that breaks off is not an error here but the end of the run. A stop just comes
-/// back: the loop looks for it and closes whatever is open.
+/// A model failure ends the run and is not an error here. On a stop this returns early: the loop
+/// checks for it and closes whatever is open.
 #[instrument(skip_all, fields(turn))]
 pub(crate) async fn ask_model(
     run: &LiveRun,
@@ -50,7 +50,7 @@ pub(crate) async fn ask_model(
     Span::current().record("turn", turn);
     let max_attempts = run.state().limits().model_attempts;
     let mut listener = Listener::new(run, context, turn);
-    // Asking changes nothing in the world, so it need not wait for the journal.
+    // The request has no side effects, so it need not wait for the append.
     let (started, mut asked) = join(run.record(Event::TurnStarted { turn }), listener.ask()).await;
     started?;
 
@@ -80,27 +80,25 @@ pub(crate) async fn ask_model(
     }
 }
 
-/// How listening to the model ended.
 enum ListenOutcome {
     /// The model finished its answer.
     Finished,
-    /// The run is to stop or to be handed over.
+    /// The run stops or is handed over.
     Stopped,
-    /// The model did not finish.
     Failed(TurnError),
 }
 
-/// Why a model did not finish.
+/// Why a turn failed.
 #[derive(Debug)]
 enum TurnError {
     Error(ModelError),
     TimedOut,
-    /// It was not asked: a file cannot be shown to it.
+    /// The request was not sent: a file is not available.
     File(FileProblem),
 }
 
 impl TurnError {
-    /// Tells the operator, who can do more about some of it than about the rest.
+    /// Logs the error at a level that depends on its kind.
     fn log(&self, attempt: u32) {
         match self {
             Self::Error(error @ ModelError::Misconfigured { .. }) => {
@@ -144,29 +142,29 @@ struct Listener<'a> {
     context: &'a RunContext,
     turn: u32,
     deadline: Instant,
-    /// Whether anything came that a person may have seen.
+    /// Whether any output was recorded that a client may have seen.
     has_spoken: bool,
     speaking: Speaking,
     calls: HashMap<u32, OpenCall>,
     usage: Usage,
-    /// How many parts could not be read.
+    /// Number of unreadable parts.
     n_skipped: u32,
     to_record: Vec<Event>,
-    /// How many more bytes the answer may have.
+    /// Remaining bytes of the answer.
     room: usize,
-    /// Whether it has had more.
+    /// Whether the answer exceeded the limit.
     is_too_long: bool,
 }
 
-/// A call whose arguments are being written.
+/// A call whose arguments are being streamed.
 struct OpenCall {
     call_id: CallId,
     n_bytes: usize,
-    /// Whether the model has written more than is kept.
+    /// Whether the arguments exceeded the limit and were truncated.
     is_cut: bool,
 }
 
-/// Which kind of block is open. There is never more than one beside the calls.
+/// The open block. At most one is open, apart from calls.
 #[derive(PartialEq)]
 enum Speaking {
     Nothing,
@@ -198,7 +196,7 @@ impl<'a> Listener<'a> {
             let state = self.run.state();
             (Arc::clone(state.request()), state.prompt())
         };
-        // Waiting for room for files is not the model's silence.
+        // Waiting for file permits does not count as silence of the model.
         let filled = tokio::select! {
             biased;
             () = self.run.stopped() => return WaitOutcome::Stopped,
@@ -234,7 +232,7 @@ impl<'a> Listener<'a> {
                 WaitOutcome::TimedOut => return Ok(ListenOutcome::Failed(TurnError::TimedOut)),
                 WaitOutcome::Stopped => return Ok(ListenOutcome::Stopped),
             };
-            // Whatever came while the journal was busy is written in one go.
+            // Parts that arrived during the append go into the next batch.
             let mut n_taken = 0;
             while let Some(part) = next.take() {
                 match part {
@@ -253,7 +251,7 @@ impl<'a> Listener<'a> {
                     Some(Ok(part)) => {
                         self.take(part).await?;
                         if self.is_too_long {
-                            // Nobody waits for the rest.
+                            // The rest of the answer is discarded.
                             return self.finish(Finish::Length).await;
                         }
                     }
@@ -272,16 +270,16 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Waits for the model, but not past a stop and not too long. Only the model is given up,
-    /// never a recording.
+    /// Waits for the model, up to its timeout or a stop. Only the model future is dropped, never an
+    /// append.
     async fn wait_for<T>(&self, model: impl Future<Output = T>) -> WaitOutcome<T> {
         let silence = self.run.state().limits().model_silence;
         let until = self.deadline.min(later(Instant::now(), silence));
         tokio::select! {
-            // A stop wins over a part that arrives in the same moment.
+            // A stop takes precedence over a part that is ready.
             biased;
             () = self.run.stopped() => WaitOutcome::Stopped,
-            // Somebody else asks again, sooner than a long answer would be over.
+            // The next worker repeats the turn.
             () = self.run.left() => WaitOutcome::Stopped,
             got = timeout_at(until, model) => got.map_or(WaitOutcome::TimedOut, WaitOutcome::Ready),
         }
@@ -330,8 +328,7 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// Takes note of a part that could not be read. It is not what the model said, so the turn may
-    /// still be tried again.
+    /// Counts an unreadable part. It is not output, so the turn can still be retried.
     fn skip(&mut self, bytes: u64) {
         self.n_skipped += 1;
         self.context.skipped_parts.fetch_add(1, Ordering::Relaxed);
@@ -339,8 +336,8 @@ impl<'a> Listener<'a> {
         self.to_record.push(Event::PartSkipped { turn: self.turn, bytes, reason });
     }
 
-    /// As much of `text` as there is room for; nothing if there is none. What the model sends
-    /// counts, also where it is not kept.
+    /// Returns the part of `text` within the limit, or `None` if nothing is left. Discarded output
+    /// counts too.
     fn fitting(&mut self, mut text: String) -> Option<String> {
         let fits = prefix(&text, self.room).len();
         self.is_too_long |= fits < text.len();
@@ -363,7 +360,7 @@ impl<'a> Listener<'a> {
         self.add(Event::ArgumentsAdded { call_id, text });
     }
 
-    /// Takes room for what is kept whole or not at all.
+    /// Reserves bytes for an event that cannot be truncated.
     fn take_room(&mut self, event: &Event) {
         let weight = output::weight_of(event);
         self.is_too_long |= weight > self.room;
@@ -387,7 +384,7 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// The open message, or a new one.
+    /// Returns the open message, or opens one.
     async fn message(&mut self) -> Result<ItemId, JournalError> {
         if let Speaking::Message(item_id) = &self.speaking {
             return Ok(item_id.clone());
@@ -399,7 +396,7 @@ impl<'a> Listener<'a> {
         Ok(item_id)
     }
 
-    /// The open reasoning, or a new one.
+    /// Returns the open reasoning block, or opens one.
     async fn reasoning(&mut self) -> Result<ItemId, JournalError> {
         if let Speaking::Reasoning(item_id) = &self.speaking {
             return Ok(item_id.clone());
@@ -410,7 +407,8 @@ impl<'a> Listener<'a> {
         Ok(item_id)
     }
 
-    /// Closes what is open. The state knows the whole text, so what came so far goes there first.
+    /// Closes the open block. Pending text is recorded first, because the closing event is built
+    /// from the state.
     async fn close_text(&mut self, with_seal: Option<String>) -> Result<(), JournalError> {
         self.record_taken().await?;
         self.speaking = Speaking::Nothing;
@@ -425,7 +423,7 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// A provider may seal thoughts that it does not show.
+    /// Some providers send encrypted reasoning without text.
     async fn seal(&mut self, seal: String) -> Result<(), JournalError> {
         if matches!(self.speaking, Speaking::Reasoning(_)) {
             return self.close_text(Some(seal)).await;
@@ -456,7 +454,8 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// The provider's id, if it is one: some send none, some send the same one every time.
+    /// Returns the provider's call id if it is unique. Some providers send none, or always the same
+    /// one.
     fn free_call_id(&self, id: Option<String>) -> CallId {
         let theirs = id.filter(|id| !id.is_empty()).map(CallId::new);
         let is_free = |id: &CallId| {
@@ -494,8 +493,8 @@ impl<'a> Listener<'a> {
         Ok(ListenOutcome::Finished)
     }
 
-    /// The ends of calls that may lack a part of their arguments and fit their tools all the same.
-    /// They are recorded together with the end of the turn, so that no worker carries them out.
+    /// Failed ends for calls whose arguments may lack a part and are still valid. They are recorded
+    /// in one batch with the end of the turn, so that no worker executes the calls.
     fn calls_not_carried_out(&self) -> Vec<Event> {
         let message = CALLED_WITH_A_GAP.to_owned();
         let outcome = ToolOutcome::InvalidArguments { message };

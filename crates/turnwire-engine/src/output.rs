@@ -1,29 +1,29 @@
-//! How much the model has said in a run, and how much more it may.
+//! Bytes of model output in a run, and the remaining limit.
 //!
-//! Counted from the events, so that whoever takes a run over counts the same.
+//! Counted from the events, so the count is the same after a takeover.
 
 use turnwire_contract::{Event, Limits, Logprob};
 
-/// What it costs to announce a call, beside its name.
+/// Size of a call announcement, without its name.
 const CALL_WEIGHT: usize = 256;
 
-/// What it costs to tell how likely one token is, beside its text.
+/// Size of one token's logprob, without its text.
 const LOGPROB_WEIGHT: usize = 32;
 
-/// A text is cut between two characters, so that this much may be left of a limit that was reached.
+/// Text is cut at a character boundary, so up to this many bytes may remain below a reached limit.
 const LEFT_BY_CUT: usize = 3;
 
-/// How many bytes the model has said.
+/// Bytes of model output.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Output {
     /// In the latest turn.
     turn: usize,
-    /// In those before it.
+    /// In earlier turns.
     earlier: usize,
 }
 
 impl Output {
-    /// Takes note of one event.
+    /// Adds the size of one event.
     pub(crate) fn note(&mut self, event: &Event) {
         if matches!(event, Event::TurnStarted { .. }) {
             *self = Self { turn: 0, earlier: self.earlier + self.turn };
@@ -31,25 +31,25 @@ impl Output {
         self.turn += weight_of(event);
     }
 
-    /// How many bytes the next turn may have.
+    /// Returns the byte limit of the next turn.
     pub(crate) fn room_for_turn(&self, limits: &Limits) -> usize {
         let of_run = limits.max_run_output.saturating_sub(self.earlier + self.turn);
         limits.max_turn_output.min(of_run)
     }
 
-    /// Whether the latest turn, or all of them together, came to the limit.
+    /// Returns whether the latest turn, or the whole run, has reached its limit.
     pub(crate) fn is_full(&self, limits: &Limits) -> bool {
         is_reached(self.turn, limits.max_turn_output)
             || is_reached(self.earlier + self.turn, limits.max_run_output)
     }
 }
 
-/// Whether something that was cut at `limit` is as long as it could be.
+/// Returns whether a text truncated at `limit` has reached it.
 pub(crate) fn is_reached(n_bytes: usize, limit: usize) -> bool {
     n_bytes + LEFT_BY_CUT >= limit
 }
 
-/// How many bytes of the model's output an event stands for.
+/// Returns the output bytes of an event.
 pub(crate) fn weight_of(event: &Event) -> usize {
     if let Some(text) = delta_of(event) {
         return text.len();
@@ -75,7 +75,7 @@ fn weight_of_logprob(logprob: &Logprob) -> usize {
     LOGPROB_WEIGHT + logprob.token.len() + n_bytes + alternatives
 }
 
-/// What the model has added to what it is saying, if that is what the event tells.
+/// Returns the text delta of an event, if it is one.
 pub(crate) fn delta_of(event: &Event) -> Option<&str> {
     let (Event::TextAdded { text, .. }
     | Event::RefusalAdded { text, .. }

@@ -1,9 +1,8 @@
-//! A server may change what its tools say of themselves after people have come to trust them.
+//! Detects tools whose definition changes after it was trusted.
 //!
-//! The first definition of a tool that a tenant meets is kept. One that is another later is
-//! still offered, so that a person can be asked about it, but the model is not shown its words:
-//! they may have been written to mislead it. Once a person has allowed a call of the changed
-//! tool, its new definition is the trusted one.
+//! The first definition that a tenant sees is pinned. If it changes, the tool is still offered, so
+//! that a person can approve it, but its prose is hidden from the model because it may contain a
+//! prompt injection. Approving a call of the changed tool pins the new definition.
 
 use std::sync::Arc;
 
@@ -15,13 +14,13 @@ use crate::{
     live_run::LiveRun,
 };
 
-/// What the model is told of a tool whose definition has changed.
+/// Description shown to the model for a changed tool.
 const WITHHELD: &str = "This tool has changed since it was last trusted. A person is asked before \
                         it is called.";
 
-/// Marks those of `tools`, all of one server, whose definitions are not the trusted ones. While
-/// the store is away this waits: people would be asked about tools they have long trusted.
-/// Nothing if the run is to stop or to be left meanwhile.
+/// Marks tools of one server whose definition differs from the pin. Retries while the store is
+/// unavailable, to avoid approvals for trusted tools. Returns `None` if the run stops or is handed
+/// over meanwhile.
 pub(crate) async fn mark_changed(
     pins: &dyn Pins,
     run: &LiveRun,
@@ -52,8 +51,8 @@ fn withhold(spec: &mut ToolSpec) {
     spec.parameters = without_words(&spec.parameters);
 }
 
-/// Trusts the definition of a changed tool from now on, because a person has allowed a call of
-/// it. `now` is what its server tells of it: if that has changed once more, nobody has seen it.
+/// Pins the definition of a changed tool after a person approved a call of it. `now` is the
+/// server's current definition: if it has changed again, nothing is pinned.
 pub(crate) async fn trust(pins: &dyn Pins, run: &LiveRun, spec: &ToolSpec, now: Option<&ToolSpec>) {
     let (Some(shown), Some(server), Some(now)) = (&spec.changed, &spec.server, now) else {
         return;

@@ -1,27 +1,26 @@
-//! What the operator wants people to be asked about, for all tools alike.
+//! The operator's approval policy for all tools.
 
 use std::sync::Arc;
 
 use turnwire_contract::{Effect, Pins, RunRequest, ToolSpec};
 
-/// What the operator wants people to be asked about.
+/// The operator's approval policy.
 #[derive(Clone, Default)]
 pub struct ApprovalPolicy {
-    /// The effects whose tools need a person's permission for each call, unless the operator has
-    /// made an exception for the tool.
+    /// Tools with these effects need an approval for each call, unless the operator has made an
+    /// exception for the tool.
     pub ask_before: Vec<Effect>,
-    /// Where the trusted definitions of servers' tools are kept; without it, tools may change
-    /// as they like.
+    /// Store of pinned definitions. `None` disables the detection of changed tools.
     pub pins: Option<Arc<dyn Pins>>,
 }
 
 impl ApprovalPolicy {
-    /// Tightens what is known about a tool. What the client carries out is the client's affair.
+    /// Applies the policy to a tool. Client-side tools are exempt.
     pub(crate) fn apply(&self, spec: &mut ToolSpec) {
         spec.needs_approval |= self.wants(spec);
     }
 
-    /// Tightens what is known about the tools that a request brings.
+    /// Applies the policy to the tools in a request.
     pub(crate) fn apply_to_request(&self, request: &mut RunRequest) {
         for spec in &mut request.tools {
             if self.wants(spec) && !spec.needs_approval {

@@ -1,9 +1,8 @@
-//! The files that a conversation names, put into the question to the model.
+//! Loads the files named in a conversation into the prompt.
 //!
-//! A run keeps the address of a file and not what is in it: otherwise each tiny request that names
-//! a big file would cost its size, in memory for as long as the run lives and on disk for as long as
-//! it is kept. So files are read when the model is asked, by whichever worker asks. All questions
-//! of a process together have room for so many bytes of files; who finds none waits.
+//! A run stores file ids, not contents. Otherwise each small request that names a large file would
+//! cost its size in memory and on disk. Files are read when the model is called. A process-wide
+//! limit bounds the bytes of files in all prompts; further prompts wait for a permit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,42 +16,42 @@ use turnwire_contract::{
     Content, FileId, Image, Item, Library, LibraryAddress, LibraryError, Prompt, RunRequest,
 };
 
-/// How room is counted: a semaphore has too few places for bytes.
+/// Bytes per permit. A semaphore does not have enough permits to count single bytes.
 const ROOM_UNIT: usize = 1024;
 
-/// Puts files into questions.
+/// Loads files into prompts.
 pub(crate) struct PromptFiles {
     library: Option<Arc<dyn Library>>,
     max_bytes: usize,
     room: Arc<Semaphore>,
 }
 
-/// The room that the files of a question take, for as long as it is being sent.
+/// The permits for the files of one prompt, held while it is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a question cannot be asked.
+/// Why files cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FileProblem {
-    /// A file that the run was given is not there any more.
+    /// An input file of the run was deleted.
     Gone(FileId),
-    /// All files of the conversation together are too much.
+    /// The files together exceed the limit.
     TooMuch(usize),
-    /// The library does not answer.
+    /// The library is unavailable.
     Away(String),
 }
 
 impl PromptFiles {
-    /// Files of `library`, so many bytes of them at once.
+    /// Loads files from `library`, at most `max_bytes` at once.
     pub(crate) fn new(library: Option<Arc<dyn Library>>, max_bytes: usize) -> Self {
         let room = Arc::new(Semaphore::new(max_bytes.div_ceil(ROOM_UNIT)));
         Self { library, max_bytes, room }
     }
 
-    /// Puts the files that `prompt` names into it. A file of an earlier turn that is not there any
-    /// more is replaced by words that say so: it must not end the conversation.
+    /// Loads the files named in `prompt`. A deleted file of an earlier turn is replaced by a note,
+    /// so that the conversation can continue.
     pub(crate) async fn fill(
         &self,
         request: &RunRequest,
@@ -83,7 +82,7 @@ impl PromptFiles {
         Ok(room)
     }
 
-    /// How big those of the files are that are there.
+    /// Returns the sizes of the existing files.
     async fn sizes_of(
         &self,
         request: &RunRequest,
@@ -107,11 +106,11 @@ impl PromptFiles {
 
     async fn room_for(&self, n_bytes: usize) -> Room {
         let units = u32::try_from(n_bytes.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
-        // It is never closed.
+        // The semaphore is never closed.
         Room { _permit: Arc::clone(&self.room).acquire_many_owned(units).await.ok() }
     }
 
-    /// The files in base64. One that has gone in this very moment is missing.
+    /// Returns the files in base64. A file deleted meanwhile is missing.
     async fn read(
         &self,
         request: &RunRequest,
@@ -142,7 +141,7 @@ impl fmt::Debug for PromptFiles {
     }
 }
 
-/// The files that an item names, each mention once.
+/// Returns every file reference in an item.
 fn addresses_in(item: &Item) -> impl Iterator<Item = LibraryAddress> {
     let (content, images): (&[Content], &[Image]) = match item {
         Item::Message { content, .. } => (content, &[]),
@@ -156,7 +155,7 @@ fn addresses_in(item: &Item) -> impl Iterator<Item = LibraryAddress> {
     in_content.chain(images.iter().filter_map(|image| LibraryAddress::of(&image.base64)))
 }
 
-/// The item with the files that it names.
+/// Returns the item with file contents inserted.
 fn filled(item: &Item, contents: &BTreeMap<FileId, String>) -> Item {
     let mut item = item.clone();
     match &mut item {
@@ -195,7 +194,7 @@ fn fill_part(part: &mut Content, contents: &BTreeMap<FileId, String>) {
     }
 }
 
-/// What the model is told in place of a file that is not there any more.
+/// Note to the model in place of a deleted file.
 fn gone(file_id: &FileId) -> String {
     format!("[the file `{file_id}` was here; it has been deleted and cannot be shown any more]")
 }

@@ -1,4 +1,4 @@
-//! When to try again: how long to wait, and for which failures of a model.
+//! Retry delays, and which model errors are retried.
 
 use std::time::Duration;
 
@@ -7,18 +7,17 @@ use turnwire_contract::ModelError;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a provider may ask us to wait. Whoever asks for more is not asked again: the client is
-/// told when to come back.
+/// Maximum `Retry-After` of a provider. A longer one ends the run, and the client receives it.
 const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 
-/// How long to wait before try number `attempt` (2 for the second one).
+/// Returns the delay before attempt `attempt` (2 is the first retry).
 pub(crate) fn wait_before(attempt: u32, asked_for: Option<Duration>) -> Duration {
     let doublings = attempt.saturating_sub(2).min(16);
     let usual = FIRST_WAIT.saturating_mul(1 << doublings);
     asked_for.unwrap_or(usual.min(LONGEST_WAIT)).min(MAX_ASKED_WAIT)
 }
 
-/// Whether asking the model again may bring another answer.
+/// Returns whether a retry may succeed.
 pub(crate) fn may_work_next_time(error: &ModelError) -> bool {
     match error {
         ModelError::Unavailable { retry_after, .. }
@@ -34,7 +33,7 @@ pub(crate) fn may_work_next_time(error: &ModelError) -> bool {
     }
 }
 
-/// How long the model asked us to wait.
+/// Returns the delay requested by the provider.
 pub(crate) fn asked_wait(error: &ModelError) -> Option<Duration> {
     match error {
         ModelError::Unavailable { retry_after, .. }

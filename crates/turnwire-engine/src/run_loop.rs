@@ -1,91 +1,48 @@
-//! The whole run on one page.
+//! The loop of a run.
 //!
-//! This module carries out; it decides nothing. What comes next is always the answer of
-//! [`RunState::next_step`](crate::run_state::RunState::next_step), which looks at the recorded
-//! events only. That is why a run can be taken up again by another process: it reads the
-//! journal, asks the same question and gets the same answer.
+//! This module executes steps and decides nothing.
+//! [`RunState::next_step`](crate::run_state::RunState::next_step) decides, from recorded events
+//! only. So another process can continue a run: it reads the journal and gets the same next step.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::panic::AssertUnwindSafe;
 
 use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, instrument};
 use turnwire_contract::{
-    Allowed, BlobStore, CallId, Event, JournalError, Model, RunOutcome, RunStore, ToolOutcome,
-    ToolServers, ToolSpec,
+    Allowed, CallId, Event, JournalError, RunOutcome, RunStore, ToolOutcome, ToolSpec,
 };
 
 use crate::{
-    concurrency::ConcurrencyLimits,
     definition::definition_of,
     discovery::discover,
     failures,
     live_run::{LiveRun, Stop},
     model_turn::ask_model,
-    policy::ApprovalPolicy,
-    prompt_files::PromptFiles,
+    run_context::{DriveOutcome, RunContext, StepOutcome},
     run_state::Step,
     tool_call::execute_call,
-    toolbox::Toolbox,
 };
 
-/// What a run works with.
-pub(crate) struct RunContext {
-    pub(crate) model: Arc<dyn Model>,
-    /// The files that conversations name.
-    pub(crate) files: Arc<PromptFiles>,
-    pub(crate) tools: Toolbox,
-    pub(crate) servers: Arc<dyn ToolServers>,
-    pub(crate) store: Arc<dyn RunStore>,
-    pub(crate) blobs: Arc<dyn BlobStore>,
-    pub(crate) tasks: TaskTracker,
-    /// How often a silent tool is said to be still at work.
-    pub(crate) heartbeat: Duration,
-    /// What people are asked about.
-    pub(crate) policy: ApprovalPolicy,
-    /// How many calls are carried out at the same time.
-    pub(crate) concurrency: ConcurrencyLimits,
-    /// How many unreadable parts of answers were left out, in all runs.
-    pub(crate) skipped_parts: Arc<AtomicU64>,
-}
-
-/// Whether the loop continues after a step.
-pub(crate) enum StepOutcome {
-    Continue,
-    /// The run ends here.
-    End(RunOutcome),
-}
-
-/// How this worker's part of a run ended.
-pub(crate) enum DriveOutcome {
-    /// The run ended.
-    Ended(RunOutcome),
-    /// The run is left to another worker.
-    HandedOver,
-}
-
-/// Takes `run` from where it stands to its end, or leaves it where another worker can go on.
+/// Executes `run` from its current state to its end, or to a point where another worker can
+/// continue.
 ///
-/// Returns an error only when the journal is lost; a failed tool or a cancelled run is a
-/// normal end and comes back as its outcome.
+/// Returns an error only if the journal fails. A failed tool or a cancelled run is a normal
+/// outcome.
 #[instrument(skip_all, fields(run_id = %run.id()))]
 pub(crate) async fn drive(
     run: &LiveRun,
     context: &RunContext,
 ) -> Result<DriveOutcome, JournalError> {
     let done = CancellationToken::new();
-    // On the heap: what is moved about would be in here several times.
+    // Boxed, because moves would copy the large future several times.
     let steps = AssertUnwindSafe(execute_steps(run, context)).catch_unwind().boxed();
     let steps = async {
         let outcome = steps.await;
         done.cancel();
         outcome
     };
-    // Whatever panics beside the steps ends the run like a step that does.
+    // A panic outside the steps ends the run in the same way.
     let expiring = AssertUnwindSafe(run.expire_unanswered(&done)).catch_unwind().boxed();
     let expiring = async {
         if expiring.await.is_err() {
@@ -127,7 +84,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
         match step {
             Step::Discover(servers) => Box::pin(discover(run, context, servers)).await?,
             Step::AskModel => {
-                // On the heap: a run that waits for a tool should not carry it along.
+                // Boxed, so that a run waiting for a tool does not hold the memory of a turn.
                 let turn = Box::pin(ask_model(run, context));
                 if let StepOutcome::End(outcome) = turn.await? {
                     return Ok(DriveOutcome::Ended(outcome));
@@ -144,8 +101,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
     }
 }
 
-/// Asks a person about `calls`, but for those of tools that were allowed earlier for the whole
-/// conversation.
+/// Requests approvals for `calls`, except for tools allowed for the whole conversation.
 async fn ask_people(
     run: &LiveRun,
     context: &RunContext,
@@ -156,9 +112,9 @@ async fn ask_people(
         Some(id) => {
             let store = context.store.as_ref();
             match run.retry_until_available(|| store.allowed(run.tenant(), &id)).await {
-                // What is not known to be allowed is asked.
+                // Without a stored permission, an approval is requested.
                 Some(allowed) => allowed.unwrap_or_default(),
-                // The loop looks at the stop next.
+                // The loop checks for the stop next.
                 None => return Ok(()),
             }
         }
@@ -176,7 +132,7 @@ async fn ask_people(
     Ok(())
 }
 
-/// Carries out `calls` side by side. Each one's end is recorded as soon as it comes.
+/// Executes `calls` concurrently. Each end is recorded when it occurs.
 async fn run_tools(
     run: &LiveRun,
     context: &RunContext,
@@ -193,20 +149,21 @@ fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {
     calls.into_iter().map(end).collect()
 }
 
-/// Ends the run: first its journal, which also proves that the run is still ours, then its
+/// Ends the run: first in the journal, whose fencing proves that the run is still ours, then in the
 /// conversation.
 async fn finish(
     run: &LiveRun,
     context: &RunContext,
     outcome: RunOutcome,
 ) -> Result<(), JournalError> {
-    // Everything open is closed in the batch that ends the run: there is no state in between.
+    // One batch closes everything open and ends the run, so there is no intermediate state.
     run.record_end(outcome.clone()).await?;
     persist_end(run, context.store.as_ref(), outcome).await;
     Ok(())
 }
 
-/// Stores what a finished run adds to its conversation, if that was not done with its end.
+/// Stores the entries that a finished run adds to its conversation, unless the batch of its end
+/// included them.
 pub(crate) async fn persist_end(run: &LiveRun, store: &dyn RunStore, outcome: RunOutcome) {
     if !run.ending_is_stored() {
         let entries = run.state().added().to_vec();

@@ -1,31 +1,26 @@
-//! What others may ask of the engine: start, cancel, approve, look, follow.
+//! The public API of the engine: start, cancel, approve, find, follow.
 //!
-//! A run belongs to the engine, never to whoever asked for it: dropping a [`RunHandle`] or an
-//! event stream loses a view, not the run.
+//! A run belongs to the engine. Dropping a [`RunHandle`] or an event stream does not stop the run.
 
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
     fmt,
-    future::{Future, pending},
-    panic::resume_unwind,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
-use futures::{FutureExt, TryStreamExt, future::Shared};
+use futures::{TryStreamExt, future::Shared};
 use tokio::{
     sync::{oneshot, watch},
-    task::JoinError,
     time::{Instant, sleep},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{error, info};
 use turnwire_contract::{
     BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventStream,
     IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, RecordedEvent,
-    RequestKey, RunId, RunOutcome, RunRecord, RunRequest, RunStore, Seq, SingleWorker, StoreError,
-    TenantId, Timestamp, ToolServers, Workers,
+    RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, SingleWorker, StoreError, TenantId,
+    Timestamp, ToolServers, Workers,
 };
 
 use crate::{
@@ -37,51 +32,49 @@ use crate::{
     memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore},
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
-    run_loop::{DriveOutcome, RunContext, drive},
-    run_state::RunState,
     sync::lock,
     toolbox::Toolbox,
 };
 
-/// How often a silent tool is said to be still at work, unless told otherwise.
+/// Default interval between heartbeats of a silent tool.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long a run may exist before its journal does.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked for.
+/// Polling interval for the journal.
 const JOURNAL_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How many bytes of files all questions may carry at the same time, unless told otherwise.
+/// Default byte limit for files in all prompts at once.
 const MAX_PROMPT_FILES: usize = 64 * 1024 * 1024;
 
-/// What an engine is made of. [`EngineParts::default`] is all in memory, with no model and no
-/// tools.
+/// The parts of an engine. [`EngineParts::default`] keeps everything in memory and has no model and
+/// no tools.
 #[derive(Clone)]
 pub struct EngineParts {
-    /// Where events are kept.
+    /// Stores events.
     pub journal: Arc<dyn Journal>,
-    /// Where runs and conversations are kept.
+    /// Stores runs and conversations.
     pub store: Arc<dyn RunStore>,
-    /// Where big results are kept.
+    /// Stores large tool results.
     pub blobs: Arc<dyn BlobStore>,
-    /// The models by name.
+    /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
-    /// The model for every other name; without one, other names are refused.
+    /// The model for all other names. `None` rejects other names.
     pub any_model: Option<Arc<dyn Model>>,
-    /// The tools.
+    /// Tools of this process.
     pub tools: Toolbox,
-    /// The servers that bring tools of their own.
+    /// Servers that provide tools by discovery.
     pub servers: Arc<dyn ToolServers>,
-    /// Where the files are that conversations name; without it there are none.
+    /// Stores the files named in conversations. `None` disables files.
     pub library: Option<Arc<dyn Library>>,
-    /// How many bytes of files all questions to models may carry at the same time, in base64.
+    /// Byte limit for files in all prompts at once, in base64.
     pub max_prompt_files: usize,
-    /// The workers that share the stores with this engine.
+    /// Leases and pending commands, shared with other workers on the same store.
     pub workers: Arc<dyn Workers>,
-    /// Time and ids.
+    /// Source of time and ids.
     pub clock_and_ids: Arc<ClockAndIds>,
-    /// How often a silent tool is said to be still at work.
+    /// Interval between heartbeats of a silent tool.
     pub heartbeat: Duration,
-    /// What people are asked about, beside what tools and requests say of themselves.
+    /// Approval policy, in addition to what tools and requests specify.
     pub policy: ApprovalPolicy,
 }
 
@@ -123,21 +116,21 @@ pub(crate) struct Engine {
     pub(crate) parts: EngineParts,
     pub(crate) live: Mutex<HashMap<RunId, Arc<LiveRun>>>,
     pub(crate) tasks: TaskTracker,
-    /// Ends every run.
+    /// Stops every run.
     pub(crate) stop: CancellationToken,
-    /// Leaves every run to another worker.
+    /// Hands every run over.
     pub(crate) leave: CancellationToken,
     pub(crate) lease_keeper: LeaseKeeper,
-    concurrency: ConcurrencyLimits,
-    /// How many unreadable parts of answers were left out.
+    pub(crate) concurrency: ConcurrencyLimits,
+    /// Number of unreadable answer parts.
     pub(crate) skipped_parts: Arc<AtomicU64>,
-    /// How many runs have ended at a limit, by the limit.
+    /// Number of runs ended by a limit, by limit.
     pub(crate) incomplete: Mutex<HashMap<IncompleteReason, u64>>,
-    files: Arc<PromptFiles>,
+    pub(crate) files: Arc<PromptFiles>,
 }
 
 impl Runs {
-    /// An engine made of `parts`.
+    /// Creates an engine from `parts`.
     pub fn new(parts: EngineParts) -> Self {
         let files = PromptFiles::new(parts.library.clone(), parts.max_prompt_files);
         Self(Arc::new(Engine {
@@ -154,90 +147,42 @@ impl Runs {
         }))
     }
 
-    /// The tools there are.
+    /// Returns the tools of this process.
     pub fn tools(&self) -> &Toolbox {
         &self.0.parts.tools
     }
 
-    /// The servers that bring tools of their own.
+    /// Returns the tool servers.
     pub fn servers(&self) -> &Arc<dyn ToolServers> {
         &self.0.parts.servers
     }
 
-    /// The names of the models; any other name goes to the model for every name, if there is
-    /// one.
+    /// Returns the configured model names. Other names use `any_model`, if set.
     pub fn model_names(&self) -> impl Iterator<Item = &str> {
         self.0.parts.models.keys().map(String::as_str)
     }
 
-    /// Whether a model goes by that name.
+    /// Returns whether a model with this name exists.
     pub fn knows_model(&self, name: &str) -> bool {
         self.model(name).is_ok()
     }
 
-    /// The time, as everything here knows it.
+    /// Returns the current time of the engine's clock.
     pub fn now(&self) -> Timestamp {
         self.0.parts.clock_and_ids.now()
     }
 
-    /// A new id that begins with `prefix`.
+    /// Returns a new id that starts with `prefix`.
     pub fn new_id(&self, prefix: &'static str) -> String {
         self.0.parts.clock_and_ids.new_id(prefix)
     }
 
-    /// A new conversation's id. It exists once a run has used it.
+    /// Returns a new conversation id. The conversation exists once a run uses it.
     pub fn new_conversation_id(&self) -> ConversationId {
         ConversationId::new(self.0.parts.clock_and_ids.new_id("conv"))
     }
 
-    /// Starts a run; returns once it is recorded.
-    pub async fn start(&self, request: RunRequest) -> Result<RunHandle, StartError> {
-        self.start_with(request, Start::default()).await
-    }
-
-    /// Starts a run that `watcher` watches; see [`Start::watcher`].
-    pub async fn start_watched(
-        &self,
-        request: RunRequest,
-        watcher: Option<watch::Receiver<Seq>>,
-    ) -> Result<RunHandle, StartError> {
-        self.start_with(request, Start { watcher, ..Start::default() }).await
-    }
-
-    /// Starts a run in a manner of its own; returns once it is recorded. A request whose key
-    /// has made a run before starts none: the handle is that run's.
-    pub async fn start_with(
-        &self,
-        request: RunRequest,
-        start: Start,
-    ) -> Result<RunHandle, StartError> {
-        let runs = self.clone();
-        self.run_detached(async move { runs.begin(request, start).await }).await
-    }
-
-    /// Does `work` to its end even if whoever waits for it goes away in the middle: a run must
-    /// not be left half begun because a client hung up.
-    pub(crate) async fn run_detached<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> T {
-        match self.0.tasks.spawn(work).await.map_err(JoinError::try_into_panic) {
-            Ok(done) => done,
-            Err(Ok(panic)) => resume_unwind(panic),
-            // The runtime is going away, and everything with it.
-            Err(Err(_)) => pending().await,
-        }
-    }
-
-    pub(crate) fn ensure_open(&self) -> Result<(), StartError> {
-        if self.0.stop.is_cancelled() || self.0.leave.is_cancelled() {
-            Err(StartError::ShuttingDown)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// What the model of this name can be told; none if there is no such model.
+    /// Returns the capabilities of a model, or `None` if it does not exist.
     pub fn capabilities(&self, model: &str) -> Option<Capabilities> {
         self.model(model).ok().map(|model| model.capabilities())
     }
@@ -248,117 +193,12 @@ impl Runs {
         found.cloned().ok_or_else(|| StartError::UnknownModel(name.to_owned()))
     }
 
-    pub(crate) async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
-        let store = &self.0.parts.store;
-        match (&request.conversation_id, &request.continues) {
-            (Some(id), _) => store.history(&request.tenant, id).await,
-            (None, Some(before)) => store.context(&request.tenant, before).await,
-            (None, None) => Ok(request.before.clone()),
-        }
-    }
-
-    pub(crate) fn live_run(&self, run_id: RunId, state: RunState, head: Seq) -> LiveRun {
-        let parts = &self.0.parts;
-        let (journal, clock_and_ids) =
-            (Arc::clone(&parts.journal), Arc::clone(&parts.clock_and_ids));
-        LiveRun::new(run_id, journal, clock_and_ids, state, head)
-            .stopped_with(&self.0.stop)
-            .left_with(&self.0.leave)
-            .with_lease(self.0.lease_keeper.lease_end())
-    }
-
-    /// Lets the run work in a task of its own, to its end.
-    pub(crate) fn work_on(
-        &self,
-        run: Arc<LiveRun>,
-        model: Arc<dyn Model>,
-        events: EventStream,
-        held: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> RunHandle {
-        let parts = &self.0.parts;
-        let context = RunContext {
-            model,
-            files: Arc::clone(&self.0.files),
-            tools: parts.tools.clone(),
-            servers: Arc::clone(&parts.servers),
-            store: Arc::clone(&parts.store),
-            blobs: Arc::clone(&parts.blobs),
-            tasks: self.0.tasks.clone(),
-            heartbeat: parts.heartbeat,
-            policy: parts.policy.clone(),
-            concurrency: self.0.concurrency.clone(),
-            skipped_parts: Arc::clone(&self.0.skipped_parts),
-        };
-        lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
-        let (done, outcome) = oneshot::channel();
-        let handle = RunHandle {
-            runs: self.clone(),
-            tenant: run.tenant().clone(),
-            run_id: run.id().clone(),
-            already_existed: false,
-            outcome: Some(outcome.shared()),
-            first_events: Arc::new(Mutex::new(Some(events))),
-        };
-        let (runs, run_hold) = (self.clone(), self.hold_run(run.id()));
-        self.0.tasks.spawn(async move {
-            let driven = Box::pin(drive(&run, &context)).await;
-            {
-                let mut live = lock(&runs.0.live);
-                // Another worker's death may have brought the run back to us meanwhile.
-                if live.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, &run)) {
-                    live.remove(run.id());
-                }
-            }
-            run.mark_persisted();
-            let _ = done.send(runs.after(&run, driven).await);
-            drop((run_hold, held));
-        });
-        handle
-    }
-
-    /// What came of this worker's part in a run: its outcome, or nothing if the run goes on
-    /// with another worker.
-    async fn after(
-        &self,
-        run: &LiveRun,
-        driven: Result<DriveOutcome, JournalError>,
-    ) -> Option<RunOutcome> {
-        let (run_id, is_durable) = (run.id(), self.0.parts.workers.is_durable());
-        match driven {
-            Ok(DriveOutcome::Ended(outcome)) => {
-                self.note_limit(&outcome);
-                info!(%run_id, ?outcome, "run finished");
-                return Some(outcome);
-            }
-            Ok(DriveOutcome::HandedOver) => {
-                info!(%run_id, "run handed over");
-                self.release(run_id).await;
-                return None;
-            }
-            Err(JournalError::Conflict { .. }) if is_durable => {
-                info!(%run_id, "append conflict, another worker owns the run");
-                if self.is_held_twice(run_id) {
-                    return None;
-                }
-            }
-            Err(error) => {
-                error!(%run_id, %error, "journal unavailable, run given up");
-                if !is_durable {
-                    return Some(RunOutcome::Failed { failure: failures::journal_lost() });
-                }
-            }
-        }
-        // If it is still ours, whoever takes it up at once may lose it at once.
-        self.defer(run_id).await;
-        None
-    }
-
-    /// The handle of a run that is kept, whoever works on it.
+    /// Returns the handle of a stored run, on any worker.
     pub async fn attach(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunHandle, StartError> {
         self.existing_handle(tenant.clone(), run_id.clone()).await
     }
 
-    /// The handle of a run that was started before, here or elsewhere.
+    /// Returns the handle of an existing run, on any worker.
     pub(crate) async fn existing_handle(
         &self,
         tenant: TenantId,
@@ -368,7 +208,7 @@ impl Runs {
         Ok(RunHandle { already_existed: true, ..handle })
     }
 
-    /// The handle of a run that somebody else works on, or soon will.
+    /// Returns the handle of a run that another worker executes or will claim.
     pub(crate) async fn remote_handle(
         &self,
         tenant: TenantId,
@@ -380,13 +220,13 @@ impl Runs {
         Ok(RunHandle { runs, tenant, run_id, already_existed, outcome: None, first_events })
     }
 
-    /// The events of a run that exists. Its journal may be a moment later than the run itself.
+    /// Opens the journal of an existing run. The journal may appear shortly after the run.
     async fn opened(&self, tenant: &TenantId, run_id: &RunId) -> Result<EventStream, JournalError> {
         let until = Instant::now() + JOURNAL_PATIENCE;
         loop {
             match self.0.parts.journal.read(tenant, run_id, Seq::START).await {
                 Err(JournalError::NotFound(_)) if Instant::now() < until => {
-                    // Nobody will begin the journal of a run that is gone.
+                    // A deleted run will never have a journal.
                     if let Err(StoreError::NotFound(_)) = self.find(tenant, run_id).await {
                         return Err(JournalError::NotFound(run_id.clone()));
                     }
@@ -398,9 +238,8 @@ impl Runs {
     }
 }
 
-/// === Asking about runs ===
 impl Runs {
-    /// Every event of a run after `after`: what is there, then what comes, up to its end.
+    /// Streams all events after `after`: stored ones first, then live ones, until the run ends.
     pub async fn follow(
         &self,
         tenant: &TenantId,
@@ -410,7 +249,7 @@ impl Runs {
         self.0.parts.journal.read(tenant, run_id, after).await
     }
 
-    /// Every event of a run so far, as it is read: a long journal is never in memory as a whole.
+    /// Streams all events stored so far, without loading the whole journal into memory.
     pub async fn stored(
         &self,
         tenant: &TenantId,
@@ -419,7 +258,7 @@ impl Runs {
         self.stored_after(tenant, run_id, Seq::START).await
     }
 
-    /// The same, from the event after `after` on.
+    /// Streams the stored events after `after`.
     pub async fn stored_after(
         &self,
         tenant: &TenantId,
@@ -429,7 +268,7 @@ impl Runs {
         self.0.parts.journal.stored(tenant, run_id, after).await
     }
 
-    /// The same, all of it at once: for journals that are known to be short.
+    /// Returns all stored events at once. Only for short journals.
     pub async fn recorded(
         &self,
         tenant: &TenantId,
@@ -438,8 +277,7 @@ impl Runs {
         self.0.parts.journal.read_stored(tenant, run_id, Seq::START).await
     }
 
-    /// All that a finished run had seen and said. If the run is over and only being put away,
-    /// this waits for it.
+    /// Returns the whole context of a finished run. Waits if the run has ended and is being stored.
     pub async fn context(
         &self,
         tenant: &TenantId,
@@ -449,8 +287,8 @@ impl Runs {
         self.0.parts.store.context(tenant, run_id).await
     }
 
-    /// All entries of a conversation; none if it is new. If its last run is over and only being
-    /// put away, this waits for it.
+    /// Returns all entries of a conversation, or none if it is new. Waits if its last run has ended
+    /// and is being stored.
     pub async fn history(
         &self,
         tenant: &TenantId,
@@ -461,8 +299,8 @@ impl Runs {
         self.0.parts.store.history(tenant, id).await
     }
 
-    /// Waits for those runs of `tenant` that are over and only being put away: whoever has seen
-    /// the end may go on.
+    /// Waits for ended runs of `tenant` that are being stored, so that a client that saw the end
+    /// can continue.
     async fn wait_until_persisted(&self, tenant: &TenantId, is_meant: impl Fn(&LiveRun) -> bool) {
         let live: Vec<Arc<LiveRun>> = lock(&self.0.live).values().cloned().collect();
         for run in live {
@@ -473,8 +311,7 @@ impl Runs {
         }
     }
 
-    /// Forgets a run that is finished, with all of its events. What it added to a conversation
-    /// stays there.
+    /// Deletes a finished run with all events. Its entries in a conversation stay.
     pub async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), DeleteError> {
         self.wait_until_persisted(tenant, |run| run.id() == run_id).await;
         self.0.parts.store.delete(tenant, run_id).await?;
@@ -482,33 +319,33 @@ impl Runs {
         Ok(self.0.parts.journal.delete(tenant, run_id).await?)
     }
 
-    /// One run.
+    /// Returns the record of a run.
     pub async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         self.0.parts.store.find(tenant, run_id).await
     }
 
-    /// The newest runs first.
+    /// Returns at most `most` runs, newest first.
     pub async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
         self.0.parts.store.list(tenant, most).await
     }
 
-    /// Where runs and conversations are kept.
+    /// Returns the store of runs and conversations.
     pub fn store(&self) -> &Arc<dyn RunStore> {
         &self.0.parts.store
     }
 
-    /// Where big results are kept.
+    /// Returns the blob store.
     pub fn blobs(&self) -> &Arc<dyn BlobStore> {
         &self.0.parts.blobs
     }
 
-    /// Cancels a run of this process. Says whether there was one.
+    /// Cancels a run of this process. Returns whether there was one.
     pub fn cancel_here(&self, tenant: &TenantId, run_id: &RunId) -> bool {
         let run = self.live(tenant, run_id);
         run.inspect(|run| run.stop(Stop::Cancelled)).is_some()
     }
 
-    /// Stops every run, waits until each has been ended properly, and starts no more.
+    /// Stops every run, waits for their ends to be recorded, and rejects new runs.
     pub async fn shut_down(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
@@ -516,37 +353,37 @@ impl Runs {
         self.stop_worker().await;
     }
 
-    /// A run of `tenant` that this process works on.
+    /// Returns a run of `tenant` that this process executes.
     pub(crate) fn live(&self, tenant: &TenantId, run_id: &RunId) -> Option<Arc<LiveRun>> {
         let run = lock(&self.0.live).get(run_id).cloned();
         run.filter(|run| run.state().request().tenant == *tenant)
     }
 }
 
-/// How a run is started.
+/// Options for starting a run.
 #[derive(Debug, Clone, Default)]
-pub struct Start {
-    /// Somebody who wants to have seen a tool's start before the tool works: it waits a moment
-    /// for them. See [`LiveRun`] for how long.
+pub struct StartOptions {
+    /// An observer that sees a tool's start before the tool runs. The tool waits briefly for it.
+    /// See [`LiveRun`].
     pub watcher: Option<watch::Receiver<Seq>>,
-    /// What makes the request one of a kind.
+    /// Idempotency key of the request.
     pub key: Option<RequestKey>,
-    /// Kept for as long as this process works on the run: its place among so many.
+    /// Held while this process executes the run, for example a concurrency permit.
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// A run that was started here. Dropping it changes nothing.
+/// Handle of a started run. Dropping it does not stop the run.
 #[derive(Clone)]
 pub struct RunHandle {
-    runs: Runs,
-    tenant: TenantId,
-    run_id: RunId,
-    already_existed: bool,
-    /// What this worker's part in the run comes to, if it has one.
-    outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
-    /// Opened before the run began to work, for whoever asks first: a log that forgets finished
-    /// runs may have forgotten a quick one by then.
-    first_events: Arc<Mutex<Option<EventStream>>>,
+    pub(crate) runs: Runs,
+    pub(crate) tenant: TenantId,
+    pub(crate) run_id: RunId,
+    pub(crate) already_existed: bool,
+    /// The outcome of this worker's execution, if it executes the run.
+    pub(crate) outcome: Option<Shared<oneshot::Receiver<Option<RunOutcome>>>>,
+    /// Opened before the run starts, for the first caller of [`Self::events`]: a journal with a
+    /// limit may already have deleted a short run by then.
+    pub(crate) first_events: Arc<Mutex<Option<EventStream>>>,
 }
 
 impl fmt::Debug for RunHandle {
@@ -556,28 +393,28 @@ impl fmt::Debug for RunHandle {
 }
 
 impl RunHandle {
-    /// Which run.
+    /// Returns the id of the run.
     pub fn id(&self) -> &RunId {
         &self.run_id
     }
 
-    /// Whether the run was there already: the same request has made it before.
+    /// Returns whether the same request had already started the run.
     pub fn already_existed(&self) -> bool {
         self.already_existed
     }
 
-    /// Cancels it, if this process works on it; [`Runs::cancel`] reaches it everywhere.
+    /// Cancels the run if this process executes it. [`Runs::cancel`] works on any worker.
     pub fn cancel(&self) {
         self.runs.cancel_here(&self.tenant, &self.run_id);
     }
 
-    /// Cancels one of its calls; the run goes on. Says whether the call was at work here.
+    /// Cancels one call. The run continues. Returns whether the call was running here.
     pub fn cancel_call(&self, call_id: &CallId) -> bool {
         let run = self.runs.live(&self.tenant, &self.run_id);
         run.is_some_and(|run| run.stop_call(call_id))
     }
 
-    /// Every event, from the first to the one that ends the run.
+    /// Streams all events from the first to the end of the run.
     pub async fn events(&self) -> Result<EventStream, JournalError> {
         let first = lock(&self.first_events).take();
         if let Some(events) = first {
@@ -586,7 +423,8 @@ impl RunHandle {
         self.runs.0.parts.journal.read(&self.tenant, self.id(), Seq::START).await
     }
 
-    /// Waits for the end, with everything put away: the conversation can go on.
+    /// Waits until the run has ended and everything is stored, so that the conversation can
+    /// continue.
     pub async fn outcome(&self) -> RunOutcome {
         let Some(here) = self.outcome.clone() else { return self.outcome_elsewhere().await };
         match here.await {
@@ -596,7 +434,7 @@ impl RunHandle {
         }
     }
 
-    /// The outcome of a run that another worker brings to its end.
+    /// Waits for the outcome of a run on another worker.
     async fn outcome_elsewhere(&self) -> RunOutcome {
         let lost = RunOutcome::Failed { failure: failures::journal_lost() };
         let events = self.runs.0.parts.journal.read(&self.tenant, &self.run_id, Seq::START).await;
@@ -609,7 +447,7 @@ impl RunHandle {
         lost
     }
 
-    /// Waits for the end, and returns every event.
+    /// Waits for the end and streams all events.
     pub async fn events_when_over(&self) -> Result<EventStream, JournalError> {
         if failures::is_journal_lost(&self.outcome().await) {
             return Err(JournalError::Unavailable(failures::journal_lost().message));
@@ -617,22 +455,22 @@ impl RunHandle {
         self.events().await
     }
 
-    /// Waits for the end, and returns the whole journal.
+    /// Waits for the end and returns the whole journal.
     pub async fn journal(&self) -> Result<Vec<Arc<RecordedEvent>>, JournalError> {
         self.events_when_over().await?.try_collect().await
     }
 }
 
-/// Why a run was not forgotten.
+/// Why a run was not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
-    /// The run store refused.
+    /// Error of the run store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The journal refused.
+    /// Error of the journal.
     #[error(transparent)]
     Log(#[from] JournalError),
-    /// The blob store refused.
+    /// Error of the blob store.
     #[error(transparent)]
     Blobs(#[from] BlobError),
 }
@@ -640,22 +478,22 @@ pub enum DeleteError {
 /// Why a run was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No model goes by that name.
+    /// No model has this name.
     #[error("there is no model named `{0}`")]
     UnknownModel(String),
-    /// The engine is going away.
+    /// The engine is shutting down.
     #[error("the engine is shutting down; start the run elsewhere")]
     ShuttingDown,
-    /// The run is finished, or being worked on.
+    /// The run has ended, or is being executed.
     #[error("run `{0}` does not need another worker")]
     NotAbandoned(RunId),
-    /// The run needs something that this worker does not have.
+    /// This worker lacks a model or a tool that the run needs.
     #[error("this worker does not have the run's {0}")]
     Lacks(String),
-    /// The run store refused.
+    /// Error of the run store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The journal refused.
+    /// Error of the journal.
     #[error(transparent)]
     Log(#[from] JournalError),
 }

@@ -1,34 +1,68 @@
-//! How a run begins: it is kept together with the beginning of its journal, and then worked on.
+//! Starting a run: stores it together with the first events of its journal, then executes it.
 //!
-//! A run without a journal could only be guessed at by whoever finds it. So where runs outlive
-//! their worker, the store keeps both or none; and from then on the run is somebody's, whatever
-//! becomes of the worker that it was asked of.
+//! A durable store writes both or neither, because a run without a journal could not be taken over.
+//! From then on some worker will execute the run, even if this one dies.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    future::{Future, pending},
+    panic::resume_unwind,
+    sync::{Arc, Mutex},
+};
 
-use tokio::sync::watch;
-use tracing::warn;
+use futures::FutureExt;
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinError,
+};
+use tracing::{error, info, warn};
 use turnwire_contract::{
-    ApprovalAnswer, Completeness, Created, Event, EventStream, Finish, FirstCall, ItemId, NewRun,
-    RecordedEvent, RunId, RunOutcome, RunRequest, Seq, StoreError, Usage,
+    ApprovalAnswer, Completeness, Created, Entry, Event, EventStream, Finish, FirstCall, ItemId,
+    JournalError, Model, NewRun, RecordedEvent, RunId, RunOutcome, RunRequest, Seq, StoreError,
+    Usage,
 };
 
 use crate::{
     clock_and_ids::ClockAndIds,
     failures,
     live_run::LiveRun,
+    run_context::{DriveOutcome, RunContext},
+    run_loop::drive,
     run_state::{RunState, item_prefix},
-    runs::{RunHandle, Runs, Start, StartError},
+    runs::{RunHandle, Runs, StartError, StartOptions},
+    sync::lock,
 };
 
 impl Runs {
-    /// Begins a run that is asked for, or finds the one that the same request has made before.
-    pub(crate) async fn begin(
+    /// Starts a run. Returns once it is recorded. The start completes even if the future is
+    /// dropped.
+    pub async fn start(&self, request: RunRequest) -> Result<RunHandle, StartError> {
+        self.start_watched(request, None).await
+    }
+
+    /// Starts a run observed by `watcher`; see [`StartOptions::watcher`].
+    pub async fn start_watched(
+        &self,
+        request: RunRequest,
+        watcher: Option<watch::Receiver<Seq>>,
+    ) -> Result<RunHandle, StartError> {
+        let runs = self.clone();
+        let options = StartOptions { watcher, ..StartOptions::default() };
+        self.run_detached(async move { runs.start_with(request, options).await }).await
+    }
+
+    /// Starts a run, or returns the one that an earlier request with the same key started.
+    ///
+    /// Not cancel-safe: a disconnecting client must not leave a run half started. Callers spawn it
+    /// in a task.
+    pub async fn start_with(
         &self,
         mut request: RunRequest,
-        start: Start,
+        options: StartOptions,
     ) -> Result<RunHandle, StartError> {
         self.ensure_open()?;
+        // Shutdown waits for runs that are being started.
+        let _token = self.0.tasks.token();
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
@@ -39,13 +73,14 @@ impl Runs {
         let (tenant, request) = (request.tenant.clone(), Arc::new(request));
         let created_at = parts.clock_and_ids.now();
         let beginning = beginning(&run_id, &request, &parts.clock_and_ids);
-        let new = NewRun { run_id: run_id.clone(), created_at, request, key: start.key, beginning };
+        let new =
+            NewRun { run_id: run_id.clone(), created_at, request, key: options.key, beginning };
         let created = self.create(new.clone()).await?;
         if let Created::Existing(before) = created {
             return self.existing_handle(tenant, before).await;
         }
-        let error = match self.open(new, &created, start.watcher).await {
-            Ok((run, events)) => return Ok(self.work_on(run, model, events, start.held)),
+        let error = match self.open(new, &created, options.watcher).await {
+            Ok((run, events)) => return Ok(self.work_on(run, model, events, options.held)),
             Err(error) => error,
         };
         if parts.workers.is_durable() {
@@ -53,7 +88,7 @@ impl Runs {
             self.release(&run_id).await;
             return self.remote_handle(tenant, run_id).await;
         }
-        // It must not keep its conversation busy.
+        // The failed run must not block its conversation.
         let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
         if let Err(error) = parts.store.finish(&run_id, outcome, Vec::new()).await {
             warn!(%run_id, %error, "run that never started not ended");
@@ -61,8 +96,8 @@ impl Runs {
         Err(error)
     }
 
-    /// Keeps a new run. If the conversation's last run is over and only being put away, this
-    /// waits for it: whoever has seen the end may go on.
+    /// Stores a new run. If the conversation's last run has ended and is being stored, waits for
+    /// it, so that a client that saw the end can continue.
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         let store = &self.0.parts.store;
         let before = match store.create(run.clone()).await {
@@ -77,7 +112,7 @@ impl Runs {
         store.create(run).await
     }
 
-    /// The run that was just `created`, ready to be worked on.
+    /// Returns the `created` run, ready to execute.
     async fn open(
         &self,
         new: NewRun,
@@ -99,9 +134,136 @@ impl Runs {
         let events = journal.read(run.tenant(), run.id(), Seq::START).await?;
         Ok((run, events))
     }
+
+    pub(crate) async fn history_of(&self, request: &RunRequest) -> Result<Vec<Entry>, StoreError> {
+        let store = &self.0.parts.store;
+        match (&request.conversation_id, &request.continues) {
+            (Some(id), _) => store.history(&request.tenant, id).await,
+            (None, Some(before)) => store.context(&request.tenant, before).await,
+            (None, None) => Ok(request.before.clone()),
+        }
+    }
+
+    pub(crate) fn live_run(&self, run_id: RunId, state: RunState, head: Seq) -> LiveRun {
+        let parts = &self.0.parts;
+        let (journal, clock_and_ids) =
+            (Arc::clone(&parts.journal), Arc::clone(&parts.clock_and_ids));
+        LiveRun::new(run_id, journal, clock_and_ids, state, head)
+            .stopped_with(&self.0.stop)
+            .left_with(&self.0.leave)
+            .with_lease(self.0.lease_keeper.lease_end())
+    }
+
+    /// Executes the run in its own task, to its end.
+    pub(crate) fn work_on(
+        &self,
+        run: Arc<LiveRun>,
+        model: Arc<dyn Model>,
+        events: EventStream,
+        held: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> RunHandle {
+        let parts = &self.0.parts;
+        let context = RunContext {
+            model,
+            files: Arc::clone(&self.0.files),
+            tools: parts.tools.clone(),
+            servers: Arc::clone(&parts.servers),
+            store: Arc::clone(&parts.store),
+            blobs: Arc::clone(&parts.blobs),
+            tasks: self.0.tasks.clone(),
+            heartbeat: parts.heartbeat,
+            policy: parts.policy.clone(),
+            concurrency: self.0.concurrency.clone(),
+            skipped_parts: Arc::clone(&self.0.skipped_parts),
+        };
+        lock(&self.0.live).insert(run.id().clone(), Arc::clone(&run));
+        let (done, outcome) = oneshot::channel();
+        let handle = RunHandle {
+            runs: self.clone(),
+            tenant: run.tenant().clone(),
+            run_id: run.id().clone(),
+            already_existed: false,
+            outcome: Some(outcome.shared()),
+            first_events: Arc::new(Mutex::new(Some(events))),
+        };
+        let (runs, run_hold) = (self.clone(), self.hold_run(run.id()));
+        self.0.tasks.spawn(async move {
+            let driven = Box::pin(drive(&run, &context)).await;
+            {
+                let mut live = lock(&runs.0.live);
+                // A takeover may have brought the run back here meanwhile.
+                if live.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, &run)) {
+                    live.remove(run.id());
+                }
+            }
+            run.mark_persisted();
+            let _ = done.send(runs.after(&run, driven).await);
+            drop((run_hold, held));
+        });
+        handle
+    }
+
+    /// Returns the outcome of this worker's execution, or `None` if the run continues on another
+    /// worker.
+    async fn after(
+        &self,
+        run: &LiveRun,
+        driven: Result<DriveOutcome, JournalError>,
+    ) -> Option<RunOutcome> {
+        let (run_id, is_durable) = (run.id(), self.0.parts.workers.is_durable());
+        match driven {
+            Ok(DriveOutcome::Ended(outcome)) => {
+                self.note_limit(&outcome);
+                info!(%run_id, ?outcome, "run finished");
+                return Some(outcome);
+            }
+            Ok(DriveOutcome::HandedOver) => {
+                info!(%run_id, "run handed over");
+                self.release(run_id).await;
+                return None;
+            }
+            Err(JournalError::Conflict { .. }) if is_durable => {
+                info!(%run_id, "append conflict, another worker owns the run");
+                if self.is_held_twice(run_id) {
+                    return None;
+                }
+            }
+            Err(error) => {
+                error!(%run_id, %error, "journal unavailable, run given up");
+                if !is_durable {
+                    return Some(RunOutcome::Failed { failure: failures::journal_lost() });
+                }
+            }
+        }
+        // If the lease is still ours, an immediate claim would probably fail again.
+        self.defer(run_id).await;
+        None
+    }
+
+    /// Runs `work` to completion even if the caller's future is dropped, so that a disconnect does
+    /// not leave a run half started.
+    pub(crate) async fn run_detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        match self.0.tasks.spawn(work).await.map_err(JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(Err(_)) => pending().await,
+        }
+    }
+
+    pub(crate) fn ensure_open(&self) -> Result<(), StartError> {
+        if self.0.stop.is_cancelled() || self.0.leave.is_cancelled() {
+            Err(StartError::ShuttingDown)
+        } else {
+            Ok(())
+        }
+    }
 }
 
-/// What the journal of the run begins with, each event at its place.
+/// Returns the first events of the journal, with their seqs.
 fn beginning(
     run_id: &RunId,
     request: &Arc<RunRequest>,
@@ -118,8 +280,7 @@ fn beginning(
         .collect()
 }
 
-/// What is recorded before anything is done: that there is a run, and the calls that its request
-/// brings along.
+/// Returns the first events of a run: its creation, and the calls in its request.
 pub(crate) fn opening_events(
     request: &Arc<RunRequest>,
     mut new_id: impl FnMut(&'static str) -> String,

@@ -1,5 +1,4 @@
-//! How an engine stands: what a server around it has to know to serve its clients and its
-//! operator.
+//! Status of the engine, for a server's health checks and metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -14,35 +13,35 @@ use crate::{
 };
 
 impl Runs {
-    /// Whether runs that this process leaves go on without it.
+    /// Returns whether runs survive the end of this process.
     pub fn is_durable(&self) -> bool {
         self.0.parts.workers.is_durable()
     }
 
-    /// Whether the store can be read, and the journal written to. The store is asked for a run
-    /// that nobody has.
+    /// Returns whether the store is readable and the journal writable. Reads a run that does not
+    /// exist.
     pub async fn is_ready(&self) -> bool {
         let nobodys = self.find(&TenantId::default(), &RunId::new("run_none")).await;
         let can_read = matches!(nobodys, Ok(_) | Err(StoreError::NotFound(_)));
         can_read && self.0.parts.journal.probe().await.is_ok()
     }
 
-    /// How many runs this process works on.
+    /// Returns the number of runs that this process executes.
     pub fn n_live(&self) -> usize {
         lock(&self.0.live).len()
     }
 
-    /// How many runs this process has taken over from others.
+    /// Returns the number of runs taken over from other workers.
     pub fn n_taken_over(&self) -> u64 {
         self.0.lease_keeper.n_taken_over()
     }
 
-    /// How many unreadable parts of models' answers were left out.
+    /// Returns the number of unreadable answer parts.
     pub fn n_skipped_parts(&self) -> u64 {
         self.0.skipped_parts.load(Ordering::Relaxed)
     }
 
-    /// How many runs have ended at a limit here, by the limit.
+    /// Returns the number of runs ended by a limit here, by limit.
     pub fn n_incomplete(&self) -> Vec<(IncompleteReason, u64)> {
         lock(&self.0.incomplete).iter().map(|(reason, n_runs)| (*reason, *n_runs)).collect()
     }
@@ -53,7 +52,7 @@ impl Runs {
         }
     }
 
-    /// Whether the journal of a run has an event at `seq` by now.
+    /// Returns whether the journal of a run has an event at `seq`.
     pub async fn has_reached(
         &self,
         tenant: &TenantId,
@@ -63,7 +62,7 @@ impl Runs {
         Ok(seq <= self.head(tenant, run_id).await?.last)
     }
 
-    /// How far the journal of a run has come.
+    /// Returns the head of a run's journal.
     pub async fn head(
         &self,
         tenant: &TenantId,
@@ -72,7 +71,7 @@ impl Runs {
         self.0.parts.journal.head(tenant, run_id).await
     }
 
-    /// The run that the same request has made before, here or elsewhere.
+    /// Returns the run that the same request started before, on any worker.
     pub async fn find_by_key(
         &self,
         tenant: &TenantId,

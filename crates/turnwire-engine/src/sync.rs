@@ -1,9 +1,9 @@
-//! Locks for data. None is ever held across an `.await`.
+//! Mutexes for data. None is held across an `.await`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`. A thread that panicked while it held the lock cannot have left the data
-/// half-changed, because every critical section of this crate makes its changes last.
+/// Locks `mutex` and ignores poisoning. Every critical section of this crate changes data as its
+/// last step, so a panic leaves the data consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

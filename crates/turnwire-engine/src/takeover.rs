@@ -1,4 +1,4 @@
-//! Going on with a run that another worker left unfinished.
+//! Takeover: continues a run of another worker.
 
 use std::{slice, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use crate::{
     work_time::RecordedWork,
 };
 
-/// How often a worker tries to write to a journal into which the one before still writes.
+/// Attempts to append while the previous worker still appends.
 const MAX_TRIES: u32 = 5;
-/// How long it waits in between.
+/// Delay between these attempts.
 const NEXT_TRY: Duration = Duration::from_millis(50);
-/// How often a run may fail to be taken over before it is ended.
+/// Failed takeovers after which a run is ended.
 const MAX_FAILED_TAKEOVERS: u32 = 10;
 
 impl Runs {
-    /// Takes over a run that another worker left unfinished: reads its journal, closes what
-    /// that worker left open, and goes on.
+    /// Takes over an abandoned run: reads its journal, closes what the previous worker left open,
+    /// and continues.
     pub async fn take_over(
         &self,
         tenant: &TenantId,
@@ -42,9 +42,8 @@ impl Runs {
         self.run_detached(async move { runs.resume(&abandoned).await }).await
     }
 
-    /// Takes up a run that was claimed for this worker, or leaves it in a state that somebody can
-    /// do something about: one that cannot be taken up is tried again later, and ended when that
-    /// has failed too often.
+    /// Takes over a claimed run. A failed takeover is retried later with backoff, and the run is
+    /// ended after too many failures.
     pub(crate) async fn take_over_claimed(&self, abandoned: AbandonedRun) {
         let run_id = &abandoned.run_id;
         if abandoned.n_failed_takeovers >= MAX_FAILED_TAKEOVERS {
@@ -69,7 +68,7 @@ impl Runs {
         self.defer(run_id).await;
     }
 
-    /// The worker before may be alive after all and write to the run: it is given a moment.
+    /// Retries while the previous worker is still alive and appends.
     async fn take_over_with_retries(
         &self,
         abandoned: &AbandonedRun,
@@ -83,7 +82,7 @@ impl Runs {
         self.resume(abandoned).await
     }
 
-    /// Ends a run that nobody can take up.
+    /// Ends a run that cannot be taken over.
     async fn force_end(&self, abandoned: &AbandonedRun, outcome: RunOutcome) {
         let AbandonedRun { tenant, run_id, .. } = abandoned;
         warn!(%run_id, ?outcome, "run ended without reading its journal");
@@ -94,7 +93,7 @@ impl Runs {
         }
     }
 
-    /// Gives up a run that this worker cannot go on with, for a while.
+    /// Releases a run that this worker cannot continue, with a delay before the next claim.
     pub(crate) async fn defer(&self, run_id: &RunId) {
         if let Err(error) = self.0.parts.workers.defer(run_id).await {
             warn!(%run_id, %error, "run not deferred, store unavailable");
@@ -125,7 +124,7 @@ impl Runs {
         }
         let model = self.model(&record.request.model)?;
         let owed = owed_events(&run);
-        // Whoever was held up since the claim would only be in the way of the next worker.
+        // A worker that stalled since the claim would only conflict with the next one.
         if !parts.workers.lost_runs(slice::from_ref(run.id())).await?.is_empty() {
             return Err(StartError::NotAbandoned(abandoned.run_id.clone()));
         }
@@ -135,8 +134,8 @@ impl Runs {
         Ok(self.work_on(run, model, events, None))
     }
 
-    /// How a run ends that is not gone on with. It is left to others if this worker could not go
-    /// on with it; whoever has cancelled it does not care who ends it.
+    /// Returns the outcome if the run must end now. Fails if this worker lacks something that the
+    /// run needs, unless the run is cancelled.
     async fn ends_at_once(
         &self,
         record: &RunRecord,
@@ -157,7 +156,7 @@ impl Runs {
         Err(StartError::Lacks(what))
     }
 
-    /// The run as its journal has it, ready to be worked on.
+    /// Rebuilds the run from its journal, ready to execute.
     async fn reopen(
         &self,
         abandoned: &AbandonedRun,
@@ -185,14 +184,14 @@ impl Runs {
         let run = self.live_run(run_id.clone(), state, head).having_worked(work.worked());
         let run = Arc::new(run);
         if let Some(outcome) = outcome {
-            // Only the last thing was left to do.
+            // The journal has ended; only the conversation is missing.
             persist_end(&run, parts.store.as_ref(), outcome).await;
             return Err(StartError::NotAbandoned(run_id.clone()));
         }
         Ok((record, run))
     }
 
-    /// If this process worked on the run before, lost it, and does not know yet: it does now.
+    /// Drops an earlier execution of the run in this process that has not noticed its lost lease.
     async fn relinquish_own(&self, run_id: &RunId) -> Result<(), StartError> {
         let Some(ours) = lock(&self.0.live).get(run_id).cloned() else { return Ok(()) };
         if !self.0.parts.workers.is_durable() {
@@ -212,8 +211,8 @@ impl Runs {
     }
 }
 
-/// What has to be recorded before anything else. A run that was kept without its journal, by a
-/// store that could not do both at once, is begun.
+/// Returns the events to record first. A run stored without its journal, by a store without a
+/// common transaction, gets its first events.
 fn owed_events(run: &LiveRun) -> Vec<Event> {
     let state = run.state();
     if run.head() == Seq::START {

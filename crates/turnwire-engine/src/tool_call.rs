@@ -1,14 +1,11 @@
-//! One tool call, wrapped in its life cycle.
+//! The life cycle of one tool call.
 //!
-//! The tool itself needs to know nothing of events. Around it, this module records the start
-//! before the tool does anything, passes on what it reports, says that it is still silent,
-//! stops waiting when it is told to or when the tool takes too long, survives a crash of the
-//! tool, and records exactly one end.
+//! The tool knows nothing of events. This module records the start before the tool runs, records
+//! its reports and heartbeats, enforces cancellation and timeouts, survives a panic of the tool,
+//! and records exactly one end.
 
 use std::{
     any::Any,
-    fmt::Write,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -26,56 +23,53 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, instrument, warn};
 use turnwire_contract::{
-    Allowed, BlobId, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question,
-    Reply, Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
+    Allowed, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question, Reply,
+    Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
     seeded::{Fault, is_seeded},
-    tool::BlobRef,
 };
 
 use crate::{
+    call_timers::AttemptTimers,
     concurrency::Permits,
-    deadline::later,
     definition::definition_of,
     depth::is_too_deep,
     discovery::ServerTool,
     failures,
+    large_output::{store_large_output, text_or_none},
     live_run::LiveRun,
     pinning,
-    run_loop::RunContext,
+    run_context::RunContext,
     run_state::Call,
     tool_result::{outcome_unknown, prefix},
     toolbox::{not_found, read_arguments_for},
 };
 
-/// How many notes of a tool may wait for the journal; a tool that has more to say waits too.
+/// Queue length for notes of a tool. A full queue blocks the tool.
 const MAX_WAITING_NOTES: usize = 64;
 
-/// What a note costs beside its text.
+/// Size of a note, without its text.
 const NOTE_WEIGHT: usize = 64;
 
-/// What is shown when a tool tells more while it works than is kept.
+/// Shown when the notes exceed their limit.
 const NO_MORE_NOTES: &str = "\n[what the tool says from here on is not shown while it works]\n";
 
-/// How many bytes all pictures of a result may have together, in base64.
-const MAX_PICTURE_BYTES: usize = 8 * 1024 * 1024;
-
-/// How many bytes of a failure's words are kept.
+/// Maximum bytes of a failure message.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
-/// How long a tool that was told to stop may take to do so before it is dropped.
+/// Grace period for a cancelled tool before it is dropped.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Carries out one call, to its end.
+/// Executes one call to its end.
 ///
-/// A tool that fails is not an error here: the model is told and may try something else. The
-/// only error is losing the journal, and then the run cannot go on anyway.
+/// A failed tool is not an error here: the model sees the failure. The only error is a failed
+/// journal, which stops the run.
 #[instrument(skip_all, fields(%call_id, tool))]
 pub(crate) async fn execute_call(
     run: &LiveRun,
     context: &RunContext,
     call_id: CallId,
 ) -> Result<(), JournalError> {
-    // A tool may be at work for hours; what its beginning needed is not kept that long.
+    // A tool may run for hours. Boxing frees the memory of the start.
     let Some(ready) = Box::pin(begin(run, context, &call_id)).await? else { return Ok(()) };
     let StartedCall { tool, request, token, permits, attempt, too_late } = ready;
     let began = Instant::now();
@@ -104,19 +98,18 @@ pub(crate) async fn execute_call(
     Ok(())
 }
 
-/// A call whose start is durable, with all that its tool needs.
+/// A call whose start is durable, with everything its tool needs.
 struct StartedCall {
     tool: Arc<dyn Tool>,
     request: ToolRequest,
     token: CancellationToken,
     permits: Permits,
     attempt: u32,
-    /// Its start, where that is recorded too late on purpose.
+    /// Fault injection for tests: the start event, recorded after the call.
     too_late: Option<Box<Event>>,
 }
 
-/// Brings a call to where its tool begins. There is nothing to return if it has ended before, or
-/// is left to the loop.
+/// Prepares and starts a call. Returns `None` if it has ended already, or is left to the loop.
 async fn begin(
     run: &LiveRun,
     context: &RunContext,
@@ -136,14 +129,14 @@ async fn begin(
         let is_approved = answer.decision == Decision::Approved;
         keep_permission(run, context, &spec, is_approved, answer.remember).await;
     }
-    // From here on, whoever sees the call can stop it.
+    // From here on the call can be cancelled.
     let token = run.begin_call(call_id);
     let permits = tokio::select! {
         biased;
-        // The loop looks at the stop next, and ends the call that never began.
+        // The loop checks for the stop next and ends the call, which has not started.
         () = run.stopped() => None,
         () = run.left() => None,
-        // It has its start and its end all the same.
+        // The call still gets a start and an end.
         () = token.cancelled() => Some(Vec::new()),
         permits = context.concurrency.permits(&spec) => Some(permits),
     };
@@ -154,7 +147,7 @@ async fn begin(
 
     let attempt = call.attempts + 1;
     let label = text_or_none(|| tool.label(&arguments)).unwrap_or_default();
-    // A call taken over from another worker was started before; it has one start only.
+    // After a takeover the start is already recorded.
     let start = match call.attempts {
         0 => Event::ToolStarted { call_id: call_id.clone(), attempt, label },
         _ => Event::ToolRetried {
@@ -167,7 +160,7 @@ async fn begin(
     if too_late.is_none() {
         let seq = run.record(start).await?;
         run.let_watcher_see(seq).await;
-        // The start is durable, but that was a moment ago.
+        // The lease may have expired during the append.
         run.wait_for_lease().await;
     }
     let request = ToolRequest {
@@ -179,14 +172,14 @@ async fn begin(
     Ok(Some(StartedCall { tool, request, token, permits, attempt, too_late }))
 }
 
-/// The tool of a call, its description, and its arguments.
+/// The tool of a call, its spec and its arguments.
 struct PreparedCall {
     tool: Arc<dyn Tool>,
     spec: Arc<ToolSpec>,
     arguments: Map<String, Value>,
 }
 
-/// Finds what a call needs, or says how it ends without.
+/// Resolves tool and arguments of a call, or returns the outcome without them.
 fn prepare(
     run: &LiveRun,
     context: &RunContext,
@@ -215,8 +208,8 @@ fn prepare(
     Ok(PreparedCall { tool, spec, arguments })
 }
 
-/// Keeps what a person has allowed for longer than this call, before the tool begins: a worker
-/// that dies now leaves the call to one that does the same.
+/// Stores a permission that outlasts this call, before the tool starts. If the worker dies, the
+/// next one does the same.
 async fn keep_permission(
     run: &LiveRun,
     context: &RunContext,
@@ -244,7 +237,7 @@ async fn keep_permission(
     }
 }
 
-/// The tool that `spec` describes: one of this process, or one of a server.
+/// Returns the tool for `spec`, of this process or of a server.
 fn find_tool(run: &LiveRun, context: &RunContext, spec: &ToolSpec) -> Option<Arc<dyn Tool>> {
     if spec.server.is_none() {
         return context.tools.get(&spec.name).cloned();
@@ -253,11 +246,11 @@ fn find_tool(run: &LiveRun, context: &RunContext, spec: &ToolSpec) -> Option<Arc
     Some(Arc::new(ServerTool::new(servers, run.state().request(), spec)))
 }
 
-/// A tool at work on a call.
+/// A tool running on a call.
 struct CallExecution<'a> {
-    /// How many more bytes the journal takes of what the tool tells while it works.
+    /// Remaining bytes for notes of the tool.
     room_for_notes: AtomicUsize,
-    /// Whether it was said that it takes no more.
+    /// Whether the limit was already reported.
     is_told_of_room: AtomicBool,
     run: &'a LiveRun,
     context: &'a RunContext,
@@ -269,13 +262,13 @@ struct CallExecution<'a> {
 }
 
 impl CallExecution<'_> {
-    /// Tries until the tool has worked, has failed for good, or has had its chances.
+    /// Attempts the call until it succeeds, fails permanently, or runs out of attempts.
     async fn run_attempts(&self, first_attempt: u32) -> Result<ToolOutcome, JournalError> {
         let max_attempts = self.run.state().limits().call_attempts;
         let effect = self.tool.spec().effect;
         let mut attempt = first_attempt;
-        // What is known of a try that may have acted. A later one that never arrived does not
-        // change that.
+        // Set if an attempt may have had an effect. A later attempt that failed to reach the tool
+        // does not clear it.
         let mut unknown = None;
         loop {
             let message = match self.attempt(attempt).await? {
@@ -289,7 +282,7 @@ impl CallExecution<'_> {
             attempt += 1;
             if effect == Effect::Once || attempt > max_attempts {
                 return Ok(match unknown {
-                    // What changes nothing has done no harm either way.
+                    // A pure tool has no effect in either case.
                     Some(what) if effect != Effect::Pure => outcome_unknown(&what),
                     Some(_) | None => {
                         ToolOutcome::Failed { failure: failures::tool_failed(message) }
@@ -300,7 +293,7 @@ impl CallExecution<'_> {
         }
     }
 
-    /// Records that the tool is called again, and waits for that, unless the call is stopped.
+    /// Records the retry and waits for its delay, unless the call is cancelled.
     async fn wait_to_retry(&self, attempt: u32, message: String) -> Result<(), JournalError> {
         let (call_id, reason) = (self.call_id.clone(), failures::tool_failed(message));
         self.run.record(Event::ToolRetried { call_id, attempt, reason }).await?;
@@ -312,78 +305,48 @@ impl CallExecution<'_> {
         Ok(())
     }
 
-    /// Lets the tool work once, and records what it reports until it is done or given up. What
-    /// is not needed while it waits is on the heap: a run that waits should weigh little.
+    /// Runs the tool once and records its reports until it ends or is dropped. State that is not
+    /// needed while waiting is boxed, because thousands of calls may wait at once.
     async fn attempt(&self, attempt: u32) -> Result<AttemptOutcome, JournalError> {
         if self.token.is_cancelled() {
             return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
         }
         let (silence, total) = self.timeouts();
-        let mut until = later(self.began, total);
-        let (sender, mut notes) = mpsc::channel(MAX_WAITING_NOTES);
+        let mut timers = AttemptTimers::start(self.began, self.context.heartbeat, silence, total);
+        let (sender, mut messages) = mpsc::channel(MAX_WAITING_NOTES);
         let mut task = self.start(attempt, total, sender);
-        let mut heard_at = Instant::now();
-        // While a person thinks, the tool is not silent, and its time stands still.
-        let (mut n_asked, mut asked_at) = (0_u32, heard_at);
-        let heartbeat = match self.context.heartbeat {
-            Duration::ZERO => Duration::MAX,
-            heartbeat => heartbeat,
-        };
-        let mut heartbeat_at = later(heard_at, heartbeat);
         loop {
-            // In this order: a stopped call must not slip in a result, and what a tool said
-            // comes before what it did next.
+            // Biased: a cancelled call must not return a result, and reports come before the
+            // result.
             tokio::select! {
                 biased;
                 () = self.token.cancelled() => {
                     let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
                     return Ok(AttemptOutcome::Over(ToolOutcome::Cancelled));
                 }
-                Some(message) = notes.recv() => {
-                    let mut next = Some(message);
-                    while let Some(message) = next.take() {
-                        match message {
-                            ToolMessage::Note(note) => {
-                                next = Box::pin(self.record_notes(*note, &mut notes)).await?;
-                            }
-                            ToolMessage::Question(question, replier) => {
-                                if n_asked == 0 {
-                                    asked_at = Instant::now();
-                                }
-                                n_asked += 1;
-                                Box::pin(self.ask(*question, replier)).await?;
-                            }
-                            ToolMessage::Answered => {
-                                n_asked = n_asked.saturating_sub(1);
-                                if n_asked == 0 {
-                                    until = later(until, asked_at.elapsed());
-                                }
-                            }
-                        }
-                    }
-                    heard_at = Instant::now();
-                    heartbeat_at = later(heard_at, heartbeat);
+                Some(message) = messages.recv() => {
+                    Box::pin(self.handle(message, &mut messages, &mut timers)).await?;
+                    timers.note_message();
                 }
                 result = &mut task.0 => {
-                    // Last words, spoken in the same breath as the result.
-                    while let Ok(message) = notes.try_recv() {
+                    // Notes that were sent together with the result.
+                    while let Ok(message) = messages.try_recv() {
                         if let ToolMessage::Note(note) = message {
-                            Box::pin(self.record_notes(*note, &mut notes)).await?;
+                            Box::pin(self.record_notes(*note, &mut messages)).await?;
                         }
                     }
                     return Ok(self.attempt_outcome(result));
                 }
-                // One timer for both: a run that waits should weigh little.
-                () = sleep_until(heartbeat_at.min(until).min(later(heard_at, silence))),
-                    if n_asked == 0 =>
-                {
+                // One timer for all timeouts, because thousands of calls may wait at once.
+                () = sleep_until(timers.next_wake()), if !timers.are_paused() => {
                     let elapsed_ms = millis(self.began.elapsed());
-                    if Instant::now() >= until.min(later(heard_at, silence)) {
+                    if timers.are_expired() {
                         self.token.cancel();
                         let _ = Box::pin(timeout(STOP_GRACE, &mut task.0)).await;
-                        return Ok(AttemptOutcome::Over(ToolOutcome::TimedOut { after_ms: elapsed_ms }));
+                        let timed_out = ToolOutcome::TimedOut { after_ms: elapsed_ms };
+                        return Ok(AttemptOutcome::Over(timed_out));
                     }
-                    heartbeat_at = later(heartbeat_at, heartbeat);
+                    timers.note_heartbeat();
                     let call_id = self.call_id.clone();
                     let silent = Event::ToolStayedSilent { call_id, elapsed_ms };
                     Box::pin(self.run.record(silent)).await?;
@@ -392,7 +355,28 @@ impl CallExecution<'_> {
         }
     }
 
-    /// How long the tool may say nothing, and how long it may take altogether.
+    /// Handles a message of the tool, and notes that are read together with it.
+    async fn handle(
+        &self,
+        message: ToolMessage,
+        messages: &mut mpsc::Receiver<ToolMessage>,
+        timers: &mut AttemptTimers,
+    ) -> Result<(), JournalError> {
+        let mut next = Some(message);
+        while let Some(message) = next.take() {
+            match message {
+                ToolMessage::Note(note) => next = self.record_notes(*note, messages).await?,
+                ToolMessage::Question(question, replier) => {
+                    timers.note_question();
+                    self.ask(*question, replier).await?;
+                }
+                ToolMessage::Answered => timers.note_answer(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the silence timeout and the total timeout.
     fn timeouts(&self) -> (Duration, Duration) {
         let (state, spec) = (self.run.state(), self.tool.spec());
         let limits = state.limits();
@@ -400,8 +384,8 @@ impl CallExecution<'_> {
         (silence, spec.deadline.unwrap_or(limits.call_total))
     }
 
-    /// Starts the tool in a task of its own, so that a tool that blocks or crashes harms
-    /// neither the run nor the tools beside it.
+    /// Starts the tool in its own task, so that a blocking or panicking tool does not affect the
+    /// run or other tools.
     fn start(
         &self,
         attempt: u32,
@@ -418,8 +402,8 @@ impl CallExecution<'_> {
         AbortOnDrop(task)
     }
 
-    /// Records `first` and whatever else the tool has said meanwhile, up to the first thing that
-    /// is not a note, which it returns.
+    /// Records `first` and all queued notes in one batch. Returns the first message that is not a
+    /// note.
     async fn record_notes(
         &self,
         first: ToolNote,
@@ -445,13 +429,13 @@ impl CallExecution<'_> {
         Ok(other)
     }
 
-    /// The event of a note, if the journal has room for it. One that has not is a sign of life all
-    /// the same. What the tool returns in the end is not a note.
+    /// Returns the event of a note, if it fits the limit. A discarded note still resets the silence
+    /// timer. The result of the tool is not a note.
     fn note_event(&self, note: ToolNote) -> Option<Event> {
         let n_bytes = match &note {
             ToolNote::Output(text) | ToolNote::Phase(text) => text.len(),
             ToolNote::Progress { message, .. } => message.as_ref().map_or(0, String::len),
-            // Without its name, nobody could go on with it.
+            // A takeover needs the task id.
             ToolNote::TaskStarted(_) => return Some(noted(self.call_id, note)),
         };
         let take = |room: usize| room.checked_sub(NOTE_WEIGHT + n_bytes);
@@ -463,7 +447,7 @@ impl CallExecution<'_> {
         is_first.then(|| noted(self.call_id, ToolNote::Output(NO_MORE_NOTES.to_owned())))
     }
 
-    /// Passes on a question of the tool, or answers it at once if nobody can be asked.
+    /// Records a question of the tool, or answers it at once if no person can be asked.
     async fn ask(
         &self,
         question: Question,
@@ -473,7 +457,7 @@ impl CallExecution<'_> {
             let state = self.run.state();
             (state.request().inputs, state.limits().approval_expiry)
         };
-        // Nobody can fill in what nobody can read.
+        // A schema nested too deeply cannot be shown.
         let is_too_deep = is_too_deep(&question.schema);
         let may_ask = may_ask && !is_too_deep;
         let schema = if is_too_deep { Value::Null } else { question.schema };
@@ -522,16 +506,16 @@ impl CallExecution<'_> {
     }
 }
 
-/// How one try ended.
+/// How one attempt ended.
 enum AttemptOutcome {
     Over(ToolOutcome),
-    /// It did nothing, and may work the next time.
+    /// Failed without an effect; a retry may succeed.
     Transient(String),
-    /// It may have done its work, or not.
+    /// It is unknown whether the tool had an effect.
     OutcomeUnknown(String),
 }
 
-/// A task that does not outlive the one who waits for it.
+/// A task that is aborted on drop.
 struct AbortOnDrop(JoinHandle<Result<ToolOutput, ToolError>>);
 
 impl Drop for AbortOnDrop {
@@ -546,20 +530,18 @@ struct Link {
     token: CancellationToken,
 }
 
-/// What comes from a tool at work. Small, because room for many is kept for every call.
+/// A message of a running tool. Small, because each call has a queue of them.
 enum ToolMessage {
-    /// It tells something.
     Note(Box<ToolNote>),
-    /// It asks a person something, and waits.
+    /// A question to a person. The tool waits for the answer.
     Question(Box<Question>, oneshot::Sender<Reply>),
-    /// The question was answered.
     Answered,
 }
 
 impl CallLink for Link {
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // Nobody listens once the call is over; late words are dropped.
+            // After the end of the call the receiver is gone, and notes are dropped.
             let _ = self.sender.send(ToolMessage::Note(Box::new(note))).await;
         })
     }
@@ -601,73 +583,7 @@ fn noted(call_id: &CallId, note: ToolNote) -> Event {
     }
 }
 
-/// Puts a result that is too big for the journal beside it, and adds the tool's own short
-/// form of it.
-async fn store_large_output(
-    run: &LiveRun,
-    context: &RunContext,
-    tool: &dyn Tool,
-    outcome: ToolOutcome,
-) -> ToolOutcome {
-    let ToolOutcome::Succeeded { mut output } = outcome else { return outcome };
-    drop_oversized(&mut output, run.state().limits().output_in_journal);
-    if output.short.is_none() {
-        output.short = text_or_none(|| tool.short_result(&output));
-    }
-    let (limit, tenant) = {
-        let state = run.state();
-        (state.limits().output_in_journal, state.request().tenant.clone())
-    };
-    if output.text.len() > limit {
-        let blob = BlobId::new(run.new_id("blob"));
-        let head = prefix(&output.text, limit).to_owned();
-        let whole = std::mem::replace(&mut output.text, head);
-        let bytes = whole.len() as u64;
-        let put = || context.blobs.put(&tenant, run.id(), &blob, whole.clone());
-        match run.retry_until_stored(put).await {
-            Some(Ok(())) => output.rest = Some(BlobRef { blob, bytes }),
-            kept => {
-                warn!(?kept, bytes, "large result not stored");
-                return ToolOutcome::Failed { failure: failures::output_lost() };
-            }
-        }
-    }
-    ToolOutcome::Succeeded { output }
-}
-
-/// Data and pictures have no place beside the journal; what is too big is left out, and said.
-fn drop_oversized(output: &mut ToolOutput, limit: usize) {
-    if output.structured.as_ref().is_some_and(is_too_deep) {
-        output.structured = None;
-        output.text.push_str("\n[the data of this result was nested too deeply and is left out]");
-    }
-    let data = output.structured.as_ref().map_or(0, |data| data.to_string().len());
-    if data > limit {
-        output.structured = None;
-        output.text.push_str("\n[the data of this result was too big and is left out]");
-    }
-    let mut room = MAX_PICTURE_BYTES;
-    let n_pictures = output.images.len();
-    output.images.retain(|image| {
-        let fits = image.base64.len() <= room;
-        room -= if fits { image.base64.len() } else { 0 };
-        fits
-    });
-    let left_out = n_pictures - output.images.len();
-    if left_out > 0 {
-        let _ = write!(output.text, "\n[{left_out} pictures were too big and are left out]");
-    }
-}
-
-/// What a tool says for people. Words are not worth a run: if it crashes, there are none.
-fn text_or_none(say: impl FnOnce() -> Option<String>) -> Option<String> {
-    catch_unwind(AssertUnwindSafe(say)).unwrap_or_else(|_| {
-        warn!("tool panicked while describing a call");
-        None
-    })
-}
-
-/// The words a crashed task left behind, for the operator.
+/// Returns the panic message of a task, for the log.
 fn panic_message(crash: JoinError) -> String {
     let Ok(panic) = crash.try_into_panic() else { return "the task was dropped".to_owned() };
     let words = |panic: &(dyn Any + Send)| {

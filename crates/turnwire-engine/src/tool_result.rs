@@ -1,11 +1,10 @@
-//! What the model is told about a call that is over.
+//! Tool results as shown to the model.
 //!
-//! The model hears of every ending, and of everything that was left out: a result is never
-//! cut silently.
+//! Every outcome is shown, and every truncation is marked.
 
 use turnwire_contract::{CallId, Item, ToolOutcome, ToolOutput};
 
-/// The result of a call as an item of the conversation; at most `limit` bytes of text.
+/// Returns the result of a call as a conversation item, with at most `limit` bytes of text.
 pub(crate) fn tool_result(call_id: &CallId, outcome: &ToolOutcome, limit: usize) -> Item {
     let (output, images) = match outcome {
         ToolOutcome::Succeeded { output } => (shown(output, limit), output.images.clone()),
@@ -27,22 +26,22 @@ pub(crate) fn tool_result(call_id: &CallId, outcome: &ToolOutcome, limit: usize)
     Item::CallResult { call_id: call_id.clone(), output, images, failed, custom: false }
 }
 
-/// What is said of a tool that may have done its work, or not.
+/// Shown for a tool whose effect is unknown.
 const DOUBT: &str = "whether it did its work is not known, so check before you try again";
 
-/// The end of a call of which nobody knows whether it did its work, because of `what`.
+/// Returns the outcome of a call whose effect is unknown because of `what`.
 pub(crate) fn outcome_unknown(what: &str) -> ToolOutcome {
     ToolOutcome::OutcomeUnknown { message: format!("{what}; {DOUBT}") }
 }
 
-/// Says that the tool may have done its work although it did not answer.
+/// Notes that the tool may have had an effect although it did not respond.
 pub(crate) fn add_unknown_outcome_note(result: &mut Item) {
     if let Item::CallResult { output, .. } = result {
         *output = format!("{output}; {DOUBT}");
     }
 }
 
-/// Says that the tool was called with other arguments than the model's.
+/// Notes that a person edited the arguments.
 pub(crate) fn add_edit_note(result: &mut Item, arguments: &str) {
     if let Item::CallResult { output, .. } = result {
         *output = format!("[a person changed the arguments of this call to {arguments}]\n{output}");
@@ -62,7 +61,7 @@ fn shown(output: &ToolOutput, limit: usize) -> String {
     }
 }
 
-/// The longest beginning of `text` that has at most `limit` bytes and no broken character.
+/// Returns the longest prefix of at most `limit` bytes that ends at a character boundary.
 pub(crate) fn prefix(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
 }

@@ -1,4 +1,4 @@
-//! The tools by name, with what it takes to check a call before it is carried out.
+//! Tools by name, and validation of call arguments.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 use turnwire_contract::{Tool, ToolSpec};
 
-/// How many things wrong with the arguments the model is told at once.
+/// Maximum number of validation errors shown to the model.
 const MAX_COMPLAINTS: usize = 3;
 
 /// Tools by name.
@@ -18,13 +18,13 @@ pub struct Toolbox {
 
 struct Entry {
     tool: Arc<dyn Tool>,
-    /// The tool's spec, shared by every run that offers it.
+    /// Shared by every run that offers the tool.
     spec: Arc<ToolSpec>,
     schema: Validator,
 }
 
 impl Toolbox {
-    /// Puts `tool` in.
+    /// Adds `tool`. Fails if its name is empty or taken, or its schema is invalid.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolboxError> {
         let name = tool.spec().name.clone();
         if name.is_empty() {
@@ -40,17 +40,17 @@ impl Toolbox {
         Ok(())
     }
 
-    /// The tool of this name.
+    /// Returns the tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name).map(|entry| &entry.tool)
     }
 
-    /// What is known about every tool, in the order of their names.
+    /// Returns the specs of all tools, sorted by name.
     pub fn specs(&self) -> Vec<Arc<ToolSpec>> {
         self.tools.values().map(|entry| Arc::clone(&entry.spec)).collect()
     }
 
-    /// Reads `raw` as the arguments of the tool `name`, or says what is wrong with them.
+    /// Parses and validates `raw` as arguments of the tool `name`, or returns the errors.
     pub fn read_arguments(&self, name: &str, raw: &str) -> Result<Map<String, Value>, String> {
         match self.tools.get(name) {
             Some(entry) => read_arguments(Some(&entry.schema), raw),
@@ -59,15 +59,15 @@ impl Toolbox {
     }
 }
 
-/// Reads `raw` as the arguments of the tool that `spec` describes, or says what is wrong with
-/// them. A schema that is none is left to the tool itself.
+/// Parses and validates `raw` against `spec`, or returns the errors. With an invalid schema,
+/// validation is left to the tool.
 pub(crate) fn read_arguments_for(spec: &ToolSpec, raw: &str) -> Result<Map<String, Value>, String> {
     let schema = jsonschema::validator_for(&spec.parameters)
         .inspect_err(|error| warn!(tool = %spec.name, %error, "invalid tool schema"));
     read_arguments(schema.ok().as_ref(), raw)
 }
 
-/// What is wrong with `value` by `schema`; nothing if it fits, or if the schema is none.
+/// Returns the validation errors of `value`, or `None` if it is valid or the schema is not.
 pub(crate) fn complaints_about(schema: &Value, value: &Value) -> Option<String> {
     let schema = jsonschema::validator_for(schema).ok()?;
     complaints(Some(&schema), value)
@@ -101,7 +101,7 @@ impl fmt::Debug for Toolbox {
     }
 }
 
-/// What the model is told when it calls a tool that was not `offered` to it.
+/// Returns the message for a call of a tool that was not `offered`.
 pub(crate) fn not_found<'a>(
     name: &str,
     offered: impl IntoIterator<Item = &'a Arc<ToolSpec>>,
@@ -113,8 +113,8 @@ pub(crate) fn not_found<'a>(
     }
 }
 
-/// No arguments at all mean an empty object. Some models leave control tokens such as
-/// `<|im_end|>` in what they write; those are dropped if the text makes no sense with them.
+/// Empty arguments mean an empty object. Some models emit control tokens such as `<|im_end|>`;
+/// these are removed if the text does not parse with them.
 fn parse(raw: &str) -> Result<Value, String> {
     let raw = raw.trim();
     if raw.is_empty() {
@@ -150,21 +150,21 @@ fn complaint(path: &str, message: &str) -> String {
     if path.is_empty() { message.to_owned() } else { format!("at `{path}`: {message}") }
 }
 
-/// Why a tool was not put in.
+/// Why a tool was not added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolboxError {
-    /// It has no name.
+    /// The name is empty.
     #[error("a tool needs a name")]
     NoName,
-    /// There is one of that name already.
+    /// A tool with this name exists.
     #[error("there are two tools named `{0}`; rename one of them")]
     Duplicate(String),
-    /// Its schema is not a JSON Schema.
+    /// The schema is not a valid JSON Schema.
     #[error("the parameters of tool `{name}` are not a valid JSON Schema: {why}")]
     Schema {
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// What is wrong.
+        /// The validation error.
         why: String,
     },
 }

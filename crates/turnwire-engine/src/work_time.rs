@@ -1,5 +1,4 @@
-//! How long a run has worked: over all of its workers, and without the time in which it waited
-//! for people.
+//! Work time of a run: the sum over all workers, without time spent waiting for people.
 
 use std::time::Duration;
 
@@ -8,22 +7,22 @@ use turnwire_contract::{Event, RecordedEvent, Timestamp};
 
 use crate::{deadline::later, run_state::RunState};
 
-/// The working time of a run that this process works on. Goes by the steady clock: the one of the
-/// journal may jump.
+/// The work time of a run in this process. Uses the monotonic clock, because the journal's clock
+/// may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WorkTime {
     before: Duration,
-    /// Since when the run works, on top of `before`; it waits for people if not set.
+    /// Start of the current period, in addition to `before`. `None` while the run waits for people.
     since: Option<Instant>,
 }
 
 impl WorkTime {
-    /// A run that has worked for this long `before`.
+    /// Starts with the time used `before`.
     pub(crate) fn begin(before: Duration, asks_people: bool) -> Self {
         Self { before, since: (!asks_people).then(Instant::now) }
     }
 
-    /// Stands still while the run asks people. Says whether that is a change.
+    /// Pauses while the run waits for people. Returns whether this is a change.
     pub(crate) fn pause(&mut self, asks_people: bool) -> bool {
         match (self.since, asks_people) {
             (Some(since), true) => {
@@ -36,7 +35,7 @@ impl WorkTime {
         true
     }
 
-    /// When the run will have worked for as long as `limit`.
+    /// Returns when the work time reaches `limit`.
     pub(crate) fn ends_at(&self, limit: Duration) -> Instant {
         match self.since {
             Some(since) => later(since, limit.saturating_sub(self.before)),
@@ -45,8 +44,8 @@ impl WorkTime {
     }
 }
 
-/// The working time of a run as its journal tells it, for whoever takes it over: the time between
-/// its events, but for those in which it waited for people or for a worker.
+/// The work time computed from the journal, for a takeover: the time between events, without
+/// waiting for people or for a worker.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedWork {
     worked: Duration,
@@ -54,11 +53,11 @@ pub(crate) struct RecordedWork {
 }
 
 impl RecordedWork {
-    /// Takes note of the next event, which `state` has taken note of already.
+    /// Adds the next event, which is already applied to `state`.
     pub(crate) fn note(&mut self, recorded: &RecordedEvent, state: &RunState) {
         let is_takeover = matches!(recorded.event, Event::RunTakenOver { .. });
         if let Some(since) = self.since.filter(|_| !is_takeover) {
-            // Clocks differ and jump: nothing that a run does alone takes longer.
+            // Clocks differ and jump, so each interval is capped by the longest possible step.
             let limits = state.limits();
             let longest = limits.call_total.max(limits.model_total);
             self.worked += recorded.at.since(since).min(longest);
@@ -66,7 +65,7 @@ impl RecordedWork {
         self.since = (!state.asks_people()).then_some(recorded.at);
     }
 
-    /// How long the run has worked up to the last event.
+    /// Returns the work time up to the last event.
     pub(crate) fn worked(&self) -> Duration {
         self.worked
     }

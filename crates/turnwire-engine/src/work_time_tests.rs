@@ -23,7 +23,7 @@ async fn the_clock_stands_still_while_people_are_asked() {
     assert_eq!(work.ends_at(10 * SECOND), Instant::now() + 5 * SECOND);
 }
 
-/// What the journal says of a run that asked, was answered, and changed hands in between.
+/// Work time from a journal with an approval and takeovers.
 #[test]
 fn the_journal_knows_how_long_a_run_has_worked() {
     let run_id = RunId::from("run_1");
@@ -44,11 +44,11 @@ fn the_journal_knows_how_long_a_run_has_worked() {
         (3, finished),
         (4, Event::TurnFinished { turn: 1, finish, usage }),
         (4, Event::approval_requested(call_id.clone())),
-        // A person thinks, a worker dies, another one takes over.
+        // An approval is open, the worker dies, and another one takes over.
         (500, Event::RunTakenOver { attempt: 2 }),
         (900, Event::approval_resolved(call_id.clone(), turnwire_contract::Decision::Approved)),
         (902, Event::ToolStarted { call_id, attempt: 1, label: String::new() }),
-        // This one dies in the middle of the call.
+        // The worker dies during the call.
         (950, Event::RunTakenOver { attempt: 3 }),
         (951, Event::RunStarted),
         // A clock that is a day ahead.

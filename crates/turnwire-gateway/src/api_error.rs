@@ -14,9 +14,9 @@ use turnwire_engine::{DeleteError, StartError};
 use utoipa::ToSchema;
 
 use crate::{
-    body::Json,
+    client_error::ClientError,
+    json::Json,
     limits::{Reached, limit_of},
-    responses::request::ClientError,
 };
 
 /// Value of `Retry-After`, in seconds.

@@ -28,7 +28,7 @@ use crate::{
     app::App,
     connection::Held,
     connection_permit::ConnectionPermit,
-    connection_table::MAX_CONNECTIONS,
+    limits::MAX_CONNECTIONS,
     sync::lock,
 };
 

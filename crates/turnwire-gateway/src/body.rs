@@ -5,17 +5,15 @@ use std::{error::Error, time::Duration};
 use axum::{
     body::Body,
     extract::{FromRequest, Request},
-    http::{HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::StatusCode,
 };
 use futures::StreamExt;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 use tower_http::timeout::TimeoutError;
-use turnwire_surfaces::wire_json;
 
-use crate::{api_error::ApiError, app::App, json, responses::request::ClientError};
+use crate::{api_error::ApiError, app::App, client_error::ClientError, json};
 
 /// A JSON request body. Never reads more than the limit, and reports errors as [`ApiError`].
 #[derive(Debug, Clone, PartialEq)]
@@ -27,17 +25,6 @@ impl FromRequest<App> for JsonBody {
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let bytes = read(request.into_body(), app).await?;
         Ok(Self(parse(&bytes, app)?))
-    }
-}
-
-/// A JSON response. Unlike axum's own, it escapes the line separators that JSON allows in strings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Json<T>(pub(crate) T);
-
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> Response {
-        let json = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, json)], wire_json(&self.0)).into_response()
     }
 }
 

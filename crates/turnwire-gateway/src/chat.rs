@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use turnwire_contract::{
     Approvals, ConversationId, Event, EventStream, Item, RunId, RunRequest, Seq,
 };
-use turnwire_engine::Start;
+use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
     Answer, ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions, Cursor, WithCursors,
 };
@@ -30,12 +30,13 @@ use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::{Json, typed},
+    body::typed,
+    client_error::{ClientError, refuse_unknown},
     conversations,
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
+    json::Json,
     query::QueryParams,
-    responses::request::{ClientError, refuse_unknown},
     sse::{SseFrame, event_stream},
     streaming::{check_cursor, follow_while_it_runs, frames, watched_frames},
 };
@@ -183,7 +184,7 @@ async fn chat(
     } else {
         let mut run = message.into_run(&app, &caller).await?;
         run.approvals = Approvals::Decline;
-        app.start(&caller, run, Start { key, ..Start::default() }).await?
+        app.start(&caller, run, StartOptions { key, ..StartOptions::default() }).await?
     };
     let (mut answer, mut session) = (Answer::default(), None);
     let mut events = handle.events_when_over().await?;
@@ -246,7 +247,7 @@ async fn chat_stream(
             run.approvals = Approvals::Decline;
         }
         run.inputs = options.inputs;
-        let start = Start { watcher: Some(watcher), key, ..Start::default() };
+        let start = StartOptions { watcher: Some(watcher), key, ..StartOptions::default() };
         app.start(&caller, run, start).await?
     };
     let (run_id, events) = (handle.id().clone(), handle.events().await?);

@@ -17,7 +17,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::sync::lock;
+use crate::{
+    limits::{MAX_CONNECTIONS, MAX_UNKNOWN},
+    sync::lock,
+};
 
 /// Limits on open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +60,6 @@ pub(crate) struct ConnectionSlot {
     is_known: AtomicBool,
     close: CancellationToken,
 }
-
-/// Setting of [`ConnectionLimits::known`].
-pub(crate) const MAX_CONNECTIONS: &str = "limits.max_connections";
-/// Setting of [`ConnectionLimits::unknown_per_address`].
-pub(crate) const MAX_UNKNOWN: &str = "limits.max_unknown_connections_per_address";
 
 impl ConnectionTable {
     pub(crate) fn new(limits: ConnectionLimits) -> Self {

@@ -18,7 +18,7 @@ use turnwire_surfaces::responses::{
 };
 use utoipa::ToSchema;
 
-use crate::{api_error::error_kind, body::Json};
+use crate::{api_error::error_kind, json::Json};
 
 /// Header with the ID of the response, which can be fetched by it.
 const RESPONSE_ID: HeaderName = HeaderName::from_static("turnwire-response-id");

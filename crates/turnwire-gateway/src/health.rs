@@ -15,7 +15,7 @@ use turnwire_engine::Runs;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, body::Json};
+use crate::{app::App, json::Json};
 
 /// Timeout of the check of the store.
 const PATIENCE: Duration = Duration::from_secs(1);

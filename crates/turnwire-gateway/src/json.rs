@@ -6,7 +6,13 @@
 
 use std::slice;
 
+use axum::{
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
 use serde_json::Value;
+use turnwire_surfaces::wire_json;
 
 /// Limits on the structure of a JSON body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +96,17 @@ fn skip_string(bytes: &mut slice::Iter<'_, u8>) {
             b'"' => return,
             _ => {}
         }
+    }
+}
+
+/// A JSON response. Unlike axum's own, it escapes the line separators that JSON allows in strings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        ([(header::CONTENT_TYPE, json)], wire_json(&self.0)).into_response()
     }
 }
 

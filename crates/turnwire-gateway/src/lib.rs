@@ -26,6 +26,7 @@ pub mod app;
 pub mod auth;
 mod body;
 mod chat;
+mod client_error;
 mod connection;
 mod connection_permit;
 mod connection_table;

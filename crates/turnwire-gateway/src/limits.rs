@@ -5,19 +5,20 @@
 
 use std::time::Duration;
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
+use crate::json::JsonLimits;
 
-use crate::{
-    app::App,
-    connection_table::{MAX_CONNECTIONS, MAX_UNKNOWN},
-    json::JsonLimits,
-    server::WRITE_TIMEOUT,
-    websocket::{MAX_MESSAGE, MAX_PER_SECOND, MAX_QUEUE},
-};
+/// Setting of [`ConnectionLimits::known`].
+pub(crate) const MAX_CONNECTIONS: &str = "limits.max_connections";
+/// Setting of [`ConnectionLimits::unknown_per_address`].
+pub(crate) const MAX_UNKNOWN: &str = "limits.max_unknown_connections_per_address";
+/// Setting of [`HttpLimits::write_time`].
+pub(crate) const WRITE_TIMEOUT: &str = "limits.write_timeout_sec";
+/// Setting of the maximum message size.
+pub(crate) const MAX_MESSAGE: &str = "limits.max_socket_message_bytes";
+/// Setting of the maximum number of frames per second.
+pub(crate) const MAX_PER_SECOND: &str = "limits.max_socket_messages_per_sec";
+/// Setting of the maximum number of queued turns.
+pub(crate) const MAX_QUEUE: &str = "limits.max_socket_queue";
 
 /// Limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,15 +109,6 @@ pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
     Some(limit)
 }
 
-/// Response extension with the setting of the limit that was reached, for [`count`].
+/// Response extension with the setting of the limit that was reached, for the layer that counts limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reached(pub(crate) &'static str);
-
-/// The layer that counts limits that were reached.
-pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    if let Some(Reached(limit)) = response.extensions().get() {
-        app.metrics().limit_reached(limit);
-    }
-    response
-}

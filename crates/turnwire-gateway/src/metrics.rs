@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use axum::{
-    extract::State,
+    extract::{Request, State},
     http::{HeaderValue, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use prometheus_client::{
@@ -22,7 +23,12 @@ use turnwire_engine::Runs;
 use turnwire_surfaces::wire_json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{api_error::ApiError, app::App, auth::Caller, limits::COUNTED};
+use crate::{
+    api_error::ApiError,
+    app::App,
+    auth::Caller,
+    limits::{COUNTED, Reached},
+};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -219,4 +225,13 @@ async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, Ap
     })?;
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))];
     Ok((content_type, text).into_response())
+}
+
+/// The layer that counts limits that were reached.
+pub(crate) async fn count_limits(State(app): State<App>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if let Some(Reached(limit)) = response.extensions().get() {
+        app.metrics().limit_reached(limit);
+    }
+    response
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{api_error::ApiError, app::App, auth::Caller, body::Json, path::PathParams};
+use crate::{api_error::ApiError, app::App, auth::Caller, json::Json, path::PathParams};
 
 /// A model.
 #[derive(Debug, Serialize, ToSchema)]

@@ -20,7 +20,7 @@ use utoipa::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::{app::App, body::Json};
+use crate::{app::App, json::Json};
 
 /// Name of the security scheme.
 const KEY: &str = "api_key";

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use turnwire_contract::{
     ApprovalAnswer, CallId, Decision, Event, InputId, JournalError, RecordedEvent, ToolOutcome,
 };
-use turnwire_engine::{AnswerError, AnswerOutcome, Start};
+use turnwire_engine::{AnswerError, AnswerOutcome, StartOptions};
 use turnwire_surfaces::InputAction;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -20,11 +20,12 @@ use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::{Json, JsonBody, typed},
+    body::{JsonBody, typed},
+    client_error::ClientError,
     idempotency::{IdempotencyKey, Keyed},
+    json::Json,
     path::PathParams,
     range::{Range, range_of},
-    responses::request::ClientError,
     retry::retry_of,
     runs::{Done, find},
 };
@@ -85,7 +86,7 @@ async fn retry_call(
         handle
     } else {
         let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
-        app.start(&caller, run, Start { key, ..Start::default() }).await?
+        app.start(&caller, run, StartOptions { key, ..StartOptions::default() }).await?
     };
     Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
 }

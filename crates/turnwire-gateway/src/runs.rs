@@ -24,7 +24,7 @@ use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::Json,
+    json::Json,
     page::{Order, Page, PageParams},
     path::PathParams,
     query::QueryParams,

@@ -30,7 +30,8 @@ use crate::{
     connection::{self, Connection, Times, Verdict},
     connection_permit::ConnectionPermit,
     connection_table::{ConnectionLimits, ConnectionSlot, ConnectionTable},
-    limits,
+    limits::WRITE_TIMEOUT,
+    metrics,
     path::nothing_here,
     probes,
 };
@@ -43,8 +44,6 @@ const TOOLS_GRACE: Duration = Duration::from_secs(5);
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Interval of checks for the rest of the HTTP/2 preface.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Setting of [`HttpLimits::write_time`].
-pub(crate) const WRITE_TIMEOUT: &str = "limits.write_timeout_sec";
 /// Interval of HTTP/2 keep-alive pings.
 const HTTP2_PING: Duration = Duration::from_secs(20);
 /// Maximum number of bytes buffered per HTTP/2 stream.
@@ -386,7 +385,7 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
         .layer(RequestBodyTimeoutLayer::new(limits.body_pause))
         .layer(middleware::from_fn(move |request, next| auth::guard(auth.clone(), request, next)))
         .layer(CatchPanicLayer::custom(broken))
-        .layer(middleware::from_fn_with_state(app.clone(), limits::count))
+        .layer(middleware::from_fn_with_state(app.clone(), metrics::count_limits))
         .layer(middleware::from_fn(connection::watch))
         .with_state(app.clone())
 }

@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
+use axum::http::StatusCode;
+use tokio::task::JoinHandle;
+use tracing::error;
 use turnwire_contract::{RequestKey, RunRequest, TenantId};
-use turnwire_engine::{RunHandle, Start, StartError};
+use turnwire_engine::{RunHandle, StartError, StartOptions};
 
 use crate::{api_error::ApiError, app::App, auth::Caller};
 
@@ -14,14 +17,43 @@ impl App {
         &self,
         caller: &Caller,
         run: RunRequest,
-        start: Start,
+        options: StartOptions,
+    ) -> Result<RunHandle, ApiError> {
+        let (handle, ()) = self.start_then(caller, run, options, |_, _| ()).await?;
+        Ok(handle)
+    }
+
+    /// Starts a run of `caller`, and then does what belongs to it. Both happen in a task of their
+    /// own: a client that disconnects meanwhile must not leave a run behind that is half started,
+    /// or that nobody cancels or deletes. If nobody awaits the result, it is dropped.
+    pub(crate) async fn start_then<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        run: RunRequest,
+        options: StartOptions,
+        then: impl FnOnce(&Self, &RunHandle) -> T + Send + 'static,
+    ) -> Result<(RunHandle, T), ApiError> {
+        let (app, caller) = (self.clone(), caller.clone());
+        let started = self.tasks().spawn(async move {
+            let handle = app.admit_and_start(&caller, run, options).await?;
+            let then = then(&app, &handle);
+            Ok((handle, then))
+        });
+        outcome_of(started).await
+    }
+
+    async fn admit_and_start(
+        &self,
+        caller: &Caller,
+        run: RunRequest,
+        options: StartOptions,
     ) -> Result<RunHandle, ApiError> {
         self.ensure_open()?;
         let n_live = || self.runs().n_live();
         let admitted = self.admission().admit_run_soon(caller.tenant(), caller.key(), n_live);
         let permit = admitted.await?;
-        let start = Start { held: Some(Arc::new(permit)), ..start };
-        let started = self.runs().start_with(run, start).await;
+        let options = StartOptions { held: Some(Arc::new(permit)), ..options };
+        let started = self.runs().start_with(run, options).await;
         match &started {
             Ok(handle) if handle.already_existed() => self.metrics().found_by_key(),
             Err(StartError::ShuttingDown) => self.metrics().refused_while_closing(),
@@ -58,4 +90,13 @@ impl App {
         self.metrics().refused_while_closing();
         Err(StartError::ShuttingDown)
     }
+}
+
+/// The result of a task.
+pub(crate) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {
+    task.await.unwrap_or_else(|error| {
+        error!(%error, "task panicked");
+        let message = "Something went wrong in the server; its log says what.";
+        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
+    })
 }

@@ -11,14 +11,8 @@ use futures::{Stream, StreamExt};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 
-use crate::metrics::Metrics;
+use crate::{limits::MAX_MESSAGE, metrics::Metrics};
 
-/// Setting of the maximum number of frames per second.
-pub(crate) const MAX_PER_SECOND: &str = "limits.max_socket_messages_per_sec";
-/// Setting of the maximum message size.
-pub(crate) const MAX_MESSAGE: &str = "limits.max_socket_message_bytes";
-/// Setting of the maximum number of queued turns.
-pub(crate) const MAX_QUEUE: &str = "limits.max_socket_queue";
 /// Time for the client to reply to a closing frame, or to read one.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 

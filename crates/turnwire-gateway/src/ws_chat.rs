@@ -29,7 +29,7 @@ use turnwire_contract::{
     Approvals, CallId, ConversationId, EventStream, Item, JournalError, RunId, RunRequest, Seq,
     StoreError,
 };
-use turnwire_engine::{AnswerError, AnswerOutcome, Start};
+use turnwire_engine::{AnswerError, AnswerOutcome, StartOptions};
 use turnwire_surfaces::{Cursor, ErrorCode, FrameAt, WsChat, WsMessage, WsOptions, WsRequest};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -39,11 +39,12 @@ use crate::{
     app::App,
     auth::Caller,
     connection_permit::ConnectionPermit,
+    limits::{self, WRITE_TIMEOUT},
     metrics::Direction,
     query::QueryParams,
     retry::retry_of,
     run_calls::{approval, taken},
-    server::{HttpLimits, WRITE_TIMEOUT},
+    server::HttpLimits,
     streaming::{follow_while_it_runs, frames},
     websocket::{self, RateLimit},
 };
@@ -164,7 +165,7 @@ impl Chat {
                     return self.close(close_code::RESTART, why).await;
                 }
                 Next::Received(Some(Ok(_))) if self.rate.is_exceeded() => {
-                    self.app.metrics().limit_reached(websocket::MAX_PER_SECOND);
+                    self.app.metrics().limit_reached(limits::MAX_PER_SECOND);
                     return self.send(Message::Close(Some(websocket::too_fast()))).await;
                 }
                 Next::Received(Some(Ok(Message::Text(text)))) => {
@@ -282,7 +283,7 @@ impl Chat {
         }
         let max_waiting = self.limits.socket_queue;
         if self.waiting.len() >= max_waiting {
-            self.app.metrics().limit_reached(websocket::MAX_QUEUE);
+            self.app.metrics().limit_reached(limits::MAX_QUEUE);
             let why = format!("{max_waiting} messages wait already; wait for an answer first");
             return self.refuse(ErrorCode::InvalidFormat, &why).await;
         }
@@ -310,7 +311,7 @@ impl Chat {
             run.approvals = Approvals::Decline;
         }
         run.inputs = self.options.inputs;
-        let handle = match self.app.start(&self.caller, run, Start::default()).await {
+        let handle = match self.app.start(&self.caller, run, StartOptions::default()).await {
             Ok(handle) => handle,
             // Errors the client can act on are sent as they are.
             Err(error) => {

@@ -1,7 +1,7 @@
-//! Replays the streams below `fixtures/` and compares them with the parts expected of them.
+//! Replays the streams in `fixtures/` and compares them with the expected parts.
 //!
-//! Each `<name>.sse` is what a server sent, each `<name>.parts` what it must become.
-//! `UPDATE_GOLDENS=1 cargo test` writes the latter anew; the difference is the review.
+//! Each `<name>.sse` is the stream of a server, each `<name>.parts` the expected result.
+//! `UPDATE_GOLDENS=1 cargo test` rewrites the latter.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use turnwire_contract::ModelPart;
 
 use crate::translator::{Dialect, Translated, Translator};
 
-/// What the connection's end is called in the expected parts.
+/// Error at the end of the connection, in the expected parts.
 const END: &str = "the connection ended before the answer did";
 
 /// Replays all streams of one provider: whole, in pieces, and cut at every byte.
@@ -37,7 +37,7 @@ pub(crate) fn check_all<D: Dialect>(provider: &str, at_least: usize, dialect: im
     }
 }
 
-/// All streams of one provider.
+/// Returns all streams of one provider.
 pub(crate) fn names_of(provider: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(provider);
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -46,7 +46,7 @@ pub(crate) fn names_of(provider: &str) -> Vec<PathBuf> {
     names
 }
 
-/// Translates an answer that comes in `pieces`.
+/// Translates an answer that arrives in `pieces`.
 pub(crate) fn translate<'a, D: Dialect>(
     dialect: D,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -61,7 +61,7 @@ pub(crate) fn translate<'a, D: Dialect>(
     translated
 }
 
-/// One line per part.
+/// Formats one part per line.
 pub(crate) fn story_of(translated: &[Translated]) -> String {
     let lines = translated.iter().map(|part| match part {
         Ok(part) => format!("{part:?}\n"),
@@ -70,7 +70,7 @@ pub(crate) fn story_of(translated: &[Translated]) -> String {
     lines.collect()
 }
 
-/// An answer ends with `Finished` or with an error, and with nothing else and nothing more.
+/// An answer ends with exactly one `Finished` or error, as the last part.
 pub(crate) fn assert_ends_once(translated: &[Translated], path: &Path, length: usize) {
     let is_end = |part: &Translated| matches!(part, Err(_) | Ok(ModelPart::Finished(_)));
     let ends = translated.iter().filter(|part| is_end(part)).count();
@@ -79,8 +79,8 @@ pub(crate) fn assert_ends_once(translated: &[Translated], path: &Path, length: u
     assert!(is_end(translated.last().unwrap()), "{place}");
 }
 
-/// What was said before the cut is the beginning of what is said altogether, and only an
-/// answer whose end was seen ends well.
+/// The parts of a cut stream are a prefix of the parts of the whole stream, and only a stream whose
+/// end was received ends without an error.
 fn assert_begins(whole: &[Translated], cut: &[Translated], path: &Path, length: usize) {
     let place = format!("{} cut at {length}", path.display());
     let said = texts_of(whole);

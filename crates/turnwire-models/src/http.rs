@@ -1,7 +1,7 @@
-//! The HTTP part of talking to a provider, the same for all of them.
+//! HTTP client for all providers.
 //!
-//! It sends one request and hands the bytes of the answer to a [`Translator`]. It does not
-//! retry and sets no deadline beyond connecting: both are the engine's.
+//! Sends one request and passes the bytes of the response to a [`Translator`]. Retries and
+//! timeouts, except for connecting, are in the engine.
 
 use std::{
     collections::VecDeque,
@@ -25,28 +25,28 @@ use crate::{
     translator::{Dialect, Translated, Translator},
 };
 
-/// How long to wait for a connection, if nothing else is said.
+/// Default timeout of a connection attempt.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of an error page is read to find out what is wrong.
+/// Maximum number of bytes of an error response that are read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// How OpenAI says how long to wait, more exactly than in seconds.
+/// Header of OpenAI with the delay in milliseconds, besides `Retry-After`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// One address of one provider.
+/// An endpoint of a provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
     secret: Option<Secret>,
-    /// Whether the name of the model is the operator's, and not the request's.
+    /// Whether the model is set by the operator, not by the request.
     names_model: bool,
 }
 
 impl Endpoint {
-    /// The address `path` below `base_url`.
+    /// Creates the endpoint at `path` below `base_url`.
     pub(crate) fn new(
         base_url: &str,
         path: &str,
@@ -62,7 +62,7 @@ impl Endpoint {
         let client = Client::builder()
             .connect_timeout(connect_timeout)
             .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
-            // A redirect would take the key along to wherever it points.
+            // A redirect would forward the key to another host.
             .redirect(redirect::Policy::none())
             .build()
             .map_err(|error| SetupError::Client(chain(&error)))?;
@@ -71,19 +71,19 @@ impl Endpoint {
         Ok(Self { client, url, headers, secret: None, names_model: false })
     }
 
-    /// Sends a header that is no secret.
+    /// Adds a header without a secret.
     pub(crate) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.insert(name, HeaderValue::from_static(value));
         self
     }
 
-    /// Is asked for the model that the operator named, if there is one.
+    /// Records whether the operator sets the model.
     pub(crate) fn with_model(mut self, model: Option<&str>) -> Self {
         self.names_model = model.is_some();
         self
     }
 
-    /// Sends `prefix` and the key, in the header `name`.
+    /// Adds the header `name` with `prefix` and the key.
     pub(crate) fn with_key(
         mut self,
         name: HeaderName,
@@ -100,7 +100,7 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Sends `body` and returns the answer as it comes, translated from `dialect`.
+    /// Sends `body`, and returns the response as a stream of parts.
     pub(crate) async fn ask<D>(
         &self,
         body: &impl Serialize,
@@ -119,8 +119,8 @@ impl Endpoint {
         Ok(Box::pin(parts.map(move |part| part.map_err(|fault| endpoint.model_error(fault)))))
     }
 
-    /// What a fault means for whoever asked. What the provider wrote goes to the log and nowhere
-    /// else, without our key, which some of them quote.
+    /// Converts a fault to an error. The provider's text is only logged, without our key, which
+    /// some providers quote.
     fn model_error(&self, Fault { error, provider_text }: Fault) -> ModelError {
         if let Some(text) = provider_text {
             let text = self.secret.as_ref().map_or(text.clone(), |key| key.hidden_in(&text));
@@ -146,16 +146,16 @@ fn out_of_reach(error: reqwest::Error) -> ModelError {
     }
 }
 
-/// Why an adapter could not be set up. All of it is the operator's to repair.
+/// Why an adapter could not be created. The operator has to fix the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SetupError {
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error("`{0}` is not an http or https URL")]
     BaseUrl(String),
-    /// The key cannot be sent in a header.
+    /// The key is not valid in a header.
     #[error("the API key contains characters that no header can carry")]
     ApiKey,
-    /// The HTTP client does not start, usually for want of root certificates.
+    /// The HTTP client could not be created, usually because there are no root certificates.
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
 }
@@ -171,12 +171,12 @@ fn translated<D: Dialect>(
     })
 }
 
-/// An answer on its way.
+/// A response in progress.
 struct Answer<B, D> {
-    /// Let go as soon as the answer is over, so that the provider can stop as well.
+    /// Dropped at the end of the answer, so that the provider can stop.
     bytes: Option<B>,
     translator: Translator<D>,
-    /// Parts that came in the same bytes as the last one.
+    /// Parts from the last bytes that are not returned yet.
     waiting: VecDeque<Translated>,
 }
 
@@ -228,7 +228,7 @@ async fn refusal(response: Response) -> Fault {
     fault_of_status(status, retry_after, &String::from_utf8_lossy(&body))
 }
 
-/// How long the provider asks us to wait. OpenAI says it in milliseconds too.
+/// Returns the delay requested by the provider. OpenAI also sends it in milliseconds.
 fn asked_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok();
     let millis = text(RETRY_AFTER_MS).and_then(|value| value.trim().parse().ok());
@@ -236,7 +236,7 @@ fn asked_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     millis.or_else(|| waiting_time(text(RETRY_AFTER)?, now))
 }
 
-/// Reads a `Retry-After` header: seconds, or a date.
+/// Parses a `Retry-After` header: seconds or a date.
 fn waiting_time(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
@@ -246,7 +246,7 @@ fn waiting_time(value: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The error and all its causes: `reqwest` keeps the telling part in the last one.
+/// Formats the error and all its causes. In `reqwest` the last one has the details.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

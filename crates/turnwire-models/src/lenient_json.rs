@@ -1,12 +1,12 @@
-//! JSON as providers write it.
+//! Lenient JSON parsing for provider output.
 //!
-//! Two things that some of them send are not JSON for `serde_json`, and neither is worth
-//! losing an answer for: half of a surrogate pair (an emoji that was cut between two tokens),
-//! and raw control characters inside a string. Only a text that was refused is looked at again.
+//! Some providers send two things that `serde_json` rejects: a lone surrogate (an emoji that was
+//! split between two tokens), and raw control characters in a string. Both are repaired. Only a
+//! text that was rejected is repaired.
 
 use serde::de::DeserializeOwned;
 
-/// Reads `text`; if that fails, reads it again with the two mistakes repaired.
+/// Parses `text`. If that fails, repairs it and parses it again.
 pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
         let repaired = repaired(text);
@@ -14,7 +14,7 @@ pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json:
     })
 }
 
-/// Replaces lone surrogate escapes by `\ufffd` and drops raw control characters.
+/// Replaces lone surrogate escapes by `\ufffd` and removes raw control characters.
 fn repaired(text: &str) -> String {
     let mut repaired = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,7 +24,7 @@ fn repaired(text: &str) -> String {
         let (replacement, length) = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
             (Some(Half::High), Some(Half::Low)) => (None, 12),
             (Some(_), _) => (Some("\\ufffd"), 6),
-            // Both characters at once, or else the second half of `\\` would start an escape.
+            // Skips both characters, because the second one of `\\` must not start an escape.
             (None, _) => (None, escape.char_indices().nth(2).map_or(escape.len(), |(at, _)| at)),
         };
         let (original, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
@@ -44,7 +44,7 @@ enum Half {
     Low,
 }
 
-/// Which half of a pair the escape at the start of `text` is, if it is one.
+/// Returns which half of a surrogate pair the escape at the start of `text` is.
 fn surrogate(text: &str) -> Option<Half> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     match u16::from_str_radix(digits, 16).ok()? {

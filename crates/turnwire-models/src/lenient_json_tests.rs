@@ -7,7 +7,7 @@ fn check(text: &str, expected: &str) {
     assert_eq!(from_str::<String>(text).unwrap(), expected, "{text}");
 }
 
-/// S4-5: half of a surrogate pair becomes U+FFFD.
+/// S4-5: a lone surrogate becomes U+FFFD.
 #[test]
 fn a_lone_surrogate_is_replaced() {
     check(r#""a\ud83d""#, "a\u{fffd}");
@@ -23,7 +23,7 @@ fn an_escaped_backslash_starts_no_escape() {
     check(r#""\\\ud83d""#, "\\\u{fffd}");
 }
 
-/// S4-5: raw control characters inside a string are dropped, line ends between tokens stay.
+/// S4-5: raw control characters in a string are removed; line breaks between tokens are kept.
 #[test]
 fn raw_control_characters_are_dropped() {
     check("\n\"a\0b\u{1}c\"", "abc");
@@ -37,7 +37,7 @@ fn what_is_not_json_stays_not_json() {
 }
 
 proptest! {
-    /// What is JSON already is read as it is; nothing makes the repair panic.
+    /// Valid JSON is not changed, and the repair never panics.
     #[test]
     fn json_is_not_changed(text: String) {
         let json = serde_json::to_string(&text).unwrap();
@@ -46,7 +46,7 @@ proptest! {
         let _ = super::repaired(&text);
     }
 
-    /// Any row of escapes inside quotes is readable afterwards.
+    /// Any sequence of escapes in a string can be parsed after the repair.
     #[test]
     fn any_surrogates_are_repaired(units in prop::collection::vec(0xD7F0..0xE010_u16, 0..12)) {
         let escapes: Vec<_> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();

@@ -1,20 +1,18 @@
-//! Models, and how to speak to them.
+//! Adapters of the [`Model`](turnwire_contract::Model) port.
 //!
-//! Three adapters of the [`Model`](turnwire_contract::Model) port, named after what the other
-//! side speaks: [`chat_completions`] for the many OpenAI-compatible servers, [`openai_responses`]
-//! and [`anthropic_messages`]. Each is the same three files: `request` (ours → theirs), `stream`
-//! (theirs → [`ModelPart`](turnwire_contract::ModelPart)) and `mod` (the two together).
-//! [`scripted`] is a model that needs no one to speak to. Three more are put around others:
-//! [`json_schema_calls`] lets a model that cannot call tools do so, [`custom_tools`] one that knows
-//! only functions use tools with plain text, and [`limited`] leaves out what a server refuses.
+//! [`chat_completions`] is for OpenAI-compatible servers, [`openai_responses`] and
+//! [`anthropic_messages`] for the APIs of that name. Each has three files: `request` (our prompt to
+//! theirs), `stream` (their stream to [`ModelPart`](turnwire_contract::ModelPart)s) and `mod`.
+//! [`scripted`] is a model that needs no server. Three wrappers change other models:
+//! [`json_schema_calls`] adds tool calls, [`custom_tools`] adds custom tools to models that support
+//! only functions, and [`limited`] removes parameters that a server rejects.
 //!
-//! Below them, in reading order: `sse_reader` finds the frames in the bytes, `lenient_json`
-//! reads what is in them, `logprobs` some of it for two of them, `translator` hands it to an adapter's stream, `provider_error` says
-//! what a complaint means, and `http` carries it all over the network. [`probe`] finds out whether
-//! a provider can be reached at all.
+//! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
+//! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,
+//! and `http` to send requests. [`probe`] checks whether a provider can be reached.
 //!
-//! Adapters translate. They do not retry, do not wait longer or shorter than they are told, and
-//! no input makes them panic.
+//! Adapters only translate. They do not retry, set no timeouts of their own, and never panic on
+//! input.
 
 pub mod anthropic_messages;
 pub mod chat_completions;

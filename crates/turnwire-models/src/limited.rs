@@ -1,8 +1,7 @@
-//! A server that refuses some of the parameters that others of its kind take.
+//! Removes parameters that a server rejects.
 //!
-//! Many servers speak Chat Completions, and some answer with an error to a parameter that they do
-//! not know. Their operator says which ones; these are left out of the question, and clients are
-//! told that they were.
+//! Many servers implement Chat Completions, and some reject parameters that they do not support.
+//! The operator lists them; they are not sent, and clients are informed.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +10,7 @@ use turnwire_contract::{
     Capabilities, Content, Generation, Item, Model, ModelError, ModelStream, Parameter, Prompt,
 };
 
-/// A model that is not told certain parameters.
+/// A wrapper that removes certain parameters.
 #[derive(Clone)]
 pub struct Limited {
     model: Arc<dyn Model>,
@@ -19,7 +18,7 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Does not tell `model` the parameters `without`.
+    /// Removes the parameters `without` from the requests to `model`.
     pub fn new(model: Arc<dyn Model>, without: Vec<Parameter>) -> Self {
         Self { model, without }
     }

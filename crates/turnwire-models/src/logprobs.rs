@@ -1,13 +1,13 @@
-//! How likely each token was, as the APIs of `OpenAI` and those like them tell it.
+//! Log probabilities in the format of OpenAI and compatible APIs.
 
 use serde::Deserialize;
 use turnwire_contract::{Logprob, ModelPart};
 
-/// So many digits behind the point are kept: more than any provider means, and few enough to be
-/// read back from a journal to the last bit.
+/// Values are rounded to nine decimals. That is more precise than any provider, and short enough to
+/// survive a round trip through the journal exactly.
 const PRECISION: f64 = 1e9;
 
-/// A token as it is written.
+/// A token in a response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LogprobBody {
     #[serde(default)]
@@ -21,7 +21,7 @@ pub(crate) struct LogprobBody {
 }
 
 impl LogprobBody {
-    /// The alternatives of an alternative are nobody's business.
+    /// Alternatives of an alternative are ignored.
     fn read(self, with_top: bool) -> Logprob {
         let top = self.top_logprobs.filter(|_| with_top).unwrap_or_default();
         Logprob {
@@ -37,7 +37,7 @@ fn rounded(logprob: f64) -> f64 {
     (logprob * PRECISION).round() / PRECISION
 }
 
-/// The part that tells of these tokens, if there are any.
+/// Returns the part for these tokens, if there are any.
 pub(crate) fn part_of(tokens: Option<Vec<LogprobBody>>) -> Option<ModelPart> {
     let tokens = tokens.filter(|tokens| !tokens.is_empty())?;
     Some(ModelPart::Logprobs(tokens.into_iter().map(|token| token.read(true)).collect()))

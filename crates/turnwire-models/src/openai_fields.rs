@@ -1,9 +1,9 @@
-//! What `OpenAI`'s two APIs call by the same names.
+//! Request fields that the two APIs of OpenAI share.
 
 use serde::Serialize;
 use turnwire_contract::Generation;
 
-/// Fields of a request that Chat Completions and Responses have alike.
+/// Fields that are the same in Chat Completions and Responses.
 #[derive(Debug, Serialize)]
 pub(crate) struct SharedFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

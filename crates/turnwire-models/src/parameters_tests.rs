@@ -1,4 +1,4 @@
-//! C30: every parameter of every kind of provider is either sent or said to be left out.
+//! C30: every parameter is either sent or reported as omitted, for every kind of provider.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     openai_responses, sample_prompt::plain_prompt,
 };
 
-/// A prompt in which every parameter can make a difference.
+/// A prompt in which every parameter has an effect.
 fn base() -> Prompt {
     let mut prompt = plain_prompt();
     let picture = Content::image("https://example.com/a.png");
@@ -24,7 +24,7 @@ fn base() -> Prompt {
     prompt
 }
 
-/// The prompt without `parameter` and the prompt with it.
+/// Returns the prompt without and with `parameter`.
 fn without_and_with(parameter: Parameter) -> (Prompt, Prompt) {
     let mut before = base();
     let generation = &mut before.generation;
@@ -102,7 +102,7 @@ fn c30_a_provider_is_sent_what_it_takes_and_nothing_else() {
     check("anthropic_messages", &messages.capabilities(), anthropic_messages::written);
 }
 
-/// What a request sets is what is asked for: no parameter is set and forgotten in the report.
+/// Every parameter that a request sets is in `asked`.
 #[test]
 fn c30_what_is_set_is_asked_for() {
     let elsewhere = [Parameter::ImageDetail, Parameter::StrictFunctions, Parameter::Namespaces];
@@ -117,7 +117,7 @@ fn c30_what_is_set_is_asked_for() {
     assert_eq!(names.len(), Parameter::ALL.len(), "each has a name of its own");
 }
 
-/// What the operator says a server refuses is not sent to it, and is said to be left out.
+/// Parameters that the operator excludes are not sent, and are reported as omitted.
 #[tokio::test]
 async fn c30_a_limited_server_is_not_sent_what_it_refuses() {
     for parameter in Parameter::ALL.iter().copied() {
@@ -130,7 +130,7 @@ async fn c30_a_limited_server_is_not_sent_what_it_refuses() {
         let told = openai_responses::written(&model.prompts()[0]);
         let (told_of_chat, expected_of_chat) =
             (chat_completions::written(&model.prompts()[0]), chat_completions::written(&without));
-        // What holds for a schema if nothing is said is that it is strict.
+        // A schema is strict by default.
         assert_eq!(told, openai_responses::written(&without), "{}", parameter.name());
         assert_eq!(told_of_chat, expected_of_chat, "{}", parameter.name());
     }

@@ -1,7 +1,6 @@
-//! Asks a provider which models it has, to find out whether it can be reached at all.
+//! Requests the model list of a provider, to check whether it can be reached.
 //!
-//! Not part of the [`Model`](turnwire_contract::Model) port: no run needs it, an operator who
-//! looks for a mistake does.
+//! Not part of the [`Model`](turnwire_contract::Model) port. Used for diagnosis by the operator.
 
 use std::time::Duration;
 
@@ -11,28 +10,28 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// How long a provider may take to say which models it has.
+/// Timeout of the request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a provider speaks, as far as its list of models goes.
+/// Format of the model list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
-    /// The list of OpenAI and of everybody who is compatible with it.
+    /// OpenAI and compatible servers.
     OpenAi,
-    /// The list of Anthropic.
+    /// Anthropic.
     Anthropic,
 }
 
-/// Why a provider did not say which models it has.
+/// Why the model list could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProbeError {
-    /// Nobody answers there.
+    /// The server is unreachable.
     #[error("nobody answers there")]
     OutOfReach,
-    /// It does not take the key, or wants one.
+    /// The key is missing or was rejected.
     #[error("the key is not taken (status {0})")]
     KeyRefused(u16),
-    /// It answers, and has no such list.
+    /// The server has no model list.
     #[error("it answers, but not with a list of models (status {0})")]
     NoList(u16),
 }
@@ -47,7 +46,7 @@ struct Listing {
     id: String,
 }
 
-/// The names of the models at `base_url`.
+/// Returns the names of the models at `base_url`.
 pub async fn models_at(
     base_url: &str,
     key: Option<&Secret>,
@@ -55,7 +54,7 @@ pub async fn models_at(
 ) -> Result<Vec<String>, ProbeError> {
     let client = Client::builder()
         .timeout(PATIENCE)
-        // A redirect would take the key along to wherever it points.
+        // A redirect would forward the key to another host.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
         .build()

@@ -1,12 +1,11 @@
-//! What providers say when something went wrong, and what it means.
+//! Classification of provider errors.
 //!
-//! Every provider wraps its complaint in another shape, and every proxy in front of it in yet
-//! another. The engine needs to know who can do something about it; [`Complaint::meaning`] finds
-//! that out from the names of the error, from its text where the names tell nothing, and from the
-//! HTTP status.
+//! Every provider and every proxy has its own error format. [`Complaint::meaning`] classifies an
+//! error by its names (type, code, status), then by its text if the names are not specific, then by
+//! the HTTP status.
 //!
-//! What a provider wrote never becomes part of a [`ModelError`]: it may quote a key, a prompt or
-//! an address. It stays in the [`Fault`], and goes to the log at the debug level alone.
+//! Text from a provider is never part of a [`ModelError`], because it may contain a key, a prompt
+//! or a URL. It is stored in the [`Fault`] and logged at debug level only.
 
 use std::time::Duration;
 
@@ -16,15 +15,15 @@ use turnwire_contract::ModelError;
 
 use crate::{lenient_json, secret::CUT_MARK};
 
-/// How much of a provider's own words is logged.
+/// Maximum length of provider text in the log.
 const MAX_QUOTED_CHARACTERS: usize = 300;
 
-/// What ends an answer before its end.
+/// An error that ends an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// What it means, in our words.
+    /// The error without provider text.
     pub(crate) error: ModelError,
-    /// What the provider wrote, for the log.
+    /// Text of the provider, for the log.
     pub(crate) provider_text: Option<String>,
 }
 
@@ -34,15 +33,15 @@ impl From<ModelError> for Fault {
     }
 }
 
-/// A complaint, as far as it could be understood.
+/// A parsed error of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Complaint {
     message: Option<String>,
-    /// Everything that names the kind of the error: its type, its code, its status.
+    /// Everything that names the kind of the error: type, code and status.
     names: Vec<String>,
 }
 
-/// Who can do something about an error.
+/// Class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Unavailable,
@@ -56,10 +55,10 @@ enum Meaning {
 }
 
 impl Complaint {
-    /// Looks for a complaint in a JSON text.
+    /// Parses an error from a JSON text.
     pub(crate) fn in_text(text: &str) -> Option<Self> {
         let body: Value = lenient_json::from_str(text).ok()?;
-        // Google puts it into a list.
+        // Google wraps the error in a list.
         let body = match body {
             Value::Array(bodies) => bodies.into_iter().next()?,
             body => body,
@@ -75,7 +74,7 @@ impl Complaint {
         }
     }
 
-    /// Reads the value of an `error` field.
+    /// Parses the value of an `error` field.
     pub(crate) fn of(error: Value) -> Self {
         match error {
             Value::String(message) => Self { message: Some(message), names: Vec::new() },
@@ -95,13 +94,13 @@ impl Complaint {
         }
     }
 
-    /// The fault of a stream in the middle of which the provider complained.
+    /// Returns the fault for an error within a stream.
     pub(crate) fn in_mid_stream(&self) -> Fault {
         let meaning = self.meaning(None).unwrap_or(Meaning::Broken);
         self.fault(meaning, "the provider reported an error".to_owned(), None)
     }
 
-    /// The fault for a complaint that came in place of an answer.
+    /// Returns the fault for an error instead of an answer.
     pub(crate) fn instead_of_answer(&self) -> Fault {
         let meaning = self.meaning(None).unwrap_or(Meaning::Rejected);
         self.fault(meaning, "the provider reported an error".to_owned(), None)
@@ -122,14 +121,13 @@ impl Complaint {
         Fault { error, provider_text: self.text() }
     }
 
-    /// The provider's own words.
     fn text(&self) -> Option<String> {
         let message = self.message.as_deref().filter(|message| !message.trim().is_empty());
         message.or(self.names.first().map(String::as_str)).map(shortened)
     }
 
-    /// What it means, if that can be told. The names tell most, then the text where the status
-    /// leaves it open, then the status.
+    /// Returns the class, if it can be determined: from the names, then from the text if the status
+    /// is ambiguous, then from the status.
     fn meaning(&self, status: Option<u16>) -> Option<Meaning> {
         let named = self.names.iter().find_map(|name| name.parse().ok());
         let status = status.or(named);
@@ -156,18 +154,18 @@ impl Complaint {
         }
     }
 
-    /// A provider that has no such model says so; one that has no such address does not.
+    /// An error about an unknown model mentions the model; an error about an unknown path does not.
     fn is_about_a_model(&self) -> bool {
         self.message.iter().chain(&self.names).any(|text| text.to_lowercase().contains("model"))
     }
 }
 
-/// Whether the status alone does not tell what is wrong.
+/// Whether the status alone is ambiguous.
 fn leaves_it_open(status: Option<u16>) -> bool {
     matches!(status, None | Some(400 | 402 | 403 | 413 | 422 | 500))
 }
 
-/// Parts of the names of errors, and what they mean. The first that is found counts.
+/// Substrings of error names, and their class. The first match counts.
 const NAMES: &[(&str, Meaning)] = &[
     ("context_length", Meaning::ContextTooLong),
     ("context_window", Meaning::ContextTooLong),
@@ -198,7 +196,7 @@ const NAMES: &[(&str, Meaning)] = &[
     ("overloaded", Meaning::Unavailable),
 ];
 
-/// Parts of what providers write whose names tell nothing.
+/// Substrings of error texts, for providers whose names are not specific.
 const TEXTS: &[(&str, Meaning)] = &[
     ("context length", Meaning::ContextTooLong),
     ("context size", Meaning::ContextTooLong),
@@ -220,7 +218,7 @@ const TEXTS: &[(&str, Meaning)] = &[
     ("api key", Meaning::Misconfigured),
 ];
 
-/// Parts of names that stand for many kinds of errors; they count where nothing else is said.
+/// Substrings of generic error names. They count only if nothing else matches.
 const FAMILIES: &[(&str, Meaning)] = &[
     ("invalid_request", Meaning::Rejected),
     ("api_error", Meaning::Unavailable),
@@ -235,7 +233,7 @@ fn meaning_in(table: &[(&str, Meaning)], text: &str) -> Option<Meaning> {
     table.iter().find(|(part, _)| text.contains(part)).map(|(_, meaning)| *meaning)
 }
 
-/// The fault for an HTTP status that is not a success.
+/// Returns the fault for an HTTP error status.
 pub(crate) fn fault_of_status(status: u16, retry_after: Option<Duration>, body: &str) -> Fault {
     let complaint = Complaint::in_text(body).unwrap_or_default();
     let meaning = complaint.meaning(Some(status)).unwrap_or(Meaning::Rejected);
@@ -243,7 +241,7 @@ pub(crate) fn fault_of_status(status: u16, retry_after: Option<Duration>, body: 
     complaint.fault(meaning, message, retry_after)
 }
 
-/// What happened, in our words.
+/// Returns the message for a class and status.
 fn words_for(meaning: Meaning, status: u16) -> &'static str {
     match (meaning, status) {
         (Meaning::RateLimited, _) => "the provider asks to slow down",
@@ -265,7 +263,7 @@ fn words_for(meaning: Meaning, status: u16) -> &'static str {
     }
 }
 
-/// How long a provider says to wait that says it in words, as in `try again in 1.5s`.
+/// Parses a delay from the text, as in `try again in 1.5s`.
 fn waiting_time_in(text: &str) -> Option<Duration> {
     let (_, rest) = text.split_once("try again in ")?;
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
@@ -282,7 +280,7 @@ fn waiting_time_in(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// At most [`MAX_QUOTED_CHARACTERS`] of `text`, on one line.
+/// Truncates `text` to [`MAX_QUOTED_CHARACTERS`], on one line.
 pub(crate) fn shortened(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
@@ -310,7 +308,8 @@ struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// Some servers put the complaint at the top and mark it.
+    /// vLLM and Mistral put the error at the top level: vLLM marks it with `object`, Mistral uses
+    /// `detail`.
     fn says_error(&self) -> bool {
         let marks = [&self.object, &self.fields.kind];
         marks.into_iter().flatten().any(|mark| mark == "error") || self.fields.detail.is_some()

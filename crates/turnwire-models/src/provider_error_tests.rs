@@ -5,10 +5,10 @@ use turnwire_contract::ModelError;
 
 use super::{Complaint, Fault, fault_of_status};
 
-/// A secret that no error may carry on.
+/// A secret that no error may contain.
 const CANARY: &str = "sk-UPSTREAMSECRET";
 
-/// What an error means, as one word.
+/// Returns the class of an error as a word.
 fn word(error: &ModelError) -> &'static str {
     match error {
         ModelError::Unavailable { .. } => "unavailable",
@@ -52,7 +52,7 @@ fn a_status_alone_says_who_can_repair_it() {
     }
 }
 
-/// What the servers of these makes answer, by status and body, and what it means.
+/// Recorded error responses by provider, with status, body and expected class.
 fn recorded() -> Vec<(&'static str, u16, Value, &'static str)> {
     let openai = |kind: &str, code: &str, message: &str| json!({ "error": { "message": message, "type": kind, "param": null, "code": code } });
     let anthropic = |kind: &str, message: &str| json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "r" });
@@ -149,8 +149,8 @@ fn recorded() -> Vec<(&'static str, u16, Value, &'static str)> {
     ]
 }
 
-/// Each make says it in its own way; each means the same to the engine. A12: and none of their
-/// words goes on, whatever they say.
+/// The class of an error does not depend on the provider. A12: the error contains no text of the
+/// provider.
 #[test]
 fn a12_what_a_provider_means_goes_on_and_what_it_says_does_not() {
     for (make, status, body, expected) in recorded() {
@@ -165,7 +165,7 @@ fn a12_what_a_provider_means_goes_on_and_what_it_says_does_not() {
     }
 }
 
-/// A12: a secret in any field, of any shape, is not in the error.
+/// A12: a secret in any field, in any format, is not in the error.
 #[test]
 fn a12_no_field_of_a_complaint_is_quoted() {
     let shapes = [
@@ -205,7 +205,7 @@ fn a_long_quotation_is_cut_to_one_short_line() {
     assert_eq!(words.chars().count(), 300 + 1);
 }
 
-/// Some say in words how long to wait.
+/// Some providers give the delay only in the text.
 #[test]
 fn a_waiting_time_is_found_in_the_text() {
     let cases = [

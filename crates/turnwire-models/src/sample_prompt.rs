@@ -1,4 +1,4 @@
-//! One prompt with everything in it, for the tests of all requests.
+//! A prompt with all kinds of items, for the request tests.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use turnwire_contract::{
     CallId, Content, Generation, Image, Item, Prompt, Role, ToolChoice, ToolSpec,
 };
 
-/// A conversation with pictures, thoughts, two calls at once and their results.
+/// A conversation with images, reasoning, two parallel calls and their results.
 pub(crate) fn sample_prompt(seal: &str) -> Prompt {
     let call = |id: &str, name: &str, arguments: &str| Item::call(id, name, arguments);
     let result = |id: &str, output: &str, images: Vec<Image>, failed| Item::CallResult {
@@ -62,7 +62,7 @@ pub(crate) fn sample_prompt(seal: &str) -> Prompt {
     }
 }
 
-/// A prompt with nothing in it but a question.
+/// A prompt with a single user message.
 pub(crate) fn plain_prompt() -> Prompt {
     Prompt {
         instructions: None,

@@ -1,35 +1,34 @@
-//! A key that must not be shown.
+//! API keys that must not be logged.
 
 use std::fmt;
 
-/// What stands in place of a key wherever text might reach a log or a person.
+/// Replacement for a key in logs and messages.
 const MASK: &str = "***";
 
-/// The shortest text that is taken out of other texts. What local servers want for a key (`none`,
-/// `x`, `ollama`) is no secret, and is found in ordinary words.
+/// Minimum length of a key that is removed from texts. Placeholder keys of local servers (`none`,
+/// `x`, `ollama`) are not secret and occur in ordinary text.
 const SHORTEST_MASKED: usize = 8;
 
-/// What stands at the end of a quotation that was cut.
+/// Marks the end of a truncated quotation.
 pub(crate) const CUT_MARK: char = '…';
 
-/// A key. It can be sent, but not printed.
+/// An API key. Its `Debug` output does not contain the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the key as it stands.
+    /// Wraps a key.
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
-    /// The key itself, for the header that carries it.
+    /// Returns the key, for a header.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// `text` without the key, for what a provider says about it. A quotation that was cut in
-    /// the middle of the key loses the beginning of the key as well, if that is long enough to
-    /// tell anything.
+    /// Removes the key from a provider's text. In a truncated quotation, a sufficiently long prefix
+    /// of the key at the end is also removed.
     pub(crate) fn hidden_in(&self, text: &str) -> String {
         if self.0.len() < SHORTEST_MASKED {
             return text.to_owned();

@@ -18,7 +18,7 @@ fn a_key_is_hidden_in_quotations() {
     check("bad keys", "bad keys");
 }
 
-/// What is no secret must not make a message unreadable.
+/// A placeholder key must not make a message unreadable.
 #[test]
 fn a_short_key_does_not_mask_ordinary_words() {
     for key in ["", "x", "none", "ollama", "EMPTY"] {

@@ -1,45 +1,43 @@
-//! Bytes → SSE frames.
+//! Parser for server-sent events.
 //!
-//! Written here rather than taken from a crate, because a provider's stream needs three things
-//! that the ready-made parsers do not give together: bytes that are not UTF-8 become U+FFFD
-//! instead of ending the stream, the last frame counts even if the server forgot the blank
-//! line after it, and neither a line nor a frame may grow without end.
+//! Existing crates do not combine three requirements of provider streams: invalid UTF-8 becomes
+//! U+FFFD instead of ending the stream, the last frame counts even without a final blank line, and
+//! the length of lines and frames is limited.
 //!
-//! The reader is fed, it does not fetch, so every way to cut a stream can be tried in a test.
+//! The reader does no I/O, so that tests can split a stream at any byte.
 
 use thiserror::Error;
 
-/// The longest line that is accepted.
+/// Maximum length of a line.
 pub(crate) const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// The most data that one frame may carry, over all its lines.
+/// Maximum size of the data of one frame.
 pub(crate) const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// One event of the stream. Ids and retry times are of no use here and are left out.
+/// An event of the stream. `id` and `retry` are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// What the server calls it, if it says so.
+    /// Value of the `event` field, if any.
     pub(crate) event: Option<String>,
-    /// Its lines, joined.
+    /// The data lines, joined.
     pub(crate) data: String,
 }
 
-/// Reads frames out of bytes that may be cut anywhere.
+/// Parses frames from bytes that may be split anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct SseReader {
     line: Vec<u8>,
     frame: Frame,
     has_data: bool,
     past_first_line: bool,
-    /// The last byte was a CR, so that an LF now belongs to it.
+    /// Whether the last byte was CR, so that a following LF is ignored.
     after_cr: bool,
 }
 
 impl SseReader {
-    /// Takes the next bytes and adds the frames they complete to `frames`. Frames completed
-    /// before an error are good.
+    /// Processes bytes, and appends complete frames to `frames`. Frames before an error are valid.
     pub(crate) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -62,7 +60,7 @@ impl SseReader {
         self.extend_line(bytes)
     }
 
-    /// The frame that the server did not close before it hung up.
+    /// Returns the last frame, if it has no final blank line.
     pub(crate) fn finish(&mut self) -> Result<Option<Frame>, TooLong> {
         let mut frames = Vec::new();
         if !self.line.is_empty() {
@@ -95,7 +93,7 @@ impl SseReader {
     }
 
     fn take_field(&mut self, line: &str) -> Result<(), TooLong> {
-        // A line that begins with a colon is a comment; here its field has an empty name.
+        // A comment line starts with a colon, so its field name is empty.
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
@@ -123,13 +121,11 @@ impl SseReader {
     }
 }
 
-/// The server sends more in one piece than anyone should.
+/// A line or frame exceeds the maximum size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum TooLong {
-    /// A line without end.
     #[error("a line of the stream is longer than 1 MiB")]
     Line,
-    /// A frame without end.
     #[error("an event of the stream is longer than 4 MiB")]
     Frame,
 }

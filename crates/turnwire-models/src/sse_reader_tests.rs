@@ -89,7 +89,7 @@ fn frames_before_a_line_without_end_are_good() {
 }
 
 proptest! {
-    /// Whatever the bytes are, where they are cut makes no difference.
+    /// The result does not depend on how the bytes are split.
     #[test]
     fn cuts_make_no_difference(
         bytes in prop::collection::vec(

@@ -1,9 +1,8 @@
-//! A provider's bytes → [`ModelPart`]s, as far as it is the same for all providers.
+//! Converts the bytes of a provider to [`ModelPart`]s: the part that is common to all providers.
 //!
-//! The translator finds the frames, reads their JSON and keeps the promises that do not depend
-//! on who speaks: one unreadable frame is reported as such and the rest goes on, an answer that is
-//! no stream at all gets a useful error, and after the end nothing more is said. What a frame
-//! means is the [`Dialect`]'s business. Nothing here does I/O; [`crate::http`] feeds it.
+//! The translator parses frames and their JSON. An unreadable frame is reported and skipped, an
+//! answer that is not a stream gives a useful error, and nothing follows the end. The [`Dialect`]
+//! interprets the frames. No I/O happens here; [`crate::http`] supplies the bytes.
 
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -15,44 +14,40 @@ use crate::{
     sse_reader::{Frame, SseReader, TooLong},
 };
 
-/// A whole answer that is not a stream may be this big, as much as a frame.
+/// Maximum size of an answer that is not a stream.
 const MAX_BODY_BYTES: usize = crate::sse_reader::MAX_FRAME_BYTES;
 
-/// What one translator yields: a part, or what ends the stream before its end.
+/// A part, or the fault that ends the stream.
 pub(crate) type Translated = Result<ModelPart, Fault>;
 
-/// How one provider speaks.
+/// The format of a provider.
 pub(crate) trait Dialect {
-    /// What a frame carries.
     type Chunk: DeserializeOwned;
 
-    /// Says what a chunk means, and whether it was the last one.
+    /// Interprets a chunk. Returns whether it was the last one.
     fn chunk(&mut self, chunk: Self::Chunk, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault>;
 
-    /// The provider said that it is done, in the words `[DONE]`.
+    /// Handles the `[DONE]` marker.
     fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault>;
 
-    /// The connection ended without such words; `Ok` if the answer was whole anyway.
+    /// Handles the end of the connection without a marker. Returns `Ok` if the answer is complete.
     fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut>;
 
-    /// The provider sent its answer in one piece; `None` if it is none.
+    /// Handles an answer that is not a stream. Returns `None` if it is not an answer.
     fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>>;
 }
 
-/// Whether there is more to come.
+/// Whether more chunks follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Go on.
     More,
-    /// That was all.
     Over,
 }
 
-/// The answer was not whole when the connection ended.
+/// The answer was incomplete at the end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut;
 
-/// Translates one answer.
 #[derive(Debug)]
 pub(crate) struct Translator<D> {
     dialect: D,
@@ -62,7 +57,7 @@ pub(crate) struct Translator<D> {
     is_over: bool,
 }
 
-/// What the body turned out to be. Servers lie in `content-type`, so the bytes decide.
+/// Format of the body. `Content-Type` is unreliable, so the bytes decide.
 #[derive(Debug)]
 enum Shape {
     NotYetKnown,
@@ -72,7 +67,7 @@ enum Shape {
 }
 
 impl<D: Dialect> Translator<D> {
-    /// Translates from `dialect`.
+    /// Creates a translator for `dialect`.
     pub(crate) fn new(dialect: D) -> Self {
         Self {
             dialect,
@@ -83,12 +78,11 @@ impl<D: Dialect> Translator<D> {
         }
     }
 
-    /// Whether the last part was yielded; what the provider sends now is of no interest.
+    /// Whether the last part was returned. Further bytes are ignored.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Takes the next bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Vec<Translated> {
         if self.is_over {
             return Vec::new();
@@ -119,7 +113,7 @@ impl<D: Dialect> Translator<D> {
         }
     }
 
-    /// The bytes are over, because of `reason`.
+    /// Handles the end of the bytes. `reason` describes it.
     pub(crate) fn finish(&mut self, reason: &str) -> Vec<Translated> {
         if self.is_over {
             return Vec::new();
@@ -191,7 +185,7 @@ impl<D: Dialect> Translator<D> {
             Err(error) => {
                 self.n_unreadable += 1;
                 let bytes = data.len() as u64;
-                // Not the error's own words: they quote what could not be read.
+                // The parse error would quote the chunk, so it is not logged.
                 let (line, column) = (error.line(), error.column());
                 warn!(bytes, line, column, "unreadable chunk in the model stream");
                 parts.push(ModelPart::Unreadable { bytes });
@@ -246,17 +240,17 @@ impl<D: Dialect> Translator<D> {
     }
 }
 
-/// The fault of an answer that broke off or makes no sense.
+/// Returns the fault for a broken or invalid answer.
 pub(crate) fn broken(message: &str) -> Fault {
     ModelError::Broken { message: message.to_owned() }.into()
 }
 
-/// What a call without arguments says, so that the engine always gets JSON from a whole call.
+/// Returns empty arguments, so that a complete call always has valid JSON.
 pub(crate) fn no_arguments(key: u32) -> ModelPart {
     ModelPart::CallArguments { key, text: "{}".to_owned() }
 }
 
-/// Drops parts that say nothing, and NUL, which no database keeps and no terminal shows.
+/// Removes empty parts, and NUL, which databases and terminals do not support.
 fn clean(parts: Vec<ModelPart>) -> impl Iterator<Item = Translated> {
     parts.into_iter().filter_map(|mut part| {
         if let ModelPart::Text(text)

@@ -1,7 +1,7 @@
-//! A copy of a SQLite store while it is at work.
+//! Online backup of a SQLite store.
 //!
-//! Copying the file is not enough: the newest commits may still be in the write-ahead log beside
-//! it. SQLite itself writes the copy, from one snapshot, and nobody waits for it.
+//! Copying the file is not enough: recent commits may still be in the write-ahead log. SQLite
+//! writes the copy from one snapshot, without blocking writers.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::database::private_file;
 
-/// Copies the store at `url` into the new file `target`, which only its owner can read.
+/// Copies the store at `url` into the new file `target`, readable only by its owner.
 pub async fn backup(url: &str, target: &Path) -> Result<(), BackupError> {
     let Some(source) = url.strip_prefix("sqlite://").map(Path::new) else {
         return Err(BackupError::NotSqlite);
@@ -29,7 +29,7 @@ pub async fn backup(url: &str, target: &Path) -> Result<(), BackupError> {
     copied
 }
 
-/// Makes the file, empty: SQLite writes into it and leaves its rights alone.
+/// Creates the empty file with private permissions. SQLite keeps them.
 fn create_new(target: &Path) -> Result<(), BackupError> {
     match private_file().write(true).create_new(true).open(target) {
         Ok(_) => Ok(()),
@@ -48,24 +48,24 @@ async fn copy(source: &Path, target: &Path) -> Result<(), BackupError> {
     let mut store = SqliteConnectOptions::new().filename(source).connect().await.map_err(failed)?;
     sqlx::query("vacuum into $1").bind(text).execute(&mut store).await.map_err(failed)?;
     store.close().await.map_err(failed)?;
-    // SQLite leaves this to the operating system.
+    // SQLite does not sync the copy.
     let written = fs::File::open(target).and_then(|file| file.sync_all());
     written.map_err(|error| BackupError::Failed(error.to_string()))
 }
 
-/// Why there is no copy.
+/// Why the backup failed.
 #[derive(Debug, Error)]
 pub enum BackupError {
-    /// Only SQLite is copied by us.
+    /// The store is not SQLite.
     #[error("only a SQLite store can be copied into a file")]
     NotSqlite,
-    /// There is nothing to copy.
+    /// The store file does not exist.
     #[error("there is no store at {}", .0.display())]
     NoStore(PathBuf),
-    /// A backup never replaces anything.
+    /// The target exists. A backup never overwrites a file.
     #[error("{} is there already", .0.display())]
     TargetExists(PathBuf),
-    /// The database or the disk refused.
+    /// Error of the database or the disk.
     #[error("{0}")]
     Failed(String),
 }

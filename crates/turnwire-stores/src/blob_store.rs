@@ -1,4 +1,4 @@
-//! Big results, beside the journal in the same database.
+//! Blobs, in the same database as the journal.
 
 use async_trait::async_trait;
 use turnwire_contract::{BlobError, BlobId, BlobStore, RunId, TenantId};
@@ -18,7 +18,7 @@ impl BlobStore for Store {
         id: &BlobId,
         text: String,
     ) -> Result<(), BlobError> {
-        // The same id is the same text, put again by a worker that never got its answer.
+        // The same id has the same text: a retry after a lost response.
         let sql = "insert into blobs (tenant, id, run_id, body) values ($1, $2, $3, $4)
                    on conflict (tenant, id) do update set body = excluded.body";
         let values = [

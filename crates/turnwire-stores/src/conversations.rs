@@ -1,7 +1,7 @@
-//! Conversations, and the lock that keeps two changes to one of them apart.
+//! Conversations, and the row lock that serializes changes to each.
 //!
-//! Whoever changes a conversation, or begins a run in it, holds its row until that is done. So
-//! the entries of a conversation stand in the order in which they came.
+//! Changing a conversation, or starting a run in it, holds its row lock until the commit. So the
+//! entries of a conversation are in commit order.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::{
     workers::micros,
 };
 
-/// Holds a conversation for a run that begins in it, opens it if it is new, and tells how far it
-/// has come. It must be idle.
+/// Locks a conversation for a new run and creates it if it does not exist. Returns the number of
+/// its last entry. It must be idle.
 pub(crate) async fn hold_for_run(
     transaction: &mut dyn Transaction,
     dialect: &Dialect,
@@ -35,7 +35,7 @@ pub(crate) async fn hold_for_run(
     let values =
         [Value::Text(tenant.as_str()), Value::Text(id.as_str()), Value::Integer(now.as_micros())];
     transaction.query(&sql, &values).await?;
-    // A statement of its own: only what begins after the lock sees what was done before it.
+    // A separate statement: it must start after the lock to see earlier commits.
     must_be_idle(transaction, tenant, id).await?;
     let sql = "select coalesce(max(position), 0) from entries
                where tenant = $1 and conversation_id = $2";
@@ -44,7 +44,7 @@ pub(crate) async fn hold_for_run(
     Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default())
 }
 
-/// Holds a conversation that is there and idle.
+/// Locks an existing, idle conversation.
 async fn hold(
     transaction: &mut dyn Transaction,
     dialect: &Dialect,
@@ -86,7 +86,7 @@ fn unknown(id: &ConversationId) -> StoreError {
     StoreError::NotFound(format!("conversation `{id}`"))
 }
 
-/// The error for a conversation that is busy, if it is.
+/// Returns the error for a busy conversation, if it is busy.
 pub(crate) async fn busy_now(
     database: &dyn Database,
     tenant: &TenantId,
@@ -97,7 +97,7 @@ pub(crate) async fn busy_now(
     found.first().map(|row| busy(id, row)).transpose()
 }
 
-/// Removes a conversation that is locked. What belongs to runs stays with them.
+/// Deletes a locked conversation. Entries that belong to runs stay.
 async fn remove(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
@@ -175,8 +175,7 @@ impl Store {
         Ok(transaction.commit().await?)
     }
 
-    /// Forgets conversations that nobody has used for `retention`, `most` of them at most. Says
-    /// how many there were.
+    /// Deletes at most `most` conversations unused for `retention`. Returns how many.
     pub(crate) async fn forget_unused_conversations(
         &self,
         retention: Duration,

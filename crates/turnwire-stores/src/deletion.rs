@@ -1,24 +1,24 @@
-//! How a run is forgotten, by hand or by age: with everything of its, in one transaction.
+//! Deletes a run with all its data in one transaction, by request or by age.
 //!
-//! A run that a later one continues cannot go yet, because its entries are what the later one
-//! has seen. It is hidden: for everybody it is gone, and of its data only the entries are left.
-//! It goes when the last run that continues it has gone.
+//! A run that a later one continues cannot be deleted yet, because its entries are part of the
+//! later run's context. It is hidden: no query returns it, and only its entries stay. It is deleted
+//! with the last run that continues it.
 
 use crate::database::{Database, DatabaseError, Dialect, Row, Transaction, Value};
 
-/// A run, and whose it is.
+/// Tenant and id of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunKey {
     pub(crate) tenant: String,
     pub(crate) run_id: String,
 }
 
-/// Reads the columns `tenant` and `id`.
+/// Decodes the columns `tenant` and `id`.
 pub(crate) fn run_key(row: &Row) -> Result<RunKey, DatabaseError> {
     Ok(RunKey { tenant: row.text(0)?.to_owned(), run_id: row.text(1)?.to_owned() })
 }
 
-/// Forgets runs that are locked and not active.
+/// Deletes locked, inactive runs.
 pub(crate) async fn delete(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
@@ -34,11 +34,11 @@ pub(crate) async fn delete(
     runs.delete_unreferenced().await
 }
 
-/// How many rows of a big run are deleted in one statement.
+/// Rows of a large run deleted per statement.
 const SLICE: i64 = 5_000;
 
-/// Forgets a run that is locked nowhere and too big for one transaction. It is hidden first, so
-/// that it is gone for everybody from the first moment on; then its rows go slice by slice.
+/// Deletes an unlocked run that is too large for one transaction. It is hidden first, so that it
+/// disappears at once; then its rows are deleted in slices.
 pub(crate) async fn delete_in_slices(
     database: &dyn Database,
     run: &RunKey,
@@ -70,7 +70,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// A statement about all runs of the batch: `{before} (…) {after}`.
+    /// Executes a statement about all runs of the batch: `{before} (…) {after}`.
     async fn ask(&mut self, before: &str, after: &str) -> Result<Vec<Row>, DatabaseError> {
         let pairs = self.dialect.pairs("$1", "$2");
         let sql = format!("{before} (select pairs.one, pairs.other from {pairs}) {after}");
@@ -79,12 +79,12 @@ impl Batch<'_> {
         self.transaction.query(&sql, &[Value::Texts(&tenants), Value::Texts(&run_ids)]).await
     }
 
-    /// Removes hidden runs that nobody continues, then those that only these had continued, and
-    /// so on up the chains.
+    /// Deletes hidden runs that no run continues, then those that only these continued, and so on
+    /// up the chains.
     async fn delete_unreferenced(&mut self) -> Result<(), DatabaseError> {
         while !self.runs.is_empty() {
-            // Of two runs that continue the same one and go at the same time, the second waits
-            // here, and then sees that it is the last.
+            // If two runs that continue the same one are deleted concurrently, the second waits
+            // here and then sees that it is the last.
             let parents = "select tenant, id from runs where (tenant, id) in
                            (select tenant, continues from runs where (tenant, id) in";
             let locked = format!(") order by id{}", self.dialect.for_update);
@@ -110,7 +110,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Whoever `gone` had continued is next, and so is whoever was in their way.
+    /// Next are the runs that `gone` continued, and the runs that were blocked.
     fn go_up(&mut self, gone: &[Row], mut blocked: Vec<RunKey>) -> Result<(), DatabaseError> {
         blocked.retain(|run| !self.runs.contains(run));
         for row in gone {

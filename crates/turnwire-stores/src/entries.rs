@@ -1,7 +1,7 @@
-//! Entries: what runs and people have added, to conversations and to chains of runs.
+//! Entries that runs and people add to conversations and to chains of runs.
 //!
-//! One table has them all, in the order they came. An entry belongs to a run, to a conversation,
-//! or to both, and is gone when it belongs to nothing any more.
+//! All entries are in one table, in insertion order. An entry belongs to a run, a conversation, or
+//! both, and is deleted when it belongs to neither.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     failures::{decode, encode},
 };
 
-/// Entries on their way into the database: their names, and all of each.
+/// Encoded entries: ids and bodies.
 #[derive(Debug)]
 pub(crate) struct EncodedEntries {
     names: Vec<String>,
@@ -22,8 +22,8 @@ pub(crate) struct EncodedEntries {
 impl EncodedEntries {
     pub(crate) fn new(entries: &[Entry]) -> Result<Self, DatabaseError> {
         let bodies = entries.iter().map(encode).collect::<Result<_, _>>()?;
-        // The name is for finding it only, and nobody can ask for one with a NUL character; but
-        // no run may be kept from ending because its model has made one up.
+        // The column is only a lookup key, and no client can ask for an id with a NUL character. An
+        // id invented by the model must not prevent the end of a run.
         let name = |entry: &Entry| entry.id.as_str().replace('\0', "\u{fffd}");
         Ok(Self { names: entries.iter().map(name).collect(), bodies })
     }
@@ -65,8 +65,8 @@ pub(crate) async fn add(
     transaction.query(&sql, &values).await.map(drop)
 }
 
-/// Takes entries out of a conversation: all of them, or those of one name. Those of a run stay
-/// with the run. Says whether there were any.
+/// Removes all entries, or those with one id, from a conversation. Entries of a run stay with the
+/// run. Returns whether there were any.
 pub(crate) async fn take_out(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
@@ -87,7 +87,7 @@ pub(crate) async fn take_out(
     Ok(!gone.is_empty() || !kept.is_empty())
 }
 
-/// All entries of a conversation.
+/// Returns all entries of a conversation.
 pub(crate) async fn of_conversation(
     database: &dyn Database,
     tenant: &TenantId,
@@ -99,14 +99,14 @@ pub(crate) async fn of_conversation(
     read(&database.query(sql, &values).await?)
 }
 
-/// All that a run has seen and said: its own entries, and before them those of its conversation
-/// up to its beginning, or those of the run it continues, and so on.
+/// Returns the whole context of a run: its own entries, preceded by those of its conversation up to
+/// its start, or by those of the run it continues, recursively.
 pub(crate) async fn of_chain(
     database: &dyn Database,
     tenant: &TenantId,
     run_id: &RunId,
 ) -> Result<Vec<Entry>, StoreError> {
-    // `cross join` tells SQLite to begin with the chain.
+    // `cross join` makes SQLite start with the chain.
     let sql = "with recursive chain (id, continues, conversation_id, history_upto, depth) as (
                    select id, continues, conversation_id, history_upto, 0 from runs
                    where tenant = $1 and id = $2
@@ -127,7 +127,7 @@ pub(crate) async fn of_chain(
     read(&database.query(sql, &values).await?)
 }
 
-/// The entries of these names, each once.
+/// Returns the entries with these ids, each once.
 pub(crate) async fn named(
     database: &dyn Database,
     tenant: &TenantId,

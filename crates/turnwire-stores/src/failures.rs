@@ -1,4 +1,4 @@
-//! From what the database says to what the ports say.
+//! Maps database errors to port errors.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::{error, warn};
@@ -6,8 +6,8 @@ use turnwire_contract::{BlobError, BlobId, LibraryError, StoreError};
 
 use crate::database::{DatabaseError, Transaction};
 
-/// The one place where a database's refusal becomes a caller's. What a client cannot repair goes
-/// to the log, and the client learns no more than that it should come back.
+/// The only conversion of database errors for callers. The cause is logged, and the client is only
+/// told to retry.
 impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         match error {
@@ -19,15 +19,15 @@ impl From<DatabaseError> for StoreError {
                 error!(%cause, "database statement failed");
                 Self::Unavailable("its database is in trouble".to_owned())
             }
-            // What cannot be written down was never kept.
+            // A key that cannot be stored cannot exist.
             DatabaseError::Refused(_) => Self::NotFound("thing of such a name".to_owned()),
             DatabaseError::Taken(_) => Self::Exists("thing of that name".to_owned()),
         }
     }
 }
 
-/// Undoes a transaction whose work was refused, and gives the refusal back. Where the database is
-/// away, dropping the transaction is all that can be done.
+/// Rolls back a refused transaction and returns the refusal. If the database is unavailable,
+/// dropping the transaction is enough.
 pub(crate) async fn rolled_back(
     transaction: Box<dyn Transaction>,
     refusal: StoreError,
@@ -49,7 +49,7 @@ impl From<DatabaseError> for LibraryError {
     }
 }
 
-/// The same for big results: `id` is the one that was asked about.
+/// The same for blobs.
 pub(crate) fn blob_error(error: DatabaseError, id: &BlobId) -> BlobError {
     match StoreError::from(error) {
         StoreError::NotFound(_) => BlobError::NotFound(id.clone()),
@@ -58,12 +58,12 @@ pub(crate) fn blob_error(error: DatabaseError, id: &BlobId) -> BlobError {
     }
 }
 
-/// `value` as it is kept. JSON writes a NUL character as six others, so it fits everywhere.
+/// Encodes `value` as JSON. JSON escapes NUL characters, so every column can store it.
 pub(crate) fn encode(value: &impl Serialize) -> Result<String, DatabaseError> {
     serde_json::to_string(value).map_err(|error| DatabaseError::Broken(error.to_string()))
 }
 
-/// What was kept, read again.
+/// Decodes a stored JSON value.
 pub(crate) fn decode<T: DeserializeOwned>(kept: &str) -> Result<T, DatabaseError> {
     serde_json::from_str(kept).map_err(|error| DatabaseError::Broken(error.to_string()))
 }

@@ -1,8 +1,8 @@
-//! Keeps the tails of runs up to date that are read here and written elsewhere.
+//! Updates the tails of runs that are read here and written by other workers.
 //!
-//! News says which runs have grown; they are then read from the database, all together. As news
-//! can get lost, every run is looked up from time to time anyway: seldom while news arrives,
-//! often while it does not. So news is never believed and never needed, it only saves time.
+//! Notifications name the runs that have grown; these are read from the database in one batch.
+//! Notifications can be lost, so all runs are also polled: rarely while notifications arrive, often
+//! while they do not. Notifications only reduce latency.
 
 use std::{
     collections::HashSet,
@@ -32,16 +32,16 @@ use crate::{
     sync::lock,
 };
 
-/// How often all runs are looked up while no news arrives.
+/// Polling interval without notifications.
 const POLL_UNNOTIFIED: Duration = Duration::from_millis(200);
 
-/// How often while it does.
+/// Polling interval with notifications.
 const POLL_NOTIFIED: Duration = Duration::from_secs(1);
 
-/// How many runs are looked up with one question.
+/// Maximum number of runs per query.
 const AT_ONCE: usize = 512;
 
-/// What is to be looked up.
+/// The runs to read.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
     told: Mutex<HashSet<RunId>>,
@@ -50,13 +50,13 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// This run may have grown.
+    /// Signals that this run may have grown.
     pub(crate) fn look_at(&self, run_id: RunId) {
         lock(&self.told).insert(run_id);
         self.wake.notify_one();
     }
 
-    /// Whether news arrives.
+    /// Sets whether notifications arrive.
     pub(crate) fn set_notified(&self, is_notified: bool) {
         self.is_notified.store(is_notified, Ordering::Relaxed);
         self.wake.notify_one();
@@ -70,8 +70,7 @@ impl Follower {
         if self.is_notified() { POLL_NOTIFIED } else { POLL_UNNOTIFIED }
     }
 
-    /// Follows until told to stop. Where nobody else takes note of the runs that readers come
-    /// to, it `notes_changes` itself.
+    /// Runs until stopped. If no other task consumes subscription changes, set `notes_changes`.
     pub(crate) async fn run(
         self: Arc<Self>,
         tails: Arc<LiveTails>,
@@ -99,10 +98,10 @@ impl Rounds {
         let mut backoff = Backoff::default();
         loop {
             tokio::select! {
-                // Either order is right: what is told stays told until it is looked at.
+                // The order does not matter: pending runs stay pending until they are read.
                 () = self.follower.wake.notified() => {}
                 () = self.tails.changed(), if self.notes_changes => {
-                    // They may have grown since their reader looked.
+                    // They may have grown since their reader read.
                     let changes = self.tails.take_changes().into_iter();
                     let come = changes.filter_map(|(run_id, is_new)| is_new.then_some(run_id));
                     lock(&self.follower.told).extend(come);
@@ -130,7 +129,7 @@ impl Rounds {
                 Err(error) => {
                     self.outage.note_away(&error.to_string());
                     sleep(backoff.next_pause()).await;
-                    // What was told is not known any more: all of them are looked at.
+                    // The pending set is lost, so all runs are read.
                     self.follower.wake.notify_one();
                 }
             }
@@ -154,7 +153,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Reads on in `runs` until there is nothing new in any of them.
+    /// Reads `runs` until none has new events.
     async fn catch_up(&mut self, mut runs: Vec<Known>) -> Result<(), DatabaseError> {
         while !runs.is_empty() {
             let mut more = Vec::new();
@@ -171,8 +170,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// What has been added to `runs`. One whose rows the database cannot give is left out, and
-    /// looked at again with the next round: the readers of the others go on.
+    /// Returns the new events of `runs`. A run whose rows cannot be read is skipped and retried in
+    /// the next round, so that others are not blocked.
     async fn grown(&mut self, runs: &[Known]) -> Result<Vec<(RunId, Page)>, DatabaseError> {
         let error = match self.source.grown(runs).await {
             Err(error) if !matches!(error, DatabaseError::Away(_)) => error,

@@ -1,4 +1,4 @@
-//! The journal of runs, in the database.
+//! The journal, in the database.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{
 
 #[async_trait]
 impl Journal for Store {
-    /// Once handed over, a batch is written even if nobody waits for the answer any more. While
-    /// the database is away, this waits.
+    /// Once queued, a batch is written even if the caller's future is dropped. Waits while the
+    /// database is unavailable.
     async fn append(
         &self,
         tenant: &TenantId,
@@ -51,8 +51,8 @@ impl Journal for Store {
         Ok(self.reader(subscription, after).into_stream())
     }
 
-    /// As the database has it: the event that somebody saw on another node is there, whether it
-    /// has been heard of here or not.
+    /// Reads the database: an event that a client saw on another node is included, even if this
+    /// node has not received it.
     async fn head(&self, tenant: &TenantId, run_id: &RunId) -> Result<JournalHead, JournalError> {
         let Head { last, is_over, .. } = self.head_of(tenant, run_id).await?;
         Ok(JournalHead { last, is_over })
@@ -79,7 +79,7 @@ impl Journal for Store {
         let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
         match self.0.database.query(sql, &values).await {
             Ok(_) => self.0.tails.delete(tenant, run_id),
-            // There is no such run, and so nothing to forget.
+            // There is no such run, so there is nothing to delete.
             Err(DatabaseError::Refused(_)) => {}
             Err(error) => return Err(unavailable(error)),
         }
@@ -118,8 +118,8 @@ impl Store {
         self.0.writer.append(tenant, batch, ending).await
     }
 
-    /// Whether `seq` is the next one of the run, as far as can be told before it is tried. The
-    /// place itself is the fence; this is for those that would leave a gap.
+    /// Returns whether `seq` is the next one of the run. The unique key on seq is the fence; this
+    /// check rejects gaps.
     async fn may_follow(
         &self,
         tenant: &TenantId,
@@ -146,7 +146,7 @@ impl Store {
         Ok(!head.is_over && seq == head.last.next())
     }
 
-    /// How far the run has come; waits while the database is away.
+    /// Returns the head of the run. Waits while the database is unavailable.
     async fn stored_head(&self, run_id: &RunId) -> Result<Option<Head>, JournalError> {
         let mut backoff = Backoff::default();
         loop {
@@ -159,14 +159,14 @@ impl Store {
     }
 }
 
-/// Whether all of `batch` is of one run, without gaps, and nothing follows the end.
+/// Returns whether `batch` belongs to one run, has no gaps, and has nothing after the end.
 fn is_in_order(batch: &[Arc<RecordedEvent>]) -> bool {
     batch.iter().zip(batch.iter().skip(1)).all(|(one, next)| {
         one.run_id == next.run_id && one.seq.next() == next.seq && !one.event.ends_the_run()
     })
 }
 
-/// The same for a run that somebody asks for. What cannot be written down was never kept.
+/// Maps an error about a requested run. A run id that cannot be stored cannot exist.
 fn of_run(error: DatabaseError, run_id: &RunId) -> JournalError {
     match error {
         DatabaseError::Refused(_) => JournalError::NotFound(run_id.clone()),

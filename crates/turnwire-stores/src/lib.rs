@@ -1,9 +1,27 @@
-//! Where runs are kept so that they outlive their client, their process and their machine:
-//! SQLite for one node, PostgreSQL for several, and Redis to carry news between them.
+//! Durable storage of runs: SQLite for one node, PostgreSQL for several, optionally Redis for
+//! notifications between them.
 //!
-//! One [`Store`] keeps everything: it is the journal, the run store, the blob store and the
-//! roster of workers at once, because what must happen together has to be in one database. A
-//! [`StoreLibrary`] keeps files and their index in the same database.
+//! One [`Store`] implements the journal, the run store, the blob store, and the leases of workers,
+//! because their changes share transactions. A [`StoreLibrary`] stores files and their index in the
+//! same database.
+//!
+//! Reading order:
+//!
+//! * `store` opens the database and starts the background tasks. `database` is the common interface
+//!   of SQLite and PostgreSQL.
+//! * `start_run` inserts a run with the first events of its journal. `run_store`, `conversations`
+//!   and `entries` store runs and conversations.
+//! * `journal` is the append path. `writer` commits appends of all runs in batches. `rows` encodes
+//!   events.
+//! * `live_tails` buffers recent events. `reader` reads one run from its tail and the database,
+//!   with `pages` and `shared_pages`.
+//! * `notify` sends notifications to other workers, by PostgreSQL or Redis. `follower` reads the
+//!   runs that other workers write.
+//! * `workers` stores leases, claims and pending commands. `outage` has the backoff while a server
+//!   is unavailable.
+//! * `deletion` deletes runs, `retention` deletes old ones. `backup` copies a SQLite store.
+//! * `blob_store` stores large tool results, `trust` stores permissions and pins, `library` stores
+//!   files.
 
 mod backup;
 mod blob_store;

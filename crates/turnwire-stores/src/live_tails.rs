@@ -1,9 +1,8 @@
-//! The last events of the runs that are written or read here.
+//! Tail buffer: the latest events of the runs that are written or read here.
 //!
-//! A tail is how an append reaches the readers of this process without a way through the
-//! database: a few recent events, how far the run has come, and a bell. It only ever holds what
-//! is durable. Whatever is not in it any more is read from the database, so it may forget
-//! anything at any time, and does: it is bounded by number and by weight.
+//! A tail delivers an append to readers in this process without a database read. It has some recent
+//! events, the head of the run, and a notification. It contains only durable events. Older events
+//! are read from the database, so a tail may drop any event, and is bounded by count and size.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -23,16 +22,16 @@ use crate::{
     sync::lock,
 };
 
-/// How much of a run is at hand for its readers.
+/// Tail bound of a run with readers.
 const KEPT_FOR_READERS: Bound = Bound { events: 256, bytes: 128 * 1024 };
 
-/// How much of a run that nobody reads yet: enough for a reader that comes at its beginning.
+/// Tail bound of a run without readers: enough for a reader that connects at the start.
 const KEPT_IN_ADVANCE: Bound = Bound { events: 32, bytes: 16 * 1024 };
 
-/// A run that was written here this recently is not looked up in the database.
+/// A run written here this recently is not polled.
 pub(crate) const WRITTEN_LATELY: Duration = Duration::from_secs(1);
 
-/// A run that was last written here this long ago and has no readers is forgotten.
+/// A run without readers is dropped this long after its last write here.
 const IDLE: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Clone, Copy)]
@@ -45,19 +44,18 @@ struct Bound {
 #[derive(Debug, Default)]
 pub(crate) struct LiveTails {
     by_run: Mutex<HashMap<RunId, Arc<RunTail>>>,
-    /// Runs whose news somebody began or ceased to need. As many as there are runs, at most.
+    /// Runs to subscribe to (`true`) or unsubscribe from. At most one entry per run.
     changes: Mutex<HashMap<RunId, bool>>,
     changed: Notify,
 }
 
-/// The tail of one run.
 #[derive(Debug)]
 pub(crate) struct RunTail {
     run_id: RunId,
     tenant: TenantId,
     state: Mutex<TailState>,
     changed_event: Notify,
-    /// What its readers have fetched from the database.
+    /// Pages that readers fetched from the database.
     pages: SharedPages,
 }
 
@@ -67,47 +65,44 @@ struct TailState {
     is_over: bool,
     is_deleted: bool,
     n_readers: usize,
-    /// When this process last wrote to it; never, or not any more, if not set.
+    /// Last write by this process. `None` if another process writes the run.
     written: Option<Instant>,
-    /// Without gaps, up to the head; each with its weight.
+    /// Contiguous up to the head, each with its size.
     recent: VecDeque<(Arc<RecordedEvent>, usize)>,
     bytes: usize,
 }
 
-/// What a reader finds at its place.
+/// The result of a read from a tail.
 #[derive(Debug)]
 pub(crate) enum TailRead {
-    /// The next events.
     Events(Vec<Arc<RecordedEvent>>),
-    /// They are in the database only.
+    /// The next events are only in the database.
     InDatabase,
     /// There are none yet.
     NotYet,
-    /// There will be none.
+    /// The run has ended.
     Over,
-    /// The run was deleted.
     Deleted,
 }
 
-/// What became of events that came from elsewhere.
+/// The result of adding events from another worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// They are in the tail now.
+    /// The events are in the tail.
     Accepted,
-    /// There is a gap before them.
+    /// Events before them are missing.
     Gap,
-    /// Nobody waits for them.
+    /// The run has no readers here.
     Unwanted,
 }
 
-/// === For readers ===
 impl LiveTails {
-    /// The run's tail, if it has one.
+    /// Returns the run's tail, if it has one.
     pub(crate) fn find(&self, run_id: &RunId) -> Option<Arc<RunTail>> {
         lock(&self.by_run).get(run_id).cloned()
     }
 
-    /// Subscribes to the run's tail, if it has one. Another tenant's run has none.
+    /// Subscribes to the run's tail, if it exists and belongs to `tenant`.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -153,7 +148,7 @@ impl LiveTails {
     fn note_change(&self, run_id: &RunId, is_followed: bool) {
         let mut changes = lock(&self.changes);
         match changes.entry(run_id.clone()) {
-            // It began and ended before anybody took note.
+            // The subscription started and ended before the change was consumed.
             Entry::Occupied(entry) if !is_followed && *entry.get() => drop(entry.remove()),
             entry => drop(entry.insert_entry(is_followed)),
         }
@@ -161,20 +156,19 @@ impl LiveTails {
         self.changed.notify_one();
     }
 
-    /// Waits until the news of other runs are needed, and tells which.
+    /// Waits for a change of the needed notifications.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The runs whose news are needed now (`true`), or no longer.
+    /// Returns the runs to subscribe to (`true`) or unsubscribe from.
     pub(crate) fn take_changes(&self) -> HashMap<RunId, bool> {
         std::mem::take(&mut *lock(&self.changes))
     }
 }
 
-/// === For the writer ===
 impl LiveTails {
-    /// This process has written `events` to the run.
+    /// Adds `events` that this process has committed.
     pub(crate) fn note_written(
         &self,
         tenant: &TenantId,
@@ -196,7 +190,7 @@ impl LiveTails {
         tail.changed_event.notify_waiters();
     }
 
-    /// Somebody else writes the run now, or soon will.
+    /// Marks the run as written by another worker.
     pub(crate) fn release(&self, run_id: &RunId) {
         let mut tails = lock(&self.by_run);
         let Entry::Occupied(entry) = tails.entry(run_id.clone()) else { return };
@@ -210,7 +204,7 @@ impl LiveTails {
         }
     }
 
-    /// The run is not there any more.
+    /// Marks the run as deleted.
     pub(crate) fn delete(&self, tenant: &TenantId, run_id: &RunId) {
         let mut tails = lock(&self.by_run);
         let Entry::Occupied(entry) = tails.entry(run_id.clone()) else { return };
@@ -223,27 +217,26 @@ impl LiveTails {
     }
 }
 
-/// === For those who follow what others write ===
 impl LiveTails {
-    /// Runs that are read here and may be written elsewhere, and how far they are known.
+    /// Returns the runs that are read here and may be written elsewhere, with their known heads.
     pub(crate) fn followed(&self) -> Vec<Known> {
         let tails = lock(&self.by_run);
         tails.values().filter_map(|tail| tail.followed_from()).collect()
     }
 
-    /// Those of `run_ids` that are read here and may be written elsewhere.
+    /// Like [`Self::followed`], but only for `run_ids`.
     pub(crate) fn followed_of(&self, run_ids: impl IntoIterator<Item = RunId>) -> Vec<Known> {
         let tails = lock(&self.by_run);
         run_ids.into_iter().filter_map(|run_id| tails.get(&run_id)?.followed_from()).collect()
     }
 
-    /// Whether somebody here waits for the event at `seq`, which was written elsewhere.
+    /// Returns whether a reader here waits for the event at `seq`, written elsewhere.
     pub(crate) fn misses(&self, run_id: &RunId, seq: Seq) -> bool {
         let followed = self.find(run_id).and_then(|tail| tail.followed_from());
         followed.is_some_and(|(_, head)| head < seq)
     }
 
-    /// Takes events that somebody else has made durable.
+    /// Adds events that another worker has committed.
     pub(crate) fn arrived(&self, run_id: &RunId, page: &Page) -> Arrival {
         let Some(tail) = self.find(run_id) else { return Arrival::Unwanted };
         let Some(first) = page.events.first() else { return Arrival::Accepted };
@@ -257,7 +250,7 @@ impl LiveTails {
         let before = state.head;
         state.add(&page.events, page.bytes);
         if state.head > before && state.written.take().is_some() {
-            // Somebody else writes it now.
+            // Another worker writes the run now.
             self.note_change(run_id, true);
         }
         drop(state);
@@ -265,7 +258,7 @@ impl LiveTails {
         Arrival::Accepted
     }
 
-    /// Forgets runs that were written here once and are not any more.
+    /// Drops idle runs without readers.
     pub(crate) fn sweep(&self) {
         let is_idle = |state: &TailState| {
             state.n_readers == 0 && state.written.is_none_or(|written| written.elapsed() > IDLE)
@@ -290,28 +283,26 @@ impl RunTail {
         Arc::new(Self { run_id: run_id.clone(), tenant: head.tenant, state, changed_event, pages })
     }
 
-    /// Which run.
     pub(crate) fn run_id(&self) -> &RunId {
         &self.run_id
     }
 
-    /// Whose run it is.
     pub(crate) fn tenant(&self) -> &TenantId {
         &self.tenant
     }
 
-    /// How far the run has come, as far as is known here.
+    /// Returns the head of the run, as known here.
     pub(crate) fn head(&self) -> Head {
         let state = self.state();
         Head { tenant: self.tenant.clone(), last: state.head, is_over: state.is_over }
     }
 
-    /// What its readers have fetched from the database.
+    /// Returns the pages that readers fetched from the database.
     pub(crate) fn pages(&self) -> &SharedPages {
         &self.pages
     }
 
-    /// What follows on `after`.
+    /// Returns the events after `after`.
     pub(crate) fn after(&self, after: Seq) -> TailRead {
         let state = self.state();
         if state.is_deleted {
@@ -334,7 +325,7 @@ impl RunTail {
         }
     }
 
-    /// Rings when there may be something new.
+    /// Completes when there may be new events.
     pub(crate) fn changed_event(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed_event.notified()
     }
@@ -351,12 +342,12 @@ impl RunTail {
 }
 
 impl TailState {
-    /// Whether the next event of the run may come from another process.
+    /// Returns whether the next event may come from another process.
     fn is_followed(&self) -> bool {
         !self.is_over && self.written.is_none_or(|written| written.elapsed() > WRITTEN_LATELY)
     }
 
-    /// Adds what is new of `events`, which are durable.
+    /// Adds those of the durable `events` that are new.
     fn add(&mut self, events: &[Arc<RecordedEvent>], bytes: usize) {
         let each = bytes / events.len().max(1);
         let head = self.head;
@@ -382,12 +373,12 @@ impl TailState {
     }
 }
 
-/// Whether a reader goes on with what there is, whatever is missing: a fault for tests.
+/// Fault injection for tests: whether a reader ignores gaps.
 fn is_lax(after: Seq) -> bool {
     is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NotificationAsTruth) && after > Seq::START
 }
 
-/// A reader's place at a tail. While somebody sits there, the tail is kept up to date.
+/// A reader's subscription to a tail. The tail is kept up to date while it exists.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     tail: Arc<RunTail>,
@@ -395,7 +386,6 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// The tail.
     pub(crate) fn tail(&self) -> &Arc<RunTail> {
         &self.tail
     }

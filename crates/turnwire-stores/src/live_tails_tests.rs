@@ -33,8 +33,8 @@ fn a_reader_is_given_what_follows_its_place() {
     assert!(tails.subscribe(&TenantId::from("other"), &RunId::from("run_1")).is_none());
 }
 
-/// What is at hand is bounded by number and by weight, and what is no longer at hand is said to
-/// be further away, never left out.
+/// A tail is bounded by count and size. Dropped events are reported as being in the database, never
+/// skipped.
 #[test]
 fn a_tail_is_bounded() {
     let tails = Arc::new(LiveTails::default());
@@ -50,8 +50,8 @@ fn a_tail_is_bounded() {
     assert!(matches!(subscription.tail().after(Seq(1_001)), TailRead::InDatabase));
 }
 
-/// C2: what arrives from elsewhere is taken if it follows, known parts are left out, and a gap is
-/// not closed by leaving something out.
+/// C2: events from elsewhere are added if they follow the head, known ones are ignored, and a gap
+/// is never skipped.
 #[test]
 fn c2_only_what_follows_is_taken() {
     let tails = Arc::new(LiveTails::default());
@@ -75,7 +75,7 @@ fn c2_only_what_follows_is_taken() {
     assert!(tails.find(&run_id).is_none(), "nobody reads it and nobody writes it here");
 }
 
-/// Runs that are written here are not looked up, unless somebody else writes them.
+/// Runs written here are not polled, unless another worker writes them.
 #[tokio::test(start_paused = true)]
 async fn only_runs_that_others_may_write_are_followed() {
     let tails = Arc::new(LiveTails::default());
@@ -107,7 +107,7 @@ async fn runs_that_were_left_are_swept_away() {
     assert!(tails.find(&RunId::from("run_1")).is_none());
 }
 
-/// A run that turns out to be written elsewhere is listened to from then on.
+/// A run that turns out to be written elsewhere is subscribed to from then on.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_others_have_written_is_followed_at_once() {
     let tails = Arc::new(LiveTails::default());

@@ -1,4 +1,4 @@
-//! What the journal in the database says.
+//! Reads the journal from the database.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::{
     rows::{StoredRow, seq_column},
 };
 
-/// How many rows of a run are looked up at once, together with those of many others.
+/// Rows per run when many runs are read together.
 pub(crate) const PAGE: i64 = 64;
 
-/// How many rows a reader takes from the database at most.
+/// Maximum rows per page of a reader.
 const PAGE_ROWS: i64 = 256;
 
-/// How much they may weigh: a reader that does not read holds no more than this and one row.
+/// Maximum size of a page: an idle reader holds at most this much and one row.
 pub(crate) const PAGE_WEIGHT: i64 = 256 * 1024;
 
-/// What an event weighs in memory beside its text.
+/// Memory overhead of an event, without its text.
 const EVENT_WEIGHT: i64 = 256;
 
-/// How far a run has come.
+/// The last seq of a run, and whether it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) tenant: TenantId,
@@ -31,7 +31,7 @@ pub(crate) struct Head {
     pub(crate) is_over: bool,
 }
 
-/// Some events of a run, in order, and how much they weigh.
+/// Consecutive events of a run, with their size.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Page {
     pub(crate) events: Vec<Arc<RecordedEvent>>,
@@ -39,7 +39,7 @@ pub(crate) struct Page {
     pub(crate) n_rows: i64,
 }
 
-/// How far the run has come, if there is one.
+/// Returns the head of the run, if it exists.
 pub(crate) async fn head(
     database: &dyn Database,
     run_id: &RunId,
@@ -52,7 +52,7 @@ pub(crate) async fn head(
     Ok(Some(Head { tenant: row.text(0)?.into(), last, is_over: row.text(2)? == "over" }))
 }
 
-/// The events after `after`: as many rows as weigh `max_weight` together, and one at least.
+/// Returns the events after `after`: rows up to `max_weight`, and at least one.
 pub(crate) async fn page(
     database: &dyn Database,
     tenant: &TenantId,
@@ -60,7 +60,7 @@ pub(crate) async fn page(
     after: Seq,
     max_weight: i64,
 ) -> Result<Page, DatabaseError> {
-    // A reader may begin in the middle of a row. Bodies are weighed before they are fetched.
+    // A reader may start in the middle of a row. Sizes are summed before bodies are fetched.
     let sql = "select e.first_seq, e.last_seq, e.kind, e.call_id, e.body \
                from (select first_seq, sum(weight) over (order by first_seq) - weight as before \
                      from (select first_seq, \
@@ -89,7 +89,7 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-/// The columns `first_seq, last_seq, kind, call_id, body`.
+/// Decodes the columns `first_seq, last_seq, kind, call_id, body`.
 fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
     Ok(StoredRow {
         first: row.integer(0)?,
@@ -101,12 +101,12 @@ fn stored_row(row: &Row) -> Result<StoredRow<'_>, DatabaseError> {
 }
 
 impl Page {
-    /// Adds a row.
+    /// Decodes and adds a row.
     pub(crate) fn add(&mut self, run_id: &RunId, row: StoredRow<'_>) {
         self.add_events(row.events(run_id), row.body.len());
     }
 
-    /// Adds the events of a row that takes so many `bytes`.
+    /// Adds the events of a row of `bytes` bytes.
     pub(crate) fn add_events(&mut self, events: Vec<Arc<RecordedEvent>>, bytes: usize) {
         self.events.extend(events);
         self.bytes += bytes;
@@ -114,19 +114,19 @@ impl Page {
     }
 }
 
-/// A run, and up to where it is known.
+/// A run and its known head.
 pub(crate) type Known = (RunId, Seq);
 
-/// Where the runs that somebody else writes are looked up.
+/// Source for runs that other workers write.
 pub(crate) enum Source {
-    /// All of them with one question.
+    /// All runs in one query.
     Postgres(Box<DedicatedConnection>),
-    /// One after the other.
+    /// One query per run.
     Any(Arc<dyn Database>),
 }
 
 impl Source {
-    /// What has been added to `runs` since, a page of each at most.
+    /// Returns the new events of `runs`, at most one page each.
     pub(crate) async fn grown(
         &mut self,
         runs: &[Known],
@@ -143,7 +143,7 @@ impl Source {
         }
     }
 
-    /// Which of `runs` are not there any more.
+    /// Returns those of `runs` that no longer exist.
     pub(crate) async fn gone(&mut self, runs: &[Known]) -> Result<Vec<RunId>, DatabaseError> {
         match self {
             Self::Any(database) => {
@@ -186,8 +186,7 @@ async fn grown_one_by_one(
     Ok(grown)
 }
 
-/// A row of a run, as PostgreSQL tells it: which one of those asked for, then the columns of a
-/// [`StoredRow`].
+/// A row from PostgreSQL: index of the requested run, then the columns of a [`StoredRow`].
 type GrownRow = (i64, i64, i64, String, Option<String>, String);
 
 async fn grown_together(

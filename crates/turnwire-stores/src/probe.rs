@@ -1,12 +1,12 @@
-//! Finds out whether the Redis that carries news can be reached: a store opens without it, and
-//! only gets slower, so an operator might never know.
+//! Checks whether the Redis for notifications is reachable. A store also opens without it and only
+//! gets slower, so an operator might not notice.
 
 use std::time::Duration;
 
-/// How long it may take to answer.
+/// Timeout of the check.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Says hello to the Redis at `url`; what is wrong if it does not answer.
+/// Pings the Redis at `url`. Returns the error if it does not respond.
 pub async fn reach_fanout(url: &str) -> Result<(), String> {
     let client = redis::Client::open(url).map_err(|error| error.to_string())?;
     let hello = async {

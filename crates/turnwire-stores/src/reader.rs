@@ -1,8 +1,8 @@
-//! One reader of one run: a place in its journal.
+//! A reader of one run: a position in its journal.
 //!
-//! It takes what is next from the run's tail, and from the database what the tail has no more.
-//! A reader that does not read holds its place and nothing else. One whose database is away
-//! waits: a stream does not break because a server is restarted.
+//! It reads from the run's tail, and from the database what the tail has dropped. An idle reader
+//! buffers nothing. While the database is unavailable, the reader retries with backoff, so that a
+//! restart of the server does not break streams.
 
 use std::sync::Arc;
 
@@ -20,21 +20,20 @@ use crate::{
     shared_pages::Events,
 };
 
-/// A reader.
 pub(crate) struct RunReader {
     subscription: Subscription,
     database: Arc<dyn Database>,
     outage: Arc<Outage>,
     after: Seq,
-    /// Where it ends, if that is before the end of the run.
+    /// Last seq to read, if it is before the end of the run.
     until: Option<Seq>,
     ready: Events,
-    /// How much it takes from the database at once.
+    /// Maximum size of a page from the database.
     page_weight: i64,
 }
 
 impl RunReader {
-    /// A reader that has seen everything up to `after`.
+    /// Creates a reader that starts after `after`.
     pub(crate) fn new(
         subscription: Subscription,
         database: Arc<dyn Database>,
@@ -47,13 +46,13 @@ impl RunReader {
         Self { subscription, database, outage, after, until: None, ready, page_weight }
     }
 
-    /// The same reader, which ends after `last`. What is there up to then is in the database,
-    /// whether this process has heard of it or not.
+    /// Stops after `last`. All events up to it are in the database, even if this process has not
+    /// received them.
     pub(crate) fn until(self, last: Seq) -> Self {
         Self { until: Some(last), ..self }
     }
 
-    /// The events as they become visible.
+    /// Streams the events as they become visible.
     pub(crate) fn into_stream(self) -> EventStream {
         Box::pin(stream::unfold(Some(self), |reader| async move {
             let mut reader = reader?;
@@ -78,7 +77,7 @@ impl RunReader {
                 return Some(Ok(recorded));
             }
             let tail = Arc::clone(self.subscription.tail());
-            // Made before the look, so that what comes in between is not missed.
+            // Registered before the check, so that no notification is missed.
             let changed_event = tail.changed_event();
             match tail.after(self.after) {
                 TailRead::Events(events) => self.ready = Events::new(events),
@@ -94,9 +93,8 @@ impl RunReader {
         }
     }
 
-    /// Reads on in the database, for as long as it takes. Whoever is at the same place of the run
-    /// reads the same page. A reader that only wants what is there now waits for no database: whoever
-    /// asked decides whether to ask again.
+    /// Reads a page from the database and retries while it is unavailable. Readers at the same
+    /// position share the page. A reader with an end does not retry: its caller decides.
     async fn read_page(&mut self) -> Result<(), JournalError> {
         let mut backoff = Backoff::default();
         let tail = Arc::clone(self.subscription.tail());

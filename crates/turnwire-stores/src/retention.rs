@@ -1,4 +1,4 @@
-//! What is old goes away by itself.
+//! Deletes old runs, conversations and keys.
 
 use std::{sync::Weak, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     workers::micros,
 };
 
-/// How many runs are forgotten in one transaction: few enough that nobody waits long for it.
+/// Runs deleted per transaction: few enough to keep locks short.
 const AT_ONCE: usize = 50;
 
-/// The same for keys, which are small.
+/// Idempotency keys deleted per transaction; they are small.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// How often it is looked for what has grown old.
+/// Interval between cleanups.
 const BETWEEN_LOOKS: Duration = Duration::from_mins(10);
 
-/// Forgets what has grown old, from time to time, for as long as the store is open.
+/// Deletes old data periodically while the store is open.
 pub(crate) async fn retention_loop(store: Weak<Inner>) {
     while let Some(inner) = store.upgrade() {
         match Store(inner).forget_old_runs().await {
@@ -35,10 +35,9 @@ pub(crate) async fn retention_loop(store: Weak<Inner>) {
 }
 
 impl Store {
-    /// Forgets the runs that were finished longer ago than runs are kept, with everything of
-    /// theirs, the conversations that nobody has used for as long as those are kept, and the keys
-    /// that hold no more. What runs have added to conversations stays with them. Tells how many
-    /// runs it were. Several workers may do this at once.
+    /// Deletes runs finished before the retention period, unused conversations past theirs, and
+    /// expired idempotency keys. Entries in conversations stay. Returns the number of deleted runs.
+    /// Several workers may do this concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         self.forget_old_keys().await?;
         if let Some(retention) = self.0.options.conversation_retention {
@@ -57,7 +56,7 @@ impl Store {
                     }
                     at_once = (at_once * 2).min(AT_ONCE);
                 }
-                // Fewer at once are quicker, and one alone can be taken apart.
+                // A smaller batch is faster, and a single run can be deleted in slices.
                 Err(DatabaseError::TooSlow(_)) if at_once > 1 => at_once = 1,
                 Err(error) => return Err(error.into()),
             }
@@ -71,7 +70,7 @@ impl Store {
     ) -> Result<usize, DatabaseError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        // Hidden ones are looked at again only when nobody continues them any more.
+        // Hidden runs are selected only when no run continues them.
         let sql = format!(
             "select r.tenant, r.id from runs r
              where r.state <> 'active' and r.finished_at <= (select {})
@@ -104,7 +103,8 @@ impl Store {
     }
 
     async fn forget_old_keys(&self) -> Result<(), StoreError> {
-        // Said twice: a key that is taken anew in the same moment is locked, and looked at again.
+        // The condition is repeated, because a key that is reused concurrently is locked and must
+        // be checked again.
         let sql = format!(
             "delete from request_keys where expires_at <= (select {now})
              and (tenant, endpoint, key) in

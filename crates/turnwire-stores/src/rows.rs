@@ -1,14 +1,21 @@
-//! Events as rows of the journal, and back.
+//! Encoding of events as journal rows.
 //!
-//! Neighbouring deltas of one item share a row, so that an answer of a thousand words is not a
-//! thousand rows; every other event has one of its own, so that the database can see to it that
-//! a call has one end and a run has one. The body of a row is a list of `[at, event]`; in a row
-//! of deltas all but the first are `[at, "text"]`: the same again, with this text.
+//! Consecutive deltas of one item share a row, so that an answer of a thousand words is not a
+//! thousand rows. Every other event has its own row, so that unique indexes can enforce one end per
+//! call and per run. The body of a row is a list of `[at, event]`; in a row of deltas all but the
+//! first are `[at, "text"]`: the same delta with this text.
 //!
-//! Nothing is written that could not be read again. Should a row be unreadable all the same, what
-//! its other columns say stands in its place, so that it harms its own run alone.
+//! Only events that can be decoded again are written. If a row is unreadable anyway, events derived
+//! from its other columns replace it, so that only its own run is affected.
 
-use std::{borrow::Cow, mem, sync::Arc};
+use std::{
+    borrow::Cow,
+    mem,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicI64, Ordering},
+    },
+};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,22 +25,18 @@ use turnwire_contract::{
     ToolOutcome, Usage,
 };
 
-use crate::{
-    database::{DatabaseError, Transaction, Value},
-    writer::new_tag,
-};
+use crate::database::{DatabaseError, Transaction, Value};
 
-/// The most that goes into one row of deltas, so that a page of rows stays a page.
+/// Maximum bytes of a row of deltas, to bound the size of a page.
 const ROW_BYTES: usize = 32 * 1024;
 
-/// A longer name of a call does not fit into an index.
+/// Maximum length of a call id in an index.
 const LONGEST_CALL: usize = 256;
 
-/// How deeply an event may be nested. Readers of JSON give up at 128, and those of a surface find
-/// an event inside of its frame.
+/// Maximum nesting of an event. JSON parsers stop at 128, and surfaces nest the event in a frame.
 const MAX_NESTING: usize = 100;
 
-/// A row of the journal, without what all rows of an append have in common.
+/// A journal row, without the columns shared by all rows of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EventRow {
     pub(crate) first: i64,
@@ -44,7 +47,7 @@ pub(crate) struct EventRow {
 }
 
 impl EventRow {
-    /// What goes into a row of `run_events`: tenant, run, first and last place, tag, kind, call,
+    /// Returns the values of a `run_events` row: tenant, run, first and last seq, tag, kind, call,
     /// body.
     pub(crate) fn values<'a>(
         &'a self,
@@ -65,7 +68,7 @@ impl EventRow {
     }
 }
 
-/// The rows that keep `batch`.
+/// Encodes `batch` as rows.
 pub(crate) fn to_rows(batch: &[Arc<RecordedEvent>]) -> Result<Vec<EventRow>, DatabaseError> {
     let mut rows: Vec<EventRow> = Vec::with_capacity(batch.len().min(16));
     let mut before: Option<&Event> = None;
@@ -109,7 +112,7 @@ fn own_row(recorded: &RecordedEvent) -> Result<EventRow, DatabaseError> {
     Ok(EventRow { first: seq_column, last: seq_column, kind, call, body })
 }
 
-/// How many arrays and objects of a JSON text are inside of each other at most.
+/// Returns the maximum nesting depth of a JSON text.
 fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = json.bytes();
@@ -145,8 +148,8 @@ fn write_entry(
     Ok(())
 }
 
-/// JSON has no word for what is not a number, and a row that cannot be read again would cost the
-/// whole run.
+/// Replaces NaN and infinities. JSON cannot represent them, and an unreadable row would break the
+/// run.
 fn with_real_numbers(event: &Event) -> Cow<'_, Event> {
     match event {
         Event::ToolProgressed { call_id, progress, total, message }
@@ -161,13 +164,13 @@ fn with_real_numbers(event: &Event) -> Cow<'_, Event> {
     }
 }
 
-/// A place as databases know it.
+/// Converts a seq for the database.
 pub(crate) fn seq_column(seq: Seq) -> Result<i64, DatabaseError> {
     i64::try_from(seq.0).map_err(|error| DatabaseError::Broken(error.to_string()))
 }
 
-/// What a call goes by in the index. Models and clients make up the names of calls, and an index
-/// takes neither very long ones nor a zero byte.
+/// Returns the index key of a call. Models and clients choose call ids, and an index accepts
+/// neither very long ones nor NUL.
 fn index_name(call_id: &CallId) -> String {
     let name = call_id.as_str();
     if name.len() <= LONGEST_CALL && !name.contains('\0') {
@@ -176,7 +179,7 @@ fn index_name(call_id: &CallId) -> String {
     format!("sha256 {:x}", Sha256::digest(name))
 }
 
-/// A row of the journal as it was found.
+/// A journal row read from the database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredRow<'a> {
     pub(crate) first: i64,
@@ -187,7 +190,7 @@ pub(crate) struct StoredRow<'a> {
 }
 
 impl StoredRow<'_> {
-    /// The events of the row. If it cannot be read, others stand in their place.
+    /// Decodes the events of the row. Substitutes them if the row is unreadable.
     pub(crate) fn events(&self, run_id: &RunId) -> Vec<Arc<RecordedEvent>> {
         self.decoded(run_id).unwrap_or_else(|error| {
             tracing::error!(%run_id, seq = self.first, %error, "unreadable journal row");
@@ -200,13 +203,13 @@ impl StoredRow<'_> {
         })
     }
 
-    /// When the first event of a row was recorded that cannot be read otherwise.
+    /// Returns the timestamp of an unreadable row's first event.
     fn time(&self) -> Timestamp {
         let digits = self.body.trim_start_matches('[').split(',').next().unwrap_or_default();
         Timestamp::from_micros(digits.parse().unwrap_or_default())
     }
 
-    /// The events of the row.
+    /// Decodes the events of the row.
     pub(crate) fn decoded(&self, run_id: &RunId) -> Result<Vec<Arc<RecordedEvent>>, String> {
         let unreadable = |error: serde_json::Error| error.to_string();
         let entries: Vec<Entry> = serde_json::from_str(self.body).map_err(unreadable)?;
@@ -235,8 +238,8 @@ impl StoredRow<'_> {
         Err(format!("{} events from {} to {}", events.len(), self.first, self.last))
     }
 
-    /// What is known of an event whose row cannot be read: that a call began or ended, that the
-    /// run is over, or only that there was something.
+    /// Returns a substitute for an event of an unreadable row: start or end of a call, end of the
+    /// run, or an unknown event.
     fn substitute(&self) -> Event {
         let message = "what was recorded here cannot be read".to_owned();
         match (self.kind, self.call) {
@@ -261,7 +264,7 @@ impl StoredRow<'_> {
 #[derive(Deserialize)]
 struct Entry<'a>(i64, #[serde(borrow)] &'a RawValue);
 
-/// The new part, if the event is one that only adds to an item.
+/// Returns the text of a delta event.
 fn delta_text(event: &Event) -> Option<&String> {
     match event {
         Event::TextAdded { text, .. }
@@ -273,7 +276,7 @@ fn delta_text(event: &Event) -> Option<&String> {
     }
 }
 
-/// What a delta adds to.
+/// Returns the item of a delta event.
 fn item_of(event: &Event) -> Option<&str> {
     match event {
         Event::TextAdded { item_id, .. }
@@ -292,7 +295,7 @@ fn are_of_one_item(one: &Event, other: &Event) -> bool {
         && item_of(one) == item_of(other)
 }
 
-/// The same delta with another text.
+/// Returns the delta with another text.
 fn with_text(delta: &Event, text: String) -> Event {
     match delta {
         Event::TextAdded { item_id, .. } => Event::TextAdded { item_id: item_id.clone(), text },
@@ -312,8 +315,17 @@ fn with_text(delta: &Event, text: String) -> Event {
     }
 }
 
-/// Writes the end of a run behind whatever there is of its journal, without reading it; nothing
-/// if it has an end.
+/// Returns a tag that is unique among appends at the same seq: a counter with a random start.
+pub(crate) fn new_tag() -> i64 {
+    static NEXT: LazyLock<AtomicI64> = LazyLock::new(|| {
+        let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+        AtomicI64::new((high ^ low.rotate_left(32)).cast_signed())
+    });
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Appends the end of a run after its last row, without reading the journal. Does nothing if the
+/// run has ended.
 pub(crate) async fn append_forced_end(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,

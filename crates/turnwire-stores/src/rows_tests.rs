@@ -15,7 +15,7 @@ fn read_back(rows: &[EventRow], run_id: &RunId) -> Vec<Arc<RecordedEvent>> {
     rows.iter().flat_map(|row| stored(row).decoded(run_id).unwrap()).collect()
 }
 
-/// The row as it is found again.
+/// The row as read from the database.
 fn stored(row: &EventRow) -> StoredRow<'_> {
     StoredRow {
         first: row.first,
@@ -35,7 +35,7 @@ fn text(seq: u64, item: &str, text: &str) -> Arc<RecordedEvent> {
     recorded(seq, Event::TextAdded { item_id: ItemId::from(item), text: text.to_owned() })
 }
 
-/// C2: whatever happened, and however it was cut into batches, the rows give it back as it was.
+/// C2: for any scenario and any split into batches, the rows decode to the same events.
 #[tokio::test(start_paused = true)]
 async fn every_scenario_comes_back_as_it_was_however_it_was_cut() {
     for scenario in scenarios::all() {
@@ -107,7 +107,7 @@ fn starts_and_ends_are_told_to_the_database() {
     assert_eq!(kinds, [("start", Some("call_1")), ("end", Some("call_1")), ("over", None)]);
 }
 
-/// Whatever a model calls its calls, the index takes it, and tells them apart.
+/// Any call id can be indexed, and different ids get different keys.
 #[test]
 fn a_name_that_no_index_takes_is_replaced_in_the_index_only() {
     let names = ["a\0b".to_owned(), "a\0c".to_owned(), "x".repeat(100_000)];
@@ -116,7 +116,7 @@ fn a_name_that_no_index_takes_is_replaced_in_the_index_only() {
     assert_ne!(in_index[0], in_index[1]);
 }
 
-/// A row is a page's worth at most, however many deltas come at once.
+/// The size of a row of deltas is bounded.
 #[test]
 fn a_row_does_not_grow_without_end() {
     let long = "x".repeat(1_000);
@@ -138,8 +138,8 @@ fn a_row_that_was_tampered_with_is_refused() {
     }
 }
 
-/// C27: what cannot be read is replaced by what its other columns say, place by place, so that
-/// whoever reads the run reads on, and whoever takes it over knows which calls have ended.
+/// C27: an unreadable row is substituted from its other columns, seq by seq, so that readers
+/// continue and a takeover knows which calls have ended.
 #[test]
 fn a_row_that_cannot_be_read_has_a_substitute() {
     let call_id = CallId::from("call_1");
@@ -172,13 +172,13 @@ fn a_row_that_cannot_be_read_has_a_substitute() {
     assert!(turn.event.is_unreadable());
     let Event::RunFinished { outcome, .. } = &over.event else { panic!("{over:?}") };
     assert_eq!(*outcome, RunOutcome::Failed { failure: Failure::journal_unreadable() });
-    // A row of deltas has as many substitutes as it had events.
+    // A row of deltas has as many substitutes as events.
     let deltas = to_rows(&[text(1, "msg_1", "one"), text(2, "msg_1", "two")]).unwrap();
     let events = StoredRow { body: "?", ..stored(&deltas[0]) }.events(&run_id);
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [Seq(1), Seq(2)]);
 }
 
-/// A tool that is "not a number" of the way must not make its run unreadable.
+/// A tool that reports NaN as progress must not make its run unreadable.
 #[test]
 fn progress_that_is_not_a_number_can_be_read_again() {
     let progressed = |progress, total| {
@@ -196,7 +196,7 @@ fn nested(depth: usize, odd: bool) -> Value {
     (0..depth).fold(json!("]}\u{0}\u{2028}\u{ffff}"), around)
 }
 
-/// Everything that a tool, a server, a model or a client can make deep, big or strange.
+/// Events that are deep, large or strange in every way a tool, server, model or client can produce.
 fn strange_events() -> impl Strategy<Value = Event> {
     let text = || "[\\PC\\x00\\n\"\\\\\\[\\]{}\u{10ffff}]{0,24}";
     let number = prop_oneof![
@@ -244,8 +244,8 @@ fn strange_events() -> impl Strategy<Value = Event> {
     prop_oneof![output, question, progress, tools, source, queued, text_added]
 }
 
-/// C26: whatever happens, it is refused, or can be read again. `TURNWIRE_CASES` sets how often
-/// that is tried.
+/// C26: every event is either rejected or can be decoded again. `TURNWIRE_CASES` sets the number of
+/// cases.
 #[test]
 fn what_is_kept_can_be_read() {
     #[expect(clippy::disallowed_methods, reason = "a test may be asked for more")]
@@ -271,7 +271,7 @@ fn what_is_kept_can_be_read() {
     assert!(kept.get() > cases / 8, "{} of {cases} were kept", kept.get());
 }
 
-/// C26: at the limit and one past it. Where the limit is, every reader of JSON goes along.
+/// C26: at the limit and one past it. At the limit every JSON parser can read the event.
 #[test]
 fn an_event_may_be_nested_a_hundred_deep() {
     let finished = |depth: usize| {
@@ -279,7 +279,7 @@ fn an_event_may_be_nested_a_hundred_deep() {
         let outcome = ToolOutcome::Succeeded { output };
         recorded(1, Event::ToolFinished { call_id: "call_1".into(), outcome, duration_ms: 1 })
     };
-    // The event, its outcome and its output are three levels by themselves.
+    // The event, its outcome and its output are three levels.
     let rows = to_rows(&[finished(97)]).unwrap();
     assert_eq!(read_back(&rows, &RunId::from("run_1")), [finished(97)]);
     let refused = to_rows(&[finished(98)]).unwrap_err();

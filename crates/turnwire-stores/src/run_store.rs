@@ -1,4 +1,4 @@
-//! Runs: how they come into being, how they are found, and how they end.
+//! Runs: creation, lookup and end.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -79,7 +79,7 @@ impl RunStore for Store {
     }
 
     async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        // A run that is forgotten is still there for whoever was continuing it at the time.
+        // A deleted run is still visible to a run that continues it.
         let sql = "select state from runs as r where tenant = $1 and id = $2
                    and (state <> 'hidden' or exists
                        (select 1 from runs as next where next.continues = r.id
@@ -98,7 +98,7 @@ impl RunStore for Store {
         tenant: &TenantId,
         names: &[ItemId],
     ) -> Result<Vec<Entry>, StoreError> {
-        // A name that nobody can have must not hide the others.
+        // An id that cannot be stored must not hide the others.
         let names: Vec<ItemId> =
             names.iter().filter(|name| !name.as_str().contains('\0')).cloned().collect();
         entries::named(&*self.0.database, tenant, &names).await
@@ -212,7 +212,7 @@ impl RunStore for Store {
     }
 }
 
-/// The run that has the key, if it was made by the same request.
+/// Returns the run that has the key, if the same request created it.
 pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreError> {
     if row.text(0)? == key.fingerprint {
         Ok(RunId::from(row.text(1)?))
@@ -221,7 +221,7 @@ pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreErro
     }
 }
 
-/// Holds a run that is finished: nobody forgets or continues it meanwhile.
+/// Locks a finished run against deletion and continuation.
 pub(crate) async fn hold_finished(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
@@ -241,8 +241,7 @@ pub(crate) async fn hold_finished(
     }
 }
 
-/// Stores what a run leaves behind, together with whatever else is in the transaction. Does
-/// nothing if the run is not active.
+/// Stores the end of a run in the same transaction. Does nothing if the run is not active.
 pub(crate) async fn store_end(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
@@ -288,7 +287,7 @@ fn unknown(run_id: &RunId) -> StoreError {
     StoreError::NotFound(format!("run `{run_id}`"))
 }
 
-/// What a [`RunRecord`] is made of.
+/// Selects the columns of a [`RunRecord`].
 const RECORDS: &str = "select id, created_at, request, outcome,
     case when state = 'active' and worker = '' then
         (select min(reason) from declined_runs where run_id = runs.id) end
@@ -296,7 +295,7 @@ const RECORDS: &str = "select id, created_at, request, outcome,
 
 fn record(row: &Row) -> Result<RunRecord, DatabaseError> {
     let run_id = RunId::from(row.text(0)?);
-    // One that cannot be read is still listed, found, cancelled and forgotten.
+    // An unreadable run can still be listed, found, cancelled and deleted.
     let unreadable = |error: &DatabaseError| error!(%run_id, %error, "unreadable run");
     let status = match row.optional_text(3)? {
         None => RunStatus::Active,

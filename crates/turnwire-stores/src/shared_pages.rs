@@ -1,8 +1,8 @@
-//! Pages of a journal that several readers hold at once.
+//! Journal pages shared between readers.
 //!
-//! A thousand clients that watch one run from its beginning, and are all too slow, would hold a
-//! thousand copies of its first page. Here they hold one: a page is kept for as long as somebody
-//! reads it, and whoever comes to the same place meanwhile gets the same one.
+//! A thousand slow readers of one run would hold a thousand copies of its first page. Here they
+//! share one: a page is cached while any reader uses it, and readers at the same position get the
+//! same page.
 
 use std::{
     collections::HashMap,
@@ -17,15 +17,15 @@ use crate::{database::DatabaseError, pages::Page, sync::lock};
 /// A page, once it is fetched.
 type Slot = OnceCell<Vec<Arc<RecordedEvent>>>;
 
-/// The pages of one run that somebody reads, by the place they follow on.
+/// The pages of one run in use, by the seq that they follow.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
     slots: Mutex<HashMap<Seq, Weak<Slot>>>,
 }
 
 impl SharedPages {
-    /// The page that follows on `after`: the one that others read, or else what `fetch` brings.
-    /// Of several who ask at once, one fetches.
+    /// Returns the page after `after`: a shared one, or the result of `fetch`. Concurrent callers
+    /// fetch once.
     pub(crate) async fn page(
         &self,
         after: Seq,
@@ -50,7 +50,7 @@ impl SharedPages {
     }
 }
 
-/// Events that a reader has at hand, and how far it has come with them.
+/// A page, and a reader's position in it.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     page: Arc<Slot>,
@@ -58,17 +58,16 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// These, from the first on.
+    /// Starts at the first event.
     pub(crate) fn new(events: Vec<Arc<RecordedEvent>>) -> Self {
         Self { page: Arc::new(Slot::new_with(Some(events))), n_seen: 0 }
     }
 
-    /// Whether there are none at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.page.get().is_none_or(Vec::is_empty)
     }
 
-    /// The next one. With the last one, all of them are let go.
+    /// Returns the next event. The page is released with the last one.
     pub(crate) fn next(&mut self) -> Option<Arc<RecordedEvent>> {
         let events = self.page.get()?;
         let next = events.get(self.n_seen).cloned()?;

@@ -1,4 +1,4 @@
-//! Who shares a page with whom, and for how long.
+//! Sharing and lifetime of pages.
 
 use futures::future::join_all;
 use tokio::sync::Notify;
@@ -15,8 +15,7 @@ fn page_of(seqs: impl IntoIterator<Item = u64>) -> Page {
     Page { events: seqs.into_iter().map(recorded).collect(), ..Page::default() }
 }
 
-/// C13: whoever is at the same place holds the same copy, and of many who come at once only one
-/// fetches it.
+/// C13: readers at the same position share one copy, and concurrent readers fetch it once.
 #[tokio::test]
 async fn c13_readers_of_one_place_share_a_page() {
     let (pages, n_fetched, open) = (SharedPages::default(), Mutex::new(0), Notify::new());
@@ -36,7 +35,7 @@ async fn c13_readers_of_one_place_share_a_page() {
     assert!(first.iter().all(|recorded| Arc::ptr_eq(recorded, &first[0])));
 }
 
-/// C13: a page is gone when nobody reads it any more, and with its last event for who does.
+/// C13: a page is freed with its last reader, and after its last event.
 #[tokio::test]
 async fn c13_a_page_is_gone_with_its_last_reader() {
     let pages = SharedPages::default();
@@ -51,7 +50,7 @@ async fn c13_a_page_is_gone_with_its_last_reader() {
     assert!(lock(&pages.slots).len() < 100, "places are forgotten with their pages");
 }
 
-/// C27: a page that could not be fetched is fetched again.
+/// C27: a failed fetch is retried.
 #[tokio::test]
 async fn a_failed_fetch_is_not_kept() {
     let pages = SharedPages::default();

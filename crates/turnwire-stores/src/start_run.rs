@@ -1,5 +1,5 @@
-//! How a run comes into being: its row, its place among the others, and the beginning of its
-//! journal; all of it or nothing.
+//! Inserts a run: its row, its links to other runs, and the first events of its journal,
+//! atomically.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::{
     database::{DatabaseError, Dialect, Transaction, Value},
     entries,
     failures::{encode, rolled_back},
-    rows::{EventRow, to_rows},
+    rows::{EventRow, new_tag, to_rows},
     run_store::{hold_finished, run_of_key},
-    writer::new_tag,
 };
 
-/// For how long a request can be sent again with its key: a day.
+/// Lifetime of an idempotency key: one day.
 const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// For how long a run is kept once more if there was no answer, and the pause in between. A
-/// client waits for it.
+/// How long an insert is retried after a lost response, and the delay in between. The client waits
+/// meanwhile.
 const RETRY_FOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Keeps `run`. No answer is no refusal: what was done is found when it is done again.
+    /// Inserts `run`. After a lost response the insert is retried, and finds the run if the first
+    /// attempt succeeded.
     pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created, StoreError> {
         let draft = Draft::of(run)?;
         let until = Instant::now() + RETRY_FOR;
@@ -42,7 +42,7 @@ impl Store {
                 let bytes = draft.rows.iter().map(|row| row.body.len()).sum();
                 self.0.tails.note_written(&run.request.tenant, &run.beginning, bytes);
             }
-            // It may be there all the same, with us as its worker, who will not work on it.
+            // The run may exist with this worker's lease, although it will not be executed here.
             Err(StoreError::Unavailable(_)) => self.0.heartbeats.mark_uncertain(&run.run_id),
             _ => {}
         }
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Writes all of it, unless the same request has made a run before.
+    /// Inserts all rows, unless the same request created a run before.
     async fn write(
         &self,
         transaction: &mut dyn Transaction,
@@ -107,7 +107,8 @@ impl Store {
         Ok(None)
     }
 
-    /// The database itself says no to a second run: in the conversation, or of that id.
+    /// Returns the cause of a unique violation: an active run in the conversation, or the same run
+    /// id.
     async fn why_taken(&self, run: &NewRun) -> Result<StoreError, StoreError> {
         let busy = match &run.request.conversation_id {
             Some(id) => conversations::busy_now(&*self.0.database, &run.request.tenant, id).await?,
@@ -117,9 +118,9 @@ impl Store {
     }
 }
 
-/// Why a run was not kept.
+/// Why a run was not created.
 enum CreateError {
-    /// By an index of the database, which does not say what is in the way.
+    /// A unique violation, whose cause is not known yet.
     Taken,
     Store(StoreError),
 }
@@ -143,7 +144,8 @@ fn name_of(run_id: &RunId) -> String {
     format!("run `{run_id}`")
 }
 
-/// Whether what is in the way of the run is the run itself. Nobody else has its id.
+/// Returns whether the conflicting run is the run itself, from an earlier attempt. Run ids are
+/// unique.
 fn is_there_by(created: &Result<Created, StoreError>, run_id: &RunId) -> bool {
     match created {
         Ok(Created::Existing(before)) => before == run_id,
@@ -153,7 +155,7 @@ fn is_there_by(created: &Result<Created, StoreError>, run_id: &RunId) -> bool {
     }
 }
 
-/// Where a run stands among the others.
+/// Links of a run to its conversation and to the run it continues.
 #[derive(Debug, Default)]
 struct Lineage<'a> {
     conversation_id: Option<&'a str>,
@@ -168,7 +170,7 @@ const INSERT_RUN: &str = "insert into runs (id, tenant, created_at, request, con
 const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, last_seq, tag,
                                                      kind, call_id, body) values ";
 
-/// A run as it will be written.
+/// The encoded run.
 struct Draft<'a> {
     run: &'a NewRun,
     request: String,
@@ -184,12 +186,12 @@ impl<'a> Draft<'a> {
         Ok(Self { run, request, rows, tag: new_tag() })
     }
 
-    /// What has come of it once it is there.
+    /// Returns the result for the created run.
     fn created(&self) -> Created {
         if self.rows.is_empty() { Created::New } else { Created::Begun }
     }
 
-    /// For databases that can write to two tables at once.
+    /// For databases that can insert into two tables with one statement.
     fn in_one_statement<'v>(
         &'v self,
         lineage: &'v Lineage<'_>,
@@ -236,7 +238,7 @@ impl<'a> Draft<'a> {
         ]
     }
 
-    /// A parameter for each of [`Self::values_of_events`], after `taken` others.
+    /// Returns a placeholder for each of [`Self::values_of_events`], after `taken` others.
     fn events(&self, taken: usize) -> String {
         let row = |n: usize| {
             let first = taken + n * 8;
@@ -252,22 +254,22 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether the run has nothing to do with any other.
+/// Returns whether the run has no conversation, no continued run and no key.
 fn is_standalone(run: &NewRun) -> bool {
     let NewRun { request, key, .. } = run;
     let follows = request.conversation_id.is_some() || request.continues.is_some();
     key.is_none() && !follows && request.before.is_empty()
 }
 
-/// Takes the key for this run, unless it is taken: then this is the run that has it.
+/// Assigns the key to this run. If it is taken, returns the run that has it.
 async fn use_key(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     run: &NewRun,
     key: &RequestKey,
 ) -> Result<Option<RunId>, StoreError> {
-    // Whoever comes second waits here until the first is done. If its key is too old, it is
-    // replaced; if not, it is locked all the same, and stays to be read.
+    // A second request waits here for the first. An expired key is replaced. A valid one is only
+    // locked and then read.
     let take = format!(
         "insert into request_keys (tenant, endpoint, key, fingerprint, run_id, expires_at)
          values ($1, $2, $3, $4, $5, {later})

@@ -1,4 +1,4 @@
-//! The store as a whole: which database, and who we are in it.
+//! The store: opens the database and starts its background tasks.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -28,31 +28,30 @@ use crate::{
     },
 };
 
-/// How long a store that is closed may take to write what it was given, and how long to close
-/// its connections.
+/// Timeout of `close` for queued appends, and for closing the connections.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreOptions {
     /// `sqlite://path/to/file.db` or `postgres://user@host/database`.
     pub url: String,
-    /// The Redis that carries news between nodes, `redis://host:port/`; without one they listen
-    /// to PostgreSQL.
+    /// The Redis for notifications between nodes, `redis://host:port/`. `None` uses PostgreSQL's
+    /// `LISTEN`.
     pub fanout: Option<String>,
-    /// For how long a worker's runs stay its own after it was last heard of.
+    /// How long a lease lasts after a heartbeat.
     pub lease: Duration,
-    /// For how long finished runs are kept; for ever if not set.
+    /// How long finished runs are stored. `None` means forever.
     pub retention: Option<Duration>,
-    /// For how long a conversation is kept after it was last used; for ever if not set.
+    /// How long an unused conversation is stored. `None` means forever.
     pub conversation_retention: Option<Duration>,
-    /// How many connections to PostgreSQL at most, beside the three that are always there: one
-    /// that writes, one that follows what others write, one that listens.
+    /// Maximum pooled connections to PostgreSQL, in addition to three dedicated ones: writer,
+    /// follower and listener.
     pub connections: u32,
 }
 
 impl StoreOptions {
-    /// The usual, at `url`.
+    /// Returns the default options for `url`.
     pub fn at(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -67,29 +66,29 @@ impl StoreOptions {
 
 /// Everything about runs, in one database. Cheap to clone.
 ///
-/// Behind it a few tasks are at work. [`close`](Self::close) waits for them; if the last clone is
-/// dropped without it, what was handed over is still written as long as the runtime lives.
+/// It runs background tasks. [`close`](Self::close) waits for them. If the last clone is dropped
+/// without it, queued appends are still written while the runtime lives.
 #[derive(Clone)]
 pub struct Store(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) database: Arc<dyn Database>,
     pub(crate) options: StoreOptions,
-    /// Who this process is among the workers; another one after every start.
+    /// Unique id of this process as a worker.
     pub(crate) worker: String,
     pub(crate) notifier: Notifier,
     pub(crate) heartbeats: HeartbeatState,
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
     pub(crate) outage: Arc<Outage>,
-    /// Everything that goes on in the background. Stops with `stop`.
+    /// All background tasks. `stop` ends them.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     _stops_when_dropped: DropGuard,
 }
 
 impl Store {
-    /// Opens the database that the options name.
+    /// Opens the database named in the options.
     pub async fn open(options: StoreOptions) -> Result<Self, OpenError> {
         let url = options.url.as_str();
         match url.split_once("://") {
@@ -106,7 +105,7 @@ impl Store {
         }
     }
 
-    /// A store over a database that is open; `postgres` is the same one, if it is one.
+    /// Creates a store on an open database; `postgres` is the same database, if it is PostgreSQL.
     pub(crate) async fn over(
         database: Arc<dyn Database>,
         postgres: Option<PostgresDatabase>,
@@ -126,13 +125,13 @@ impl Store {
         opening.open(options).await
     }
 
-    /// Who this process is among the workers.
+    /// Returns the unique id of this process as a worker.
     pub fn worker(&self) -> &str {
         &self.0.worker
     }
 
-    /// Writes what was appended before, stops everything in the background, and closes the
-    /// database. A database that is away is not waited for for long.
+    /// Writes queued appends, stops the background tasks, and closes the database. Waits only
+    /// briefly for an unavailable database.
     pub async fn close(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
@@ -170,7 +169,7 @@ impl Opening {
                 (Transport::Postgres(Arc::clone(&self.database)), None)
             }
             (None, _) => {
-                // What is written to the file is written here.
+                // Only this process writes to the file.
                 self.follower.set_notified(true);
                 (Transport::None, None)
             }
@@ -287,10 +286,10 @@ impl fmt::Debug for Store {
 /// Why a store was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It is neither of the two that we know.
+    /// The URL is neither SQLite nor PostgreSQL.
     #[error("a store is `sqlite://…` or `postgres://…`")]
     UnknownKind,
-    /// The database cannot be reached, or is not what it should be.
+    /// The database is unreachable or unsuitable.
     #[error("{0}")]
     Refused(String),
 }

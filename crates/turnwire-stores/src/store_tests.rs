@@ -9,14 +9,14 @@ use turnwire_testkit::services;
 
 use super::*;
 
-/// Whoever has something to do for others is heard by all workers, itself included.
+/// A work notification reaches all workers, including the sender.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_workers_hear_that_there_is_something_to_do() {
     for fanout in [None, Some(services::redis_url())] {
         let options = StoreOptions { fanout, ..StoreOptions::at(services::postgres_url()) };
         let one = Store::open(options.clone()).await.unwrap();
         let other = Store::open(options).await.unwrap();
-        // A connection is told to have something to do when it begins: that is not what is meant.
+        // A new connection signals work once; that signal is consumed first.
         for store in [&one, &other] {
             timeout(Duration::from_secs(10), store.0.notifier.work())
                 .await
@@ -29,7 +29,7 @@ async fn all_workers_hear_that_there_is_something_to_do() {
     }
 }
 
-/// Whoever got the address wrong is told which one was tried and what came of it, and no secret.
+/// The error for a wrong address names the address and the cause, and no secret.
 #[tokio::test]
 async fn a_database_that_is_not_there_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -41,8 +41,8 @@ async fn a_database_that_is_not_there_is_named() {
     assert!(error.contains("refused") && !error.contains("hidden"), "{error}");
 }
 
-/// A pooler that lends out sessions is refused with the reason and what to do, before anything is
-/// written; one that does not is a PostgreSQL like any other. Debian's PgBouncer is asked.
+/// A pooler in transaction mode is rejected with reason and remedy, before anything is written. In
+/// session mode it works. Tested with Debian's PgBouncer.
 #[tokio::test]
 async fn a_pooler_in_transaction_mode_is_refused() {
     let url = services::postgres_url();
@@ -58,7 +58,7 @@ async fn a_pooler_in_transaction_mode_is_refused() {
     store.close().await;
 }
 
-/// C8: what is refused every day costs an answer, and not a connection to the database.
+/// C8: an expected refusal does not close its connection.
 #[tokio::test]
 async fn c8_a_refusal_keeps_its_connection() {
     let options = StoreOptions { connections: 1, ..StoreOptions::at(services::postgres_url()) };
@@ -81,13 +81,13 @@ async fn c8_a_refusal_keeps_its_connection() {
     assert!(matches!(refused, Err(StoreError::Unfinished(_))), "{refused:?}");
     assert_eq!(backend(&store).await, before);
 
-    // Nothing of what was refused is left under way.
+    // A refused transaction leaves no lock behind.
     store.finish(&busy.run_id, RunOutcome::Completed, Vec::new()).await.unwrap();
     store.create(run_in_it("run_2")).await.unwrap();
     assert_eq!(backend(&store).await, before);
 }
 
-/// Which process of the server answers the one connection of the pool.
+/// Returns the backend process id of the only pooled connection.
 async fn backend(store: &Store) -> String {
     let rows = store.0.database.query("select pg_backend_pid()::text", &[]).await.unwrap();
     rows[0].text(0).unwrap().to_owned()

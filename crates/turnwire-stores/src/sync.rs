@@ -1,9 +1,8 @@
-//! Locks that outlive a panic of their holder.
+//! Mutexes that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, even if somebody panicked with the lock in hand: what is kept under our locks is whole
-/// at any time.
+/// Locks `mutex`, even if a holder panicked: data under these locks is always consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

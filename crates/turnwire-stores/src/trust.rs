@@ -1,5 +1,5 @@
-//! What people have allowed for longer than one call: tools for the rest of a conversation, and
-//! the definitions of servers' tools that are trusted.
+//! Permissions that outlast one call: tools allowed for a conversation, and pinned tool
+//! definitions.
 
 use async_trait::async_trait;
 use turnwire_contract::{Allowed, ConversationId, PinnedTool, Pins, StoreError, TenantId};
@@ -31,7 +31,7 @@ impl Store {
         id: &ConversationId,
         allowed: &Allowed,
     ) -> Result<(), StoreError> {
-        // Only for a conversation that is there: what is allowed goes with it.
+        // Only for an existing conversation: permissions are deleted with it.
         let sql = "insert into allowed (tenant, conversation_id, tool, definition)
                    select tenant, id, $3, $4 from conversations where tenant = $1 and id = $2
                    on conflict (tenant, conversation_id, tool, definition) do nothing";
@@ -77,7 +77,7 @@ impl Pins for Store {
             let names: Vec<&str> = new.iter().map(|pinned| pinned.tool.as_str()).collect();
             let definitions: Vec<&str> =
                 new.iter().map(|pinned| pinned.definition.as_str()).collect();
-            // The clause between keeps SQLite from taking the conflict for a join.
+            // The `where` clause prevents SQLite from parsing `on conflict` as a join.
             let sql = format!(
                 "insert into pins (tenant, server, tool, definition)
                  select $1, $2, pairs.one, pairs.other from {} where pairs.one <> ''
@@ -91,7 +91,7 @@ impl Pins for Store {
                 Value::Texts(&definitions),
             ];
             self.0.database.query(&sql, &values).await?;
-            // Somebody else may have met another definition at the same time, and first.
+            // Another worker may have pinned another definition first.
             trusted = self.trusted(tenant, server).await?;
         }
         trusted.retain(is_met);

@@ -1,6 +1,6 @@
-//! Who works on which run: leases, takeovers, and the wishes of people.
+//! Leases, takeovers and pending commands.
 //!
-//! A lease belongs to a worker, not to a run: one small row is renewed for ten thousand runs.
+//! A lease belongs to a worker, not to a run: one row is renewed for ten thousand runs.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -23,39 +23,38 @@ use crate::{
     sync::lock,
 };
 
-/// How often, in beats, workers that are long gone are struck from the list.
+/// Heartbeats between deletions of dead workers.
 const HEARTBEATS_BETWEEN_SWEEPS: u64 = 100;
 
-/// When a worker is long gone: an hour after its lease.
+/// A worker is deleted an hour after its lease expired.
 const DEAD_FOR_MICROS: i64 = -60 * 60 * 1_000_000;
 
-/// For how long a run may turn up of which nobody knows whether it was kept: longer than a
-/// statement can be on its way.
+/// How long a run of unknown state may still appear: longer than any statement can be in flight.
 const UNCERTAIN_FOR: Duration = Duration::from_mins(1);
 
-/// How long the journal may take no write while the database takes heartbeats. A worker that
-/// cannot write to its runs must not keep them from others.
+/// How long the writer may be stuck while heartbeats succeed. A worker that cannot append must not
+/// keep its runs.
 const MAX_STUCK: Duration = Duration::from_secs(10);
 
-/// What a worker remembers of its own beats.
+/// This worker's own heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct HeartbeatState {
     series: Mutex<HeartbeatSeries>,
     uncertain: Mutex<Vec<(RunId, Instant)>>,
 }
 
-/// A series of beats, none of them later than a lease after the one before.
+/// Consecutive heartbeats, with less than a lease between them.
 #[derive(Debug, Default)]
 struct HeartbeatSeries {
     heard: u64,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// Whether beats are withheld because the writer is stuck.
+    /// Whether heartbeats are withheld because the writer is stuck.
     is_withheld: bool,
 }
 
 impl HeartbeatState {
-    /// A beat that began at `now` was heard. Says how many there were.
+    /// Records a successful heartbeat sent at `now`. Returns how many there were.
     fn record(&self, now: Instant, lease: Duration) -> u64 {
         let mut series = lock(&self.series);
         let unbroken = series.last.is_some_and(|last| now.duration_since(last) <= lease);
@@ -67,8 +66,8 @@ impl HeartbeatState {
         series.heard
     }
 
-    /// Whether this worker has been heard for a whole lease now. After the database was away,
-    /// all leases have lapsed; only then has everybody else had the time to be heard too.
+    /// Returns whether heartbeats have succeeded for a whole lease. After an outage all leases have
+    /// expired; only then has every other worker had time for a heartbeat.
     fn is_settled(&self, now: Instant, lease: Duration) -> bool {
         let series = lock(&self.series);
         let within =
@@ -77,8 +76,8 @@ impl HeartbeatState {
             && within(series.first).is_some_and(|since| since >= lease)
     }
 
-    /// Whether to beat although the writer has been `stuck_for` so long. After an outage it gets
-    /// as much time again as it had.
+    /// Returns whether to send a heartbeat although the writer has been stuck for `stuck_for`.
+    /// After an outage the writer gets the full time again.
     fn may_send(&self, now: Instant, stuck_for: Duration) -> bool {
         let mut series = lock(&self.series);
         let heard_for = series.first.map_or(Duration::ZERO, |first| now.duration_since(first));
@@ -87,7 +86,7 @@ impl HeartbeatState {
         !series.is_withheld
     }
 
-    /// Whether this run was kept is not known, and its client was told that it was not.
+    /// Records that it is unknown whether this run was stored. Its client was told that it was not.
     pub(crate) fn mark_uncertain(&self, run_id: &RunId) {
         lock(&self.uncertain).push((run_id.clone(), Instant::now()));
     }
@@ -96,7 +95,7 @@ impl HeartbeatState {
         lock(&self.uncertain).iter().map(|(run_id, _)| run_id.clone()).collect()
     }
 
-    /// These have turned up; of the others, those that are too old never will.
+    /// Removes the runs that were found, and those too old to appear.
     fn clear_uncertain(&self, found: &[RunKey]) {
         let is_found = |run_id: &RunId| found.iter().any(|run| run.run_id == run_id.as_str());
         let may_come = |since: &Instant| since.elapsed() < UNCERTAIN_FOR;
@@ -146,14 +145,14 @@ impl Workers for Store {
         let sql = "update runs set worker = '' where id = $1 and worker = $2";
         let values = [Value::Text(run_id.as_str()), Value::Text(&self.0.worker)];
         self.0.database.query(sql, &values).await?;
-        // Readers here look elsewhere for what comes next.
+        // Readers here now follow another worker.
         self.0.tails.release(run_id);
         self.0.notifier.notify_work().await;
         Ok(())
     }
 
     async fn defer(&self, run_id: &RunId) -> Result<(), StoreError> {
-        // A fifth of a second, two fifths, and so on up to a minute.
+        // 0.2 s, 0.4 s, and so on up to a minute.
         let pause = "((case when n_failed_takeovers >= 9 then 60000
                        else 200 << n_failed_takeovers end) * 1000)";
         let sql = format!(
@@ -232,7 +231,7 @@ impl Workers for Store {
         run_id: &RunId,
         command: RunCommand,
     ) -> Result<(), StoreError> {
-        // Held, so that it cannot end in between and leave the wish behind.
+        // Locked, so that the run cannot end in between and leave the command behind.
         let sql = format!(
             "insert into wishes (tenant, run_id, wish)
              select tenant, id, $3 from runs
@@ -253,7 +252,7 @@ impl Workers for Store {
     }
 
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
-        // Wishes are few and runs are many, which a database cannot know: it is told the way.
+        // Commands are few and runs are many; the query fixes the join order.
         let sql = "select w.id, w.run_id, w.wish from wishes w
                    where (select r.worker from runs r where r.id = w.run_id
                           and r.tenant = w.tenant and r.state = 'active') = $1
@@ -295,7 +294,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whoever comes next may claim the run, also workers that have deferred or declined it.
+    /// Makes the run claimable at once, also for workers that deferred or declined it.
     async fn make_claimable(&self, run_id: &RunId) -> Result<(), StoreError> {
         let id = [Value::Text(run_id.as_str())];
         let sql = "delete from declined_runs where run_id = $1";
@@ -305,9 +304,9 @@ impl Store {
         Ok(())
     }
 
-    /// Looks for runs that were kept although nobody was told so: they have our name on them and
-    /// would be active for ever. One that was sent with a key is released, because its client
-    /// will send it again and find it; any other is forgotten.
+    /// Looks for runs that were stored although the response was lost. They have this worker's
+    /// lease and would stay active. A run with an idempotency key is released, because its client
+    /// retries and finds it. Any other is deleted.
     async fn resolve_uncertain(&self) -> Result<(), StoreError> {
         let uncertain = self.0.heartbeats.uncertain();
         if uncertain.is_empty() {
@@ -345,8 +344,8 @@ impl Store {
     }
 }
 
-/// Takes runs of workers that are gone. First it steps from one worker's name to the next in the
-/// index, so that a hundred thousand runs of living workers cost no more than one.
+/// Claims runs of dead workers. It first skips through the worker names in the index, so that the
+/// number of runs of live workers does not matter.
 fn claim_sql(dialect: &Dialect) -> String {
     format!(
         "with picked as materialized (
@@ -385,8 +384,7 @@ fn abandoned(row: &Row) -> Result<AbandonedRun, DatabaseError> {
     })
 }
 
-/// What was left, unless it makes no sense here: a worker of a newer version may have left it for
-/// one of its kind. It stays until the run is over.
+/// Decodes a pending command. One of a newer version is ignored; it stays until the run ends.
 fn pending_command(row: &Row) -> Option<PendingCommand> {
     let read = || -> Result<PendingCommand, DatabaseError> {
         let (id, run_id) = (row.integer(0)?, RunId::from(row.text(1)?));
@@ -395,7 +393,7 @@ fn pending_command(row: &Row) -> Option<PendingCommand> {
     read().inspect_err(|error| debug!(%error, "unknown command for a run ignored")).ok()
 }
 
-/// As the database counts time.
+/// Converts a duration to microseconds.
 pub(crate) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
 }
@@ -404,7 +402,7 @@ pub(crate) fn micros(length: Duration) -> i64 {
 #[path = "workers_tests.rs"]
 mod tests;
 
-/// How wrong the clock of this worker is, if leases are told by it: a fault for tests.
+/// Fault injection for tests: clock skew of this worker.
 fn seeded_skew() -> i64 {
     if !is_seeded(Fault::WorkerClockLease) {
         return 0;

@@ -6,7 +6,7 @@ use turnwire_testkit::services::postgres_url;
 use super::{HeartbeatState, MAX_STUCK, claim_sql};
 use crate::{Store, StoreOptions, database::Value};
 
-/// A store with 100,000 active runs of three living workers, and ten of a dead one.
+/// A store with 100,000 active runs of three live workers, and ten of a dead one.
 async fn busy_store(url: String) -> Store {
     let mut options = StoreOptions::at(url);
     options.lease = Duration::from_mins(10);
@@ -53,7 +53,7 @@ async fn plan(store: &Store, explain: &str) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// C17: whoever looks for abandoned runs does not look at the runs of the living.
+/// C17: a claim does not read the runs of live workers.
 #[tokio::test]
 async fn c17_claiming_does_not_read_the_runs_of_the_living() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -65,7 +65,7 @@ async fn c17_claiming_does_not_read_the_runs_of_the_living() {
         assert!(!reads_all.iter().any(|scan| plan.contains(scan)), "{plan}");
         assert!(plan.contains("runs_at_work"), "{plan}");
         store.heartbeat().await.expect("it can be heard");
-        // As if it had been heard for a whole lease.
+        // As if heartbeats had succeeded for a whole lease.
         let since = tokio::time::Instant::now().checked_sub(Duration::from_mins(10));
         super::lock(&store.0.heartbeats.series).first = since;
         let before = Instant::now();
@@ -77,7 +77,7 @@ async fn c17_claiming_does_not_read_the_runs_of_the_living() {
     }
 }
 
-/// C18: a series of beats begins anew after a silence of more than a lease.
+/// C18: a gap of more than a lease restarts the series of heartbeats.
 #[test]
 fn c18_a_worker_is_settled_after_a_lease_of_beats() {
     let lease = Duration::from_secs(2);
@@ -96,8 +96,8 @@ fn c18_a_worker_is_settled_after_a_lease_of_beats() {
     assert!(heartbeats.is_settled(at(7_900), lease));
 }
 
-/// C27: a node whose writer is stuck for good says nothing any more, so that its runs go to others;
-/// after an outage, which everybody had, the writer gets its time first.
+/// C27: a node whose writer is stuck stops its heartbeats, so that others claim its runs. After a
+/// common outage, the writer gets its time first.
 #[test]
 fn c27_a_node_that_cannot_write_does_not_beat() {
     let (lease, start) = (Duration::from_secs(2), tokio::time::Instant::now());

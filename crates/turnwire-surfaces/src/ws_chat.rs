@@ -219,11 +219,56 @@ impl WsChat {
     }
 }
 
+impl WsChat {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`project` has matched every event")]
+    fn project_call(&self, recorded: &RecordedEvent, change: CallEvent, out: &mut Out) {
+        match &recorded.event {
+            Event::ApprovalRequested { call_id, .. } => {
+                if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
+                    out.send_if(self.options.approvals, || approval_request(call, recorded));
+                }
+            }
+            Event::InputRequested { call_id, .. } => {
+                if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
+                    out.send_if(self.options.inputs, || input_request(call, recorded));
+                }
+            }
+            Event::ToolOutputAdded { call_id, text }
+                if self.book.get(call_id).is_some_and(|call| !call.is_over) =>
+            {
+                out.send_if(self.options.output, || {
+                    let (tool_call_id, content) = (call_id.clone(), sentence(text));
+                    WsMessage::ToolOutput(ToolOutputPiece { tool_call_id, content })
+                });
+            }
+            Event::ToolStarted { call_id, .. } => {
+                if let Some(call) = self.book.get(call_id).filter(|_| change == CallEvent::Began) {
+                    out.send(tool_start(call, recorded.at));
+                }
+            }
+            Event::ToolPhase { .. }
+            | Event::ToolProgressed { .. }
+            | Event::ToolStayedSilent { .. }
+            | Event::ToolRetried { .. } => self.tell_progress(recorded, out),
+            Event::ToolFinished { call_id, outcome, duration_ms } => {
+                let Some(call) = self.book.get(call_id) else { return };
+                if change == CallEvent::BeganAndEnded {
+                    out.send(tool_start(call, recorded.at));
+                }
+                if change != CallEvent::Neither {
+                    self.end_call(call, outcome, *duration_ms, recorded.at, out);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Projection for WsChat {
     type Frame = FrameAt<WsMessage>;
 
     fn project(&mut self, recorded: &RecordedEvent) -> Vec<FrameAt<WsMessage>> {
-        let event = self.book.note(recorded);
+        let change = self.book.note(recorded);
         let mut out = Out { cursor: Cursor::new(recorded.seq, 0), messages: Vec::new() };
         match &recorded.event {
             Event::RunQueued { .. } => {
@@ -264,42 +309,15 @@ impl Projection for WsChat {
                     self.said = Some(item_id.clone());
                 }
             }
-            Event::ApprovalRequested { call_id, .. } => {
-                if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
-                    out.send_if(self.options.approvals, || approval_request(call, recorded));
-                }
-            }
-            Event::InputRequested { call_id, .. } => {
-                if let Some(call) = self.book.get(call_id).filter(|call| !call.is_over) {
-                    out.send_if(self.options.inputs, || input_request(call, recorded));
-                }
-            }
-            Event::ToolOutputAdded { call_id, text } => {
-                if self.book.get(call_id).is_some_and(|call| !call.is_over) {
-                    out.send_if(self.options.output, || {
-                        let (tool_call_id, content) = (call_id.clone(), sentence(text));
-                        WsMessage::ToolOutput(ToolOutputPiece { tool_call_id, content })
-                    });
-                }
-            }
-            Event::ToolStarted { call_id, .. } => {
-                if let Some(call) = self.book.get(call_id).filter(|_| event == CallEvent::Began) {
-                    out.send(tool_start(call, recorded.at));
-                }
-            }
-            Event::ToolPhase { .. }
+            Event::ApprovalRequested { .. }
+            | Event::InputRequested { .. }
+            | Event::ToolOutputAdded { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolPhase { .. }
             | Event::ToolProgressed { .. }
             | Event::ToolStayedSilent { .. }
-            | Event::ToolRetried { .. } => self.tell_progress(recorded, &mut out),
-            Event::ToolFinished { call_id, outcome, duration_ms } => {
-                let Some(call) = self.book.get(call_id) else { return Vec::new() };
-                if event == CallEvent::BeganAndEnded {
-                    out.send(tool_start(call, recorded.at));
-                }
-                if event != CallEvent::Neither {
-                    self.end_call(call, outcome, *duration_ms, recorded.at, &mut out);
-                }
-            }
+            | Event::ToolRetried { .. }
+            | Event::ToolFinished { .. } => self.project_call(recorded, change, &mut out),
             Event::RunFinished { outcome, .. } => out.send(self.end_turn(outcome)),
             Event::RunStarted
             | Event::Unknown(_)

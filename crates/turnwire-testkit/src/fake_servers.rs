@@ -1,4 +1,4 @@
-//! Tool servers for tests: as quick, slow or dead as a test wants them.
+//! Fake tool servers: fast, slow or dead.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use turnwire_contract::{ServerRef, TenantId, Tool, ToolError, ToolKind, ToolServ
 
 use crate::fake_tools::FakeTool;
 
-/// Tool servers by label. Clones are the same servers.
+/// Tool servers by label. Clones share the servers.
 #[derive(Debug, Clone, Default)]
 pub struct FakeServers {
     servers: BTreeMap<String, Arc<FakeServer>>,
@@ -30,12 +30,12 @@ struct FakeServer {
 }
 
 impl FakeServers {
-    /// A server whose tools are known, with these tools.
+    /// Adds a server with cached tools.
     pub fn with(self, label: &str, tools: impl IntoIterator<Item = FakeTool>) -> Self {
         self.add(label, Ok(tools.into_iter().collect()), Duration::ZERO, true)
     }
 
-    /// A server that has to be asked for its tools, and takes this long to answer.
+    /// Adds a server that takes this long to list its tools.
     pub fn slow(
         self,
         label: &str,
@@ -45,12 +45,12 @@ impl FakeServers {
         self.add(label, Ok(tools.into_iter().collect()), time, false)
     }
 
-    /// A server that does not answer.
+    /// Adds a server that does not respond.
     pub fn dead(self, label: &str, why: &str) -> Self {
         self.add(label, Err(why.to_owned()), Duration::ZERO, false)
     }
 
-    /// How often the server was asked for its tools.
+    /// Returns how often the server was asked for its tools.
     pub fn n_asked(&self, label: &str) -> u32 {
         self.servers.get(label).map_or(0, |server| server.n_asked.load(Ordering::SeqCst))
     }

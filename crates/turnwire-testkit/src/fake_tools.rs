@@ -1,4 +1,4 @@
-//! Tools that behave in every way a tool can.
+//! Fake tools with every behaviour a tool can have.
 
 use std::{
     future::pending,
@@ -22,35 +22,35 @@ use turnwire_contract::{
 pub enum Behaviour {
     /// Returns this text at once.
     Returns(String),
-    /// Returns this data and a few words at once.
+    /// Returns this data and a short text at once.
     ReturnsData(Value),
-    /// Works for a while, then returns this text.
+    /// Returns this text after a delay.
     Takes(Duration, String),
     /// Multiplies `a` and `b`.
     Multiplies,
     /// Fails with this message.
     Fails(String),
-    /// Works for a while, then fails with this message.
+    /// Fails with this message after a delay.
     FailsAfter(Duration, String),
-    /// Fails in a way that may pass, this many times, then returns this text.
+    /// Fails transiently this many times, then returns this text.
     FailsAtFirst(u32, String),
-    /// Works for a while, then is not heard of any more, because of this.
+    /// Disappears after a delay, with an unknown outcome and this message.
     Vanishes(Duration, String),
-    /// Crashes.
+    /// Panics when called.
     Panics,
-    /// Never returns, and does not listen.
+    /// Never returns and ignores cancellation.
     Hangs,
-    /// Never returns, unless it is told to stop.
+    /// Returns only when it is cancelled.
     WaitsToBeStopped,
-    /// Reports this many steps with this long between, then returns the text.
+    /// Reports this many steps at this interval, then returns the text.
     Reports(u32, Duration, String),
-    /// Returns a picture and no words.
+    /// Returns an image without text.
     Draws,
-    /// Asks the person this, and returns the answer.
+    /// Asks a person this question and returns the answer.
     Asks(Question),
 }
 
-/// A tool for tests, which also remembers how it was used.
+/// A tool for tests that records its calls.
 #[derive(Debug, Clone)]
 pub struct FakeTool {
     spec: ToolSpec,
@@ -60,7 +60,7 @@ pub struct FakeTool {
 }
 
 impl FakeTool {
-    /// A pure tool that may run beside others and takes any arguments.
+    /// Creates a pure, parallel tool that accepts any arguments.
     pub fn new(name: &str, behaviour: Behaviour) -> Self {
         let mut spec = ToolSpec::new(name, "A prop.");
         spec.effect = Effect::Pure;
@@ -75,18 +75,18 @@ impl FakeTool {
         Self { spec, behaviour, n_calls: Arc::default(), calls: Arc::default() }
     }
 
-    /// The same tool with another spec.
+    /// Changes the spec of the tool.
     pub fn with(mut self, change: impl FnOnce(&mut ToolSpec)) -> Self {
         change(&mut self.spec);
         self
     }
 
-    /// How often it was called.
+    /// Returns how often it was called.
     pub fn n_calls(&self) -> u32 {
         self.n_calls.load(Ordering::SeqCst)
     }
 
-    /// When it was called, and with what.
+    /// Returns the time and request of each call.
     pub fn calls(&self) -> Vec<(Instant, ToolRequest)> {
         self.calls.lock().expect("no test panics while it holds this lock").clone()
     }
@@ -136,7 +136,7 @@ impl Tool for FakeTool {
                 sleep(*time).await;
                 Err(ToolError::OutcomeUnknown(what.clone()))
             }
-            // A panic without the noise: nothing is printed, so a thousand of them cost little.
+            // Panics without invoking the panic hook, so that nothing is printed.
             Behaviour::Panics => resume_unwind(Box::new("this prop crashes")),
             Behaviour::Hangs => pending().await,
             Behaviour::WaitsToBeStopped => {

@@ -1,9 +1,8 @@
-//! Compares with what is written down, or, with `UPDATE_GOLDENS=1`, writes it down. The diff
-//! is then the review.
+//! Compares output with golden files. `UPDATE_GOLDENS=1` writes them instead, for review as a diff.
 
 use std::{env, fs, path::Path};
 
-/// Fails unless the file at `path` says `actual`.
+/// Panics unless the file at `path` equals `actual`.
 pub fn check(path: &Path, actual: &str) {
     if env::var_os("UPDATE_GOLDENS").is_some() {
         let folder = path.parent().expect("a golden file lies in a folder");
@@ -21,7 +20,7 @@ pub fn check(path: &Path, actual: &str) {
     );
 }
 
-/// The lines around the first one in which `text` differs from `other`.
+/// Returns the lines around the first difference between `text` and `other`.
 fn first_difference(text: &str, other: &str) -> String {
     let same = text.lines().zip(other.lines()).take_while(|(a, b)| a == b).count();
     let around = text.lines().skip(same.saturating_sub(2)).take(6);

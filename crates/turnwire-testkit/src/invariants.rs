@@ -1,7 +1,7 @@
-//! Reads a journal and says what is wrong with it.
+//! Checks the invariants of a journal.
 //!
-//! One check per invariant that can be read off a journal; the ids are those of
-//! ARCHITECTURE.md. What a journal cannot show (I3, I6, I8, I9) has tests of its own.
+//! One check per invariant that a journal can show; the ids are those of ARCHITECTURE.md. The
+//! others (I3, I6, I8, I9) have tests of their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use turnwire_contract::{
     RunOutcome, RunRequest, Seq, ToolOutcome,
 };
 
-/// What is wrong with a whole journal; nothing, if all is well.
+/// Returns all violations in a complete journal.
 pub fn violations<'a>(journal: impl IntoIterator<Item = &'a RecordedEvent>) -> Vec<String> {
     let mut reader = JournalReader::default();
     for recorded in journal {
@@ -20,7 +20,7 @@ pub fn violations<'a>(journal: impl IntoIterator<Item = &'a RecordedEvent>) -> V
     reader.wrong
 }
 
-/// What is wrong with a history that is shown to the model (I7, I14).
+/// Returns all violations in a history shown to the model (I7, I14).
 pub fn history_violations(prompt: &Prompt) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut called: Vec<&CallId> = Vec::new();
@@ -80,7 +80,7 @@ struct CallSeen {
     waits_for_approval: bool,
     was_denied: bool,
     is_for_client: bool,
-    /// What its tool asks, and nobody has answered yet.
+    /// Open questions of its tool.
     asked: HashSet<InputId>,
 }
 
@@ -164,7 +164,7 @@ impl JournalReader {
                     self.complain(format!("{item_id} is asked twice"));
                 }
             }
-            // A server whose tools are known tells them without being asked.
+            // Cached tools are recorded without a request to the server.
             Event::ToolsDiscovered { item_id, .. } => _ = self.questions.remove(item_id),
             other => self.complain(format!("{other:?} should name its call")),
         }
@@ -206,7 +206,7 @@ impl JournalReader {
             }
             return;
         }
-        // A call that came with the request is written already, and perhaps answered.
+        // A call in the request is already complete and may have an answer.
         let came_first = self.first_calls.contains(call_id);
         let Some(call) = self.calls.get_mut(call_id) else {
             return self.complain(format!("I1: {call_id} was never announced"));
@@ -327,7 +327,7 @@ impl JournalReader {
     }
 }
 
-/// I4: only a tool that was started can have succeeded, failed or been too slow.
+/// I4: only a started tool can succeed, fail or time out.
 fn outcome_violation(call_id: &CallId, call: &CallSeen, outcome: &ToolOutcome) -> Option<String> {
     let needs_start = match outcome {
         ToolOutcome::Succeeded { .. }

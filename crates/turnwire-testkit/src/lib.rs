@@ -1,16 +1,16 @@
-//! What the tests of every crate lean on.
+//! Support for the tests of every crate.
 //!
-//! * [`test_bench`] plays a scripted run in simulated time and returns its journal;
-//! * [`fake_tools`] are tools that behave in every way a tool can;
-//! * [`fake_servers`] are tool servers of the same kind;
-//! * [`scenarios`] are the recorded runs that every surface is shown;
-//! * [`golden`] compares with what is written down, or writes it down;
-//! * [`surfaces`] writes down what each surface shows of a journal;
-//! * [`invariants`] reads a journal and says what is wrong with it;
-//! * [`scripts`] makes up random runs;
-//! * [`mcp_server`] is an MCP server that behaves in every way a server can;
-//! * [`services`] are a real PostgreSQL and a real Redis;
-//! * [`conformance`] has one test per promise of a port;
+//! * [`test_bench`] executes a scripted run in simulated time and returns its journal;
+//! * [`fake_tools`] are tools with every behaviour;
+//! * [`fake_servers`] are tool servers with every behaviour;
+//! * [`scenarios`] are the recorded runs that every surface renders;
+//! * [`golden`] compares with golden files, or writes them;
+//! * [`surfaces`] renders a journal for each surface;
+//! * [`invariants`] checks a journal;
+//! * [`scripts`] generates random runs;
+//! * [`mcp_server`] is an MCP server with every behaviour;
+//! * [`services`] starts a real PostgreSQL and a real Redis;
+//! * [`conformance`] has one test per guarantee of a port;
 //! * [`upstreams`] are the servers behind a gateway, on loopback.
 //!
 //! Only tests depend on this crate.

@@ -1,9 +1,8 @@
-//! Tools that do something to the world, one for each class of effect.
+//! Tools with side effects, one for each effect class.
 //!
-//! What they do is a line in the log of their server, so that whoever lets workers die in the
-//! middle of a call can count afterwards what was really done: `look` does nothing, `deposit`
-//! acts once for each key, `send` acts whenever it is called. `risky` is `send` under a name that
-//! needs a person, and `sly` is `send` too, but claims to be harmless.
+//! Each effect is a line in the server's log, so that a test that kills workers can count the real
+//! effects: `look` has none, `deposit` acts once per key, `send` acts on every call. `risky` is
+//! `send` with an approval, and `sly` is `send` that claims to be harmless.
 
 use std::{
     collections::HashSet,
@@ -15,7 +14,7 @@ use serde_json::json;
 
 use crate::mcp_server::tool;
 
-/// What was done so far. Clones share it.
+/// The effects so far. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     keys: Arc<Mutex<HashSet<String>>>,
@@ -25,12 +24,12 @@ impl Ledger {
     /// The names of its tools.
     pub const TOOLS: [&str; 5] = ["look", "deposit", "send", "risky", "sly"];
 
-    /// Whether the tool is one of these.
+    /// Returns whether `name` is one of these tools.
     pub fn knows(name: &str) -> bool {
         Self::TOOLS.contains(&name)
     }
 
-    /// Whether a call of the tool `name` with this key does something.
+    /// Returns whether a call of the tool `name` with this key has an effect, and records it.
     pub fn acts(&self, name: &str, key: &str) -> bool {
         match name {
             "look" => false,
@@ -42,7 +41,7 @@ impl Ledger {
         }
     }
 
-    /// The tools, as the server tells of them.
+    /// Returns the tools as the server lists them.
     pub(crate) fn tools() -> Vec<Tool> {
         let properties = json!({ "ms": { "type": "integer" }, "n": { "type": "integer" } });
         let made = |name, description| tool(name, description, properties.clone());
@@ -61,7 +60,7 @@ impl Ledger {
 mod tests {
     use super::Ledger;
 
-    /// C5: what is counted is what each class promises.
+    /// C5: each effect class acts as often as it promises.
     #[test]
     fn c5_each_class_acts_as_often_as_it_says() {
         let ledger = Ledger::default();

@@ -1,8 +1,7 @@
-//! An MCP server whose tools behave in every way a tool can, for tests of our client.
+//! An MCP server whose tools have every behaviour, for tests of our client.
 //!
-//! It is a program of its own (`mcp-props`), because half of what can go wrong with a server is
-//! that it is one. All it does is written down in a file, a line of JSON each, so that a test
-//! can tell what really arrived.
+//! It is a separate program (`mcp-props`), because many failures need a real process. It logs
+//! everything as lines of JSON, so that a test can check what arrived.
 
 use std::{
     borrow::Cow,
@@ -36,27 +35,27 @@ use tokio::time::sleep;
 
 use crate::mcp_ledger::Ledger;
 
-/// Names the file that everything is written down in.
+/// Environment variable that names the log file.
 pub const LOG_VARIABLE: &str = "MCP_PROPS_LOG";
 
-/// Where a call says by which key it goes, the same for every try of it.
+/// Metadata field with the idempotency key of a call, the same for every attempt.
 pub const KEY_IN_META: &str = "dev.turnwire/idempotencyKey";
 
-/// A picture of one pixel, in base64.
+/// An image of one pixel, in base64.
 pub const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/// Which generation of the protocol the server speaks.
+/// The protocol generation of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
-    /// Both.
+    /// Supports both generations.
     Newer,
-    /// The older one; it says that it does not know the newer one.
+    /// Supports only the older one and rejects the newer one.
     Older,
-    /// The older one; it says nothing at all when it is asked in the newer one.
+    /// Supports only the older one and does not respond to the newer one.
     Mute,
 }
 
-/// The server. Clones share everything: over HTTP each request may get one of its own.
+/// The server. Clones share all state: over HTTP each request may get a clone.
 #[derive(Clone)]
 pub struct McpProps {
     generation: Generation,
@@ -68,18 +67,18 @@ pub struct McpProps {
 }
 
 impl McpProps {
-    /// A server that writes down what it does in `log`.
+    /// Creates a server that logs to `log`.
     pub fn new(log: Option<PathBuf>, generation: Generation) -> Self {
         let (grown, subscribers) = (Arc::default(), Arc::default());
         Self { generation, log, grown, subscribers, ledger: None, tasks: TaskManager::new() }
     }
 
-    /// The same, with tools that do something to the world; see [`Ledger`].
+    /// Adds tools with side effects; see [`Ledger`].
     pub fn with_effects(self) -> Self {
         Self { ledger: Some(Ledger::default()), ..self }
     }
 
-    /// Writes a line into the log: what happened, when, and more about it.
+    /// Writes a log line: what happened, when, and `more`.
     pub fn write_down(&self, what: &str, mut more: JsonObject) {
         let Some(path) = &self.log else { return };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -90,7 +89,7 @@ impl McpProps {
             .append(true)
             .open(path)
             .expect("the log can be written");
-        // In one piece: calls side by side must not write into each other's lines.
+        // A single write, so that lines of parallel calls do not mix.
         let line = format!("{}\n", Value::Object(more));
         file.write_all(line.as_bytes()).expect("the log can be written");
     }
@@ -151,7 +150,7 @@ impl McpProps {
         }
     }
 
-    /// Answers, and reports progress afterwards, which no server should.
+    /// Responds, and reports progress afterwards, which violates the protocol.
     fn talk_on(&self, call: &Call) -> CallToolResult {
         let (props, facts, peer) = (self.clone(), call.facts(), call.context.peer.clone());
         let token = call.context.meta.get_progress_token();
@@ -167,7 +166,7 @@ impl McpProps {
         CallToolResult::success(vec![ContentBlock::text("done")])
     }
 
-    /// Asks a person for a name, by a request of its own, as the older generation does.
+    /// Asks a person for a name by a server request, as in the older generation.
     async fn elicit(&self, call: &Call) -> Result<CallToolResult, ErrorData> {
         let request = ElicitRequest::new(who_are_you());
         let answer = call.context.peer.send_request(request.into()).await;
@@ -178,7 +177,7 @@ impl McpProps {
         Ok(CallToolResult::success(vec![ContentBlock::text(greeting(&told))]))
     }
 
-    /// Works as a task, reports how far it is, and asks in the middle if it is told to.
+    /// Runs as a task, reports progress, and asks a question if requested.
     fn start_task(&self, call: &Call) -> CallToolResponse {
         let steps = call.whole("steps").max(1);
         let step =
@@ -208,7 +207,7 @@ impl McpProps {
         CallToolResponse::Task(CreateTaskResult::new(task))
     }
 
-    /// Works for a while, acts in the middle of it, and writes down whether it did.
+    /// Works for a while, has its effect halfway, and logs it.
     async fn take_effect(&self, ledger: &Ledger, call: &Call) -> Result<CallToolResult, ErrorData> {
         let half = Duration::from_millis(call.whole("ms") as u64) / 2;
         sleep(half).await;
@@ -245,8 +244,7 @@ impl McpProps {
         Ok(CallToolResult::success(vec![ContentBlock::text(format!("{steps} steps"))]))
     }
 
-    /// The older generation is told of changes without having asked, the newer one only if it
-    /// has.
+    /// The older generation gets change notifications always, the newer one only after subscribing.
     async fn tell_of_change(&self, call: &Call) {
         if call.context.protocol_version() < Some(ProtocolVersion::V_2026_07_28) {
             let _ = call.context.peer.notify_tool_list_changed().await;
@@ -301,7 +299,7 @@ impl ServerHandler for McpProps {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // Two pages, so that nobody gets by with the first.
+        // Two pages, so that a client must use pagination.
         let mut tools = all_tools();
         if self.has_grown() {
             tools.push(tool("late", "Comes late.", json!({})));
@@ -330,7 +328,7 @@ impl ServerHandler for McpProps {
         let is_newer = call.context.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
         match call.name.as_str() {
             "task" | "task_that_asks" => return Ok(self.start_task(&call)),
-            // The newer generation asks by its answer, and is called again.
+            // In the newer generation the response asks, and the call is repeated.
             "elicit" if is_newer => return Ok(asks_first(request.input_responses)),
             _ => {}
         }
@@ -381,7 +379,7 @@ impl ServerHandler for McpProps {
     }
 }
 
-/// One call, with what came along.
+/// One call with its metadata.
 struct Call {
     name: String,
     arguments: JsonObject,
@@ -402,13 +400,13 @@ impl Call {
         usize::try_from(number).unwrap_or_default()
     }
 
-    /// The key it goes by; empty if it has none.
+    /// Returns the idempotency key; empty if there is none.
     fn key(&self) -> String {
         let key = self.context.meta.get(KEY_IN_META).and_then(Value::as_str);
         key.unwrap_or_default().to_owned()
     }
 
-    /// What is written down about it.
+    /// Returns the log fields of the call.
     fn facts(&self) -> JsonObject {
         JsonObject::from_iter([
             ("tool".to_owned(), json!(self.name)),
@@ -427,7 +425,7 @@ fn fall_over() -> ! {
     std::process::exit(7)
 }
 
-/// What a person is asked for.
+/// The question to a person.
 fn who_are_you() -> ElicitRequestParams {
     let schema = json!({
         "type": "object",
@@ -440,14 +438,14 @@ fn who_are_you() -> ElicitRequestParams {
     }
 }
 
-/// What the tool makes of the answer.
+/// Returns the tool's result for the answer.
 fn greeting(told: &Value) -> String {
     let action = told.get("action").and_then(Value::as_str).unwrap_or("nothing");
     let name = told.pointer("/content/name").and_then(Value::as_str);
     name.map_or_else(|| format!("they said: {action}"), |name| format!("hello, {name}"))
 }
 
-/// The answer to a call that needs to know something first.
+/// The response to a call that needs an answer first.
 fn asks_first(responses: Option<InputResponses>) -> CallToolResponse {
     if let Some(told) = responses.as_ref().and_then(|responses| responses.get("name")) {
         return CallToolResult::success(vec![ContentBlock::text(greeting(told))]).into();
@@ -457,7 +455,7 @@ fn asks_first(responses: Option<InputResponses>) -> CallToolResponse {
     InputRequiredResult::from_input_requests(requests).into()
 }
 
-/// One of each.
+/// One block of each kind.
 fn every_kind_of_content() -> Vec<ContentBlock> {
     let blocks = json!([
         { "type": "text", "text": "words" },

@@ -1,7 +1,7 @@
-//! The recorded runs: each one thing that can happen, in its purest form.
+//! Recorded runs, one for each situation.
 //!
-//! A scenario is played once, in simulated time; its journal lies in
-//! `scenarios/<name>/events.jsonl`, and beside it what every surface shows of it.
+//! A scenario is executed once, in simulated time. Its journal is in
+//! `scenarios/<name>/events.jsonl`, with the output of every surface beside it.
 
 mod custom;
 
@@ -22,11 +22,11 @@ use crate::{
     test_bench::{Act, TestBench},
 };
 
-/// A run to be played, and what happens to it from outside.
+/// A run, and the commands sent to it.
 pub struct Scenario {
-    /// Its folder.
+    /// Name of its folder.
     pub name: &'static str,
-    /// The run.
+    /// The scripted run.
     pub stage: TestBench,
     director: Director,
 }
@@ -34,12 +34,12 @@ pub struct Scenario {
 type Director = Box<dyn FnMut(&RecordedEvent) -> Option<Act>>;
 
 impl Scenario {
-    /// Plays it, and returns its journal.
+    /// Executes the scenario and returns its journal.
     pub async fn play(self) -> Vec<Arc<RecordedEvent>> {
         self.stage.play_with(self.director).await.journal
     }
 
-    /// Where its files are.
+    /// Returns the folder of its files.
     pub fn folder(&self) -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(self.name)
     }
@@ -55,7 +55,7 @@ fn undisturbed(name: &'static str, stage: TestBench) -> Scenario {
     Scenario { name, stage, director: Box::new(|_| None) }
 }
 
-/// Does `act` once, after the first event that `when` is waiting for.
+/// Performs `act` once, after the first event that matches `when`.
 fn disturbed(
     name: &'static str,
     stage: TestBench,
@@ -73,7 +73,7 @@ fn disturbed(
     Scenario { name, stage, director: Box::new(director) }
 }
 
-/// All of them. Must be called inside a runtime.
+/// Returns all scenarios. Must be called inside a runtime.
 pub fn all() -> Vec<Scenario> {
     let kinds = [
         answers(),
@@ -233,7 +233,7 @@ fn tools() -> Vec<Scenario> {
     ]
 }
 
-/// People who say more than yes and no.
+/// Scenarios with edited arguments, remembered approvals and questions.
 fn people() -> Vec<Scenario> {
     let delete = FakeTool::new("delete", Behaviour::Returns("deleted".into()))
         .with(|spec: &mut ToolSpec| spec.needs_approval = true);
@@ -322,7 +322,7 @@ fn failing_tools() -> Vec<Scenario> {
     ]
 }
 
-/// A tool that must not act twice, and of which nobody hears again.
+/// A tool with effect class "once" that disappears with an unknown outcome.
 fn vanishing(name: &str, what: &str) -> FakeTool {
     FakeTool::new(name, Behaviour::Vanishes(seconds(2), what.into()))
         .with(|spec: &mut ToolSpec| spec.effect = Effect::Once)
@@ -411,7 +411,7 @@ fn servers() -> Vec<Scenario> {
     ]
 }
 
-/// A run that leaves the question to the client, and the two that bring the answer.
+/// A run that returns the approval to the client, and the two that bring the answer.
 fn handed_back() -> Vec<Scenario> {
     let delete = || {
         FakeTool::new("delete", Behaviour::Returns("deleted".into()))
@@ -461,7 +461,7 @@ fn handed_back() -> Vec<Scenario> {
     ]
 }
 
-/// A built-in search that finds what it was told to find.
+/// A built-in search with a fixed result.
 struct Search {
     spec: ToolSpec,
     found: Result<ToolOutput, String>,

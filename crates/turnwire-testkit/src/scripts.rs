@@ -1,4 +1,4 @@
-//! Makes up random runs: what the model says, what the tools do, who cancels what and when.
+//! Generates random runs: model output, tool behaviour, and cancels.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,21 +12,21 @@ use crate::{
     test_bench::{Act, TestBench},
 };
 
-/// How many tools a random run has; the model may also call one that is not there.
+/// Number of tools of a random run. The model may also call a tool that does not exist.
 pub const N_TOOLS: usize = 8;
 
-/// A run made up at random.
+/// A random run.
 #[derive(Debug, Clone)]
 pub struct RandomRun {
-    /// What the model says, turn by turn. After the last one it says "Done.".
+    /// The model's turns. After the last one it says "Done.".
     pub turns: Vec<RandomTurn>,
-    /// What the tools do.
+    /// The behaviour of the tools.
     pub tools: Vec<RandomTool>,
-    /// Whether calls may run side by side.
+    /// Whether calls may run in parallel.
     pub parallel: bool,
-    /// What happens from outside, and after how many events.
+    /// Commands to the run, and after how many events.
     pub disturbances: Vec<(u64, Disturbance)>,
-    /// How often the model may be asked, and how many calls may be carried out.
+    /// Maximum number of turns and of calls.
     pub limits: (u32, u32),
 }
 
@@ -42,7 +42,7 @@ pub struct RandomTurn {
     ending: Ending,
 }
 
-/// A call the model writes.
+/// A call in the model's answer.
 #[derive(Debug, Clone)]
 pub struct RandomCall {
     tool: usize,
@@ -53,43 +53,43 @@ pub struct RandomCall {
 /// How the model's answer ends.
 #[derive(Debug, Clone)]
 pub enum Ending {
-    /// As it should.
+    /// Ends normally.
     Well,
-    /// At the length limit.
+    /// Ends at the length limit.
     Length,
-    /// Withheld by the provider.
+    /// Withheld by the provider's content filter.
     Filter,
-    /// With an error in the middle.
+    /// Ends with an error in the middle.
     Breaks,
-    /// Without a word.
+    /// Ends without output.
     Silently,
-    /// Never.
+    /// Never ends.
     Never,
-    /// Before it began.
+    /// Fails before it starts.
     Fails,
 }
 
 /// One of the tools.
 #[derive(Debug, Clone)]
 pub struct RandomTool {
-    /// What it does.
+    /// What it does when called.
     pub behaviour: Behaviour,
     beside_others: bool,
     needs_approval: bool,
     may_repeat: bool,
 }
 
-/// Something from outside.
+/// A command to the run.
 #[derive(Debug, Clone)]
 pub enum Disturbance {
-    /// The run is cancelled.
+    /// Cancels the run.
     CancelRun,
-    /// The call announced last is cancelled.
+    /// Cancels the latest announced call.
     CancelLastCall,
 }
 
 impl RandomRun {
-    /// The tools, as they can be used once.
+    /// Returns new instances of the tools.
     pub fn props(&self) -> Vec<FakeTool> {
         let prop = |(n, tool): (usize, &RandomTool)| {
             FakeTool::new(&format!("tool_{n}"), tool.behaviour.clone()).with(|spec| {
@@ -104,13 +104,13 @@ impl RandomRun {
         self.tools.iter().enumerate().map(prop).collect()
     }
 
-    /// The model's script.
+    /// Returns the scripted model.
     pub fn model(&self) -> Scripted {
         let turns = self.turns.iter().map(RandomTurn::script);
         Scripted::new(turns.chain([Turn::new().text("Done.")])).repeat_last()
     }
 
-    /// The run, ready to be played with these props.
+    /// Returns the run, ready to be executed with these tools.
     pub fn stage(&self, model: Scripted, props: &[FakeTool]) -> TestBench {
         let tools = props.iter().map(|prop| Arc::new(prop.clone()) as Arc<dyn Tool>);
         TestBench::with_model(Arc::new(model))
@@ -123,8 +123,8 @@ impl RandomRun {
             })
     }
 
-    /// Does to the run what is to be done, and answers every question of the run: every
-    /// second one with no.
+    /// Returns a director that sends the commands and answers every approval, denying every second
+    /// one.
     pub fn director(&self) -> impl FnMut(&RecordedEvent) -> Option<Act> {
         let disturbances = self.disturbances.clone();
         let mut last_call: Option<CallId> = None;
@@ -201,7 +201,7 @@ impl RandomTurn {
     }
 }
 
-/// Any run at all.
+/// Returns a strategy for random runs.
 pub fn any_run() -> impl Strategy<Value = RandomRun> {
     let disturbance =
         (1_u64..60, prop_oneof![Just(Disturbance::CancelRun), Just(Disturbance::CancelLastCall),]);
@@ -266,7 +266,7 @@ fn any_call() -> impl Strategy<Value = RandomCall> {
         1 => Just(vec!["{\"n\": ".to_owned()]),
         1 => Just(vec!["[1]".to_owned()]),
     ];
-    // The ids repeat themselves now and then, as those of some providers do.
+    // Ids repeat now and then, as those of some providers do.
     let id = prop::option::weighted(0.7, "call_[a-c]");
     (0..=N_TOOLS, arguments, id).prop_map(|(tool, arguments, id)| RandomCall {
         tool,

@@ -1,9 +1,9 @@
-//! Real servers for tests: a PostgreSQL and a Redis on free ports of loopback, with their files
-//! in a temporary directory.
+//! Real servers for tests: PostgreSQL and Redis on free loopback ports, with their files in a
+//! temporary directory.
 //!
-//! A test asks for [`postgres_url`]; that is the server of `TURNWIRE_TEST_POSTGRES` if there is
-//! one (the gate starts one for all), and otherwise one that this process starts and ends. Each
-//! call brings a database of its own, so tests do not see each other.
+//! [`postgres_url`] uses the server of `TURNWIRE_TEST_POSTGRES` if it is set (the gate starts one
+//! for all tests), and otherwise one that this process starts. Each call creates a new database, so
+//! tests are independent.
 
 use std::{
     fs, io,
@@ -18,10 +18,10 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How long a server may take to answer.
+/// How long a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The address of a new, empty database.
+/// Returns the URL of a new, empty database.
 pub fn postgres_url() -> String {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "the gate says where its server is")]
@@ -37,7 +37,7 @@ pub fn postgres_url() -> String {
     format!("{address}/{name}")
 }
 
-/// The address of a Redis.
+/// Returns the URL of a Redis server.
 pub fn redis_url() -> String {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "the gate says where its server is")]
@@ -45,13 +45,13 @@ pub fn redis_url() -> String {
     given.unwrap_or_else(|| SERVER.get_or_init(Redis::start).url())
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     listener.local_addr().expect("it has an address").port()
 }
 
-/// A PostgreSQL server of this process.
+/// A PostgreSQL server started by this process.
 #[derive(Debug)]
 pub struct Postgres {
     directory: TempDir,
@@ -60,14 +60,14 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// A new, empty server.
+    /// Starts a new, empty server.
     pub fn start() -> Self {
         let directory = tempfile::Builder::new().prefix("turnwire-pg").tempdir().expect("a place");
         let data = directory.path().join("data");
         let tools = postgres_tools();
         let by_root = is_root();
         if by_root {
-            // PostgreSQL refuses to be root.
+            // PostgreSQL does not run as root.
             run(Command::new("chown").arg("postgres").arg(directory.path()));
         }
         let mut make = as_postgres(&tools.join("initdb"), by_root);
@@ -90,44 +90,44 @@ impl Postgres {
         Self { directory, port, server }
     }
 
-    /// Its address, with the database `postgres`.
+    /// Returns its URL, with the database `postgres`.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Where it listens on loopback.
+    /// Returns its loopback port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends it as a power cut would: the server and all of its children.
+    /// Kills the server and all its children at once, like a power failure.
     pub fn kill(&mut self) {
-        // Held first, so that no child comes that nobody counted.
+        // Stopped first, so that it cannot fork further children.
         signal("STOP", &[self.server.child.id()]);
         let pids = self.server.with_children();
         signal("KILL", &pids);
         self.server.wait();
-        // A killed server leaves its lock behind, and its memory.
+        // A killed server leaves its lock file and shared memory.
         let _ = fs::remove_file(self.directory.path().join("data/postmaster.pid"));
     }
 
-    /// Starts it again after it was killed.
+    /// Starts it again after a kill.
     pub fn restart(&mut self) {
         self.server.restart();
     }
 
-    /// Freezes it: connections stay open and nothing answers.
+    /// Freezes it: connections stay open and nothing responds.
     pub fn freeze(&self) {
         signal("STOP", &self.server.with_children());
     }
 
-    /// Lets it go on.
+    /// Resumes it after [`Self::freeze`].
     pub fn thaw(&self) {
         signal("CONT", &self.server.with_children());
     }
 }
 
-/// A `PgBouncer` of this process, in front of somebody's `PostgreSQL`.
+/// A `PgBouncer` started by this process, in front of a `PostgreSQL`.
 #[derive(Debug)]
 pub struct PgBouncer {
     port: u16,
@@ -137,7 +137,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// One that shares the connections to the database at `url` as `pool_mode` says.
+    /// Starts one for the database at `url`, with this `pool_mode`.
     pub fn start(url: &str, pool_mode: &str) -> Self {
         let address = url.split_once('@').expect("the address names a user").1;
         let (host, database) = address.split_once('/').expect("the address names a database");
@@ -167,13 +167,13 @@ impl PgBouncer {
         Self { port, database: database.to_owned(), _directory: directory, _server: server }
     }
 
-    /// The address of the same database, by way of it.
+    /// Returns the URL of the database through the pooler.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{}", self.port, self.database)
     }
 }
 
-/// A Redis server of this process.
+/// A Redis server started by this process.
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
@@ -181,7 +181,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A new, empty server.
+    /// Starts a new, empty server.
     pub fn start() -> Self {
         let port = free_port();
         let mut command = Command::new("redis-server");
@@ -192,17 +192,17 @@ impl Redis {
         Self { port, server: Server::start(command, probe, None) }
     }
 
-    /// Its address.
+    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Where it listens on loopback.
+    /// Returns its loopback port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends it at once.
+    /// Kills it at once.
     pub fn kill(&mut self) {
         signal("KILL", &[self.server.child.id()]);
         self.server.wait();
@@ -214,14 +214,14 @@ impl Redis {
     }
 }
 
-/// A process that listens on a port and ends with us.
+/// A process that listens on a port and is killed with this one.
 #[derive(Debug)]
 struct Server {
     child: Child,
     command: Command,
-    /// What tells that it answers.
+    /// Succeeds when the server responds.
     probe: Command,
-    /// What belongs to it and goes with it.
+    /// Deleted together with the server.
     directory: Option<PathBuf>,
     watchdog: Child,
 }
@@ -261,7 +261,7 @@ impl Server {
         self.child.wait().expect("it was ours");
     }
 
-    /// The process and its children.
+    /// Returns the process ids of the server and its children.
     fn with_children(&self) -> Vec<u32> {
         let parent = self.child.id();
         let listed = Command::new("pgrep").args(["-P", &parent.to_string()]).output();
@@ -280,8 +280,8 @@ impl Drop for Server {
     }
 }
 
-/// Ends the server when this process is gone, however it went: what lives in a `static` is never
-/// dropped, and a killed test drops nothing. The pipe between the two ends with us.
+/// Kills the server when this process ends in any way: a `static` is never dropped, and a killed
+/// test drops nothing. The watchdog waits for the pipe from this process to close.
 fn watchdog(server: &Child, directory: Option<&Path>) -> Child {
     const SCRIPT: &str =
         "read -r _; kill -KILL \"$1\"; [ -z \"$2\" ] || { sleep 1; rm -rf \"$2\"; }";
@@ -297,7 +297,7 @@ fn signal(name: &str, pids: &[u32]) {
     let _ = Command::new("kill").arg(format!("-{name}")).args(pids).stderr(Stdio::null()).status();
 }
 
-/// Where Debian puts the server's programs: not in the path.
+/// Debian installs the server's programs outside the path.
 fn postgres_tools() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let versions = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));

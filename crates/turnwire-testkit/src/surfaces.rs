@@ -1,4 +1,4 @@
-//! Writes down what each surface shows of a journal, for people to read and tests to compare.
+//! Renders a journal for each surface, for golden files.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -13,7 +13,7 @@ use turnwire_surfaces::{
 type RecordedEvents = [Arc<RecordedEvent>];
 type WriteDown = fn(&RecordedEvents) -> String;
 
-/// Every surface: the name of its golden file, and how it is written down.
+/// Every surface: the name of its golden file, and its renderer.
 pub const ALL: [(&str, WriteDown); 12] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
@@ -29,7 +29,7 @@ pub const ALL: [(&str, WriteDown); 12] = [
     ("snapshot.json", snapshot),
 ];
 
-/// What a client of the chat socket gets that asked for everything.
+/// Options of a chat socket client that requests everything.
 pub const ASKED: WsOptions = WsOptions {
     chunks: true,
     progress: true,
@@ -40,17 +40,17 @@ pub const ASKED: WsOptions = WsOptions {
     resume: true,
 };
 
-/// What happened.
+/// Renders the events.
 pub fn events(journal: &RecordedEvents) -> String {
     journal.iter().map(|recorded| wire_json(recorded.as_ref()) + "\n").collect()
 }
 
-/// `on_token`, `on_tool_start`, `on_tool_end`, all given.
+/// Renders the callbacks `on_token`, `on_tool_start` and `on_tool_end`.
 pub fn callbacks(journal: &RecordedEvents) -> String {
     called(journal, ToolCallbacks { start: true, end: true })
 }
 
-/// `on_token` alone: the bracketed fallback.
+/// Renders `on_token` alone: the bracketed fallback.
 pub fn fallback(journal: &RecordedEvents) -> String {
     called(journal, ToolCallbacks::default())
 }
@@ -64,14 +64,14 @@ fn called(journal: &RecordedEvents, told: ToolCallbacks) -> String {
     frames(journal, Callbacks::new(told)).into_iter().map(line).collect()
 }
 
-/// `on_event`.
+/// Renders the callback `on_event`.
 pub fn on_event(journal: &RecordedEvents) -> String {
     let frames = frames(journal, ChatEvents::new());
     let line = |frame: &ChatFrame| format!("{} {}", frame.event_type(), frame.data());
     frames.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// The message manager.
+/// Renders the message manager.
 pub fn messages(journal: &RecordedEvents) -> String {
     let mut out = String::new();
     let mut projection = Messages::new();
@@ -104,7 +104,7 @@ fn write_message_frame(out: &mut String, messages: &Messages, frame: &MessageFra
     };
 }
 
-/// The terminal, without colours and redrawing.
+/// Renders the terminal output, without colours and redrawing.
 pub fn transcript(journal: &RecordedEvents) -> String {
     let frames = frames(journal, Transcript::new());
     let mut out = String::new();
@@ -118,12 +118,12 @@ pub fn transcript(journal: &RecordedEvents) -> String {
     out
 }
 
-/// `/v1/responses`, to clients that know official names only.
+/// Renders `/v1/responses` for clients with official event names only.
 pub fn responses(journal: &RecordedEvents) -> String {
     responded(journal, Profile::Strict)
 }
 
-/// `/v1/responses`, to clients that asked for more.
+/// Renders `/v1/responses` with extensions.
 pub fn responses_extended(journal: &RecordedEvents) -> String {
     responded(journal, Profile::Extended)
 }
@@ -133,12 +133,12 @@ fn responded(journal: &RecordedEvents, profile: Profile) -> String {
     frames.iter().map(|frame| wire_json(frame) + "\n").collect()
 }
 
-/// `/ws/chat`, to a client that asked for nothing.
+/// Renders `/ws/chat` without options.
 pub fn ws_chat(journal: &RecordedEvents) -> String {
     on_socket(journal, WsOptions::default())
 }
 
-/// `/ws/chat`, to a client that asked for everything.
+/// Renders `/ws/chat` with all options.
 pub fn ws_chat_asked(journal: &RecordedEvents) -> String {
     on_socket(journal, ASKED)
 }
@@ -148,8 +148,8 @@ fn on_socket(journal: &RecordedEvents, options: WsOptions) -> String {
     frames.iter().map(|placed| options.wire_text(placed) + "\n").collect()
 }
 
-/// `/chat/stream` with tokens, approvals and inputs. A client that did not ask for them gets the same
-/// without those lines, at the same places.
+/// Renders `/chat/stream` with tokens, approvals and inputs. Without these options a client gets
+/// the same stream without those lines, with the same ids.
 pub fn chat_stream(journal: &RecordedEvents) -> String {
     let options = ChatStreamOptions { tokens: true, approvals: true, inputs: true };
     let frames = frames(journal, WithCursors::new(ChatStream::new(options)));
@@ -160,18 +160,18 @@ pub fn chat_stream(journal: &RecordedEvents) -> String {
     frames.iter().map(block).collect()
 }
 
-/// `GET /v1/runs/{id}` when the run is over.
+/// Renders `GET /v1/runs/{id}` after the end of the run.
 pub fn snapshot(journal: &RecordedEvents) -> String {
     let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
     wire_json_pretty(&snapshot) + "\n"
 }
 
-/// All frames of a journal.
+/// Returns all frames of a journal.
 pub fn frames<P: Projection>(journal: &RecordedEvents, mut projection: P) -> Vec<P::Frame> {
     journal.iter().flat_map(|recorded| projection.project(recorded)).collect()
 }
 
-/// Long values are cut: the goldens are for reading, and other tests compare whole values.
+/// Shortens long values for readability. Other tests compare whole values.
 fn brief(text: &str) -> String {
     const MOST: usize = 900;
     match text.char_indices().nth(MOST) {

@@ -1,7 +1,7 @@
-//! Plays a scripted run in simulated time and returns its journal.
+//! Executes a scripted run in simulated time and returns its journal.
 //!
-//! With the runtime's clock paused (`#[tokio::test(start_paused = true)]`) a play is exact:
-//! the same script gives the same journal, to the microsecond.
+//! With a paused clock (`#[tokio::test(start_paused = true)]`) the result is deterministic: the
+//! same script gives the same journal, to the microsecond.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use turnwire_contract::{
 use turnwire_engine::{ApprovalPolicy, ClockAndIds, EngineParts, RunHandle, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
 
-/// A run about to be played.
+/// A run to execute.
 pub struct TestBench {
     model: Arc<dyn Model>,
     tools: Vec<Arc<dyn Tool>>,
@@ -23,22 +23,22 @@ pub struct TestBench {
     policy: ApprovalPolicy,
 }
 
-/// Something that happens to the run from outside.
+/// A command to the run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act {
-    /// Somebody cancels the run.
+    /// Cancels the run.
     CancelRun,
-    /// Somebody cancels this call.
+    /// Cancels this call.
     CancelCall(CallId),
-    /// Somebody answers for this call.
+    /// Resolves the approval of this call.
     Resolve(CallId, Decision),
-    /// Somebody answers for this call, and says more.
+    /// Resolves the approval of this call, with edits or a reason.
     Answer(CallId, ApprovalAnswer),
-    /// Somebody answers what the tool of this call asks.
+    /// Answers the question of this call's tool.
     Reply(CallId, Reply),
 }
 
-/// A run that was played to its end.
+/// A completed run.
 #[derive(Debug)]
 pub struct Played {
     /// All of its events.
@@ -47,17 +47,17 @@ pub struct Played {
     pub outcome: RunOutcome,
     /// The engine it ran on.
     pub runs: Runs,
-    /// The run itself.
+    /// The handle of the run.
     pub run: RunHandle,
 }
 
 impl TestBench {
-    /// A run of this script, on the question "Go.".
+    /// Creates a run of this script, with the input "Go.".
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self::with_model(Arc::new(Scripted::new(turns)))
     }
 
-    /// A run with this model, on the question "Go.".
+    /// Creates a run with this model, with the input "Go.".
     pub fn with_model(model: Arc<dyn Model>) -> Self {
         Self {
             model,
@@ -75,13 +75,13 @@ impl TestBench {
         self
     }
 
-    /// Offers tools.
+    /// Offers several tools.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
     }
 
-    /// Brings tool servers, all of which the run uses.
+    /// Adds tool servers, all of which the run uses.
     pub fn servers(mut self, servers: impl ToolServers + 'static) -> Self {
         let labels = servers.labels(&self.request.tenant);
         self.request.servers = labels.into_iter().map(ServerUse::all_of).collect();
@@ -101,19 +101,19 @@ impl TestBench {
         self
     }
 
-    /// Changes how often a silent tool is said to be still at work.
+    /// Sets the heartbeat interval of silent tools.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
-    /// Changes what people are asked about.
+    /// Sets the approval policy.
     pub fn policy(mut self, policy: ApprovalPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets everything up, and returns the engine with the request to start.
+    /// Creates the engine and returns it with the request to start.
     pub fn set_up(self) -> (Runs, RunRequest) {
         let mut tools = Toolbox::default();
         for tool in self.tools {
@@ -133,12 +133,12 @@ impl TestBench {
         (runs, request)
     }
 
-    /// Plays the run to its end.
+    /// Executes the run to its end.
     pub async fn play(self) -> Played {
         self.play_with(|_| None).await
     }
 
-    /// Plays the run to its end; after each event `director` may do something to it.
+    /// Executes the run to its end. After each event `director` may return a command.
     pub async fn play_with(
         self,
         mut director: impl FnMut(&RecordedEvent) -> Option<Act>,
@@ -185,7 +185,7 @@ async fn perform(runs: &Runs, run: &RunHandle, act: Act) {
 }
 
 impl Played {
-    /// The events without their envelopes.
+    /// Returns the events without their envelopes.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.journal.iter().map(|recorded| &recorded.event)
     }

@@ -1,18 +1,18 @@
-//! Reading what a server answers, which may have no end.
+//! Reads HTTP response bodies up to a maximum size.
 
 use futures::StreamExt;
 use reqwest::Response;
 
-/// Why an answer was not read.
+/// Why a body was not read.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    /// It broke off.
+    /// The connection broke.
     Broken(reqwest::Error),
-    /// There is more of it than is read.
+    /// The body exceeds the maximum size.
     TooLong,
 }
 
-/// The whole of an answer that has at most `most` bytes.
+/// Reads a body of at most `most` bytes.
 pub(crate) async fn read_at_most(response: Response, most: usize) -> Result<Vec<u8>, Unread> {
     let mut answer = Vec::new();
     let mut bytes = response.bytes_stream();

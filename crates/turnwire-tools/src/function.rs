@@ -1,7 +1,7 @@
 //! A Rust function as a tool.
 //!
-//! The function takes its arguments as a type of its own and returns what it likes; the schema
-//! for the model comes from that type, so that the two cannot drift apart.
+//! The function takes its arguments as a type of its own. The schema for the model is derived from
+//! that type, so the two cannot diverge.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{output::IntoToolOutput, schema::schema_of};
 
 /// A typed async function that the model can call.
 ///
-/// `A` is a struct that is `Deserialize` and `JsonSchema`; doc comments on its fields are what
-/// the model reads about them. [`NoArguments`] is the one for a function without any.
+/// `A` is a struct that implements `Deserialize` and `JsonSchema`. The doc comments on its fields
+/// are the descriptions for the model. Use [`NoArguments`] for a function without arguments.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,9 +26,9 @@ use crate::{output::IntoToolOutput, schema::schema_of};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Divide {
-///     /// What is divided.
+///     /// The dividend.
 ///     dividend: f64,
-///     /// What it is divided by; not 0.
+///     /// The divisor; not 0.
 ///     divisor: f64,
 /// }
 ///
@@ -44,10 +44,10 @@ use crate::{output::IntoToolOutput, schema::schema_of};
 /// .label(|numbers| format!("{} / {}", numbers.dividend, numbers.divisor));
 /// ```
 ///
-/// Until told otherwise a tool gets the most careful settings: it is never called twice
-/// ([`Effect::Once`]) and never runs beside another.
+/// The defaults are conservative: a call is never repeated ([`Effect::Once`]) and never concurrent
+/// with another.
 ///
-/// A function of another shape does not compile, be it for its arguments:
+/// A function of another shape does not compile. Its arguments need a schema:
 ///
 /// ```compile_fail,E0277
 /// use turnwire_tools::FunctionTool;
@@ -56,7 +56,7 @@ use crate::{output::IntoToolOutput, schema::schema_of};
 /// FunctionTool::new("opaque", "Has no schema.", |_: Opaque| async move { "done" });
 /// ```
 ///
-/// their number:
+/// It takes one argument:
 ///
 /// ```compile_fail,E0593
 /// use turnwire_tools::{FunctionTool, NoArguments};
@@ -64,7 +64,7 @@ use crate::{output::IntoToolOutput, schema::schema_of};
 /// FunctionTool::new("two", "Takes too many.", |_: NoArguments, _: NoArguments| async move { 2 });
 /// ```
 ///
-/// or its result:
+/// Its result implements [`IntoToolOutput`]:
 ///
 /// ```compile_fail,E0277
 /// use turnwire_tools::{FunctionTool, NoArguments};
@@ -79,13 +79,13 @@ pub struct FunctionTool<A> {
     short_result: Option<ShortResult>,
 }
 
-/// The function, whatever its shape was.
+/// The function, with its type erased.
 type Work<A> =
     Box<dyn Fn(A, Rest) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync>;
 type Label<A> = Box<dyn Fn(&A) -> String + Send + Sync>;
 type ShortResult = Box<dyn Fn(&ToolOutput) -> String + Send + Sync>;
 
-/// What comes with the arguments.
+/// What a function can use besides its arguments.
 struct Rest {
     idempotency_key: String,
     context: ToolContext,
@@ -95,11 +95,10 @@ impl<A> FunctionTool<A>
 where
     A: DeserializeOwned + JsonSchema + 'static,
 {
-    /// A tool that needs its arguments and nothing else.
+    /// Creates a tool from a function of its arguments.
     ///
-    /// A function that cannot fail returns its result as it is; one that can returns a
-    /// `Result` with any error that can be displayed. The error's text is read by the model, so
-    /// it should say how to go on.
+    /// The function returns its result directly, or a `Result` with any error that implements
+    /// `Display`. The model gets the text of the error, so it should say what to do.
     pub fn new<F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         F: Fn(A) -> Fut + Send + Sync + 'static,
@@ -108,7 +107,7 @@ where
         Self::of(name.into(), description.into(), move |arguments, _| function(arguments))
     }
 
-    /// A tool that also tells how its work is going, or asks whether it should stop.
+    /// Creates a tool that can report progress and check for cancellation.
     ///
     /// ```
     /// use turnwire_contract::ToolContext;
@@ -116,7 +115,7 @@ where
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Crawl {
-    ///     /// Where to look.
+    ///     /// URLs of the pages.
     ///     pages: Vec<String>,
     /// }
     ///
@@ -146,8 +145,8 @@ where
         })
     }
 
-    /// A tool that may be called again after a crash because it hands on the call's key, which
-    /// is the same for every try: [`Effect::Idempotent`].
+    /// Creates a tool whose calls may be repeated after a crash, because it uses the idempotency
+    /// key of the call, which is the same for every attempt: [`Effect::Idempotent`].
     ///
     /// ```
     /// use turnwire_contract::ToolContext;
@@ -195,37 +194,37 @@ where
         }
     }
 
-    /// Says what a call does to the world, and so whether it may be made twice.
+    /// Sets the effect class, which decides whether a call may be repeated.
     pub fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;
         self
     }
 
-    /// Allows it to run beside other calls of the same answer.
+    /// Allows concurrent execution with other calls of the same answer.
     pub fn parallel(mut self) -> Self {
         self.spec.parallel = true;
         self
     }
 
-    /// Asks a person before each call.
+    /// Requires approval for each call.
     pub fn needs_approval(mut self) -> Self {
         self.spec.needs_approval = true;
         self
     }
 
-    /// Sets how long it may stay silent, in place of the engine's own limit.
+    /// Sets the maximum time without a report, in place of the run's limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.spec.timeout = Some(timeout);
         self
     }
 
-    /// Names the arguments that say best what a call is about, most telling first.
+    /// Sets the arguments to use in labels, most significant first.
     pub fn telling<N: Into<String>>(mut self, arguments: impl IntoIterator<Item = N>) -> Self {
         self.spec.telling_arguments = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Words the arguments for people, in place of the usual rule.
+    /// Sets the function that describes the arguments for display.
     pub fn label<S: Into<String>>(
         mut self,
         label: impl Fn(&A) -> S + Send + Sync + 'static,
@@ -234,7 +233,7 @@ where
         self
     }
 
-    /// Words the result for people, in place of the usual rule.
+    /// Sets the function that describes the result for display.
     pub fn short_result<S: Into<String>>(
         mut self,
         short_result: impl Fn(&ToolOutput) -> S + Send + Sync + 'static,
@@ -265,7 +264,7 @@ where
 
     fn label(&self, arguments: &Map<String, Value>) -> Option<String> {
         let label = self.label.as_ref()?;
-        // Arguments that do not fit are refused elsewhere, with words; here they have no label.
+        // Invalid arguments have no label. The call itself reports the error.
         typed(arguments.clone()).ok().map(|arguments| label(&arguments))
     }
 
@@ -280,13 +279,13 @@ impl<A> fmt::Debug for FunctionTool<A> {
     }
 }
 
-/// What the schema could not say is said here, with the place of the mistake.
+/// Deserializes the arguments. The error contains the path of the invalid field.
 fn typed<A: DeserializeOwned>(arguments: Map<String, Value>) -> Result<A, ToolError> {
     serde_path_to_error::deserialize(Value::Object(arguments))
         .map_err(|error| ToolError::InvalidArguments(error.to_string()))
 }
 
-/// The arguments of a function that takes none.
+/// Arguments of a function that takes none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct NoArguments {}
 

@@ -27,7 +27,7 @@ fn multiply() -> FunctionTool<Multiply> {
     })
 }
 
-/// Calls `tool` with `arguments`; gives what came out and what was said on the way.
+/// Calls `tool` with `arguments`, and returns the result and the notes.
 async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolError>, Vec<ToolNote>) {
     let link = Arc::new(NoteBook::default());
     let context = ToolContext::new(
@@ -75,7 +75,7 @@ impl CallLink for NoteBook {
     }
 }
 
-/// S1-O4: a function that says nothing on the way needs to know nothing of progress.
+/// S1-O4: a function without progress needs no context.
 #[tokio::test]
 async fn a_function_gets_its_arguments_typed() {
     let (result, notes) = call(&multiply(), json!({ "a": 5, "b": 4 })).await;
@@ -134,7 +134,7 @@ async fn a_wrong_argument_is_named_with_its_place() {
     );
 }
 
-/// S1-O4: one that wants to tell how far it is asks for the context.
+/// S1-O4: a function with a context can report progress.
 #[tokio::test]
 async fn a_function_with_context_tells_how_it_is_going() {
     let tool = FunctionTool::with_context(

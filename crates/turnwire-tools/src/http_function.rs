@@ -1,9 +1,9 @@
-//! Functions that are somebody's HTTP interface, described in the settings.
+//! Tools that call an HTTP API, described in the settings.
 //!
-//! The operator says which address is called and how; the model says with which arguments. An
-//! argument may become part of the path or of the query, always encoded, and never part of the
-//! host: whatever the model writes, the request goes where the operator said. The rest of the
-//! arguments go into the query of a `GET` or `DELETE`, and into a JSON body otherwise.
+//! The operator sets the URL, the model supplies the arguments. An argument may be part of the path
+//! or the query, always percent-encoded, and never part of the host. So a request always goes to
+//! the operator's host. The other arguments are sent in the query of a `GET` or `DELETE`, and in a
+//! JSON body otherwise.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -26,52 +26,51 @@ use crate::{
     secret::Secret,
 };
 
-/// The longest answer that is read, if nothing else is said.
+/// Default maximum size of a response in bytes.
 pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// How long a function may take, if nothing else is said.
+/// Default timeout of a call.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection may take, at most half of the whole.
+/// Maximum duration of a connection attempt; at most half of the timeout.
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
-/// How much of an error page the model is shown.
+/// Maximum number of characters of an error response that the model receives.
 const MAX_ERROR_CHARS: usize = 500;
-/// How often an address may point elsewhere on its own host.
+/// Maximum number of redirects on the same origin.
 const MAX_REDIRECTS: usize = 3;
-/// Carries the key of a call, which is the same for every try of it.
+/// Header with the idempotency key, which is the same for every attempt of a call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// Everything that could mean something in an address.
+/// Characters to percent-encode: all except the unreserved ones of RFC 3986.
 const MEANINGFUL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// How a function is called.
+/// Settings of an HTTP function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpFunctionOptions {
-    /// Its name, as the model calls it.
+    /// Name of the tool, as the model calls it.
     pub name: String,
-    /// What it does, for the model.
+    /// What the tool does, for the model.
     pub description: String,
-    /// How the address is asked.
+    /// HTTP method.
     pub method: HttpMethod,
-    /// Where it is. `{name}` stands for the argument of that name, in the path or in the query.
+    /// URL. `{name}` in the path or query is replaced by the argument of that name.
     pub url: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
-    /// What a call does to the world, and so whether it may be made twice.
+    /// Effect class, which decides whether a call may be repeated.
     pub effect: Effect,
-    /// Whether a person must allow each call.
+    /// Whether each call needs approval.
     pub needs_approval: bool,
-    /// What is sent along.
+    /// Headers of each request.
     pub headers: BTreeMap<String, String>,
-    /// What is sent along and never shown.
+    /// Headers of each request whose values are never logged.
     pub secret_headers: BTreeMap<String, Secret>,
-    /// How long it may take.
+    /// Timeout of a call.
     pub timeout: Duration,
-    /// The longest answer that is read.
+    /// Maximum size of a response in bytes.
     pub max_answer_bytes: usize,
 }
 
 impl HttpFunctionOptions {
-    /// A function without arguments at `url`, with the most careful settings: it is never called
-    /// twice.
+    /// A function without arguments at `url`, with conservative defaults: calls are never repeated.
     pub fn new(name: impl Into<String>, method: HttpMethod, url: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -88,7 +87,7 @@ impl HttpFunctionOptions {
         }
     }
 
-    /// Whether a function can be made of this.
+    /// Checks the settings without creating a client.
     pub fn check(&self) -> Result<(), HttpFunctionError> {
         Address::read(&self.url, &self.parameters)?;
         self.header_map().map(drop)
@@ -110,23 +109,23 @@ impl HttpFunctionOptions {
     }
 }
 
-/// How an address is asked.
+/// HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpMethod {
-    /// For something.
+    /// `GET`.
     Get,
-    /// To do something.
+    /// `POST`.
     Post,
-    /// To keep something.
+    /// `PUT`.
     Put,
-    /// To change something.
+    /// `PATCH`.
     Patch,
-    /// To forget something.
+    /// `DELETE`.
     Delete,
 }
 
 impl HttpMethod {
-    /// All there are, by their names.
+    /// All methods, with their names.
     pub const NAMES: [(&str, Self); 5] = [
         ("GET", Self::Get),
         ("POST", Self::Post),
@@ -155,33 +154,33 @@ impl From<HttpMethod> for Method {
     }
 }
 
-/// Why a function could not be set up. All of it is the operator's to repair.
+/// Why a function could not be created. The operator has to fix the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HttpFunctionError {
-    /// The address is none.
+    /// The URL is invalid.
     #[error("`{0}` is not an http or https address without a user, a password and a `#`")]
     Url(String),
-    /// The model would decide where requests go.
+    /// A placeholder is in the host, so the model could choose the host.
     #[error("`{0}` stands before the path; only the path and the query may have placeholders")]
     PlaceholderInHost(String),
-    /// There is a brace without its partner.
+    /// Unbalanced braces.
     #[error("there is a `{{` without its `}}`, or the other way round")]
     Brace,
-    /// A placeholder for which there is no argument.
+    /// A placeholder without an argument of that name.
     #[error("`{{{0}}}` has no property of that name in the parameters")]
     NoSuchArgument(String),
-    /// An argument without which there is no address.
+    /// A placeholder in the path whose argument is not required.
     #[error("`{{{0}}}` is part of the path, so it has to be in `required` of the parameters")]
     NotRequired(String),
-    /// A header that cannot be sent.
+    /// An invalid header.
     #[error("the header `{0}` has a name or a value that cannot be sent")]
     Header(String),
-    /// The HTTP client does not start, usually for want of root certificates.
+    /// The HTTP client could not be created, usually because there are no root certificates.
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
 }
 
-/// A function that is called over HTTP.
+/// A tool that calls an HTTP API.
 pub struct HttpFunction {
     spec: ToolSpec,
     client: Client,
@@ -191,16 +190,16 @@ pub struct HttpFunction {
 }
 
 impl HttpFunction {
-    /// A function with these options. Nothing is asked before the first call.
+    /// Creates the tool. Sends no request.
     pub fn new(options: HttpFunctionOptions) -> Result<Self, HttpFunctionError> {
         let address = Address::read(&options.url, &options.parameters)?;
         let headers = options.header_map()?;
         let client = Client::builder()
             .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
-            // Well before the time is up: then a call that is out of time was sent.
+            // Shorter than the timeout, so that a call that times out was sent.
             .connect_timeout(MAX_CONNECT_TIME.min(options.timeout / 2))
             .redirect(redirect::Policy::custom(stay_at_home))
-            // The operator named an address; the environment has no say in it.
+            // A proxy from the environment must not redirect the operator's URL.
             .no_proxy()
             .build()
             .map_err(|error| HttpFunctionError::Client(error.to_string()))?;
@@ -208,7 +207,7 @@ impl HttpFunction {
             parameters: options.parameters.clone(),
             kind: ToolKind::Function,
             effect: options.effect,
-            // What changes nothing does not mind company.
+            // Calls without side effects may be concurrent.
             parallel: options.effect == Effect::Pure,
             needs_approval: options.needs_approval,
             timeout: Some(options.timeout + Duration::from_secs(1)),
@@ -260,7 +259,7 @@ impl HttpFunction {
         let colon = if page.is_empty() { "" } else { ": " };
         let message = format!("it answered with status {}{colon}{page}", status.as_u16());
         match status {
-            // Somebody between here and the function has lost it out of sight.
+            // A proxy lost the connection to the function, so the outcome is unknown.
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
                 ToolError::OutcomeUnknown(message)
             }
@@ -269,11 +268,11 @@ impl HttpFunction {
         }
     }
 
-    /// Some servers quote the key they do not like, or all they were sent.
+    /// Removes keys from a response. Some servers quote the key or the whole request.
     fn without_keys(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for key in self.options.secret_headers.values().map(Secret::reveal) {
-            // What stands behind `Bearer ` is as secret as the whole.
+            // The part after `Bearer ` is also secret.
             for part in [key, key.rsplit(' ').next().unwrap_or(key)] {
                 if part.len() >= SHORTEST_KEY && text.contains(part) {
                     text = text.replace(part, "***");
@@ -284,7 +283,7 @@ impl HttpFunction {
     }
 }
 
-/// Anything shorter is no secret, and would be found in ordinary words.
+/// Shorter parts are not removed, because they may occur in ordinary text.
 const SHORTEST_KEY: usize = 8;
 
 #[async_trait]
@@ -311,7 +310,7 @@ impl Tool for HttpFunction {
     }
 }
 
-/// Whether the same request may work later.
+/// Whether a retry may succeed.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
@@ -323,8 +322,7 @@ fn is_text(kind: &str) -> bool {
         || ["json", "xml", "yaml", "urlencoded"].iter().any(|word| kind.contains(word))
 }
 
-/// An address that points to another host, another port or another scheme is not followed: the
-/// keys are for this one.
+/// Follows redirects only on the same origin, because the headers contain keys.
 fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let (from, to) = (attempt.previous().first(), attempt.url());
     let is_home = from.is_some_and(|from| from.origin() == to.origin());
@@ -359,22 +357,21 @@ impl fmt::Debug for HttpFunction {
     }
 }
 
-/// An address with places for arguments.
+/// A URL with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Address {
     /// Scheme, host and port.
     origin: String,
     path: Vec<Piece>,
-    /// The pairs of the query as they were written: a name and a value.
+    /// Query parameters as written: name and value.
     query: Vec<(String, Vec<Piece>)>,
 }
 
-/// A piece of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
-    /// As the operator wrote it.
+    /// Text from the operator.
     Fixed(String),
-    /// The argument of this name.
+    /// Placeholder for this argument.
     Argument(String),
 }
 
@@ -410,7 +407,7 @@ impl Address {
         Ok(address)
     }
 
-    /// Every placeholder is an argument, and those that make the path are always there.
+    /// Checks that every placeholder is an argument, and that those in the path are required.
     fn check(&self, parameters: &Value) -> Result<(), HttpFunctionError> {
         let properties = parameters.get("properties").and_then(Value::as_object);
         let required = parameters.get("required").and_then(Value::as_array);
@@ -432,8 +429,8 @@ impl Address {
         names(&self.path).chain(self.query.iter().flat_map(|(_, value)| names(value)))
     }
 
-    /// The address for these arguments, and those of them that are not part of it. Without a body
-    /// all of them are.
+    /// Returns the URL for these arguments, and the arguments that are not part of it. Without a
+    /// body all of them are part of it.
     fn filled(
         &self,
         mut arguments: Map<String, Value>,
@@ -480,7 +477,7 @@ impl Address {
                 }
             }
         }
-        // These would climb out of where the operator said, encoded or not.
+        // A `.` or `..` segment would leave the operator's path, encoded or not.
         let is_climbing = |segment: &str| {
             let plain = percent_decode_str(segment).decode_utf8_lossy();
             plain == "." || plain == ".."
@@ -493,7 +490,7 @@ impl Address {
     }
 }
 
-/// A pair of the query; none for an argument that was left out, several for a list.
+/// Returns the query parameter; none for a missing argument, several for a list.
 fn filled_pair(name: &str, value: &[Piece], arguments: &Map<String, Value>) -> Vec<String> {
     if let [Piece::Argument(argument)] = value {
         let texts = arguments.get(argument).map(texts_of).unwrap_or_default();
@@ -516,7 +513,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, MEANINGFUL).to_string()
 }
 
-/// A value as it stands in an address.
+/// Formats a value for the path.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -526,7 +523,7 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// A value as it stands in a query: a list is several, an object is JSON, null is nothing.
+/// Formats a value for the query: a list gives several parameters, an object JSON, null none.
 fn texts_of(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),

@@ -1,4 +1,4 @@
-//! Against a real server: what is sent for which arguments, and what becomes of the answers.
+//! Tests against a real server: requests for given arguments, and handling of responses.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use turnwire_contract::{
 
 use super::{HttpFunction, HttpFunctionError, HttpFunctionOptions, HttpMethod};
 
-/// Says nothing, and can be stopped.
+/// A link that drops notes and can be cancelled.
 #[derive(Default)]
 struct Link(CancellationToken);
 
@@ -42,7 +42,7 @@ impl CallLink for Link {
     }
 }
 
-/// A request as the server saw it.
+/// A request as received by the server.
 #[derive(Debug, Clone)]
 struct Seen {
     method: Method,
@@ -53,7 +53,7 @@ struct Seen {
 
 type Log = Arc<Mutex<Vec<Seen>>>;
 
-/// A server that answers everything with what `answer` gives; its address, and what it saw.
+/// Starts a server that replies with `answer`. Returns its URL and the received requests.
 async fn server<R: IntoResponse + 'static>(
     answer: impl Fn() -> R + Clone + Send + Sync + 'static,
 ) -> (String, Log) {
@@ -107,7 +107,7 @@ fn json_answer(body: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], body.to_string()).into_response()
 }
 
-/// R21, C5: a call carries its key, and the arguments that are not in the address are the body.
+/// R21, C5: a call has its idempotency key, and arguments that are not in the URL are in the body.
 #[tokio::test]
 async fn what_is_not_in_the_address_is_in_the_body() {
     let (address, log) = server(|| json_answer(&json!({ "id": 7 }))).await;
@@ -150,7 +150,7 @@ async fn without_a_body_everything_is_in_the_address() {
     assert_eq!(seen.body, "");
 }
 
-/// A4: whatever the model writes, the request goes where the operator said.
+/// A4: no argument can change the host or path set by the operator.
 #[tokio::test]
 async fn arguments_cannot_lead_elsewhere() {
     let (address, log) = server(|| "ok").await;
@@ -184,7 +184,7 @@ async fn arguments_cannot_lead_elsewhere() {
     assert_eq!(log.lock().unwrap().len(), 0, "nothing was asked");
 }
 
-/// I4: only an answer that says it worked has worked; what may pass is tried again by the engine.
+/// I4: only a success status is a success. The engine retries temporary errors.
 #[tokio::test]
 async fn an_error_is_told_to_the_model() {
     for (status, is_passing) in [(400, false), (404, false), (429, true), (500, true), (503, true)]
@@ -199,7 +199,7 @@ async fn an_error_is_told_to_the_model() {
     }
 }
 
-/// A6: a server that quotes the key does not bring it into the run.
+/// A6: a key that the server quotes is removed from the result.
 #[tokio::test]
 async fn a_key_that_is_quoted_is_hidden() {
     for status in [StatusCode::OK, StatusCode::UNAUTHORIZED] {
@@ -215,7 +215,7 @@ async fn a_key_that_is_quoted_is_hidden() {
     }
 }
 
-/// A4: a redirect is followed at home, and nowhere else.
+/// A4: a redirect is followed only on the same origin.
 #[tokio::test]
 async fn keys_do_not_follow_a_redirect_elsewhere() {
     let (elsewhere, log) = server(|| "stolen").await;

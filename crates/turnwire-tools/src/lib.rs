@@ -1,13 +1,12 @@
-//! What the model can use: adapters of the [`Tool`](turnwire_contract::Tool) port.
+//! Adapters of the [`Tool`](turnwire_contract::Tool) port.
 //!
-//! Reading order: [`function`] makes a tool out of a typed Rust function, [`output`] is what
-//! such a function may return, and [`schema`] is what the model is told about its arguments.
-//! [`http_function`] calls somebody's HTTP interface, as the settings describe it.
-//! [`mcp`] are the tools of MCP servers, [`web_search`] and [`file_search`] are the two that
-//! search. [`egress`] is the way out to addresses that a model or a request names.
+//! [`function`] makes a tool from a typed Rust function, [`output`] converts its result, and
+//! [`schema`] derives the schema of its arguments. [`http_function`] calls an HTTP API described in
+//! the settings. [`mcp`] provides the tools of MCP servers. [`web_search`] and [`file_search`] are
+//! the built-in searches. [`egress`] is the HTTP client for URLs from a model or a request.
 //!
-//! This crate only adapts. Checking arguments, timeouts, retries, cancellation and events are
-//! the engine's, once, for all tools.
+//! Validation of arguments, timeouts, retries, cancellation and events are in the engine, once for
+//! all tools.
 
 mod answer;
 pub mod egress;

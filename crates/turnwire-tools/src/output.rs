@@ -1,7 +1,7 @@
-//! What a function may return to be a tool.
+//! Conversion of function results to tool output.
 //!
-//! The model reads text, so everything becomes text in the shortest honest way; data is kept
-//! as data beside it for clients that can show it.
+//! The model reads text, so every result has a text form. Structured data is also stored as such,
+//! for clients that can show it.
 
 use std::{any::Any, fmt};
 
@@ -9,30 +9,30 @@ use serde::Serialize;
 use serde_json::Value;
 use turnwire_contract::{ToolError, ToolOutput};
 
-/// Something that can be the result of a tool.
+/// A type that can be the result of a tool.
 ///
-/// | returned | the model reads |
+/// | type | text for the model |
 /// |---|---|
 /// | `String`, `&str` | the text |
-/// | a number, a `bool` | it, as Rust prints it: `20`, `0.5`, `true` |
-/// | `()` | nothing |
-/// | [`Value`], [`Json<T>`] | compact JSON; a bare string without its quotes |
+/// | a number, a `bool` | its `Display` form: `20`, `0.5`, `true` |
+/// | `()` | empty |
+/// | [`Value`], [`Json<T>`] | compact JSON; a string without its quotes |
 /// | [`ToolOutput`] | its text |
-/// | `Result<T, E>` | `T` as above, or the error in its own words |
+/// | `Result<T, E>` | `T` as above, or the `Display` form of the error |
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     note = "return text, a number, `serde_json::Value`, `ToolOutput`, or a `Result` of these",
     note = "wrap anything else that is `Serialize` in `Json(…)`"
 )]
 pub trait IntoToolOutput {
-    /// The result as the engine takes it.
+    /// Converts the result.
     fn into_tool_output(self) -> Result<ToolOutput, ToolError>;
 }
 
-/// Makes a tool's result of anything serializable.
+/// A serializable result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(
-    /// What to return.
+    /// The value to serialize.
     pub T,
 );
 
@@ -56,8 +56,8 @@ impl IntoToolOutput for Value {
     }
 }
 
-/// A [`ToolError`] stays what it is, so that a function can say [`ToolError::Transient`]; any
-/// other error is a plain failure.
+/// A [`ToolError`] is passed on, so that a function can return [`ToolError::Transient`]. Any other
+/// error is a permanent failure.
 impl<T, E> IntoToolOutput for Result<T, E>
 where
     T: IntoToolOutput,

@@ -1,9 +1,8 @@
-//! What the model is told about the arguments of a function.
+//! Derives the schema of a function's arguments, for the model.
 //!
-//! `schemars` writes the schema for any consumer; a model is a particular one. It reads every
-//! word and pays for it, it does not follow references well, and it invents arguments. So the
-//! schema is in one piece, without what only a Rust programmer understands, and closed: an
-//! argument that does not exist is refused by name instead of being ignored in silence.
+//! The schema of `schemars` is adapted for models: it is inlined, because models do not follow
+//! references well; Rust-specific details are removed, because every word costs tokens; and it is
+//! closed, so that an unknown argument is an error with its name instead of being ignored.
 
 use schemars::{
     JsonSchema, Schema,
@@ -12,10 +11,10 @@ use schemars::{
 };
 use serde_json::{Map, Value};
 
-/// The JSON Schema (draft 2020-12) of `A`, as it is shown to the model.
+/// Returns the JSON Schema (draft 2020-12) of `A` for the model.
 ///
-/// An object that should take more than its fields says so itself, with
-/// `#[schemars(extend("additionalProperties" = true))]`.
+/// An object that accepts additional properties needs `#[schemars(extend("additionalProperties" =
+/// true))]`.
 pub fn schema_of<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -23,7 +22,7 @@ pub fn schema_of<A: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
     let root = schema.ensure_object();
-    // Providers take nothing but an object, also where the choice between several is inside.
+    // Providers require an object at the top level, even for an enum.
     root.entry("type").or_insert_with(|| "object".into());
     if root.get("type").is_some_and(|kind| kind == "object") && !is_composed(root) {
         root.entry("properties").or_insert_with(|| Map::new().into());
@@ -32,16 +31,16 @@ pub fn schema_of<A: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// How Rust names the width of a number; to a model, and to a validator, this says nothing.
+/// Number formats of `schemars`, which are meaningless to models and validators.
 const NUMBER_FORMATS: [&str; 14] = [
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",
 ];
 
-/// Set on a part of a composed object until that part is visited.
+/// Marks a part of a composed object until that part is visited.
 const PART: &str = "turnwire-part";
 
-/// The changes described above, to a schema and all schemas in it.
+/// The changes described above, applied to a schema and all its subschemas.
 struct ForTheModel;
 
 impl Transform for ForTheModel {
@@ -58,10 +57,10 @@ impl Transform for ForTheModel {
     }
 }
 
-/// Says that there are no other properties, where this schema alone knows them all.
+/// Forbids additional properties, if this schema alone defines all properties.
 ///
-/// The parts of a composed object see each other's properties as foreign, so none of them may
-/// be closed; neither may the whole.
+/// The parts of a composed object do not know each other's properties. So neither the parts nor the
+/// whole can be closed.
 fn close(object: &mut Map<String, Value>) {
     let is_part = object.remove(PART).is_some();
     let has_properties = object.contains_key("properties");
@@ -76,7 +75,7 @@ fn close(object: &mut Map<String, Value>) {
     }
 }
 
-/// Whether some of its properties are described elsewhere, as by a flattened enum.
+/// Whether some properties are defined elsewhere, as in a flattened enum.
 fn is_composed(object: &Map<String, Value>) -> bool {
     ["$ref", "allOf", "anyOf", "oneOf", "if", "unevaluatedProperties"]
         .iter()

@@ -1,18 +1,18 @@
-//! A key that must not be shown.
+//! API keys that must not be logged.
 
 use std::fmt;
 
-/// A key. It can be sent, but not printed.
+/// An API key. Its `Debug` output does not contain the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the key as it stands.
+    /// Wraps a key.
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
-    /// The key itself, for the header that carries it.
+    /// Returns the key, for a header.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Locks that outlive a panic: what they guard is whole after every statement.
+//! Locks that ignore poisoning. The data they guard is consistent after every statement.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,4 +1,4 @@
-//! Requests as a client makes them that does not give up: on another node, with the same key.
+//! A client that retries requests on other nodes, with the same idempotency key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,29 +9,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{cluster::Cluster, dice::Dice, node::Node, observations::Notes};
 
-/// How long a node may take to begin its answer; one that is stopped never does.
+/// How long a node may take to start its response. A stopped node never responds.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a request is made again and again.
+/// How long a request is retried.
 const STUBBORNNESS: Duration = Duration::from_secs(90);
 
-/// Somebody who makes requests. Clones are the same one.
+/// A client. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Whom they are made to.
+    /// The nodes it uses.
     pub cluster: Arc<Cluster>,
-    /// Where it is written down what came of them.
+    /// Records the results.
     pub notes: Notes,
-    /// Tells that it is time to give up.
+    /// Cancelled when retries should end.
     pub give_up: CancellationToken,
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum Refused {
-    /// There was no answer.
+    /// No response arrived.
     Lost(String),
-    /// There was one, and it was no.
+    /// The response was an error.
     Status(StatusCode, String),
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for Refused {
 }
 
 impl Client {
-    /// Makes one request, once.
+    /// Sends one request without retries.
     pub async fn send(
         &self,
         request: RequestBuilder,
@@ -84,8 +84,8 @@ impl Client {
         }
     }
 
-    /// Makes a request until a node takes it, each time on a node by chance. `make` words it for
-    /// a node. What a client has to repair is not made again, and neither is a conflict.
+    /// Retries a request on random nodes until one accepts it. `make` builds it for a node. Client
+    /// errors and conflicts are not retried.
     pub async fn insist(
         &self,
         dice: &mut Dice,
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// The JSON of an answer.
+    /// Decodes the JSON body of a response.
     pub async fn json(answer: Response) -> Result<Value, Refused> {
         let body = timeout(PATIENCE, answer.json()).await;
         let body = body.map_err(|_| Refused::Lost("the body takes too long".to_owned()))?;

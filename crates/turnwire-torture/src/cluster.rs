@@ -1,4 +1,4 @@
-//! The stage: a database, a news server, a model server, a tool server, and the gateways.
+//! The test cluster: database, Redis, model server, tool server and gateways.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,19 +29,19 @@ use crate::{
     proxy::Proxy,
 };
 
-/// How long a helper may take to say where it is.
+/// How long a helper process may take to report its address.
 const STARTING: Duration = Duration::from_secs(30);
 
-/// Everything that runs.
+/// All processes.
 #[derive(Debug)]
 pub struct Cluster {
     /// The gateways.
     pub nodes: Vec<Arc<Node>>,
-    /// For requests to them.
+    /// HTTP client for requests to the gateways.
     pub http: reqwest::Client,
-    /// Our own way to the database.
+    /// Direct connections to the database.
     pub pool: Option<PgPool>,
-    /// How long a worker's runs stay its own.
+    /// The configured lease.
     pub lease: Duration,
     postgres: Option<Arc<Mutex<Postgres>>>,
     redis: Option<Arc<Mutex<Redis>>>,
@@ -51,7 +51,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything. `environment` is what the gateways find beside the usual.
+    /// Starts everything. `environment` is added to the gateways' environment.
     pub async fn start(
         options: &Options,
         environment: &[(String, String)],
@@ -62,7 +62,7 @@ impl Cluster {
         let (models, model_server) = model_server(&program.upstreams).await?;
         let tool_log = folder.join("tools.jsonl");
         let (tool_port, tool_server) = tool_server(&program.mcp_props, &tool_log).await?;
-        // Connections to a node that was killed are of no use to the next one.
+        // Connections to a killed node must not be reused.
         let http = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(1))
             .pool_idle_timeout(Duration::from_secs(2))
@@ -100,15 +100,15 @@ impl Cluster {
             _helpers: vec![model_server, tool_server],
             _directory: directory,
         };
-        // One after the other: the first makes the tables.
+        // Sequentially: the first node runs the migrations.
         for node in &cluster.nodes {
             cluster.start_node(node).await?;
         }
         Ok(cluster)
     }
 
-    /// Starts a node, and finds out who it is. One that was there before is started again and
-    /// again: the database may be away just then.
+    /// Starts a node and determines its worker id. A restart is retried, because the database may
+    /// be unavailable.
     pub async fn start_node(&self, node: &Node) -> anyhow::Result<()> {
         let until = Instant::now() + STARTING;
         let is_new = node.n_starts() == 0;
@@ -124,7 +124,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node that does not say who it is gives itself away by the run that it takes.
+    /// Determines the worker id of a node that does not report it, from a run that it executes.
     async fn worker_by_trial(&self, node: &Node) -> Option<String> {
         let body = json!({ "model": "default", "input": "Who are you?", "background": true });
         let asked = self.http.post(node.url("/v1/responses")).json(&body);
@@ -135,14 +135,14 @@ impl Cluster {
         query.fetch_optional(self.pool.as_ref()?).await.ok()??.try_get("worker").ok()
     }
 
-    /// A node that is up, by chance; any node if none is.
+    /// Returns a random running node, or any node if none is running.
     pub fn any_node(&self, dice: &mut Dice) -> anyhow::Result<&Arc<Node>> {
         let up: Vec<&Arc<Node>> = self.nodes.iter().filter(|node| node.is_up()).collect();
         let node = dice.pick(&up).copied().or_else(|| dice.pick(&self.nodes));
         node.ok_or_else(|| anyhow!("there are no nodes"))
     }
 
-    /// The runs that a node works on, by the database's word.
+    /// Returns the runs leased to a node, from the database.
     pub async fn owned_by(&self, node: &Node) -> Vec<RunId> {
         let (Some(pool), Some(worker)) = (&self.pool, node.worker()) else { return Vec::new() };
         let query = "select id from runs where state = 'active' and worker = $1";
@@ -151,34 +151,34 @@ impl Cluster {
         ids.map(|id| RunId::new(id.as_str())).collect()
     }
 
-    /// Where the tool server writes down what it does.
+    /// Returns the path of the tool server's log.
     pub fn tool_log(&self) -> &Path {
         &self.tool_log
     }
 
-    /// Does something to the database, off the runtime.
+    /// Runs `deed` on the database server, on a blocking thread.
     pub async fn with_postgres(&self, deed: fn(&mut Postgres)) -> anyhow::Result<()> {
         let Some(postgres) = self.postgres.clone() else { bail!("there is no database") };
         let done = tokio::task::spawn_blocking(move || deed(&mut lock(&postgres)));
         Ok(done.await?)
     }
 
-    /// Does something to the news server, off the runtime.
+    /// Runs `deed` on Redis, on a blocking thread.
     pub async fn with_redis(&self, deed: fn(&mut Redis)) -> anyhow::Result<()> {
         let Some(redis) = self.redis.clone() else { bail!("there is no Redis") };
         let done = tokio::task::spawn_blocking(move || deed(&mut lock(&redis)));
         Ok(done.await?)
     }
 
-    /// Where the news server listens.
+    /// Returns the port of Redis.
     pub fn redis_port(&self) -> Option<u16> {
         self.redis.as_ref().map(|redis| lock(redis).port())
     }
 
-    /// Ends the gateways.
+    /// Kills the gateways.
     pub async fn stop(&self) {
         for node in &self.nodes {
-            // They end with us in any case.
+            // They are killed on drop in any case.
             let _ = node.kill().await;
         }
     }
@@ -188,7 +188,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The programs that are started.
+/// Paths of the started programs.
 struct Programs {
     gateway: PathBuf,
     upstreams: PathBuf,
@@ -254,7 +254,7 @@ async fn tool_server(program: &Path, log: &Path) -> anyhow::Result<(u16, Child)>
     Ok((line.trim().parse().context("the tool server's port")?, child))
 }
 
-/// Starts a program, and waits for its first line.
+/// Starts a program and waits for its first line.
 async fn first_line(command: &mut Command) -> anyhow::Result<(String, Child)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("{command:?}"))?;

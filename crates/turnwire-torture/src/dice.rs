@@ -1,23 +1,23 @@
-//! Chance that can be had again: everything random follows from one seed.
+//! Reproducible random numbers from one seed.
 
 use std::time::Duration;
 
-/// A stream of random numbers. The same seed gives the same ones.
+/// A random number generator. The same seed gives the same numbers.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// The dice of this seed.
+    /// Creates a generator from this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Dice of their own, for somebody who rolls at another pace.
+    /// Creates an independent generator, for a concurrent task.
     pub fn fork(&mut self) -> Self {
         Self(self.roll())
     }
 
-    /// Any number.
+    /// Returns a random number.
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -26,28 +26,28 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `least` to `most`, both included.
+    /// Returns a number from `least` to `most`, inclusive.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.roll() % (most.saturating_sub(least) + 1)
     }
 
-    /// A time from `least` to `most` milliseconds.
+    /// Returns a duration from `least` to `most` milliseconds.
     pub fn millis(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_millis(self.between(least, most))
     }
 
-    /// Yes, in so many of a hundred cases.
+    /// Returns `true` with a probability of `per_cent` percent.
     pub fn chance(&mut self, per_cent: u64) -> bool {
         self.roll() % 100 < per_cent
     }
 
-    /// One of these; nothing if there are none.
+    /// Returns a random choice, or `None` if there are none.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
         let n_choices = u64::try_from(choices.len()).ok().filter(|n| *n > 0)?;
         choices.get(usize::try_from(self.roll() % n_choices).ok()?)
     }
 
-    /// One of these, the more often the heavier it is; nothing if there are none.
+    /// Returns a random choice by weight, or `None` if there are none.
     pub fn weigh<'a, T>(&mut self, choices: &'a [(u64, T)]) -> Option<&'a T> {
         let total: u64 = choices.iter().map(|(weight, _)| weight).sum();
         let mut left = self.roll().checked_rem(total)?;

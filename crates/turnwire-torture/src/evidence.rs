@@ -1,4 +1,4 @@
-//! Gathers everything that is known about each run when all is over, and has it judged.
+//! Collects everything known about each run at the end, and checks it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,16 +22,16 @@ use crate::{
     tool_log,
 };
 
-/// The verdict on everything.
+/// The result of all checks.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// What must not be.
+    /// All violations.
     pub violations: Vec<Violation>,
-    /// What was counted and measured.
+    /// Counts and measurements.
     pub figures: Figures,
 }
 
-/// Judges everything that was seen.
+/// Checks all observations.
 pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Verdict> {
     let mut dice = Dice::new(0);
     let pool = client.cluster.pool.as_ref();
@@ -66,7 +66,7 @@ pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Ve
                     }
                 }
             } else if facts.views.is_empty() && facts.tool_lines.is_empty() {
-                // Never began, and nobody was told of it.
+                // Never started, and no client was told of it.
                 verdict.figures.n_never_began += 1;
                 continue;
             }
@@ -84,7 +84,7 @@ pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Ve
     Ok(verdict)
 }
 
-/// What was seen, run by run.
+/// Groups the observations by run.
 fn facts_of(seen: &mut Observations) -> BTreeMap<RunId, RunFacts> {
     let mut facts: BTreeMap<RunId, RunFacts> = BTreeMap::new();
     for asked in seen.asked.values() {
@@ -113,7 +113,7 @@ async fn all_runs(pool: &PgPool) -> anyhow::Result<BTreeSet<RunId>> {
     ids.map(|id| Ok(RunId::new(id?.as_str()))).collect()
 }
 
-/// The conversation and the run of every entry that has both, in their order.
+/// Returns conversation and run of every entry that has both, in order.
 async fn conversations(pool: &PgPool) -> anyhow::Result<Vec<(String, String)>> {
     let query = "select conversation_id, run_id from entries where conversation_id is not null \
                  and run_id is not null order by position";
@@ -122,7 +122,7 @@ async fn conversations(pool: &PgPool) -> anyhow::Result<Vec<(String, String)>> {
     pairs.collect()
 }
 
-/// What the database has about a run.
+/// Adds what the database has about a run.
 pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> anyhow::Result<()> {
     let query = "select first_seq, last_seq, kind, call_id, body from run_events where run_id = \
                  $1 order by first_seq";
@@ -164,7 +164,7 @@ pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> any
     Ok(())
 }
 
-/// The run as some node tells of it.
+/// Returns the run as reported by some node.
 pub async fn told(client: &Client, run_id: &RunId, dice: &mut Dice) -> Result<Told, Refused> {
     let http = &client.cluster.http;
     let path = format!("/v1/runs/{run_id}/events?format=ndjson&follow=false");

@@ -1,4 +1,4 @@
-//! What was counted and measured.
+//! Counts and measurements.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use crate::{
     tool_log::Did,
 };
 
-/// Times in microseconds.
+/// Durations in microseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Times(Vec<i64>);
 
 impl Times {
-    /// One more.
+    /// Adds a duration.
     pub fn add(&mut self, micros: i64) {
         self.0.push(micros);
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The time that so many of a hundred stay within, in microseconds.
+    /// Returns a percentile in microseconds.
     pub fn percentile(&self, per_cent: usize) -> Option<i64> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -39,7 +39,7 @@ impl Times {
         sorted.get(rank - 1).copied()
     }
 
-    /// `p50 / p99 / max`, in milliseconds.
+    /// Formats `p50 / p99 / max` in milliseconds.
     pub fn words(&self) -> String {
         let ms = |per_cent| self.percentile(per_cent).map_or(0, |micros| micros / 1_000);
         if self.is_empty() {
@@ -55,61 +55,61 @@ impl Times {
     }
 }
 
-/// Everything that was counted and measured.
+/// All counts and measurements.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     /// Runs with a journal.
     pub n_runs: u64,
-    /// Runs that were kept but never began; nobody was told of them.
+    /// Runs that were stored but never started; no client was told of them.
     pub n_never_began: u64,
-    /// Their events.
+    /// Events of all runs.
     pub n_events: u64,
-    /// How they ended.
+    /// Runs by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// How many runs failed, by the code of the failure.
+    /// Failed runs by failure code.
     pub failures: BTreeMap<String, u64>,
     /// Runs by shape.
     pub shapes: BTreeMap<&'static str, u64>,
-    /// Readers.
+    /// Readers of runs.
     pub n_views: u64,
     /// Connections of readers.
     pub n_connections: u64,
-    /// Frames that they saw.
+    /// Frames that readers received.
     pub n_frames: u64,
-    /// Changes of hands.
+    /// Takeovers of runs.
     pub n_takeovers: u64,
-    /// Runs that were given up after too many of them.
+    /// Runs given up after too many takeovers.
     pub n_given_up: u64,
-    /// Calls that were started.
+    /// Started calls.
     pub n_calls: u64,
-    /// What really ran.
+    /// Real executions of tools.
     pub n_executions: u64,
-    /// Calls of which nobody knows how they ended.
+    /// Calls with an unknown outcome.
     pub n_unknown: u64,
-    /// What the nemesis did.
+    /// Injected faults by kind.
     pub deeds: BTreeMap<Deed, u64>,
-    /// Of the kills, those that hit a node at work.
+    /// Kills of nodes that were executing runs.
     pub n_kills_at_work: u64,
-    /// Writers that were turned away.
+    /// Appends rejected by fencing.
     pub n_fenced: u64,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub n_lost: u64,
-    /// Refusals for a while without a word about how long.
+    /// Unavailable responses without `Retry-After`.
     pub n_without_retry_after: u64,
-    /// Conversations that were busy though their run was over.
+    /// Conversations reported busy after the end of their run.
     pub n_busy_after_end: u64,
     /// From a kill to the takeover of a run.
     pub takeover: Times,
-    /// From a cancel to the end of the run, with a worker that nobody disturbed.
+    /// From a cancel to the end of the run, on a worker without faults.
     pub cancel: Times,
-    /// From the last event before a handover to the first after it.
+    /// From the last event before a handover to the first one after it.
     pub drain: Times,
 }
 
 impl Figures {
-    /// Takes one run into account.
+    /// Adds one run.
     pub fn count(
         &mut self,
         run_id: &RunId,
@@ -189,7 +189,7 @@ impl Figures {
         }
     }
 
-    /// Takes into account what is about no single run.
+    /// Adds what concerns no single run.
     pub fn close(&mut self, seen: &Observations) {
         for act in &seen.acts {
             *self.deeds.entry(act.deed).or_default() += 1;
@@ -204,7 +204,7 @@ impl Figures {
         self.n_busy_after_end = tally.n_busy_after_end;
     }
 
-    /// Name and value of everything, in the order one wants to read it.
+    /// Returns names and values, in display order.
     pub fn rows(&self) -> Vec<(String, String)> {
         let row = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
         let listed = |pairs: Vec<String>| pairs.join(", ");
@@ -239,7 +239,7 @@ impl Figures {
         rows
     }
 
-    /// The same for programs.
+    /// Returns the figures as JSON.
     pub fn json(&self) -> Value {
         let deeds: BTreeMap<&str, u64> =
             self.deeds.iter().map(|(deed, n)| (deed.name(), *n)).collect();

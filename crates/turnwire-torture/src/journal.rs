@@ -1,25 +1,24 @@
-//! Journals as they are kept: rows of a table, each with one event or several neighbouring
-//! deltas.
+//! Journal rows in the database, each with one event or several consecutive deltas.
 
 use serde_json::Value;
 use turnwire_contract::{Event, RecordedEvent, RunId, Seq, Timestamp};
 
-/// One row.
+/// One journal row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The place of its first event.
+    /// Seq of its first event.
     pub first_seq: u64,
-    /// The place of its last event.
+    /// Seq of its last event.
     pub last_seq: u64,
-    /// What the database knows about it.
+    /// The `kind` column.
     pub kind: String,
-    /// The call it is about.
+    /// The `call_id` column.
     pub call_id: Option<String>,
     /// Its events, as a JSON array.
     pub body: String,
 }
 
-/// The events of a row, numbered by the row's places; or what is wrong with it.
+/// Decodes the events of a row, or returns the error.
 pub fn events_of(run_id: &RunId, row: &Row) -> Result<Vec<RecordedEvent>, String> {
     let events: Vec<Value> = serde_json::from_str(&row.body)
         .map_err(|error| format!("row {} is no array of events: {error}", row.first_seq))?;
@@ -35,7 +34,7 @@ pub fn events_of(run_id: &RunId, row: &Row) -> Result<Vec<RecordedEvent>, String
         let (at, event): (i64, Value) =
             serde_json::from_value(entry).map_err(|error| unreadable(error.to_string()))?;
         match (event, before.as_object_mut()) {
-            // The same delta again, with another text.
+            // The same delta with another text.
             (Value::String(text), Some(before)) => {
                 before.insert("text".to_owned(), Value::String(text));
             }

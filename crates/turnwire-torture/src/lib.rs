@@ -1,13 +1,14 @@
-//! Kills gateways while they work, and checks that nobody could tell.
+//! Kills gateways under load and checks that clients cannot tell.
 //!
-//! Real processes on loopback: a PostgreSQL, a Redis, a model server, a tool server that writes
-//! down all it does, and gateways ([`cluster`], [`node`]), each with a way to the database that
-//! can be broken ([`proxy`]). Clients keep runs of many [`shapes`] in the air ([`workload`]) and
-//! watch each of them on several surfaces at once ([`reader`]), while the [`nemesis`] does its
-//! damage. Everything is written down ([`observations`]) and at the end laid beside what the
-//! database has ([`evidence`]), for the [`checker`] to judge.
+//! Real processes on loopback: a PostgreSQL, a Redis, a model server, a tool server that logs its
+//! effects, and gateways ([`cluster`], [`node`]), each with a database connection that can be
+//! broken ([`proxy`]). Clients start runs of many [`shapes`] ([`workload`]) and read each on
+//! several surfaces at once ([`reader`]), while the [`nemesis`] injects faults. Everything is
+//! recorded ([`observations`]), compared with the database at the end ([`evidence`]), and checked
+//! ([`checker`]).
 //!
-//! All chance follows from one seed ([`dice`]); what the operating system does with it does not.
+//! All random choices come from one seed ([`dice`]). The scheduling of the operating system does
+//! not.
 
 pub mod checker;
 pub mod client;

@@ -1,4 +1,4 @@
-//! The program: reads what is wished for, does it, tells what came of it.
+//! The program: parses options, runs a mode, and reports the result.
 #![expect(clippy::print_stdout, reason = "the result is what it is for")]
 
 use std::{io, process::ExitCode};
@@ -25,7 +25,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
     let (setting, verdict) = tokio::select! {
         done = Box::pin(carry_out(&options)) => done?,
-        // What was started ends with what is dropped here.
+        // Dropping the other branch ends all child processes.
         stopped = stopped() => bail!("stopped by {}", stopped?),
     };
     if let Some(path) = &options.report {
@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", report::text(&setting, &verdict));
     }
-    // What a negative control finds is what it is for.
+    // A negative control succeeds if it finds violations.
     let is_good = match options.negative_control.as_deref() {
         Some("none") | None => report::is_good(&setting, &verdict),
         Some(_) => setting.missed.is_empty(),
@@ -44,7 +44,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits until somebody wants this to end.
+/// Waits for a termination signal.
 async fn stopped() -> io::Result<&'static str> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,5 +1,5 @@
-//! The ways to use the harness: torture, rolling restarts, store outages, reading again from
-//! everywhere, negative controls.
+//! The modes of the harness: torture, rolling restarts, store outages, resume, first token,
+//! negative controls.
 
 pub mod controls;
 pub mod first_token;
@@ -31,23 +31,23 @@ use crate::{
     workload::{ShapeMaker, Workload},
 };
 
-/// For how long there is load when there is nothing else to do.
+/// Duration of the load when nothing else determines it.
 const USUAL_LOAD: Duration = Duration::from_secs(10);
 
-/// Everything that one use of the harness needs.
+/// Everything that a mode needs.
 #[derive(Debug)]
 pub struct Stage {
-    /// Who makes requests.
+    /// Sends the requests.
     pub client: Client,
-    /// Who does the damage.
+    /// Injects the faults.
     pub injector: FaultInjector,
-    /// What all chance follows from.
+    /// Source of all random choices.
     pub dice: Dice,
-    /// What is written into the result.
+    /// Part of the report.
     pub setting: Setting,
     settle: Duration,
     begun: Instant,
-    /// What was done before the last look: the database still has the runs it was done to.
+    /// Faults of earlier rounds: the database still has the affected runs.
     earlier: Vec<Act>,
 }
 
@@ -74,7 +74,7 @@ impl Stage {
         })
     }
 
-    /// Clients, until they are stopped.
+    /// Creates clients that run until stopped.
     pub fn workload(&self, shape: ShapeMaker, manners: Option<Manners>) -> Workload {
         Workload {
             client: self.client.clone(),
@@ -86,7 +86,7 @@ impl Stage {
         }
     }
 
-    /// Does `meanwhile` under load, then lets all runs end.
+    /// Runs `meanwhile` under load, then lets all runs end.
     pub async fn under_load<T>(
         &mut self,
         workload: &Workload,
@@ -103,7 +103,7 @@ impl Stage {
         let damage = async {
             let done = meanwhile(&self.injector, &mut self.dice).await;
             workload.stop.cancel();
-            // Whoever is not done by then never will be.
+            // A run that is not done by then never will be.
             if timeout(settle, watching.cancelled()).await.is_err() {
                 give_up.cancel();
             }
@@ -113,9 +113,9 @@ impl Stage {
         done
     }
 
-    /// Judges everything so far.
+    /// Checks everything so far.
     pub async fn close(&mut self) -> anyhow::Result<Verdict> {
-        // The clients are done; whoever asks from here on needs answers.
+        // The clients are done; the requests that follow need responses.
         self.client.give_up = CancellationToken::new();
         let mut seen = self.client.notes.take();
         seen.acts.append(&mut self.earlier);
@@ -125,14 +125,14 @@ impl Stage {
         Ok(verdict)
     }
 
-    /// Takes another look with the same gateways.
+    /// Prepares another round with the same gateways.
     pub fn renew(&mut self) {
         self.client.give_up = CancellationToken::new();
         self.injector.tasks = TaskTracker::new();
     }
 }
 
-/// Kills, and whatever else was wished for, under load.
+/// Kills nodes and injects other faults under load.
 pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
     let title = format!("{} nodes, {} kills", options.nodes, options.kills);
     let mut stage = Stage::set(&title, options, &[]).await?;
@@ -154,7 +154,7 @@ pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
                 }
                 injector.inject(&plan, kills, &stop, dice).await;
             };
-            // Told to stop rather than dropped: nothing may be left frozen.
+            // Stopped instead of dropped, so that no process stays frozen.
             let time = async {
                 sleep(if kills == 0 { least } else { most }).await;
                 stop.cancel();

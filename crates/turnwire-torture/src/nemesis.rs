@@ -1,4 +1,4 @@
-//! Does the damage, and writes down what it did to whom.
+//! Injects faults and records them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,20 +21,20 @@ use crate::{
     proxy::NetworkFaults,
 };
 
-/// How long a node that was asked to go may take.
+/// How long a node may take to exit on SIGTERM.
 const GOING: Duration = Duration::from_secs(20);
 
-/// What the nemesis may do, and how often.
+/// Which faults to inject, and how often.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it may do, each with its weight.
+    /// Faults with their weights.
     pub deeds: Vec<(u64, Deed)>,
-    /// The shortest pause between two deeds, in milliseconds; the longest is four times that.
+    /// Minimum pause between two faults, in milliseconds; the maximum is four times that.
     pub pause_ms: u64,
 }
 
 impl Plan {
-    /// The usual mixture.
+    /// Returns the default mixture.
     pub fn of(kinds: &[Nemesis], pause_ms: u64, has_redis: bool) -> Self {
         let mut deeds = Vec::new();
         for kind in kinds {
@@ -60,20 +60,20 @@ impl Plan {
     }
 }
 
-/// The one who does it. Clones are the same one.
+/// Injects faults. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct FaultInjector {
-    /// To whom it is done.
+    /// The affected cluster.
     pub cluster: Arc<Cluster>,
-    /// Where it is written down.
+    /// Records the faults.
     pub notes: Notes,
-    /// What goes on beside the next deed.
+    /// Faults that run concurrently with the next one.
     pub tasks: TaskTracker,
 }
 
 impl FaultInjector {
-    /// Goes on until `kills` nodes at work have been killed, or it is stopped. Everything is up
-    /// again afterwards.
+    /// Injects faults until `kills` nodes executing runs were killed, or until stopped. Restores
+    /// everything afterwards.
     pub async fn inject(&self, plan: &Plan, kills: u64, stop: &CancellationToken, dice: &mut Dice) {
         while !stop.is_cancelled() && (kills == 0 || self.n_kills() < kills) {
             if let Some(deed) = dice.weigh(&plan.deeds).copied() {
@@ -88,7 +88,7 @@ impl FaultInjector {
         self.tasks.wait().await;
     }
 
-    /// How many nodes at work were killed.
+    /// Returns the number of killed nodes that were executing runs.
     pub fn n_kills(&self) -> u64 {
         let notes = self.notes.write();
         let at_work = |act: &&Act| act.deed == Deed::Kill && !act.owned.is_empty();
@@ -99,7 +99,7 @@ impl FaultInjector {
         let own = self.clone();
         let mut dice = dice.fork();
         match deed {
-            // One at a time: the next deed waits.
+            // Exclusive: the next fault waits.
             Deed::StoreKill
             | Deed::StoreFreeze
             | Deed::RedisFlush
@@ -121,7 +121,7 @@ impl FaultInjector {
         }
     }
 
-    /// A node that nothing is being done to, and its runs; one that has work, if there is one.
+    /// Returns a node without a current fault, and its runs; preferably one with runs.
     async fn victim(&self, dice: &mut Dice) -> Option<(Arc<Node>, Vec<RunId>)> {
         let mut nodes: Vec<Arc<Node>> = self.cluster.nodes.clone();
         while !nodes.is_empty() {
@@ -139,7 +139,7 @@ impl FaultInjector {
         None
     }
 
-    /// Does something to one node.
+    /// Injects a fault into one node.
     pub async fn to_node(&self, deed: Deed, node: &Node, owned: Vec<RunId>, dice: &mut Dice) {
         let lease = self.cluster.lease;
         let place = self.note(deed, Some(node.index), owned);
@@ -169,7 +169,7 @@ impl FaultInjector {
         self.close(place, done);
     }
 
-    /// Does something that everybody feels.
+    /// Injects a fault that affects all nodes.
     pub async fn to_all(&self, deed: Deed, dice: &mut Dice) {
         let place = self.note(deed, None, Vec::new());
         let cluster = &self.cluster;
@@ -208,7 +208,7 @@ impl FaultInjector {
     fn note(&self, deed: Deed, node: Option<usize>, owned: Vec<RunId>) -> usize {
         let at = now();
         let mut notes = self.notes.write();
-        // Until it is over, nobody knows when it will be.
+        // The end is not known yet.
         notes.acts.push(Act { deed, node, at, until: i64::MAX / 2, owned });
         notes.acts.len() - 1
     }
@@ -223,7 +223,7 @@ impl FaultInjector {
         }
     }
 
-    /// It came to nothing, so it does not count as a deed at work.
+    /// Removes a fault that had no effect from the count.
     fn forget(&self, place: usize) {
         if let Some(act) = self.notes.write().acts.get_mut(place) {
             act.owned.clear();
@@ -241,7 +241,7 @@ impl FaultInjector {
         node.signal("CONT").await
     }
 
-    /// Asks a node to go, and starts it again.
+    /// Terminates a node with SIGTERM and starts it again.
     pub async fn ask_to_go(&self, node: &Node) -> anyhow::Result<()> {
         let begun = Instant::now();
         let status = node.ask_to_go(GOING).await?;
@@ -282,8 +282,8 @@ impl FaultInjector {
         Ok(())
     }
 
-    /// Listens for a moment, and then says what it heard once more, cut and whole, on every
-    /// channel there is.
+    /// Records Redis messages for a moment, then publishes them again, truncated and whole, on
+    /// every channel.
     async fn make_noise(&self, dice: &mut Dice) -> anyhow::Result<()> {
         let mut redis = self.redis().await?;
         redis.write_all(b"PSUBSCRIBE *\r\n").await?;
@@ -305,7 +305,7 @@ impl FaultInjector {
             for payload in [payload.as_slice(), cut, b"nonsense"] {
                 redis.write_all(&publish(channel, payload)).await?;
             }
-            // And what was said here is said there.
+            // Messages of one channel are also published on another.
             if let Some((_, other)) = dice.pick(&news) {
                 redis.write_all(&publish(channel, other)).await?;
             }
@@ -326,7 +326,7 @@ fn publish(channel: &[u8], payload: &[u8]) -> Vec<u8> {
     command
 }
 
-/// Channel and payload of every message in what a subscriber heard.
+/// Returns channel and payload of every message in a subscriber's stream.
 fn messages(heard: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut parts = parts(heard).into_iter();
     let mut messages = Vec::new();
@@ -341,7 +341,7 @@ fn messages(heard: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     messages
 }
 
-/// Every bulk string, in order.
+/// Returns every bulk string, in order.
 fn parts(mut heard: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     while let Some(end) = heard.windows(2).position(|pair| pair == b"\r\n") {

@@ -1,4 +1,4 @@
-//! One gateway: a process that can be killed, stopped, asked to go, and started again.
+//! One gateway process: start, kill, stop, terminate, restart.
 
 use std::{
     fs::OpenOptions,
@@ -20,28 +20,28 @@ use tokio::{
 
 use crate::proxy::Proxy;
 
-/// How long a gateway may take until it is ready.
+/// How long a gateway may take to become ready.
 const STARTING: Duration = Duration::from_mins(1);
 
 /// How a gateway is started.
 #[derive(Debug, Clone)]
 pub struct Recipe {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its settings.
+    /// Path of the configuration.
     pub config: PathBuf,
-    /// Where what it says goes.
+    /// Path of the log file.
     pub log: PathBuf,
-    /// What stands in its environment beside the usual.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
 }
 
-/// A gateway. It is up, or down, or on its way.
+/// A gateway process, running or not.
 #[derive(Debug)]
 pub struct Node {
     /// Its number, from 0.
     pub index: usize,
-    /// Its way to the database, if it has one.
+    /// Proxy of its database connections, if it has a database.
     pub proxy: Option<Proxy>,
     port: u16,
     recipe: Recipe,
@@ -53,7 +53,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A gateway that is not started yet.
+    /// Creates a gateway that is not started yet.
     pub fn new(index: usize, port: u16, proxy: Option<Proxy>, recipe: Recipe) -> Self {
         Self {
             index,
@@ -68,42 +68,42 @@ impl Node {
         }
     }
 
-    /// The address of `path` on it.
+    /// Returns the URL of `path` on this node.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Whether it answered when it was last started, and nothing was done to it since.
+    /// Returns whether it became ready after its last start, without a fault since.
     pub fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Acquire)
     }
 
-    /// How often it was started.
+    /// Returns the number of starts.
     pub fn n_starts(&self) -> u32 {
         self.n_starts.load(Ordering::Acquire)
     }
 
-    /// Who it is among the workers of the database, as far as is known.
+    /// Returns its worker id, if known.
     pub fn worker(&self) -> Option<String> {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes note of who it is.
+    /// Sets its worker id.
     pub fn is_worker(&self, worker: Option<String>) {
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = worker;
     }
 
-    /// Takes it for one deed at a time. Says whether it was free.
+    /// Reserves the node for one fault. Returns whether it was free.
     pub fn seize(&self) -> bool {
         self.is_up() && !self.is_busy.swap(true, Ordering::AcqRel)
     }
 
-    /// Lets others have it.
+    /// Ends the reservation.
     pub fn let_go(&self) {
         self.is_busy.store(false, Ordering::Release);
     }
 
-    /// Starts it, and waits until it is ready.
+    /// Starts it and waits until it is ready.
     pub async fn start(&self, http: &reqwest::Client) -> anyhow::Result<()> {
         self.is_worker(None);
         let log = OpenOptions::new().create(true).append(true).open(&self.recipe.log)?;
@@ -155,7 +155,7 @@ impl Node {
         Ok(())
     }
 
-    /// Ends it without a word.
+    /// Kills it with SIGKILL.
     pub async fn kill(&self) -> anyhow::Result<()> {
         self.is_up.store(false, Ordering::Release);
         if let Some(child) = &mut *self.child.lock().await {
@@ -165,7 +165,7 @@ impl Node {
         Ok(())
     }
 
-    /// Asks it to go, and waits for that; ends it if it does not.
+    /// Sends SIGTERM and waits; kills it after the timeout.
     pub async fn ask_to_go(&self, patience: Duration) -> anyhow::Result<Option<ExitStatus>> {
         self.is_up.store(false, Ordering::Release);
         self.signal("TERM").await?;
@@ -179,7 +179,7 @@ impl Node {
         Ok(None)
     }
 
-    /// Sends it a signal by name.
+    /// Sends a signal by name.
     pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
         let pid = self.child.lock().await.as_ref().and_then(Child::id);
         let Some(pid) = pid else { return Ok(()) };
@@ -190,7 +190,7 @@ impl Node {
     }
 }
 
-/// Settings of whoever runs this must not reach the gateways.
+/// Settings in the caller's environment must not reach the gateways.
 fn is_kept(name: &str) -> bool {
     matches!(name, "PATH" | "HOME" | "TMPDIR" | "LANG" | "RUST_LOG" | "RUST_BACKTRACE")
 }

@@ -1,7 +1,7 @@
-//! What was seen from outside: by clients, by readers, and by whoever did the damage.
+//! Observations from outside: by clients, by readers, and by the fault injector.
 //!
-//! Everything is written down as it happens and judged only at the end, by the
-//! [checker](crate::checker). A frame is kept as its number and the hash of its bytes.
+//! They are recorded during the test and checked at the end by the [checker](crate::checker). A
+//! frame is stored as its id and the hash of its bytes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,20 +13,20 @@ use std::{
 use serde_json::Value;
 use turnwire_contract::{CallId, RecordedEvent, RunId};
 
-/// Microseconds since 1970, by the clock that the nodes of this machine share with us.
+/// Microseconds since 1970, by the clock shared with the nodes.
 pub fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The fingerprint of a frame's bytes.
+/// Hashes the bytes of a frame.
 pub fn fingerprint(bytes: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes.as_bytes());
     hasher.finish()
 }
 
-/// A way to watch a run.
+/// A streaming API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Surface {
     /// `/v1/responses`, numbered by `sequence_number`.
@@ -37,126 +37,126 @@ pub enum Surface {
     Chat,
 }
 
-/// The number of a frame on its surface.
+/// The id of a frame on its surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The event, or the number of the frame where frames are counted.
+    /// Seq of the event, or the number of the frame where frames are numbered.
     pub seq: u64,
-    /// The frame among those of one event.
+    /// Index of the frame among those of one event.
     pub index: u32,
 }
 
 impl Place {
-    /// A frame on a surface that counts with one number.
+    /// Creates the id of a frame on a surface with one number.
     pub fn at(seq: u64) -> Self {
         Self { seq, index: 0 }
     }
 }
 
-/// A frame that somebody saw.
+/// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Its number.
+    /// Its id.
     pub place: Place,
-    /// Its bytes, in short.
+    /// Hash of its bytes.
     pub fingerprint: u64,
 }
 
-/// What one reader saw of one run, over all of its connections. It begins at the beginning.
+/// What one reader received of one run from its start, over all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The way it was watched.
+    /// The surface it was read on.
     pub surface: Surface,
-    /// Every frame, in the order it came.
+    /// Every frame, in order of arrival.
     pub seen: Vec<Seen>,
-    /// Whether the frame came that ends the stream.
+    /// Whether the last frame of the stream arrived.
     pub ended: bool,
-    /// How often the reader connected.
+    /// Number of connections.
     pub n_connections: u32,
-    /// How many comments came in between.
+    /// Number of comments in the stream.
     pub n_comments: u32,
-    /// What the server said when it last turned the reader away.
+    /// The latest error response to the reader.
     pub refused: Option<String>,
 }
 
 impl View {
-    /// A reader that has seen nothing yet.
+    /// Creates an empty view.
     pub fn new(run_id: RunId, surface: Surface) -> Self {
         let (seen, ended, refused) = (Vec::new(), false, None);
         Self { run_id, surface, seen, ended, n_connections: 0, n_comments: 0, refused }
     }
 }
 
-/// A request that was made until somebody took it.
+/// A request that was retried until a node accepted it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// What kind of run.
+    /// Name of its shape.
     pub shape: &'static str,
-    /// The runs that the servers named for its key; one, if all is well.
+    /// The runs that nodes returned for its key; must be one.
     pub run_ids: BTreeSet<RunId>,
-    /// What the model says last.
+    /// The last text of the model's script.
     pub answer: String,
-    /// Whether somebody cancels the run.
+    /// Whether the run is cancelled.
     pub is_cancelled: bool,
 }
 
-/// A cancel that was asked for.
+/// A requested cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancel {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// When it was asked for first.
+    /// Time of the first request.
     pub asked_at: i64,
-    /// When a server had taken it.
+    /// Time when a node accepted it.
     pub taken_at: Option<i64>,
-    /// When a server had said first that there was nothing to cancel.
+    /// Time when a node first responded that there is nothing to cancel.
     pub refused_at: Option<i64>,
 }
 
-/// An answer about a call.
+/// An approval answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// Whether a server said that it was taken.
+    /// Whether a node accepted it.
     pub taken: bool,
 }
 
-/// What the nemesis can do.
+/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Deed {
-    /// A node was ended without a word.
+    /// A node was killed.
     Kill,
-    /// A node was stopped for longer than its lease, and woke again.
+    /// A node was stopped for longer than its lease, and resumed.
     Stop,
-    /// A node was asked to go.
+    /// A node was terminated with SIGTERM.
     Term,
-    /// The database was ended without a word.
+    /// The database was killed.
     StoreKill,
-    /// The database was stopped for a while.
+    /// The database was frozen for a while.
     StoreFreeze,
-    /// The news server lost everything.
+    /// Redis was flushed.
     RedisFlush,
-    /// The news server was ended without a word.
+    /// Redis was killed.
     RedisKill,
-    /// News of somebody else was told to everybody.
+    /// Foreign messages were published on all channels.
     RedisNoise,
-    /// The answer to a commit was lost.
+    /// The response to a commit was lost.
     CutAfterCommit,
-    /// All connections of a node to the database were cut.
+    /// All database connections of a node were cut.
     Cut,
-    /// A node's connections to the database went silent.
+    /// A node's database connections stalled.
     BlackHole,
-    /// Nobody's deed: the machine stood still for a moment, for us and so perhaps for a node.
+    /// Not injected: the machine stalled, and so perhaps a node.
     Stall,
 }
 
 impl Deed {
-    /// In a few letters.
+    /// Returns a short name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill -9",
@@ -175,84 +175,84 @@ impl Deed {
     }
 }
 
-/// Something the nemesis did.
+/// An injected fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Act {
-    /// What.
+    /// Its kind.
     pub deed: Deed,
-    /// To which node; nothing if to all.
+    /// The affected node; `None` means all.
     pub node: Option<usize>,
-    /// When it began.
+    /// Start time.
     pub at: i64,
-    /// When it was over.
+    /// End time.
     pub until: i64,
-    /// The runs that the node worked on at that moment.
+    /// The runs that the node executed at that time.
     pub owned: Vec<RunId>,
 }
 
-/// What went wrong on the way and is no verdict by itself.
+/// Other counts during the test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests that got no answer.
+    /// Requests without a response.
     pub n_lost: u64,
-    /// 503 without a `Retry-After`.
+    /// Responses 503 without `Retry-After`.
     pub n_without_retry_after: u64,
-    /// Statuses above 500 that are not 503, with what was asked.
+    /// Statuses above 500 other than 503, with the request.
     pub server_errors: Vec<String>,
-    /// Requests that nobody took for a long time.
+    /// Requests that no node accepted for a long time.
     pub given_up: Vec<String>,
-    /// Conversations that were busy although their run was over.
+    /// Conversations reported busy after the end of their run.
     pub n_busy_after_end: u64,
-    /// What a snapshot of the database showed that must never be.
+    /// Inconsistencies in a snapshot of the database.
     pub torn: Vec<String>,
-    /// Writers that were turned away, as the nodes count them; by node and start.
+    /// Appends rejected by fencing, from the nodes' metrics; by node and start.
     pub fenced: BTreeMap<(usize, u32), u64>,
-    /// Nodes that did not go as they should when they were asked to.
+    /// Nodes that did not exit properly on SIGTERM.
     pub bad_exits: Vec<String>,
 }
 
-/// Everything, while it is being gathered. Clones are the same notes.
+/// Shared recorder of observations. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Notes(Arc<Mutex<Observations>>);
 
 impl Notes {
-    /// To write something down.
+    /// Locks the observations for writing.
     pub fn write(&self) -> MutexGuard<'_, Observations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that was written down.
+    /// Takes all observations.
     pub fn take(&self) -> Observations {
         std::mem::take(&mut *self.write())
     }
 }
 
-/// Everything that was seen.
+/// All observations.
 #[derive(Debug, Default)]
 pub struct Observations {
-    /// Every request by its key.
+    /// Requests by key.
     pub asked: BTreeMap<String, Asked>,
-    /// Every reader.
+    /// What each reader received.
     pub views: Vec<View>,
-    /// Every cancel.
+    /// Requested cancels.
     pub cancels: Vec<Cancel>,
-    /// Every answer about a call.
+    /// Approval answers.
     pub approvals: Vec<Approval>,
-    /// Everything the nemesis did.
+    /// Injected faults.
     pub acts: Vec<Act>,
-    /// Journals as a node told them while it was sure to know them; for nodes that forget.
+    /// Journals reported by a node right after the run, for nodes that store runs in memory.
     pub told: BTreeMap<RunId, Told>,
-    /// The rest.
+    /// Other counts.
     pub tally: Tally,
 }
 
-/// A finished run as a node tells of it.
+/// A finished run as reported by a node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
-    /// Its events, in the order they came.
+    /// Its events, in order of arrival.
     pub journal: Vec<RecordedEvent>,
-    /// The response it is.
+    /// Its response object.
     pub response: Value,
 }

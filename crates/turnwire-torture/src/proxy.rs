@@ -1,4 +1,4 @@
-//! A way to the database that can be broken: one for each node, so that one can be cut off alone.
+//! A TCP proxy with fault injection between one node and the database.
 
 use std::{
     io,
@@ -20,29 +20,29 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-/// How bytes are treated.
+/// How the proxy treats traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkFaults {
-    /// They pass.
+    /// Forwards it.
     Fair,
-    /// They pass after so many milliseconds.
+    /// Forwards it after this many milliseconds.
     Slow(u8),
-    /// They stay where they are, and connections stay open.
+    /// Forwards nothing and keeps connections open.
     Silent,
-    /// There are no connections, and no new ones.
+    /// Closes all connections and accepts none.
     Cut,
 }
 
-/// How the answer to the next commit is treated.
+/// Modes for the response to the next commit.
 const TRUSTY: u8 = 0;
 const LOSES_COMMITS: u8 = 1;
 const LOSES_ANSWERS: u8 = 2;
 
-/// For how long the answer to a commit is waited for before any answer will do.
+/// How long to wait for the response to a commit before any response is dropped.
 const PICKY: Duration = Duration::from_millis(300);
 const CHUNK: usize = 64 * 1024;
 
-/// A port on loopback that leads to another one.
+/// A loopback port that forwards to another one.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -62,7 +62,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// A new way to `target`.
+    /// Starts a proxy to `target`.
     pub async fn to(target: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -79,23 +79,23 @@ impl Proxy {
         Ok(Self { port, shared, tasks, _stop: stop.drop_guard() })
     }
 
-    /// Where it listens.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on.
+    /// Sets how traffic is treated from now on.
     pub fn set(&self, faults: NetworkFaults) {
         self.shared.faults.send_replace(faults);
     }
 
-    /// How it is.
+    /// Returns how traffic is treated.
     pub fn faults(&self) -> NetworkFaults {
         *self.shared.faults.borrow()
     }
 
-    /// Loses the answer to the next commit: the database has done it, the node is not told, and
-    /// the connection breaks. Says whether that happened in time.
+    /// Drops the response to the next commit: the database has committed, the node is not told, and
+    /// the connection is reset. Returns whether that happened in time.
     pub async fn lose_an_answer(&self, patience: Duration) -> bool {
         let before = self.n_lost();
         self.shared.mood.store(LOSES_COMMITS, Ordering::Release);
@@ -116,12 +116,12 @@ impl Proxy {
         has_lost()
     }
 
-    /// How many answers were lost.
+    /// Returns the number of dropped responses.
     pub fn n_lost(&self) -> u64 {
         self.shared.n_lost.load(Ordering::Acquire)
     }
 
-    /// How many connections there are.
+    /// Returns the number of open connections.
     pub fn n_connections(&self) -> usize {
         self.tasks.len().saturating_sub(1)
     }
@@ -143,7 +143,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Carries bytes both ways until either side ends, the way is cut, or an answer is lost.
+/// Forwards bytes both ways until either side closes, the proxy is cut, or a response is dropped.
 async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.target)).await;
     let Ok(server) = server else { return reset(&client) };
@@ -166,7 +166,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// How carrying ended.
+/// Why forwarding ended.
 enum Ended {
     Quietly,
     Lost,
@@ -224,14 +224,14 @@ async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this answer is the one to be lost.
+/// Returns whether to drop this response.
 fn loses(shared: &Shared, bytes: &[u8]) -> bool {
     let is_it = match shared.mood.load(Ordering::Acquire) {
         LOSES_COMMITS => tells_of_commit(bytes),
         LOSES_ANSWERS => has(bytes, b"Z\0\0\0\x05"),
         _ => false,
     };
-    // Only one connection has the bad luck.
+    // Only one connection drops its response.
     let is_it = is_it && shared.mood.swap(TRUSTY, Ordering::AcqRel) != TRUSTY;
     if is_it {
         shared.n_lost.fetch_add(1, Ordering::AcqRel);
@@ -239,8 +239,8 @@ fn loses(shared: &Shared, bytes: &[u8]) -> bool {
     is_it
 }
 
-/// Whether PostgreSQL says in these bytes that it is done with a change, outside of or at the
-/// end of a transaction.
+/// Returns whether these bytes contain PostgreSQL's completion of a write, outside or at the end of
+/// a transaction.
 fn tells_of_commit(bytes: &[u8]) -> bool {
     let is_idle = has(bytes, b"Z\0\0\0\x05I");
     is_idle && [&b"COMMIT\0"[..], b"INSERT 0 "].iter().any(|tag| has(bytes, tag))
@@ -250,7 +250,7 @@ fn has(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// The other side is told that the connection is broken, not that it has ended.
+/// Makes the peer see a reset instead of a normal close.
 fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{NetworkFaults, Proxy};
 
-/// Answers every chunk with what a database says after a commit.
+/// Answers every chunk as a database does after a commit.
 async fn database(tasks: &TaskTracker) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -70,7 +70,7 @@ async fn a_cut_breaks_what_is_there_and_keeps_out_what_comes() {
     assert_eq!(ask(&mut stream).await.unwrap(), 22);
 }
 
-/// C16: the database has done what it was asked, and the client is not told.
+/// C16: the database has committed, and the client is not told.
 #[tokio::test]
 async fn an_answer_is_lost_after_the_commit() {
     let tasks = TaskTracker::new();

@@ -1,5 +1,5 @@
-//! A reader of one run: it connects, reads, loses its connection or leaves by itself, and goes on
-//! where it was, on whichever node it meets.
+//! A reader of one run: it connects, reads, disconnects by fault or by itself, and resumes on any
+//! node.
 
 use std::time::Duration;
 
@@ -19,34 +19,34 @@ use crate::{
     sse::{LineReader, Piece, SseReader},
 };
 
-/// How long a reader that leaves by itself waits for the next piece.
+/// Idle timeout of an impatient reader.
 const BORED_AFTER: Duration = Duration::from_secs(4);
 
-/// How often a reader leaves by itself, and how often it takes a rest.
+/// Maximum number of voluntary disconnects, and of pauses.
 const MAX_LEAVES: u32 = 6;
 const MAX_RESTS: u32 = 12;
 
-/// The manners of a reader.
+/// The behaviour of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Manners {
-    /// In how many of a thousand frames it leaves and comes back.
+    /// Frames per thousand after which it disconnects and resumes.
     pub restless: u64,
-    /// Whether it takes its time.
+    /// Whether it reads slowly.
     pub slow: bool,
-    /// Whether it stays however long nothing comes.
+    /// Whether it has no idle timeout.
     pub patient: bool,
-    /// Whether it reads lines of JSON, where there is a choice.
+    /// Whether it reads JSON lines, where supported.
     pub lines: bool,
 }
 
-/// A reader.
+/// A reader of one run on one surface.
 #[derive(Debug)]
 pub struct Reader {
     client: Client,
     view: View,
     manners: Manners,
     dice: Dice,
-    /// The `id` of the last frame, on surfaces that have such.
+    /// The `id` of the last frame, on surfaces that have ids.
     last_id: Option<String>,
     n_leaves: u32,
     n_rests: u32,
@@ -54,7 +54,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of `run_id` from its beginning.
+    /// Creates a reader of `run_id` from its start.
     pub fn new(
         client: Client,
         run_id: RunId,
@@ -67,13 +67,12 @@ impl Reader {
         Self { client, view, manners, dice, last_id, n_leaves: 0, n_rests: 0, questions }
     }
 
-    /// The same, and calls that need a person are told to `questions`.
+    /// Also sends calls that need an approval to `questions`.
     pub fn asking(self, questions: mpsc::UnboundedSender<CallId>) -> Self {
         Self { questions: Some(questions), ..self }
     }
 
-    /// Reads to the end. `first` is the connection it begins with, if there is one already, with
-    /// what was read from it.
+    /// Reads to the end. `first` is an open connection to start with, and what was read from it.
     pub async fn follow(mut self, first: Option<(Response, StreamReader)>) -> View {
         let give_up = self.client.give_up.clone();
         tokio::select! {
@@ -116,7 +115,7 @@ impl Reader {
         self.client.send(request, PATIENCE).await
     }
 
-    /// The request that goes on where the reader was; `by_header` picks one of two ways.
+    /// Returns the request that resumes; `by_header` selects one of two ways.
     fn request(&self, node: &Node, by_header: bool) -> RequestBuilder {
         let http = &self.client.cluster.http;
         let run_id = &self.view.run_id;
@@ -152,7 +151,7 @@ impl Reader {
         }
     }
 
-    /// Reads until the end, until the connection ends, or until it leaves.
+    /// Reads until the end of the stream or the connection, or until it disconnects.
     async fn read(&mut self, mut answer: Response, mut reader: StreamReader) {
         let begun = std::mem::take(&mut reader.ready);
         if self.take_all(begun) {
@@ -171,7 +170,7 @@ impl Reader {
         }
     }
 
-    /// Takes what came; says whether it is time to go.
+    /// Adds the received pieces. Returns whether to disconnect.
     fn take_all(&mut self, pieces: Vec<Piece>) -> bool {
         let mut leaves = false;
         for piece in pieces {
@@ -182,7 +181,7 @@ impl Reader {
                     leaves |= self.wants_to_leave();
                 }
             }
-            // What came after that in the same bytes was never read.
+            // The remaining bytes count as not received.
             if self.view.ended || leaves {
                 return true;
             }
@@ -202,7 +201,7 @@ impl Reader {
             return;
         }
         let place = place_of(self.view.surface, id.as_deref(), data);
-        // A frame without a number is one that no journal has.
+        // A frame without an id is in no journal.
         let place = place.unwrap_or(Place { seq: u64::MAX, index: 0 });
         self.view.seen.push(Seen { place, fingerprint: fingerprint(data) });
         self.last_id = id.or(self.last_id.take());
@@ -215,11 +214,11 @@ impl Reader {
     }
 }
 
-/// Reads the bytes of a stream, in one of two ways.
+/// Parses a stream in one of two formats.
 #[derive(Debug)]
 pub struct StreamReader {
     how: How,
-    /// What was read and not taken yet.
+    /// Parsed pieces that are not consumed yet.
     pub ready: Vec<Piece>,
 }
 
@@ -230,17 +229,17 @@ enum How {
 }
 
 impl StreamReader {
-    /// For server-sent events.
+    /// Creates a parser for server-sent events.
     pub fn sse() -> Self {
         Self { how: How::Sse(SseReader::default()), ready: Vec::new() }
     }
 
-    /// For lines of JSON.
+    /// Creates a parser for JSON lines.
     pub fn lines() -> Self {
         Self { how: How::Lines(LineReader::default()), ready: Vec::new() }
     }
 
-    /// What the next bytes complete.
+    /// Returns the pieces that `bytes` complete.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<Piece> {
         match &mut self.how {
             How::Sse(reader) => reader.read(bytes),
@@ -249,7 +248,7 @@ impl StreamReader {
     }
 }
 
-/// The number of a frame. Looked for in the text: there are far too many to read them all.
+/// Returns the id of a frame. Searches the text, because parsing every frame is too slow.
 fn place_of(surface: Surface, id: Option<&str>, data: &str) -> Option<Place> {
     match surface {
         Surface::Responses => number_after(data, "\"sequence_number\":").map(Place::at),
@@ -281,7 +280,7 @@ fn is_end(surface: Surface, data: &str) -> bool {
     }
 }
 
-/// The call that a person has to allow.
+/// Returns the call that needs an approval.
 fn question_in(surface: Surface, data: &str) -> Option<CallId> {
     let is_question =
         surface == Surface::Chat && data.starts_with("{\"type\":\"approval_request\"");
@@ -290,7 +289,7 @@ fn question_in(surface: Surface, data: &str) -> Option<CallId> {
     question.get("call_id")?.as_str().map(CallId::from)
 }
 
-/// The run that the first frames of a stream are about.
+/// Returns the run named in the first frames of a stream.
 pub fn run_in(surface: Surface, piece: &Piece) -> Option<RunId> {
     let Piece::Frame { id, data } = piece else { return None };
     match surface {

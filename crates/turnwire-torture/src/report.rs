@@ -1,4 +1,4 @@
-//! The result, for people and for programs.
+//! Formats the result.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
@@ -9,34 +9,34 @@ use crate::{
     evidence::Verdict,
 };
 
-/// How many violations are told in words.
+/// Maximum number of violations shown in full.
 const MAX_TOLD: usize = 25;
 
-/// What is known about how it was done.
+/// The parameters of a test.
 #[derive(Debug, Clone, Default)]
 pub struct Setting {
-    /// What was done, in a few words.
+    /// Title of the test.
     pub title: String,
-    /// What all chance followed from.
+    /// Random seed.
     pub seed: u64,
-    /// How long it took.
+    /// Duration of the test.
     pub took: Duration,
-    /// What else is worth telling, each with its name.
+    /// Additional named values.
     pub notes: Vec<(String, String)>,
-    /// What was wished for and not reached.
+    /// Goals that were not reached.
     pub missed: Vec<String>,
 }
 
-/// Whether nothing is wrong.
+/// Returns whether there are no violations and all goals were reached.
 pub fn is_good(setting: &Setting, verdict: &Verdict) -> bool {
     verdict.violations.is_empty() && setting.missed.is_empty()
 }
 
-/// A table for a terminal.
+/// Formats a table for a terminal.
 pub fn text(setting: &Setting, verdict: &Verdict) -> String {
     let mut text = format!("{}, seed {}\n", setting.title, setting.seed);
     for (name, value) in rows(setting, verdict) {
-        // Writing to a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  {name:<40} {value}");
     }
     for missed in &setting.missed {
@@ -56,7 +56,7 @@ pub fn text(setting: &Setting, verdict: &Verdict) -> String {
     text
 }
 
-/// The same in Markdown.
+/// Formats the result as Markdown.
 pub fn markdown(setting: &Setting, verdict: &Verdict) -> String {
     let mut text = format!("# {}\n\nSeed {}.\n\n| | |\n|---|--:|\n", setting.title, setting.seed);
     for (name, value) in rows(setting, verdict) {
@@ -76,7 +76,7 @@ pub fn markdown(setting: &Setting, verdict: &Verdict) -> String {
     text
 }
 
-/// The same for programs.
+/// Formats the result as JSON.
 pub fn json(setting: &Setting, verdict: &Verdict) -> Value {
     let notes: BTreeMap<&str, &str> =
         setting.notes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -100,7 +100,7 @@ fn rows(setting: &Setting, verdict: &Verdict) -> Vec<(String, String)> {
     rows
 }
 
-/// How many of each kind.
+/// Counts violations by kind.
 pub fn by_kind(violations: &[Violation]) -> BTreeMap<Kind, usize> {
     let mut by_kind = BTreeMap::new();
     for violation in violations {

@@ -1,29 +1,29 @@
-//! What runs there are: the scripts that the model plays, and what people do meanwhile.
+//! Kinds of runs: the model's script, and the commands sent meanwhile.
 
 use serde_json::{Value, json};
 
 use crate::dice::Dice;
 
-/// One run that will be asked for.
+/// A run to start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Its name.
+    /// Its name in reports.
     pub name: &'static str,
-    /// The way it comes in.
+    /// The endpoint of its request.
     pub endpoint: Endpoint,
-    /// What the model is asked: its own script.
+    /// The prompt, which contains the model's script.
     pub script: String,
-    /// What the model says last.
+    /// The last text of the model.
     pub answer: String,
     /// Whether it uses the tool server.
     pub uses_tools: bool,
-    /// After how many milliseconds somebody cancels it.
+    /// Delay in milliseconds after which it is cancelled.
     pub cancel_after_ms: Option<u64>,
-    /// How many runs follow each other in one conversation, this one included; 0 is none.
+    /// Number of consecutive runs in one conversation, including this one; 0 means no conversation.
     pub n_in_conversation: u64,
 }
 
-/// Where a request is made.
+/// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
     /// `POST /v1/responses` with `stream`.
@@ -39,7 +39,7 @@ pub enum Endpoint {
 type Maker = fn(&mut Dice) -> Shape;
 
 impl Shape {
-    /// Any shape.
+    /// Returns a random shape.
     pub fn any(dice: &mut Dice) -> Self {
         let makers: [(u64, Maker); 9] = [
             (22, plain),
@@ -56,7 +56,7 @@ impl Shape {
         make(dice)
     }
 
-    /// A run of few words that nobody has to do anything for.
+    /// Returns a short run without tools or approvals.
     pub fn brief(dice: &mut Dice) -> Self {
         let makers: [(u64, Maker); 4] =
             [(1, one_tool), (1, parallel_tools), (1, several_turns), (1, brief_words)];
@@ -64,7 +64,7 @@ impl Shape {
         make(dice)
     }
 
-    /// A text that takes about so long.
+    /// Returns a text that takes about `millis` milliseconds.
     pub fn lasting(dice: &mut Dice, millis: u64) -> Self {
         let pieces = words(dice, millis / 20);
         Self {
@@ -96,7 +96,7 @@ impl Shape {
     }
 }
 
-/// Words that are all different, so that a lost or repeated one shows.
+/// Returns distinct words, so that a lost or repeated one shows.
 fn words(dice: &mut Dice, n_words: u64) -> Vec<String> {
     let salt = dice.between(1_000, 9_999);
     (0..n_words.max(1)).map(|n| format!("w{salt}.{n} ")).collect()
@@ -108,7 +108,7 @@ fn spoken(pieces: &[String], pace_ms: u64) -> Value {
 
 fn call(dice: &mut Dice, tools: &[&str], least_ms: u64, most_ms: u64) -> Value {
     let tool = dice.pick(tools).copied().unwrap_or("look");
-    // No two calls are alike, or the run would be stopped for repeating itself.
+    // Calls must differ, or the run would be stopped for repeating itself.
     let arguments = json!({ "ms": dice.between(least_ms, most_ms), "n": dice.between(0, 1 << 40) });
     json!({ "name": tool, "arguments": arguments })
 }
@@ -165,7 +165,7 @@ fn approval(dice: &mut Dice) -> Shape {
     let last = words(dice, 10);
     let turns = vec![json!({ "calls": [call] }), spoken(&last, 3)];
     let shape = Shape::new("approval", dice, turns, last).with_tools();
-    // Only there does a run wait for a person.
+    // Only there does a run wait for an approval.
     Shape { endpoint: Endpoint::Chat, ..shape }
 }
 
@@ -188,7 +188,7 @@ fn conversation(dice: &mut Dice) -> Shape {
     Shape { name: "conversation", n_in_conversation, ..shape }
 }
 
-/// More than fits between a run and a reader that does not read.
+/// A run with more output than the buffers of a slow reader hold.
 fn flood(dice: &mut Dice) -> Shape {
     let padding = "x".repeat(400);
     let pieces: Vec<String> =

@@ -1,20 +1,20 @@
-//! Reading streams as a client does: bytes in, frames out.
+//! Stream parsers: bytes in, frames out.
 
 /// One piece of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// A frame.
+    /// A data frame.
     Frame {
         /// Its `id`, if it has one.
         id: Option<String>,
         /// Its data; lines are joined.
         data: String,
     },
-    /// A comment, or an empty line where lines are counted.
+    /// A comment, or an empty line in JSON lines.
     Comment,
 }
 
-/// What has come so far and is not a whole frame yet.
+/// A parser of server-sent events, with the incomplete frame.
 #[derive(Debug, Default)]
 pub struct SseReader {
     rest: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct SseReader {
 }
 
 impl SseReader {
-    /// What the next bytes complete.
+    /// Returns the pieces that `bytes` complete.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<Piece> {
         self.rest.extend_from_slice(bytes);
         let mut pieces = Vec::new();
@@ -58,14 +58,14 @@ impl SseReader {
     }
 }
 
-/// The same for lines of JSON.
+/// A parser of JSON lines.
 #[derive(Debug, Default)]
 pub struct LineReader {
     rest: Vec<u8>,
 }
 
 impl LineReader {
-    /// What the next bytes complete.
+    /// Returns the pieces that `bytes` complete.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<Piece> {
         self.rest.extend_from_slice(bytes);
         let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! What the tool server wrote down: every execution and every effect, by key.
+//! The tool server's log: every execution and every effect, by key.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -6,31 +6,31 @@ use anyhow::Context;
 use serde_json::Value;
 use turnwire_contract::RunId;
 
-/// What a tool did.
+/// A logged action of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
     /// It was called.
     Began,
-    /// It acted.
+    /// It had its effect.
     Effect,
-    /// Something else.
+    /// Any other action.
     Other,
 }
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolLine {
-    /// What happened.
+    /// The action.
     pub what: Did,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The key of the call: the run and the call, with a colon between.
+    /// Key of the call: `run:call`.
     pub key: String,
-    /// When, in microseconds since 1970.
+    /// Microseconds since 1970.
     pub at: i64,
 }
 
-/// All lines by run. Those without a run are under the empty one.
+/// Returns all lines by run. Lines without a run have an empty id.
 pub fn read(path: &Path) -> anyhow::Result<BTreeMap<RunId, Vec<ToolLine>>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

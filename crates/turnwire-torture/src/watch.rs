@@ -1,4 +1,4 @@
-//! Looks at the database and at the nodes while everything goes on.
+//! Checks the database and the nodes during the test.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::{
 const EVERY: Duration = Duration::from_millis(100);
 const MAX_TOLD: usize = 10;
 
-/// How often we look whether we are still there ourselves.
+/// Interval of the stall check.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Looks until it is stopped.
+/// Checks until stopped.
 pub async fn watch(client: &Client, stop: &CancellationToken) {
     tokio::join!(look_at_nodes(client, stop), look_for_stalls(client, stop));
 }
 
-/// A machine that has no time for us has none for a node either, and a lease does not wait.
+/// Records stalls of this process: a stalled machine also stalls nodes, and their leases expire.
 async fn look_for_stalls(client: &Client, stop: &CancellationToken) {
     let bearable = client.cluster.lease / 4;
     loop {
@@ -48,13 +48,13 @@ async fn look_at_nodes(client: &Client, stop: &CancellationToken) {
     }
 }
 
-/// The end of a run and its status are one commit, so nobody ever sees one without the other
-/// (C3, C7): one statement sees one moment.
+/// The end of a run and its status are one commit, so no snapshot shows one without the other (C3,
+/// C7). A single statement sees one snapshot.
 async fn look_for_torn_ends(client: &Client) {
     let Some(pool) = &client.cluster.pool else { return };
     let query = "select r.id from runs r join run_events e on e.run_id = r.id where e.kind = \
                  'over' and r.state = 'active'";
-    // The database may be away: that is somebody else's subject.
+    // The database may be unavailable; that is not checked here.
     let Ok(Ok(rows)) = timeout(Duration::from_secs(2), sqlx::query(query).fetch_all(pool)).await
     else {
         return;
@@ -69,7 +69,7 @@ async fn look_for_torn_ends(client: &Client) {
     }
 }
 
-/// How many writers each node has turned away since it was started.
+/// Records how many appends of each node were rejected by fencing since its start.
 async fn count_fenced(client: &Client) {
     for node in client.cluster.nodes.iter().filter(|node| node.is_up()) {
         let asked = client.cluster.http.get(node.url("/metrics"));
@@ -80,7 +80,7 @@ async fn count_fenced(client: &Client) {
     }
 }
 
-/// The sum of all counters that have to do with fencing.
+/// Returns the sum of all fencing counters.
 fn fenced_in(metrics: &str) -> u64 {
     let is_counter = |line: &&str| {
         !line.starts_with('#') && (line.contains("fenced") || line.contains("conflict"))

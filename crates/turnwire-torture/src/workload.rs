@@ -1,4 +1,4 @@
-//! Clients that keep runs in the air: they ask, watch, cancel, approve, and ask on.
+//! Clients that keep a number of runs active: they start, read, cancel, approve, and continue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,31 +22,31 @@ use crate::{
     shapes::{Endpoint, Shape},
 };
 
-/// How long a cancel may take to be answered: it waits for the end.
+/// Timeout of a cancel, whose response waits for the end of the run.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(12);
 
-/// What kind of runs there are.
+/// Generates shapes.
 pub type ShapeMaker = fn(&mut Dice) -> Shape;
 
-/// Everybody who makes requests.
+/// All clients.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// By whom they are made.
+    /// Sends the requests.
     pub client: Client,
-    /// No new runs from here on.
+    /// Stops new runs.
     pub stop: CancellationToken,
-    /// What runs there are.
+    /// Generates the runs.
     pub shape: ShapeMaker,
-    /// How readers behave.
+    /// The behaviour of readers.
     pub manners: Option<Manners>,
-    /// Whether nodes forget, so that they are asked at once.
+    /// Whether to fetch each run right after its end, for in-memory nodes.
     pub asks_at_once: bool,
-    /// What the keys begin with.
+    /// Prefix of the keys.
     pub name: Arc<str>,
 }
 
 impl Workload {
-    /// Keeps `n_runs` runs in the air until it is stopped, and lets them end.
+    /// Keeps `n_runs` runs active until stopped, and lets them end.
     pub async fn keep_up(&self, n_runs: usize, dice: &mut Dice) {
         let tasks = TaskTracker::new();
         for slot in 0..n_runs {
@@ -66,7 +66,7 @@ impl Workload {
         tasks.wait().await;
     }
 
-    /// One shape from its beginning to its end: one run, or several in one conversation.
+    /// Executes one shape to its end: one run, or several in one conversation.
     pub async fn play(&self, key: &str, shape: &Shape, dice: &mut Dice) {
         if shape.n_in_conversation == 0 {
             return self.one_run(key, shape, None, dice, false).await;
@@ -111,7 +111,7 @@ impl Workload {
         self.note(key, shape);
         let (run_id, first) = match self.begin(key, shape, conversation, dice, is_contested).await {
             Ok(begun) => begun,
-            // Only one of two can have the conversation.
+            // Only one of two concurrent runs can use the conversation.
             Err(Refused::Status(status, _)) if status.as_u16() == 409 && is_contested => {
                 self.client.notes.write().asked.remove(key);
                 return;
@@ -132,7 +132,7 @@ impl Workload {
         notes.told.extend(told.map(|told| (run_id, told)));
     }
 
-    /// Writes down what is going to be asked for.
+    /// Records the request before it is sent.
     pub fn note(&self, key: &str, shape: &Shape) {
         let asked = Asked {
             shape: shape.name,
@@ -143,7 +143,7 @@ impl Workload {
         self.client.notes.write().asked.insert(key.to_owned(), asked);
     }
 
-    /// Asks for the run until a node has named it.
+    /// Retries the request until a node returns the run.
     pub async fn begin(
         &self,
         key: &str,
@@ -160,7 +160,7 @@ impl Workload {
         let mut n_busy = 0;
         loop {
             let answer = match self.client.insist(dice, PATIENCE, make).await {
-                // The run before is over, as far as its readers know.
+                // The previous run has ended, as far as its readers know.
                 Err(Refused::Status(status, _))
                     if status.as_u16() == 409 && n_busy < 200 && !is_contested =>
                 {
@@ -190,7 +190,7 @@ impl Workload {
         }
     }
 
-    /// Everybody who has to do with the run, until it is over.
+    /// Runs readers, approvals and the cancel until the run has ended.
     async fn watch(
         &self,
         run_id: &RunId,
@@ -252,7 +252,7 @@ impl Workload {
         Reader::new(self.client.clone(), run_id.clone(), surface, manners, dice.fork())
     }
 
-    /// Cancels the run from any node, until one has taken it.
+    /// Cancels the run on any node, with retries until one accepts it.
     async fn cancel(&self, run: RunId, after: Duration, mut dice: Dice) {
         sleep(after).await;
         let path = if dice.chance(50) {
@@ -284,7 +284,7 @@ impl Workload {
         }
     }
 
-    /// Says yes to every call that needs a person, from any node, sometimes twice.
+    /// Approves every call on any node, sometimes twice.
     async fn approve_all(
         &self,
         run_id: RunId,
@@ -312,8 +312,7 @@ impl Workload {
             let (was_answered, taken) = (told.is_some(), told == Some(true));
             let approval = Approval { run_id: run.clone(), call_id: call.clone(), taken };
             self.client.notes.write().approvals.push(approval);
-            // Whoever comes second is told that there is nothing to do; that may be asked once
-            // more, in case it was not true.
+            // The second answer is rejected; sometimes it is repeated to verify that.
             if taken || was_answered && dice.chance(30) {
                 return;
             }
@@ -360,7 +359,7 @@ async fn named_in_body(answer: Response) -> Option<RunId> {
     run_id(response.get("id")?.as_str()?)
 }
 
-/// The run that a stream is about, by its first frames; they are kept for whoever reads on.
+/// Returns the run named in the first frames of a stream; the frames are kept for the reader.
 async fn named_in_stream(
     surface: Surface,
     mut answer: Response,
@@ -377,7 +376,8 @@ async fn named_in_stream(
     None
 }
 
-/// Whether a wish was taken, if the answer says so. A response has no word for it: there it is.
+/// Returns whether a command was accepted, if the response says so. A response object always means
+/// that it was.
 async fn is_done(answer: Response) -> Option<bool> {
     let body = Client::json(answer).await.ok()?;
     let done = body.get("done").and_then(Value::as_bool);

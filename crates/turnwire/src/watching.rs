@@ -127,7 +127,6 @@ pub(crate) fn watch(
 
 /// A projection of a run with its callbacks.
 trait Observer: Send {
-    /// Processes the next event.
     fn see(&mut self, recorded: &RecordedEvent);
 
     /// Time until a postponed update is due.

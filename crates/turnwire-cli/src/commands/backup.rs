@@ -1,4 +1,4 @@
-//! `turnwire backup FILE`: a copy of the store, also while a server works with it.
+//! `turnwire backup FILE`: copies the store, also while a server uses it.
 
 use std::io::{self, IsTerminal};
 
@@ -12,7 +12,6 @@ use crate::{
     terminal::{Paint, tell},
 };
 
-/// Runs the command.
 pub(crate) fn backup(arguments: &BackupArguments, environment: &Environment) -> Exit {
     match copied(arguments, environment) {
         Ok(()) => Exit::Done,

@@ -1,8 +1,7 @@
-//! `turnwire check`: reads a stream from wherever it is, and says what is wrong with it.
+//! `turnwire check`: reads a stream and reports its faults.
 //!
-//! What is right and wrong is decided in `turnwire_surfaces::check`; here are only the ways to get
-//! at a stream (a file, standard input, an address, a question) and the ways to tell what was
-//! found.
+//! The rules are in `turnwire_surfaces::check`. This file reads the stream (from a file, standard
+//! input, a URL or a new request) and prints the findings.
 
 use std::{
     fs,
@@ -35,17 +34,16 @@ use crate::{
     terminal::{Colour, Paint},
 };
 
-/// The key that `--ask` sends, unless another is named.
+/// Default variable for the key of `--ask`.
 const USUAL_KEY: &str = "OPENAI_API_KEY";
-/// More than any stream has; whoever sends more sends something else.
+/// Maximum size of a stream in bytes.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
-/// How much of an error page is shown.
+/// Maximum number of characters of an error response that are printed.
 const MAX_ERROR_CHARS: usize = 300;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How wide the longest code is, so that the sentences begin below each other.
+/// Width of the code column.
 const CODE_WIDTH: usize = 21;
 
-/// Runs the command, and says what went wrong if something did.
 pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
     let found = read(arguments, environment);
@@ -59,7 +57,7 @@ pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Ex
     }
 }
 
-/// Gets at the stream, and checks it.
+/// Reads and checks the stream.
 fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report, Problem> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Problem::usage(format!("there are no threads to work with: {error}")))?;
@@ -92,7 +90,7 @@ fn text_of(source: &str) -> Result<Vec<u8>, Problem> {
     })
 }
 
-/// Checks what was recorded, in whichever of the three shapes it is.
+/// Checks a recorded stream in any of the three formats.
 async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report, Problem> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches('\u{feff}').trim();
@@ -104,7 +102,7 @@ async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report, Problem> {
             Ok(checker.finish())
         }
         Some(_) => {
-            // What was cut from a recording may lack the blank line behind its last event.
+            // A recording may lack the blank line after its last event.
             let whole = Bytes::from(format!("{text}\n\n"));
             let pieces = stream::iter([Ok::<_, io::Error>(whole)]);
             let mut checker = Checker::new(CheckOptions { is_sse: true, ..options });
@@ -115,7 +113,7 @@ async fn read_text(bytes: &[u8], is_resumed: bool) -> Result<Report, Problem> {
     }
 }
 
-/// A list of events, one event, or one on each line.
+/// Checks a list of events, one event, or one event per line.
 fn read_json(text: &str, checker: &mut Checker) {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Array(events)) => events.iter().for_each(|event| checker.event(None, event)),
@@ -135,7 +133,7 @@ fn read_data(name: Option<&str>, data: &str, checker: &mut Checker) {
     }
 }
 
-/// Checks server-sent events as they come.
+/// Checks server-sent events as they arrive.
 async fn read_events<E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     checker: &mut Checker,
@@ -186,7 +184,7 @@ async fn read_address(
         }
         Ok(piece)
     });
-    // What came before somebody lost patience is checked all the same.
+    // Events received before an interrupt are checked as well.
     let patience = async {
         tokio::select! {
             _ = signals.next() => {}
@@ -210,7 +208,7 @@ async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response,
     let client = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
-        // A redirect would take the key along to wherever it points.
+        // A redirect would forward the key to another host.
         .redirect(redirect::Policy::none())
         .build()
         .map_err(|error| Problem::usage(format!("the HTTP client does not start: {error}")))?;
@@ -273,16 +271,16 @@ fn header_value(value: &str) -> Result<HeaderValue, Problem> {
     Ok(value)
 }
 
-/// The error and all its causes: `reqwest` keeps the telling part in the last one.
+/// Formats the error and all its causes. In `reqwest` the last one has the details.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Says what was found, on standard output.
+/// Prints the findings to standard output.
 fn tell(arguments: &CheckArguments, report: &Report, paint: Paint) -> Exit {
     let text = if arguments.json { wire_json_pretty(report) } else { worded(report, paint) };
-    // If nobody reads it, the exit code still tells.
+    // The exit code is correct even if the output cannot be written.
     let _ = writeln!(io::stdout().lock(), "{text}");
     if report.is_fine() { Exit::Done } else { Exit::Failed }
 }
@@ -313,7 +311,7 @@ fn line_of(finding: &Finding, paint: Paint) -> String {
         Level::Note => (Colour::Cyan, "note "),
     };
     let (level, code) = (paint.bold(colour, level), finding.code);
-    // A stream may hold anything, and a terminal obeys some of it.
+    // A stream may contain escape sequences for the terminal.
     let place = place_of(finding);
     let (place, message) = (clean(&place), clean(&finding.message));
     format!("{level} {code:CODE_WIDTH$} {}: {message}", paint.dim(&place))

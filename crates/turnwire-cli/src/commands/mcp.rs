@@ -1,4 +1,4 @@
-//! `turnwire mcp`: which servers the settings name, whether they answer, and what they can do.
+//! `turnwire mcp`: lists and tests the configured MCP servers.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -25,10 +25,9 @@ use crate::{
     terminal::{Colour, Paint, tell},
 };
 
-/// How long a call may take altogether, if the settings do not say.
+/// Default maximum duration of a call.
 const CALL_TIME: Duration = Duration::from_mins(10);
 
-/// Runs the command, and says what went wrong if something did.
 pub(crate) fn mcp(command: &McpCommand, environment: &Environment) -> Exit {
     let common = match command {
         McpCommand::List(arguments) => &arguments.common,
@@ -57,13 +56,13 @@ fn runtime() -> Result<tokio::runtime::Runtime, Problem> {
         .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))
 }
 
-/// A server, as it was found.
+/// Result of a connection to a server.
 #[derive(Debug, Serialize)]
 struct Found {
     name: String,
-    /// How it is reached: a command or an address, without what may be secret.
+    /// Command or URL, without secrets.
     transport: Reached,
-    /// How long it took to connect and to list its tools.
+    /// Time for connecting and listing the tools.
     took_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -87,7 +86,7 @@ struct FoundTool {
 }
 
 impl Reached {
-    /// Arguments and queries may hold keys.
+    /// Arguments and queries may contain keys.
     fn of(options: &McpServerOptions) -> Self {
         match &options.transport {
             McpTransport::Stdio { command, .. } => Self::Stdio { command: command.clone() },
@@ -111,7 +110,7 @@ impl FoundTool {
     }
 }
 
-/// Connects to one server and asks for its tools.
+/// Connects to one server and lists its tools.
 async fn find(
     servers: &McpServers,
     name: &str,
@@ -160,7 +159,6 @@ fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Resul
     Ok(if all_work { Exit::Done } else { Exit::Failed })
 }
 
-/// What came of a test.
 #[derive(Debug, Serialize)]
 struct Tested {
     #[serde(flatten)]
@@ -169,7 +167,6 @@ struct Tested {
     call: Option<Called>,
 }
 
-/// What came of a call.
 #[derive(Debug, Serialize)]
 struct Called {
     tool: String,
@@ -226,7 +223,7 @@ fn named<'a>(settings: &'a McpSettings, name: &str) -> Result<&'a McpServerOptio
     })
 }
 
-/// A person logs in to a server, once; the tokens are kept for whoever uses it later.
+/// Logs a person in to a server and stores the tokens.
 fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exit, Problem> {
     let settings = settings(&arguments.common, environment)?;
     let name = &arguments.name;
@@ -269,7 +266,7 @@ async fn call(
     };
     let time = options.tool_timeout.unwrap_or(CALL_TIME);
     let began = Instant::now();
-    // The name of the call is that of its key, too: nobody else makes calls like it.
+    // Also used in the idempotency key, which is unique to this process.
     let key = format!("test_{}:{wanted}", std::process::id());
     let request = ToolRequest {
         tenant: TenantId::default(),
@@ -291,7 +288,7 @@ async fn call(
     Ok(Called { tool: wanted.to_owned(), success, took_ms, problem, output })
 }
 
-/// Shows what a tool reports while it works. Nothing stops it but the time.
+/// Prints the notes of a tool to standard error. Never cancelled.
 struct OnStderr;
 
 impl CallLink for OnStderr {
@@ -360,7 +357,7 @@ fn worded_call(called: &Called, paint: Paint) -> String {
 }
 
 fn print(text: &str) {
-    // If nobody reads it, the exit code still tells.
+    // The exit code is correct even if the output cannot be written.
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 

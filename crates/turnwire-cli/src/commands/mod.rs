@@ -1,4 +1,4 @@
-//! What can be done, one file per command.
+//! The commands, one file each.
 
 pub(crate) mod backup;
 pub(crate) mod check;

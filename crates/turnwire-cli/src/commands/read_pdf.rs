@@ -1,8 +1,8 @@
-//! `turnwire read-pdf`: the text of a PDF, from standard input to standard output.
+//! `turnwire read-pdf`: extracts the text of a PDF, from standard input to standard output.
 //!
-//! Not for people: the gateway starts this for every PDF that somebody hands in, because a PDF
-//! can do anything to whoever reads it (A15). Before it looks at the first byte it takes from
-//! itself whatever could do harm: memory, time, files.
+//! Internal. The gateway starts this process for every uploaded PDF, because PDFs are untrusted
+//! (A15). The process limits its own memory, CPU time and open files before it reads the first
+//! byte.
 
 use std::io::{self, Read, Write};
 
@@ -10,21 +10,21 @@ use rlimit::Resource;
 
 use crate::exit::Exit;
 
-/// The biggest file that is read.
+/// Maximum size of the PDF.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How much memory it may take, with everything.
+/// Maximum size of the address space.
 const MEMORY: u64 = 1024 * 1024 * 1024;
 
-/// How many seconds it may think.
+/// Maximum CPU time in seconds.
 const SECONDS: u64 = 5;
 
-/// It has standard input and output, and opens nothing.
+/// Enough for the standard streams only.
 const OPEN_FILES: u64 = 4;
 
-/// Runs the command. Whatever goes wrong is told by the exit code alone: nobody reads more.
+/// Runs the command. Errors are reported only by the exit code.
 pub(crate) fn read_pdf() -> Exit {
-    // Without its limits it does not begin.
+    // Does not start without limits.
     if limit_itself().is_err() {
         return Exit::Failed;
     }
@@ -33,8 +33,7 @@ pub(crate) fn read_pdf() -> Exit {
     if read.is_err() || content.len() as u64 > MAX_BYTES {
         return Exit::Failed;
     }
-    // What the library has to say about a broken file goes nowhere; a panic ends the process,
-    // and that is what it is for.
+    // Errors of the library are not printed. A panic ends only this process.
     match pdf_extract::extract_text_from_mem(&content) {
         Ok(text) if io::stdout().lock().write_all(text.as_bytes()).is_ok() => Exit::Done,
         Ok(_) | Err(_) => Exit::Failed,

@@ -1,4 +1,4 @@
-//! `[approvals]`: what people are asked about, for all tools alike, and how long they may take.
+//! `[approvals]`: which calls need approval, and for how long requests stay open.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     tool_servers::{always_or_never, seconds},
 };
 
-/// The section as it is written.
+/// The section as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawApprovals {
@@ -27,14 +27,13 @@ impl RawTable for RawApprovals {
         &["pure", "idempotent", "once", "expire_after_sec", "pin_definitions"];
 }
 
-/// What people are asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApprovalSettings {
-    /// The effects whose tools need a person's permission for each call.
+    /// Effect classes whose tools need approval for each call.
     pub(crate) ask_before: Vec<Effect>,
-    /// How long a person may take; for ever if not set.
+    /// Time after which an unanswered request is denied; never if not set.
     pub(crate) expire_after: Option<Duration>,
-    /// Whether a tool of a server that changes is not called before a person has allowed it.
+    /// Whether a tool with a changed definition needs approval.
     pub(crate) pin_definitions: bool,
 }
 

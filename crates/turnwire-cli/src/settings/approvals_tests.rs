@@ -6,7 +6,7 @@ fn read(text: &str) -> (ApprovalSettings, Vec<String>) {
     (settings, mistakes)
 }
 
-/// A7: definitions are pinned unless the operator says otherwise; people are asked by effect.
+/// A7: definitions are pinned by default, and approvals are set per effect class.
 #[test]
 fn a7_the_section_is_read() {
     assert_eq!(read(""), (ApprovalSettings::default(), Vec::new()));

@@ -1,19 +1,19 @@
-//! What `turnwire backup` needs to know: which store there is.
+//! Settings of `turnwire backup`.
 
 use super::{
-    file::{Sections, SettingsFile, all_of},
+    file::{SettingsFile, all_of},
+    sections::Sections,
     store::MEMORY,
 };
 use crate::{args::BackupArguments, environment::Environment, exit::Problem};
 
-/// The settings of the command.
 pub(crate) struct BackupSettings {
-    /// The address of the store; it may hold a password.
+    /// URL of the store. May contain a password.
     pub(crate) url: String,
 }
 
 impl BackupSettings {
-    /// Reads everything that has a say.
+    /// Reads the settings from flags, environment and file.
     pub(crate) fn read(
         arguments: &BackupArguments,
         environment: &Environment,

@@ -1,4 +1,4 @@
-//! `[egress]`: where this server goes when a model or a request names the address.
+//! `[egress]`: allowed targets for URLs from a model or a request.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -8,10 +8,10 @@ use turnwire_tools::EgressOptions;
 
 use super::file::{RawTable, read_table};
 
-/// Nobody waits longer for a page.
+/// Maximum timeout in seconds.
 const LONGEST_SEC: u64 = 120;
 
-/// The section as it is written.
+/// The section as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawEgress {

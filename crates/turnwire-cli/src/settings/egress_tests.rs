@@ -1,4 +1,4 @@
-//! Where the way out leads, and that it leads nowhere inside unless somebody says so.
+//! Private networks are denied unless they are allowed explicitly.
 
 use super::*;
 use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
@@ -8,7 +8,7 @@ fn the_keys_of_the_section_are_known() {
     check_keys::<RawEgress>("egress");
 }
 
-/// A4: private networks are closed until the operator opens them.
+/// A4: private networks are denied until the operator allows them.
 #[test]
 fn networks_and_ports_are_opened_by_name() {
     assert_eq!(demo_settings("", &[]).unwrap().egress, EgressOptions::default());

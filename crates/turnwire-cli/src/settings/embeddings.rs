@@ -1,4 +1,4 @@
-//! `[embeddings]`: whose vectors files are found by, beside their words.
+//! `[embeddings]`: the embeddings model for file search.
 
 use serde::Deserialize;
 use toml::Table;
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 
 const EXAMPLE_URL: &str = "http://localhost:11434/v1";
 
-/// The section as it is written.
+/// The section as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawEmbeddings {
@@ -25,7 +25,7 @@ impl RawTable for RawEmbeddings {
     const KEYS: &'static [&'static str] = &["base_url", "model", "api_key_env"];
 }
 
-/// The section, checked.
+/// The validated section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EmbeddingsSection {
     base_url: String,
@@ -43,7 +43,7 @@ impl EmbeddingsSection {
             None if !had_url => {
                 tell("base_url", format!("missing; it should look like {EXAMPLE_URL}"));
             }
-            // One that could not be read has been told already.
+            // An invalid value is already reported.
             Some(_) | None => {}
         }
         if raw.model.as_deref().is_none_or(str::is_empty) && (raw.model.is_some() || !had_model) {
@@ -52,7 +52,7 @@ impl EmbeddingsSection {
         Some(Self { base_url: raw.base_url?, model: raw.model?, api_key_env: raw.api_key_env })
     }
 
-    /// With the key that the environment has.
+    /// Returns the options with the key from the environment.
     pub(super) fn options(
         &self,
         environment: &Environment,

@@ -1,4 +1,4 @@
-//! Whose vectors are taken, and what is said when they cannot be.
+//! Valid and invalid settings of the embeddings model.
 
 use super::*;
 use crate::settings::testing::{check_keys, check_mistakes, demo_settings};

@@ -1,6 +1,6 @@
-//! What is said about a file as a whole.
+//! Errors about the file as a whole.
 
-use super::*;
+use super::super::sections::RawSettings;
 use crate::settings::testing::{check_keys, check_run_problem, run_settings};
 
 #[test]

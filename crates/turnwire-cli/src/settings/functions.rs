@@ -1,4 +1,4 @@
-//! `[functions.*]`: HTTP interfaces that the model can call.
+//! `[functions.*]`: HTTP APIs that the model can call.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// Names that the built-in tools have.
+/// Names of the built-in tools.
 const TAKEN: [&str; 2] = ["web_search", "file_search"];
-/// What the address of a function looks like.
+/// Example URL for error messages.
 const EXAMPLE_URL: &str = "https://api.example.com/weather/{city}";
 
-/// A function as it is written.
+/// A function as written in the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawFunction {
@@ -33,7 +33,7 @@ pub(super) struct RawFunction {
     parameters: Option<Value>,
     parameters_file: Option<PathBuf>,
     effect: Option<String>,
-    /// These may hold keys: a complaint must not quote them.
+    /// May contain keys, so errors must not quote them.
     headers: Option<Value>,
     header_env: Option<Value>,
     timeout_sec: Option<f64>,
@@ -55,12 +55,12 @@ impl RawTable for RawFunction {
     ];
 }
 
-/// A function of the file, checked; what the environment has to say is still missing.
+/// A validated function, without values from the environment.
 pub(super) struct NamedFunction {
     options: HttpFunctionOptions,
-    /// Headers as they are written, with `${NAME}` in them.
+    /// Headers as written, with `${NAME}`.
     headers: BTreeMap<String, String>,
-    /// Headers, and the variables that have them.
+    /// Headers whose values are in environment variables.
     header_env: BTreeMap<String, String>,
 }
 
@@ -126,7 +126,7 @@ fn named_function(
     options.needs_approval = raw.require_approval.unwrap_or_default();
     options.timeout = timeout.unwrap_or(options.timeout);
     options.parameters = parameters.unwrap_or(options.parameters);
-    // One mistake is told once.
+    // Each error is reported once.
     if mistakes.len() == n_mistakes
         && let Err(error) = options.check()
     {
@@ -149,7 +149,7 @@ fn method(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Option<
     found.map(|(_, method)| *method)
 }
 
-/// Without a word the most careful is meant.
+/// Parses the effect class. The default is the most conservative one.
 fn effect(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Effect {
     let Some(word) = word else { return Effect::Once };
     let found = EFFECTS.iter().find(|(name, _)| *name == word);
@@ -160,7 +160,7 @@ fn effect(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Effect 
     found.map_or(Effect::Once, |(_, effect)| *effect)
 }
 
-/// A table, a JSON text, or what is in a file beside the settings.
+/// Reads the schema from a table, a JSON text, or a file next to the settings.
 fn parameters(
     path: &str,
     inline: Option<Value>,
@@ -204,7 +204,7 @@ fn schema_in(name: &Path, file: &SettingsFile) -> Result<serde_json::Value, Stri
     serde_json::from_str(&text).map_err(|error| format!("{} is not JSON: {error}", place.display()))
 }
 
-/// The functions with what the environment has for them.
+/// Returns the functions with values from the environment.
 pub(super) fn functions(
     named: &BTreeMap<String, NamedFunction>,
     environment: &Environment,
@@ -216,7 +216,7 @@ pub(super) fn functions(
         let mut options = function.options.clone();
         for (header, text) in &function.headers {
             match filled(text, environment) {
-                // What comes from the environment is not for everybody.
+                // Values from the environment are treated as secret.
                 Ok(value) if text.contains("${") => {
                     options.secret_headers.insert(header.clone(), Secret::from(value));
                 }

@@ -30,7 +30,7 @@ fn the_keys_that_are_known_are_the_keys_that_are_read() {
     check_keys::<RawFunction>("functions.NAME");
 }
 
-/// A6: what comes from the environment is secret, and is not shown.
+/// A6: values from the environment are secret and are not printed.
 #[test]
 fn a_function_is_read() {
     let variables = [("WEATHER_KEY", "Bearer sk-secret"), ("TEAM", "violet")];

@@ -1,6 +1,6 @@
-//! `[limits]`: how far a run may go, and how much a server takes.
+//! `[limits]`: limits of runs and of the server.
 //!
-//! `docs/limits.md` has what happens at each; a test compares the two.
+//! `docs/limits.md` says what happens at each limit. A test compares the two.
 
 use std::{
     num::{NonZeroU32, NonZeroU64, NonZeroUsize},
@@ -14,7 +14,7 @@ use turnwire_gateway::{AdmissionLimits, AppOptions, HttpLimits, RequestLimits};
 
 use super::file::{RawTable, read_table};
 
-/// The section as it is written, and the names of its settings.
+/// Defines the section as written in the file, and the list of its keys.
 macro_rules! section {
     ($($key:ident: $number:ty,)*) => {
         #[derive(Debug, Default, Deserialize)]
@@ -30,7 +30,7 @@ macro_rules! section {
 }
 
 section! {
-    // How far a run may go.
+    // Limits of a run.
     max_turns: NonZeroU32,
     max_tool_calls: NonZeroU32,
     max_parallel_calls: NonZeroU32,
@@ -49,12 +49,12 @@ section! {
     max_turn_output_bytes: NonZeroUsize,
     max_run_output_bytes: NonZeroUsize,
     max_arguments_bytes: NonZeroUsize,
-    // How much is admitted at once.
+    // Limits on concurrent work.
     max_runs: NonZeroUsize,
     max_runs_per_tenant: NonZeroUsize,
     max_runs_per_key: NonZeroUsize,
     max_connections_per_key: NonZeroUsize,
-    // How much a request may bring.
+    // Limits on a request.
     background_sec: NonZeroU64,
     max_body_bytes: NonZeroUsize,
     max_file_bytes: NonZeroUsize,
@@ -68,7 +68,7 @@ section! {
     max_schema_bytes: NonZeroUsize,
     body_timeout_sec: NonZeroU64,
     upload_timeout_sec: NonZeroU64,
-    // What a connection may do.
+    // Limits on a connection.
     max_connections: NonZeroUsize,
     max_unknown_connections_per_address: NonZeroUsize,
     max_requests_per_connection: NonZeroU32,
@@ -86,16 +86,13 @@ section! {
     max_socket_queue: NonZeroUsize,
 }
 
-/// The section, checked.
+/// The validated section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LimitsSection {
-    /// How far a run may go.
     pub(super) runs: Limits,
-    /// How much a server takes.
     pub(super) server: ServerLimits,
 }
 
-/// How much a server takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerLimits {
     pub(crate) http: HttpLimits,
@@ -104,9 +101,9 @@ pub(crate) struct ServerLimits {
     pub(crate) background_time: Duration,
     pub(crate) body_bytes: usize,
     pub(crate) file_bytes: usize,
-    /// Of files that all questions to models carry at the same time.
+    /// Maximum total size of files in concurrent requests to models.
     pub(crate) prompt_file_bytes: usize,
-    /// The longest silence on a stream.
+    /// Maximum time without data on a stream.
     pub(crate) heartbeat: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Every limit of the file arrives where it belongs.
+//! Every limit in the file takes effect.
 
 use super::*;
 use crate::settings::testing::{check_keys, check_mistakes};
@@ -8,13 +8,13 @@ fn the_keys_of_the_section_are_known() {
     check_keys::<RawLimits>("limits");
 }
 
-/// The settings of the section, each with another number.
+/// All keys of the section, each with a different number.
 fn numbered() -> Table {
     let numbers = (1_i64..).map(toml::Value::from);
     RawLimits::KEYS.iter().map(|key| (*key).to_owned()).zip(numbers).collect()
 }
 
-/// The number that [`numbered`] gives a setting.
+/// The number that [`numbered`] assigns to a key.
 fn number(key: &str) -> usize {
     1 + RawLimits::KEYS.iter().position(|known| *known == key).expect(key)
 }
@@ -51,7 +51,7 @@ fn every_limit_of_a_run_is_read() {
     assert_eq!(read, expected);
 }
 
-/// A13: `serve` takes the limits of the file and not its own.
+/// A13: `serve` uses the limits in the file.
 #[test]
 fn a13_every_limit_of_a_server_is_read() {
     let mut mistakes = Vec::new();
@@ -104,8 +104,7 @@ fn a13_every_limit_of_a_server_is_read() {
     assert_eq!(read, expected);
 }
 
-/// A13: every limit that is counted is a setting, and `docs/limits.md` says of every setting what
-/// happens at it.
+/// A13: every limit is a setting, and `docs/limits.md` describes every setting.
 #[test]
 fn a13_every_limit_is_explained() {
     let explained = include_str!("../../../../docs/limits.md");

@@ -1,21 +1,21 @@
-//! Where a setting stands in its file, so that every mistake can be told with its line.
+//! Locates settings in their file, for error messages with line numbers.
 
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-/// The line of `text`, counted from 1, where the setting at `path` stands, or else the deepest
-/// table that it would be in: `server.listen`, `mcp.on_request[0].url`.
+/// Returns the line, counted from 1, of the setting at `path` (such as `server.listen` or
+/// `mcp.on_request[0].url`), or of the innermost existing table on that path.
 pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
     let (document, _) = DeTable::parse_recoverable(text);
     let place = place_in(document.get_ref(), path)?;
     Some(text.get(..place)?.matches('\n').count() + 1)
 }
 
-/// The byte where the setting at `path` begins.
+/// Returns the byte offset of the setting at `path`.
 fn place_in(table: &DeTable<'_>, path: &str) -> Option<usize> {
-    // A name may have dots in it; then the longest that fits is meant.
+    // A key may contain dots, so the longest match is used.
     let fits = table.iter().filter_map(|(key, value)| {
         let rest = path.strip_prefix(key.get_ref().as_ref())?;
         let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
@@ -25,7 +25,7 @@ fn place_in(table: &DeTable<'_>, path: &str) -> Option<usize> {
     Some(place_below(value, rest).unwrap_or_else(|| key.span().start))
 }
 
-/// The same for what follows the name of `value`; nothing if that is not there.
+/// Returns the byte offset of `rest` within `value`, if it exists.
 fn place_below(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<usize> {
     match value.get_ref() {
         DeValue::Table(table) => place_in(table, rest.strip_prefix('.')?),

@@ -1,11 +1,10 @@
-//! `[mcp]`: servers in the files of other programs, read as they are (`files`, `--mcp-config`), and
-//! servers that requests may bring (`on_request`).
+//! `[mcp]`: servers in the files of other programs (`files`, `--mcp-config`), and servers that
+//! requests may supply (`on_request`).
 //!
-//! Claude and Cursor keep them under `mcpServers`, VS Code under `servers`; what is in there is
-//! the same everywhere, apart from keys that mean something to one program only, and those are
-//! left alone. `${NAME}` and `${env:NAME}` stand for variables, `${NAME:-else}` for one that may
-//! not be set. What belongs to Turnwire alone (effects, approvals, which tools) can only be said
-//! in its own settings.
+//! Claude and Cursor use the key `mcpServers`, VS Code uses `servers`. The entries have the same
+//! format, except for keys of a single program, which are ignored. `${NAME}` and `${env:NAME}` are
+//! variables, `${NAME:-else}` has a default. Settings that only Turnwire has (effects, approvals,
+//! enabled tools) are in `turnwire.toml`.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -19,15 +18,16 @@ use toml::Table;
 use turnwire_tools::{McpServerOptions, UrlRule};
 
 use super::{
-    file::{RawTable, Sections, SettingsFile, all_of, read_table},
+    file::{RawTable, SettingsFile, all_of, read_table},
+    sections::Sections,
     tool_servers::{named_server, with_environment},
     words::not_set,
 };
 use crate::{environment::Environment, exit::Problem};
 
-/// Under which key the servers are.
+/// Keys of the server table.
 const PLACES: [&str; 2] = ["mcpServers", "servers"];
-/// What a server is reached by, in the words of other programs.
+/// Transport types in the files of other programs.
 const KINDS: [(&str, Kind); 6] = [
     ("stdio", Kind::Program),
     ("http", Kind::Address),
@@ -41,11 +41,11 @@ const KINDS: [(&str, Kind); 6] = [
 enum Kind {
     Program,
     Address,
-    /// What came before streamable HTTP.
+    /// The HTTP+SSE transport, which streamable HTTP replaced.
     Sse,
 }
 
-/// The section as it is written.
+/// The section as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawMcp {
@@ -57,7 +57,7 @@ impl RawTable for RawMcp {
     const KEYS: &'static [&'static str] = &["files", "on_request"];
 }
 
-/// Where servers may be that requests bring, as it is written.
+/// A rule for servers from requests, as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawOnRequest {
@@ -69,12 +69,12 @@ impl RawTable for RawOnRequest {
     const KEYS: &'static [&'static str] = &["url", "tenants"];
 }
 
-/// What the settings say about servers of others.
+/// The validated section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct McpSection {
-    /// Files with servers, found from where the settings are.
+    /// Files with servers, relative to the settings file.
     pub(super) files: Vec<PathBuf>,
-    /// Where servers may be that requests bring.
+    /// URL rules for servers from requests.
     pub(super) on_request: Vec<UrlRule>,
 }
 
@@ -109,8 +109,7 @@ fn welcome(n: usize, table: Table, mistakes: &mut Vec<String>) -> Option<UrlRule
     })
 }
 
-/// Every server there is: of the settings, of the files they name, and of those on the command
-/// line.
+/// Returns all servers: from the settings, from the files they name, and from the command line.
 pub(super) fn servers(
     sections: &Sections,
     named: &[PathBuf],
@@ -135,14 +134,14 @@ pub(super) fn servers(
     servers
 }
 
-/// What the commands about MCP servers have to know.
+/// Settings of the `mcp` commands.
 #[derive(Debug)]
 pub(crate) struct McpSettings {
     pub(crate) servers: BTreeMap<String, McpServerOptions>,
 }
 
 impl McpSettings {
-    /// Reads everything that has a say.
+    /// Reads the settings from flags, environment and file.
     pub(crate) fn read(
         config: Option<&Path>,
         mcp_config: &[PathBuf],
@@ -186,7 +185,7 @@ fn servers_in(
                     mistakes.push(format!("{at}: {words}; rename one of them"));
                 }
             }
-            // It is there and switched off.
+            // The server is disabled.
             Ok(None) => {}
             Err(why) => mistakes.push(format!("{at}{why}")),
         }
@@ -194,7 +193,7 @@ fn servers_in(
     servers
 }
 
-/// The servers of a file, by the names they have there.
+/// Returns the servers in a file by name.
 fn entries(path: &Path) -> Result<Map<String, Value>, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     let whole: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
@@ -207,14 +206,14 @@ fn entries(path: &Path) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// A label that models and clients can say.
+/// Returns a valid label for a name.
 fn label_of(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
-/// An entry in the words of our own settings; nothing if it is switched off. What is wrong with it
-/// begins with where that is.
+/// Converts an entry to a table of our settings; `None` if it is disabled. An error starts with its
+/// location.
 fn table_of(entry: &Value, environment: &Environment) -> Result<Option<Table>, String> {
     let Some(entry) = entry.as_object() else { return Err(": not an object".to_owned()) };
     let is = |key: &str, value: bool| entry.get(key).and_then(Value::as_bool) == Some(value);
@@ -239,7 +238,7 @@ fn table_of(entry: &Value, environment: &Environment) -> Result<Option<Table>, S
     for key in ["env", "headers"] {
         let Some(values) = entry.get(key).filter(|value| !value.is_null()) else { continue };
         let values = values.as_object().ok_or_else(|| format!(".{key}: not an object"))?;
-        // Programs write both, whichever they mean.
+        // Some programs write both keys, one of them empty.
         if values.is_empty() {
             continue;
         }
@@ -277,8 +276,8 @@ fn check_kind(entry: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-/// A text with the variables in it filled in. A number or a flag is taken as it is written. A
-/// complaint does not quote it: it may be a key.
+/// Replaces the variables in a text. Numbers and booleans are converted to text. Errors do not
+/// quote the text, because it may be a key.
 fn filled(value: &Value, environment: &Environment) -> Result<String, String> {
     let text = match value {
         Value::String(text) => text.as_str(),
@@ -314,7 +313,7 @@ fn variable<'a>(name: &'a str, environment: &'a Environment) -> Result<&'a str, 
     }
     match (environment.get(name), name) {
         (Some(value), _) => Ok(value),
-        // Two that mean the same everywhere.
+        // Predefined variables that have the same meaning in all programs.
         (None, "userHome") => environment.get("HOME").ok_or_else(|| not_set("HOME")),
         (None, "workspaceFolder") => Ok("."),
         (None, name) => Err(not_set(name)),

@@ -2,7 +2,7 @@ use turnwire_tools::McpTransport;
 
 use super::{super::testing::check_keys, *};
 
-/// The servers in a file with this text.
+/// Reads the servers from a file with this text.
 fn read(
     text: &str,
     variables: &[(&str, &str)],
@@ -15,7 +15,7 @@ fn read(
     McpSettings::read(Some(&config), &[], &environment).map(|settings| settings.servers)
 }
 
-/// What is wrong, without the folder the file is in.
+/// Returns the errors without the directory of the file.
 fn mistakes(text: &str) -> Vec<String> {
     let after = |line: &String| line.split_once("mcp.json: ").unwrap().1.to_owned();
     read(text, &[]).unwrap_err().details.iter().map(after).collect()
@@ -27,7 +27,7 @@ fn the_keys_that_are_known_are_the_keys_that_are_read() {
     check_keys::<RawOnRequest>("mcp.on_request");
 }
 
-/// A8: servers of other programs' files are those of the settings, once the settings name the file.
+/// A8: servers in the files of other programs are used if the settings name the file.
 #[test]
 fn files_of_other_programs_are_read_as_they_are() {
     let text = r#"{
@@ -123,14 +123,14 @@ fn two_servers_of_one_name_are_a_mistake() {
     assert!(problem.details[0].starts_with("/no/such/mcp.json: cannot be read: "), "{problem}");
 }
 
-/// What `[mcp]` says, and what is wrong with it.
+/// Returns the `[mcp]` section and its errors.
 fn section(text: &str) -> (McpSection, Vec<String>) {
     let file = SettingsFile { path: PathBuf::from("turnwire.toml"), text: text.to_owned() };
     let (table, mut mistakes) = (text.parse().unwrap(), Vec::new());
     (mcp(table, &file, &mut mistakes), mistakes)
 }
 
-/// A4: where requests may bring servers from is nowhere, unless it is said for each place.
+/// A4: requests may supply servers only at URLs that are listed.
 #[test]
 fn a4_places_are_opened_one_by_one() {
     assert_eq!(section("").0.on_request, []);

@@ -1,31 +1,30 @@
-//! What the person wants: defaults, then `turnwire.toml`, then the environment, then the flags.
+//! Settings: defaults, then `turnwire.toml`, then the environment, then the flags.
 //!
-//! Two steps: the file is read as it is written and checked, section by section (`file`),
-//! then put together with the rest for the command that asks (`run`, `serve`, `backup`). Nothing past
-//! this folder sees the raw form. A wrong setting stops the start, and all of them are told at
-//! once.
+//! The file is parsed and validated by section (`file`), then combined with the rest for each
+//! command (`run`, `serve`, `backup`). The raw form is private to this module. Invalid settings
+//! stop the start, and all errors are reported at once.
 //!
 //! ```toml
 //! [server]
 //! listen = "127.0.0.1:7878"
-//! api_keys_env = "TEAM_KEYS"             # the variable that has the keys, with commas between
-//! hosts = ["chat.example.com"]           # names of this server, beside the loopback ones
-//! origins = ["https://app.example.com"]  # web pages that may call it, beside its own
+//! api_keys_env = "TEAM_KEYS"             # variable with the keys, separated by commas
+//! hosts = ["chat.example.com"]           # names of this server, in addition to loopback
+//! origins = ["https://app.example.com"]  # allowed web pages, in addition to its own
 //! instructions = "Be brief."             # for /chat and /ws/chat
 //!
 //! [models.default]                       # any number of named models
 //! kind = "chat_completions"              # or "openai_responses", "anthropic_messages"
 //! base_url = "http://localhost:11434/v1"
-//! model = "qwen3:8b"                     # the name sent to the server; left out, our own
-//! api_key_env = "OPENAI_API_KEY"         # the variable that has the key
-//! tool_calling = "json_schema"           # for a model that cannot call tools by itself
+//! model = "qwen3:8b"                     # name on the server; defaults to the requested name
+//! api_key_env = "OPENAI_API_KEY"         # variable with the key
+//! tool_calling = "json_schema"           # for a model without tool support
 //!
-//! [mcp_servers.everything]               # a program: only from this file, never from a request
+//! [mcp_servers.everything]               # a program; never from a request
 //! command = "npx"
 //! args = ["-y", "@modelcontextprotocol/server-everything"]
 //! env = { TOKEN = "${EVERYTHING_TOKEN}" }
 //!
-//! [mcp_servers.docs]                     # an address
+//! [mcp_servers.docs]                     # a URL
 //! url = "https://docs.example.com/mcp"
 //! bearer_token_env_var = "DOCS_TOKEN"
 //! enabled_tools = ["search", "publish"]
@@ -33,18 +32,18 @@
 //! tools.search = { effect = "pure" }     # or "idempotent", "once"
 //!
 //! [approvals]
-//! once = "always"                        # ask before calls that must not happen twice
-//! expire_after_sec = 900                 # an unanswered question is a no
-//! pin_definitions = true                 # a tool that changes waits for a person
+//! once = "always"                        # approval for calls that must not happen twice
+//! expire_after_sec = 900                 # unanswered requests are denied
+//! pin_definitions = true                 # a changed tool needs approval
 //!
 //! [mcp]
-//! files = ["mcp.json"]                   # `mcpServers`, as other programs keep them
+//! files = ["mcp.json"]                   # `mcpServers` of other programs
 //!
-//! [[mcp.on_request]]                     # servers that a request may bring, by `server_url`
-//! url = "https://mcp.example.com/team"   # there and below; nowhere unless said
-//! tenants = ["default"]                  # whose requests; everybody's unless said
+//! [[mcp.on_request]]                     # servers that a request may supply as `server_url`
+//! url = "https://mcp.example.com/team"   # this URL and below; none by default
+//! tenants = ["default"]                  # all tenants by default
 //!
-//! [functions.weather]                    # somebody's HTTP interface, as a tool
+//! [functions.weather]                    # an HTTP API as a tool
 //! description = "Tells the weather of a city."
 //! method = "GET"
 //! url = "https://api.example.com/weather/{city}?units={units}"
@@ -56,21 +55,21 @@
 //! provider = "searxng"                   # or "brave", "tavily", with api_key_env
 //! base_url = "http://localhost:8888"
 //!
-//! [egress]                               # for addresses that a model or a request names
-//! open_networks = ["10.1.0.0/16"]        # closed unless named here
+//! [egress]                               # for URLs from a model or a request
+//! open_networks = ["10.1.0.0/16"]        # private networks are denied by default
 //! ports = [80, 443]
 //!
-//! [embeddings]                           # files are found by their meaning too
+//! [embeddings]                           # search files by meaning
 //! base_url = "http://localhost:11434/v1"
 //! model = "all-minilm"
 //! api_key_env = "OPENAI_API_KEY"
 //!
 //! [store]
 //! url = "sqlite://turnwire.db"           # or "postgres://…", or "memory:"
-//! url_env = "DATABASE_URL"               # better, if there is a password in it
-//! lease_ms = 2000                        # how long a dead node's runs wait
-//! retention_days = 7                     # how long finished runs are kept; 0: for ever
-//! conversation_retention_days = 30       # how long unused conversations are kept; 0: for ever
+//! url_env = "DATABASE_URL"               # for a URL with a password
+//! lease_ms = 2000                        # time until runs of a dead node are taken over
+//! retention_days = 7                     # retention of finished runs; 0: forever
+//! conversation_retention_days = 30       # retention of unused conversations; 0: forever
 //!
 //! [fanout]
 //! url = "redis://localhost:6379/"        # only useful with several nodes
@@ -91,6 +90,7 @@ mod lines;
 mod mcp_files;
 mod models;
 mod run;
+mod sections;
 mod serve;
 mod server;
 mod store;
@@ -110,7 +110,6 @@ pub(crate) use self::{
     },
     run::RunSettings,
     serve::ServeSettings,
-    server::{listen_address, page_origin},
     tool_servers::filled,
     words::{did_you_mean, is_http_url},
 };

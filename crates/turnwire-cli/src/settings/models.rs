@@ -1,4 +1,4 @@
-//! `[models.*]` and the variables that every provider's users know: who answers.
+//! `[models.*]`, and the environment variables of well-known providers.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,55 +13,54 @@ use super::{
 };
 use crate::{environment::Environment, exit::Problem};
 
-/// The model that is used when none is named.
+/// Name of the default model.
 pub(crate) const DEFAULT_MODEL: &str = "default";
-/// The model that needs no settings.
+/// Name of the demo model.
 pub(super) const SCRIPTED: &str = "scripted";
 pub(super) const OPENAI_URL: &str = "https://api.openai.com/v1";
 pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-/// What the address of a model looks like.
+/// Example URL for error messages.
 const EXAMPLE_URL: &str = "http://localhost:11434/v1";
-/// How the demo behaves where somebody watches.
+/// Speed of the demo for people who watch.
 pub(super) const WATCHED_DEMO: Demo =
     Demo { pace: Duration::from_millis(60), tool_time: Duration::from_millis(1200) };
 
-/// Who answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ModelSettings {
     Scripted(Demo),
     Provider(Provider),
 }
 
-/// How fast the demo is.
+/// Speed of the demo.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Demo {
-    /// Between two words.
+    /// Delay between two words.
     pub(crate) pace: Duration,
-    /// For one use of its tool.
+    /// Duration of a tool call.
     pub(crate) tool_time: Duration,
 }
 
-/// Where a model is, and how to speak to it.
+/// Settings of a model at a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Provider {
     pub(crate) kind: Kind,
     pub(crate) base_url: String,
     pub(crate) api_key: Option<Secret>,
-    /// The name sent to the server, if it is not the one that was asked for.
+    /// Name on the server, if it differs from the requested one.
     pub(crate) model: Option<String>,
     pub(crate) tool_calling: ToolCalling,
     pub(crate) custom_tools: CustomTools,
-    /// Parameters that its server refuses, and that it is not sent.
+    /// Parameters that the server rejects. They are not sent.
     pub(crate) unsupported: Vec<Parameter>,
 }
 
 /// How a model calls tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ToolCalling {
-    /// By itself.
+    /// With the tool calls of its API.
     #[default]
     Native,
-    /// By answers that fit a JSON Schema, for a model that cannot.
+    /// With structured output, for a model without tool support.
     JsonSchema,
 }
 
@@ -69,14 +68,14 @@ impl ToolCalling {
     const NAMES: [(&str, Self); 2] = [("native", Self::Native), ("json_schema", Self::JsonSchema)];
 }
 
-/// What is done with tools whose input is plain text.
+/// Support for custom tools.
 const CUSTOM_TOOLS: [(&str, CustomTools); 3] = [
     ("native", CustomTools::Native),
     ("functions", CustomTools::AsFunctions),
     ("refused", CustomTools::Refused),
 ];
 
-/// What the server speaks.
+/// API of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     ChatCompletions,
@@ -95,8 +94,7 @@ impl Kind {
         matches!(self, Self::ChatCompletions | Self::OpenAiResponses)
     }
 
-    /// What is done with custom tools if nothing is said. Few of the servers that speak Chat
-    /// Completions know them.
+    /// Default support for custom tools. Few servers with Chat Completions support them.
     fn usual_custom_tools(self) -> CustomTools {
         match self {
             Self::OpenAiResponses => CustomTools::Native,
@@ -105,37 +103,37 @@ impl Kind {
     }
 }
 
-/// The models that a server answers with.
+/// The models of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServedModels {
-    /// Those with a name of their own.
+    /// Configured models by name.
     pub(crate) named: BTreeMap<String, ModelSettings>,
-    /// What becomes of requests for any other name.
+    /// Handling of requests for any other name.
     pub(crate) others: OtherNames,
-    /// The name that is asked for when a request has none.
+    /// Model of requests without a name.
     pub(crate) default_name: String,
 }
 
-/// What becomes of requests for models that are not configured.
+/// Handling of requests for models that are not configured.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OtherNames {
-    /// They are refused.
+    /// The request is refused.
     Refused,
-    /// The name is passed on to a provider that knows it.
+    /// The name is passed on to this provider.
     PassedOn(Provider),
-    /// The model of this name answers.
+    /// The model of this name is used.
     AnsweredBy(String),
 }
 
 impl ServedModels {
-    /// Nothing but the demo, whatever it is called.
+    /// Serves only the demo, under any name.
     pub(super) fn scripted(demo: Demo) -> Self {
         let named = BTreeMap::from([(SCRIPTED.to_owned(), ModelSettings::Scripted(demo))]);
         let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
         Self { named, others, default_name: SCRIPTED.to_owned() }
     }
 
-    /// How fast the demo is, if it is served.
+    /// Returns the speed of the demo, if it is served.
     pub(crate) fn demo(&self) -> Option<Demo> {
         self.named.values().find_map(|model| match model {
             ModelSettings::Scripted(demo) => Some(*demo),
@@ -143,8 +141,8 @@ impl ServedModels {
         })
     }
 
-    /// Every model of the file. Other names go where the default model is, if it has no name of
-    /// its own to ask for; otherwise to the model `fallback`, or they are refused.
+    /// Returns all models in the file. Other names go to the provider of the default model if that
+    /// has no `model`; otherwise to the model `fallback`, or they are refused.
     pub(super) fn of(
         models: &BTreeMap<String, NamedModel>,
         environment: &Environment,
@@ -168,14 +166,15 @@ impl ServedModels {
             None => OtherNames::Refused,
         };
         if !passes_names_on {
-            // A name that somebody gave for the default provider is one of the names.
+            // A name for the default provider counts as a configured name.
             named.entry(default_name.clone()).or_insert(ModelSettings::Provider(default));
         }
         Ok(Self { named, others, default_name })
     }
 }
 
-/// The model that answers for names nobody knows; one without a name of its own is asked for them.
+/// Returns the handling of unknown names by the fallback model. Without a `model` of its own it
+/// gets the requested name.
 fn fallback_to(
     name: &str,
     named: &BTreeMap<String, ModelSettings>,
@@ -194,18 +193,18 @@ fn fallback_to(
     }
 }
 
-/// What the environment lacks of what all the models need.
+/// Returns the environment variables that the models need and that are missing.
 pub(super) fn missing_for_all(
     models: &BTreeMap<String, NamedModel>,
     environment: &Environment,
 ) -> Result<Vec<String>, Problem> {
-    // One mistake, however many models it concerns.
+    // One error, however many models it affects.
     openai_base_url(environment)?;
     let providers = models.iter().map(|(name, model)| provider(name, model, environment));
     Ok(providers.filter_map(|provider| Some(provider.err()?.message)).collect())
 }
 
-/// A model as it is written.
+/// A model as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawModel {
@@ -230,7 +229,7 @@ impl RawTable for RawModel {
     ];
 }
 
-/// A model of the file, checked.
+/// A validated model.
 #[derive(Debug)]
 pub(super) struct NamedModel {
     kind: Kind,
@@ -288,7 +287,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
             "{path}.kind: there is no kind `{kind}`; {}",
             did_you_mean(kind, &kinds)
         )),
-        // A kind that could not be read has been told already.
+        // An invalid kind is already reported.
         (None, None) if has_kind => {}
         (None, None) => mistakes.push(format!("{path}.kind: missing; {}", one_of(&kinds))),
     }
@@ -305,7 +304,7 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
     Some(NamedModel { kind, base_url, model, api_key_env, tool_calling, custom_tools, unsupported })
 }
 
-/// What a word of the settings stands for.
+/// Parses a keyword of the settings.
 fn word_of<T: Copy>(
     path: &str,
     word: Option<&str>,
@@ -340,17 +339,17 @@ fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Ve
     parameters
 }
 
-/// For what a model is chosen, which decides what helps somebody who has none.
+/// The command for which a model is chosen. It decides which hint helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occasion {
     Run,
     Serve,
 }
 
-/// The model that is meant, with the name under which it is asked for.
+/// Returns the selected model and its name.
 ///
-/// `OPENAI_BASE_URL` wins over the file for the default model, as the environment does; a model
-/// that was named for a purpose keeps its own address.
+/// For the default model, `OPENAI_BASE_URL` takes precedence over the file. A model selected by
+/// name keeps its own URL.
 pub(super) fn choose(
     models: &BTreeMap<String, NamedModel>,
     environment: &Environment,
@@ -364,7 +363,7 @@ pub(super) fn choose(
     let name = choice.unwrap_or(DEFAULT_MODEL).to_owned();
     if let Some((its_name, model)) = default_of(models, environment) {
         let provider = provider(its_name, model, environment)?;
-        // A name that we do not know is the server's.
+        // An unknown name is passed on to the server.
         return Ok(match choice {
             Some(_) => (Provider { model: None, ..provider }, name),
             None => (provider, its_name.clone()),
@@ -379,7 +378,7 @@ pub(super) fn choose(
     }
 }
 
-/// The model of the file that is meant where none is named.
+/// Returns the default model in the file.
 fn default_of<'a>(
     models: &'a BTreeMap<String, NamedModel>,
     environment: &Environment,
@@ -417,7 +416,8 @@ fn provider(
             Problem::usage(format!("{}: {}", path("api_key_env"), not_set(variable)))
                 .hint("set it, or take the line out of the settings if the server needs no key")
         })?),
-        // The usual key goes to the usual place, and not to whatever address the file has.
+        // The provider's well-known variable is used only for the provider's own URL, so that the
+        // key is not sent elsewhere.
         None if is_ours => environment.get(usual),
         None => None,
     };
@@ -433,7 +433,7 @@ fn provider(
     })
 }
 
-/// What the variables of the two providers say that everybody knows.
+/// Returns the provider from the variables of OpenAI and Anthropic.
 fn provider_of_environment(environment: &Environment) -> Result<Option<Provider>, Problem> {
     let key = |name| environment.get(name).map(Secret::from);
     let provider = |kind: Kind, base_url: String, api_key| Provider {
@@ -467,7 +467,7 @@ fn openai_base_url(environment: &Environment) -> Result<Option<String>, Problem>
     }
 }
 
-/// How fast the demo is, beginning with what is `usual`.
+/// Returns the speed of the demo, with `usual` as default.
 pub(super) fn demo(usual: Demo, environment: &Environment, mistakes: &mut Vec<String>) -> Demo {
     let mut millis = |name: &str, usual: Duration| {
         let Some(text) = environment.get(name) else { return usual };

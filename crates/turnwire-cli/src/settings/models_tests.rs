@@ -1,9 +1,9 @@
-//! Which model is meant, and what is said when none is.
+//! Selection of the model, and errors without one.
 
 use super::*;
 use crate::settings::testing::{check_run_problem as check_problem, run_settings as settings};
 
-/// Where the model is, what it speaks, its key, the name it is asked for.
+/// Returns URL, API, key and name of the model.
 fn provider(
     file: &str,
     variables: &[(&str, &str)],

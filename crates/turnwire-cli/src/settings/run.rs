@@ -1,4 +1,4 @@
-//! What `turnwire run` is made of.
+//! Settings of `turnwire run`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,32 +6,33 @@ use turnwire::{Effect, Limits};
 use turnwire_tools::{EgressOptions, HttpFunctionOptions, McpServerOptions, WebSearchOptions};
 
 use super::{
-    file::{Sections, SettingsFile, all_of, located},
+    file::{SettingsFile, all_of, located},
     functions::functions,
     mcp_files::servers,
     models::{Demo, ModelSettings, Occasion, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
+    sections::Sections,
 };
 use crate::{args::RunArguments, environment::Environment, exit::Problem};
 
-/// What a run is made of, checked.
+/// The validated settings of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunSettings {
     pub(crate) model: ModelSettings,
-    /// The name under which the model is asked for.
+    /// Name of the requested model.
     pub(crate) model_name: String,
     pub(crate) instructions: Option<String>,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
     pub(crate) functions: Vec<HttpFunctionOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
-    /// Where it goes when a model or a request names the address.
+    /// Allowed targets for URLs from a model or a request.
     pub(crate) egress: EgressOptions,
     pub(crate) limits: Limits,
-    /// The effects whose tools a person has to allow.
+    /// Effect classes whose tools need approval.
     pub(crate) ask_before: Vec<Effect>,
 }
 
 impl RunSettings {
-    /// Reads everything that has a say.
+    /// Reads the settings from flags, environment and file.
     pub(crate) fn read(
         arguments: &RunArguments,
         environment: &Environment,
@@ -82,7 +83,7 @@ impl RunSettings {
         })
     }
 
-    /// The name that the server is asked for.
+    /// Returns the name of the model on the server.
     pub(crate) fn upstream_name(&self) -> &str {
         match &self.model {
             ModelSettings::Provider(Provider { model: Some(model), .. }) => model,

@@ -1,4 +1,4 @@
-//! What `run` takes from the file, the environment and the flags.
+//! Settings of `run` from the file, the environment and the flags.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -49,8 +49,7 @@ fn tool_servers_of_the_file_are_used() {
     assert_eq!(settings.tool_servers, BTreeMap::from([("docs".to_owned(), docs)]));
 }
 
-/// What the file says about the gateway is checked, but what the gateway needs from the
-/// environment must not stop a run.
+/// The `[server]` section is validated, but its missing environment variables do not stop a run.
 #[test]
 fn variables_of_the_gateway_are_not_needed() {
     let text = "[server]\napi_keys_env = \"NOT_SET\"\n";

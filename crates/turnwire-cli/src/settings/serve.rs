@@ -1,4 +1,4 @@
-//! What `turnwire serve` is made of.
+//! Settings of `turnwire serve`.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -12,48 +12,48 @@ use turnwire_tools::{
 
 use super::{
     approvals::ApprovalSettings,
-    file::{Sections, SettingsFile, all_of, located},
+    file::{SettingsFile, all_of, located},
     functions::functions,
     limits::ServerLimits,
     mcp_files::servers,
     models::{SCRIPTED, ServedModels, WATCHED_DEMO, demo, missing_for_all},
-    server::{DEFAULT_LISTEN, listen_of},
+    sections::Sections,
+    server::listen_of,
 };
-use crate::{args::ServeArguments, environment::Environment, exit::Problem};
+use crate::{
+    addresses::DEFAULT_LISTEN, args::ServeArguments, environment::Environment, exit::Problem,
+};
 
-/// What a gateway is made of, checked.
+/// The validated settings of a gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) listen: SocketAddr,
-    /// Who may come in.
     pub(crate) auth: AuthOptions,
-    /// What the model is told on `/chat` and `/ws/chat`.
+    /// Instructions for `/chat` and `/ws/chat`.
     pub(crate) instructions: Option<String>,
     pub(crate) models: ServedModels,
     pub(crate) tool_servers: BTreeMap<String, McpServerOptions>,
-    /// Where tool servers may be that requests bring.
+    /// URL rules for tool servers from requests.
     pub(crate) on_request: Vec<UrlRule>,
     pub(crate) functions: Vec<HttpFunctionOptions>,
     pub(crate) web_search: Option<WebSearchOptions>,
-    /// Where it goes when a model or a request names the address.
+    /// Allowed targets for URLs from a model or a request.
     pub(crate) egress: EgressOptions,
-    /// Whose vectors files are found by, beside their words.
+    /// Embeddings model for file search.
     pub(crate) embeddings: Option<EmbeddingsOptions>,
     pub(crate) limits: Limits,
-    /// How much the server takes.
     pub(crate) server_limits: ServerLimits,
-    /// Where probes are answered, beside `listen`.
+    /// Additional address for health checks.
     pub(crate) health_listen: Option<SocketAddr>,
-    /// What people are asked about.
     pub(crate) approvals: ApprovalSettings,
-    /// Where runs are kept; in memory if not set.
+    /// The store; in memory if not set.
     pub(crate) store: Option<StoreOptions>,
-    /// What works, and is not what one would want.
+    /// Warnings about valid but questionable settings.
     pub(crate) warnings: Vec<String>,
 }
 
 impl ServeSettings {
-    /// Reads everything that has a say.
+    /// Reads the settings from flags, environment and file.
     pub(crate) fn read(
         arguments: &ServeArguments,
         environment: &Environment,
@@ -69,7 +69,7 @@ impl ServeSettings {
     ) -> Result<Self, Problem> {
         let (mut in_file, mut in_environment) = (Vec::new(), Vec::new());
         let sections = Sections::read(file, &mut in_file)?;
-        // People watch a server through their clients.
+        // A server is watched by people, through its clients.
         let demo = demo(WATCHED_DEMO, environment, &mut in_environment);
         let listen = listen_of(environment, &mut in_environment);
         let api_keys = sections.server.keys(environment, &mut in_file, &mut in_environment);

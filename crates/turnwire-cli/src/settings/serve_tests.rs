@@ -1,4 +1,4 @@
-//! What `serve` takes from the file, the environment and the flags.
+//! Settings of `serve` from the file, the environment and the flags.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn settings(
     ServeSettings::of(&arguments, &variables.iter().copied().collect(), Some(&file(text)))
 }
 
-/// The default name, the named models, and what becomes of every other name.
+/// Returns the default name, the named models, and the handling of other names.
 fn models(
     text: &str,
     variables: &[(&str, &str)],
@@ -51,7 +51,7 @@ fn models(
     (default_name, named.into_keys().collect(), others)
 }
 
-/// A9: pages of the command line are let in beside those of the file.
+/// A9: origins on the command line are added to those in the file.
 #[test]
 fn origins_of_the_flag_come_beside_those_of_the_file() {
     let origins = |text, flags: &[&str]| {
@@ -82,8 +82,8 @@ fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_defau
     assert_eq!(listen(SERVER, &variables, Some("127.0.0.1:3")), "127.0.0.1:3");
 }
 
-/// A name that nobody configured is refused, but where the default model has no name of its own:
-/// then its server knows what is meant.
+/// A name that is not configured is refused, unless the default model has no `model`: then the name
+/// is passed on to its server.
 #[test]
 fn all_models_are_served_and_other_names_where_they_are_known() {
     let everywhere = || vec!["big".to_owned(), "default".into(), "small".into()];
@@ -158,7 +158,7 @@ fn whatever_a_model_lacks_is_told_for_all_of_them() {
     );
 }
 
-/// The demo needs no settings, and is not stopped by models that it does not serve.
+/// The demo needs no settings, and errors of other models do not stop it.
 #[test]
 fn the_demo_is_the_only_model_it_serves() {
     let watched = Demo { pace: Duration::from_millis(60), tool_time: Duration::from_millis(1200) };
@@ -216,7 +216,7 @@ url = "http://d/mcp"
     assert_eq!(settings.tool_servers, BTreeMap::from([("docs".to_owned(), docs)]));
 }
 
-/// Every line of the example that people copy is right, also where it is only suggested.
+/// Every line of the example file is valid, including commented ones.
 #[test]
 fn the_example_is_without_mistakes() {
     let example = include_str!("../../../../examples/turnwire.toml");

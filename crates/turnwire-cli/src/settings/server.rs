@@ -1,6 +1,6 @@
-//! `[server]`: where the gateway listens and whom it lets in.
+//! `[server]`: address and authentication of the gateway.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -9,23 +9,23 @@ use super::{
     file::{RawTable, read_table},
     words::not_set,
 };
-use crate::environment::Environment;
+use crate::{
+    addresses::{NOT_AN_ORIGIN, is_host, is_origin, listen_address},
+    environment::Environment,
+};
 
-/// Where the gateway listens when nothing else is said: where only this machine reaches it.
-pub(super) const DEFAULT_LISTEN: SocketAddr =
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7878);
-/// The variable that has the keys.
+/// Variable with the API keys.
 const API_KEYS: &str = "TURNWIRE_API_KEYS";
 const LISTEN: &str = "TURNWIRE_LISTEN";
 
-/// The section as it is written.
+/// The section as written in the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawServer {
     listen: Option<String>,
     health_listen: Option<String>,
     api_keys_env: Option<String>,
-    /// Not read as what it should be: a complaint would quote the key.
+    /// Untyped, because a type error would quote the key.
     api_keys: Option<Value>,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -46,18 +46,18 @@ impl RawTable for RawServer {
     ];
 }
 
-/// The section, checked. It holds keys, so it cannot be printed.
+/// The validated section. It contains keys, so it has no `Debug`.
 #[derive(Default)]
 pub(super) struct ServerSection {
     pub(super) listen: Option<SocketAddr>,
-    /// Where probes are answered, too.
+    /// Additional address for health checks.
     pub(super) health_listen: Option<SocketAddr>,
     pub(super) api_keys_env: Option<String>,
     pub(super) api_keys: Vec<String>,
     pub(super) hosts: Vec<String>,
     pub(super) origins: Vec<String>,
     pub(super) instructions: Option<String>,
-    /// The model that answers for names that no model goes by.
+    /// Model for names that are not configured.
     pub(super) fallback_model: Option<String>,
 }
 
@@ -97,8 +97,8 @@ impl ServerSection {
         }
     }
 
-    /// The keys that open the door: those of `TURNWIRE_API_KEYS`, or else all that the file
-    /// has or names.
+    /// Returns the accepted API keys: those in `TURNWIRE_API_KEYS`, or else all in the file and in
+    /// its variable.
     pub(super) fn keys(
         &self,
         environment: &Environment,
@@ -123,7 +123,7 @@ impl ServerSection {
     }
 }
 
-/// The address that `TURNWIRE_LISTEN` has.
+/// Returns the address in `TURNWIRE_LISTEN`.
 pub(super) fn listen_of(
     environment: &Environment,
     mistakes: &mut Vec<String>,
@@ -132,18 +132,6 @@ pub(super) fn listen_of(
     listen_address(text).map_err(|why| mistakes.push(format!("{LISTEN}: `{text}`: {why}"))).ok()
 }
 
-/// Reads an address to listen on, for the file, the environment and the command line.
-pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let text = text.trim();
-    let local =
-        text.strip_prefix("localhost:").map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
-    let address = local.as_deref().unwrap_or(text).parse();
-    address
-        .map_err(|_| format!("not an address to listen on; it should look like {DEFAULT_LISTEN}"))
-}
-
-const NOT_AN_ORIGIN: &str = "is not the origin of a web page; it should look like \
-                             https://chat.example.com";
 const NO_KEY: &str = "there is no key in it";
 const NOT_A_LIST: &str = "not a list of texts; better, name a variable with api_keys_env";
 const NOT_A_KEY: &str = "a key must not be empty or have spaces, and must be plain ASCII";
@@ -153,13 +141,13 @@ fn keys_of_list(list: Value) -> Result<Vec<String>, &'static str> {
     checked_keys(keys)
 }
 
-/// Several keys stand with commas between them.
+/// Parses keys separated by commas.
 fn keys_of_text(text: &str) -> Result<Vec<String>, &'static str> {
     let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty());
     checked_keys(keys.map(str::to_owned).collect())
 }
 
-/// No keys at all would leave the door open where somebody wanted it locked.
+/// Checks keys. An empty list is an error, because it would disable authentication.
 fn checked_keys(keys: Vec<String>) -> Result<Vec<String>, &'static str> {
     let is_key = |key: &String| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
     match keys.as_slice() {
@@ -167,23 +155,6 @@ fn checked_keys(keys: Vec<String>) -> Result<Vec<String>, &'static str> {
         keys if !keys.iter().all(is_key) => Err(NOT_A_KEY),
         _ => Ok(keys),
     }
-}
-
-fn is_host(text: &str) -> bool {
-    let fits =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-    !text.is_empty() && text.chars().all(fits)
-}
-
-/// Reads the origin of a web page, for the command line.
-pub(crate) fn page_origin(text: &str) -> Result<String, String> {
-    if is_origin(text) { Ok(text.to_owned()) } else { Err(NOT_AN_ORIGIN.to_owned()) }
-}
-
-/// A scheme and a name, and nothing after it: that is what browsers send.
-fn is_origin(text: &str) -> bool {
-    let place = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    place.is_some_and(is_host)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the gateway listens and whom it lets in.
+//! Address and authentication of the gateway.
 
 use super::*;
 use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
@@ -39,7 +39,7 @@ fn the_environment_wins_over_the_keys_of_the_file() {
     assert_eq!(keys(text, &[("TURNWIRE_API_KEYS", "one,two")]), ["one", "two"]);
 }
 
-/// A9: somebody who wanted a lock must not get an open door because of a slip.
+/// A9: a mistake in the keys must not disable authentication.
 #[test]
 fn keys_that_are_none_are_mistakes() {
     check_mistakes(
@@ -74,7 +74,7 @@ fn a_complaint_about_keys_does_not_show_them() {
     assert!(!format!("{settings:?}").contains("secret"));
 }
 
-/// A9: a wildcard would let every page in, and a path is never sent.
+/// A9: a wildcard would allow every page, and browsers never send a path.
 #[test]
 fn hosts_and_origins_are_names() {
     let text = r#"

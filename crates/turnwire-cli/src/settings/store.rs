@@ -1,4 +1,4 @@
-//! `[store]` and `[fanout]`: where runs are kept, and what carries news between nodes.
+//! `[store]` and `[fanout]`: storage of runs, and notifications between nodes.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// Where runs are kept when nothing else is said: a file beside the settings.
+/// Default store: a file in the working directory.
 const DEFAULT_STORE: &str = "sqlite://turnwire.db";
-/// Keeps nothing past the process.
+/// URL of the store in memory.
 pub(super) const MEMORY: &str = "memory:";
 const STORE_URL: &str = "TURNWIRE_STORE_URL";
 const FANOUT_URL: &str = "TURNWIRE_FANOUT_URL";
-/// A shorter lease would be lost by every hiccup, a longer one makes a dead worker's runs wait.
+/// A shorter lease expires on short delays; a longer one delays takeovers.
 const LEASES_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 const DAY: Duration = Duration::from_hours(24);
 
-/// The section as it is written.
+/// `[store]` as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawStore {
@@ -45,7 +45,7 @@ impl RawTable for RawStore {
     ];
 }
 
-/// The section as it is written.
+/// `[fanout]` as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawFanout {
@@ -57,8 +57,8 @@ impl RawTable for RawFanout {
     const KEYS: &'static [&'static str] = &["url", "url_env"];
 }
 
-/// Both sections, checked as far as the file goes. Addresses may hold passwords, so they are
-/// not printed.
+/// Both sections, validated without the environment. URLs may contain passwords, so they are not
+/// printed.
 #[derive(Default)]
 pub(super) struct StoreSection {
     store: RawStore,
@@ -93,8 +93,7 @@ impl StoreSection {
         Self { store, fanout }
     }
 
-    /// How the store is opened; `None` keeps everything in memory. A demo does that unless
-    /// somebody says otherwise.
+    /// Returns the options of the store; `None` for memory, which is the default of a demo.
     pub(super) fn options(
         &self,
         is_demo: bool,
@@ -142,8 +141,8 @@ impl StoreSection {
     }
 }
 
-/// An address that may stand in three places: a variable of ours, the file, or a variable that
-/// the file names.
+/// A URL from one of three places: our environment variable, the file, or a variable that the file
+/// names.
 struct Address<'a> {
     variable: &'static str,
     section: &'static str,

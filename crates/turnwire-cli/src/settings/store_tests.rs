@@ -1,4 +1,4 @@
-//! Where runs are kept, from the file and the environment.
+//! Settings of the store from the file and the environment.
 
 use super::*;
 

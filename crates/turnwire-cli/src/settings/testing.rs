@@ -1,4 +1,4 @@
-//! What the tests of the sections have in common.
+//! Helpers for the tests of the sections.
 
 use super::{
     RunSettings, ServeSettings,
@@ -13,7 +13,7 @@ pub(super) fn file(text: &str) -> SettingsFile {
     SettingsFile { path: DEFAULT_FILE.into(), text: text.to_owned() }
 }
 
-/// The settings of `run` that follow from a file, variables and `--model`.
+/// Returns the settings of `run` for a file, variables and `--model`.
 pub(super) fn run_settings(
     text: &str,
     variables: &[(&str, &str)],
@@ -24,7 +24,7 @@ pub(super) fn run_settings(
     RunSettings::of(&arguments, &environment, Some(&file(text)), false)
 }
 
-/// The settings of `serve --demo` that follow from a file and variables.
+/// Returns the settings of `serve --demo` for a file and variables.
 pub(super) fn demo_settings(
     text: &str,
     variables: &[(&str, &str)],
@@ -44,7 +44,7 @@ pub(super) fn check_run_problem(
     check_problem(&problem, expected);
 }
 
-/// Checks what is told, wherever in the file it stands.
+/// Checks the errors, ignoring line numbers.
 pub(super) fn check_problem(problem: &Problem, expected: &[&str]) {
     let told = problem.to_string();
     let told: Vec<String> = told.lines().map(without_line).collect();
@@ -52,7 +52,7 @@ pub(super) fn check_problem(problem: &Problem, expected: &[&str]) {
     assert_eq!(problem.exit, Exit::Usage);
 }
 
-/// Checks that every mistake is told with its line, and that something of its path stands there.
+/// Checks that every error has a line number, and that the line contains part of its path.
 pub(super) fn check_lines(text: &str, problem: &Problem) {
     let sections: Vec<String> = text
         .parse::<toml::Table>()
@@ -73,7 +73,7 @@ pub(super) fn check_lines(text: &str, problem: &Problem) {
     }
 }
 
-/// A mistake without the place where it stands.
+/// Removes file and line from an error.
 fn without_line(mistake: &str) -> String {
     let indent: String = mistake.chars().take_while(|c| *c == ' ').collect();
     let located = mistake.trim_start().strip_prefix("turnwire.toml:");
@@ -81,7 +81,7 @@ fn without_line(mistake: &str) -> String {
     rest.map_or_else(|| mistake.to_owned(), |rest| indent + rest)
 }
 
-/// Checks that `serve` finds exactly these mistakes in a file.
+/// Checks that `serve` reports exactly these errors for a file.
 pub(super) fn check_mistakes(text: &str, variables: &[(&str, &str)], expected: &[&str]) {
     let problem = demo_settings(text, variables).unwrap_err();
     check_lines(text, &problem);
@@ -90,9 +90,8 @@ pub(super) fn check_mistakes(text: &str, variables: &[(&str, &str)], expected: &
     assert_eq!(problem.exit, Exit::Usage);
 }
 
-/// Checks that the keys that are known are the keys that are read, and that people can read about
-/// each of them. `section` is the table as docs/settings.md calls it, with `NAME` and `TOOL` for
-/// names of the operator's own.
+/// Checks that the known keys are the keys that are read, and that each is documented. `section` is
+/// the table as in docs/settings.md, with `NAME` and `TOOL` as placeholders.
 pub(super) fn check_keys<T: RawTable>(section: &str) {
     use toml::{Table, Value};
 
@@ -114,8 +113,8 @@ pub(super) fn check_keys<T: RawTable>(section: &str) {
     assert_eq!(message.matches('`').count(), 2 * (T::KEYS.len() + 1), "{message}");
 }
 
-/// Whether the example has a line for a setting: as it is, as a suggestion (`# key = …`), or as
-/// another way to say something (`# or: key = …`).
+/// Whether the example file has a line for a setting: active, commented (`# key = …`), or as an
+/// alternative (`# or: key = …`).
 fn has_example(section: &str, key: &str) -> bool {
     let wanted: Vec<&str> =
         section.split('.').filter(|part| !part.is_empty()).chain([key]).collect();
@@ -144,7 +143,7 @@ fn has_example(section: &str, key: &str) -> bool {
     false
 }
 
-/// The path of every value in `value`.
+/// Returns the path of every value in `value`.
 fn paths_in(value: &toml::Value) -> Vec<Vec<String>> {
     let toml::Value::Table(table) = value else { return vec![Vec::new()] };
     let below = |(key, value): (&String, &toml::Value)| {
@@ -154,7 +153,7 @@ fn paths_in(value: &toml::Value) -> Vec<Vec<String>> {
     table.iter().flat_map(below).collect()
 }
 
-/// Whether the reference has a row for a setting, or a chapter for a section.
+/// Whether docs/settings.md has a row for a setting, or a heading for a section.
 fn has_row(section: &str, key: &str) -> bool {
     let reference = include_str!("../../../../docs/settings.md");
     if section.is_empty() {
@@ -172,7 +171,7 @@ fn has_row(section: &str, key: &str) -> bool {
     chapters.any(|chapter| chapter.lines().any(|line| line.starts_with(&format!("| `{key}` |"))))
 }
 
-/// A table that nobody checks could have settings that nobody can read about.
+/// Every table is checked, so that every setting is documented.
 #[test]
 fn every_table_is_checked() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/settings");

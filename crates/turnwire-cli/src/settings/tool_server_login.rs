@@ -1,4 +1,4 @@
-//! `[mcp_servers.NAME.oauth]`: how tokens are got for a server that has an authorization server.
+//! `[mcp_servers.NAME.oauth]`: OAuth settings of a server.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// What the address of a document about a client looks like.
+/// Example URL for error messages.
 const EXAMPLE_URL: &str = "https://turnwire.example.com/client.json";
 const GRANTS: [&str; 2] = ["person", "machine"];
 const ALGORITHMS: [(&str, SigningAlgorithm); 2] =
     [("ES256", SigningAlgorithm::Es256), ("RS256", SigningAlgorithm::Rs256)];
 
-/// The table as it is written.
+/// The table as written in the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawLogin {
@@ -49,7 +49,7 @@ impl RawTable for RawLogin {
     ];
 }
 
-/// The table, checked; what the environment has to say is still missing.
+/// The validated table, without values from the environment.
 pub(super) struct NamedLogin {
     options: OAuthOptions,
     client_secret_env_var: Option<String>,
@@ -119,7 +119,7 @@ fn algorithm(path: &str, word: Option<&str>, mistakes: &mut Vec<String>) -> Sign
 }
 
 impl NamedLogin {
-    /// The options, with what the environment has for the server `label`.
+    /// Returns the options with values from the environment for the server `label`.
     pub(super) fn with_environment(
         &self,
         label: &str,
@@ -148,7 +148,7 @@ impl NamedLogin {
     }
 }
 
-/// Where tokens are kept if nothing else is said: with what this user's programs keep.
+/// Returns the default token file, in the state directory of the user.
 fn usual_file(label: &str, environment: &Environment) -> Option<PathBuf> {
     let home = || Some(Path::new(environment.get("HOME")?).join(".local/state"));
     let state = environment.get("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?;

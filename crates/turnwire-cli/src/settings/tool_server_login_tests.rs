@@ -1,4 +1,4 @@
-//! Every key of a login, and every mistake.
+//! Valid and invalid OAuth settings.
 
 use turnwire_tools::McpTransport;
 
@@ -29,7 +29,7 @@ fn the_keys_of_a_login_are_known() {
     check_keys::<RawLogin>("mcp_servers.NAME.oauth");
 }
 
-/// An empty table is enough: the server says the rest.
+/// An empty table is sufficient, because the server announces the rest.
 #[test]
 fn a_person_logs_in_with_nothing_said() {
     let expected = OAuthOptions {
@@ -79,7 +79,7 @@ fn a_machine_logs_in_with_a_secret_or_a_key() {
     assert_eq!(rsa, expected(SigningAlgorithm::Rs256));
 }
 
-/// A12: what is secret comes from the environment, and a mistake does not quote it.
+/// A12: secrets come from the environment, and errors do not quote them.
 #[test]
 fn mistakes_are_told() {
     check_mistake("grant = \"machin\"", &[".grant: there is no `machin`; did you mean `machine`?"]);

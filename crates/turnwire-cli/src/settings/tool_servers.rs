@@ -1,7 +1,7 @@
-//! `[mcp_servers.*]`: programs that are started and addresses that are asked for their tools.
+//! `[mcp_servers.*]`: MCP servers, started as programs or reached by URL.
 //!
-//! The settings, and the files that they name, are the only way a command gets into Turnwire: no
-//! request, no store and no variable can name one (A8).
+//! Commands come only from the settings and the files that they name. No request, store or variable
+//! can set one (A8).
 
 use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -17,20 +17,20 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// The longest name of a server.
+/// Maximum length of a server name.
 const MAX_LABEL: usize = 64;
-/// What the address of a server looks like.
+/// Example URL for error messages.
 const EXAMPLE_URL: &str = "https://docs.example.com/mcp";
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("pure", Effect::Pure), ("idempotent", Effect::Idempotent), ("once", Effect::Once)];
 
-/// A server as it is written.
+/// A server as written in the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawToolServer {
     command: Option<String>,
     args: Option<Vec<String>>,
-    /// These two may hold keys: a complaint must not quote them.
+    /// May contain keys, so errors must not quote them.
     env: Option<Value>,
     headers: Option<Value>,
     cwd: Option<PathBuf>,
@@ -66,7 +66,7 @@ impl RawTable for RawToolServer {
     ];
 }
 
-/// What is said about one tool of a server.
+/// Settings of one tool of a server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawTool {
@@ -89,7 +89,7 @@ impl RawTable for RawTool {
     ];
 }
 
-/// A server of the file, checked; what the environment has to say is still missing.
+/// A validated server, without values from the environment.
 pub(super) struct NamedServer {
     pub(super) options: McpServerOptions,
     bearer_token_env_var: Option<String>,
@@ -156,7 +156,7 @@ pub(super) fn named_server(
     Some(NamedServer { options, bearer_token_env_var, login })
 }
 
-/// Either a program or an address, with what belongs to it and nothing else.
+/// Returns the transport: a program or a URL, with the settings of that kind only.
 fn transport(
     path: &str,
     raw: RawToolServer,
@@ -216,7 +216,7 @@ fn transport(
             }
             Some(McpTransport::Http { url, bearer_token: None, headers, oauth: None })
         }
-        // One that could not be read has been told already.
+        // An invalid value is already reported.
         (None, None) if was_written => None,
         (None, None) => {
             mistakes.push(format!("{path}: `command` or `url` is missing"));
@@ -225,7 +225,7 @@ fn transport(
     }
 }
 
-/// A table of texts that may be secret.
+/// Reads a table of texts that may be secret.
 pub(super) fn texts(
     path: &str,
     key: &str,
@@ -291,7 +291,7 @@ fn ask_before(path: &str, value: Option<Value>, mistakes: &mut Vec<String>) -> A
     }
 }
 
-/// Whether a person is asked, by one of two words. A word that is neither is read with care.
+/// Parses `always` or `never`. Any other word is an error and counts as `always`.
 pub(super) fn always_or_never(path: &str, word: &str, mistakes: &mut Vec<String>) -> bool {
     const WORDS: [&str; 2] = ["never", "always"];
     if !WORDS.contains(&word) {
@@ -301,8 +301,8 @@ pub(super) fn always_or_never(path: &str, word: &str, mistakes: &mut Vec<String>
     word != "never"
 }
 
-/// `{ always = ["publish"] }` asks before those, `{ never = ["search"] }` before all but those;
-/// with both, a tool that is in neither is asked about.
+/// Parses `{ always = ["publish"] }`, which requires approval for those tools, or `{ never =
+/// ["search"] }`, which requires it for all others. With both, tools in neither list need approval.
 fn always_and_never(path: &str, table: Table, mistakes: &mut Vec<String>) -> AskBefore {
     let mut lists = BTreeMap::new();
     for (key, value) in table {
@@ -335,7 +335,7 @@ fn always_and_never(path: &str, table: Table, mistakes: &mut Vec<String>) -> Ask
     }
 }
 
-/// What is said about single tools: what they do to the world, and everything else.
+/// Returns the effect classes and the other settings of individual tools.
 fn tools(
     path: &str,
     value: Option<Value>,
@@ -378,7 +378,7 @@ fn tool_options(path: &str, raw: &RawTool, mistakes: &mut Vec<String>) -> McpToo
     }
 }
 
-/// The servers with what the environment has for them.
+/// Returns the servers with values from the environment.
 pub(super) fn with_environment(
     servers: &BTreeMap<String, NamedServer>,
     environment: &Environment,
@@ -414,7 +414,7 @@ pub(super) fn with_environment(
     ready
 }
 
-/// `text` with the value of the variable in place of each `${NAME}`.
+/// Replaces each `${NAME}` in `text` by the value of the variable.
 pub(crate) fn filled(text: &str, environment: &Environment) -> Result<String, String> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;

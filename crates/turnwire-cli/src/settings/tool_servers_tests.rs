@@ -1,9 +1,9 @@
-//! Every key of a tool server, and every mistake.
+//! Valid and invalid settings of tool servers.
 
 use super::*;
 use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
 
-/// The server `s`, with these lines.
+/// Returns the server `s` with these lines.
 fn server(lines: &str, variables: &[(&str, &str)]) -> McpServerOptions {
     let text = format!("[mcp_servers.s]\n{lines}");
     let mut servers = demo_settings(&text, variables).unwrap().tool_servers;
@@ -40,7 +40,7 @@ cwd = "/tmp"
             .into(),
         cwd: Some("/tmp".into()),
     };
-    // What a variable has is taken as it is.
+    // Values of variables are not expanded again.
     let variables = [("ONE", "1"), ("TWO", "${ONE}")];
     assert_eq!(server(lines, &variables).transport, expected);
 }
@@ -61,7 +61,7 @@ headers = { X-Team = "${TEAM}" }
     assert_eq!(server(lines, &[("TOKEN", "t"), ("TEAM", "blue")]).transport, expected);
 }
 
-/// A7: every form of `require_approval`, and what is said about single tools.
+/// A7: all forms of `require_approval`, and settings of individual tools.
 #[test]
 fn a7_who_is_asked_about_what() {
     let approval = |form: &str| {

@@ -1,4 +1,4 @@
-//! `[web_search]`: who searches the web for the model.
+//! `[web_search]`: the search engine.
 
 use std::time::Duration;
 
@@ -12,19 +12,18 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// Who can be asked.
 const PROVIDERS: [(&str, SearchProvider); 3] = [
     ("searxng", SearchProvider::Searxng),
     ("brave", SearchProvider::Brave),
     ("tavily", SearchProvider::Tavily),
 ];
 const EXAMPLE_URL: &str = "http://localhost:8888";
-/// More would drown the model.
+/// Maximum of `max_results`.
 const MAX_RESULTS: i64 = 50;
-/// Nobody waits longer for a search.
+/// Maximum timeout in seconds.
 const LONGEST_SEC: i64 = 120;
 
-/// The section as it is written.
+/// The section as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawWebSearch {
@@ -41,11 +40,11 @@ impl RawTable for RawWebSearch {
         &["provider", "base_url", "api_key_env", "max_results", "timeout_sec", "open_pages"];
 }
 
-/// The section, checked as far as the file goes.
+/// The validated section, without values from the environment.
 #[derive(Debug)]
 pub(super) struct WebSearchSection {
     options: WebSearchOptions,
-    /// The variable that has the key, for those who want one.
+    /// Variable with the key, for engines that need one.
     key_variable: Option<String>,
 }
 
@@ -64,7 +63,7 @@ impl WebSearchSection {
                 }
                 known.map(|(_, provider)| *provider)
             }
-            // One that could not be read has been told already.
+            // An invalid value is already reported.
             None if had_provider => None,
             None => {
                 tell("provider", format!("missing; {}", one_of(&PROVIDERS.map(|(name, _)| name))));
@@ -92,7 +91,7 @@ impl WebSearchSection {
         Some(Self { options, key_variable })
     }
 
-    /// The section with the key that its variable has.
+    /// Returns the options with the key from the environment.
     pub(super) fn with_environment(
         &self,
         environment: &Environment,
@@ -110,7 +109,7 @@ impl WebSearchSection {
     }
 }
 
-/// A number from 1 to `most`.
+/// Parses a number from 1 to `most`.
 fn between(
     key: &str,
     value: Option<i64>,
@@ -125,7 +124,7 @@ fn between(
 }
 
 fn usual(provider: SearchProvider) -> WebSearchOptions {
-    // The key comes with the environment.
+    // The key is set later, from the environment.
     let no_key = Secret::new("");
     match provider {
         SearchProvider::Searxng => WebSearchOptions::new(""),
@@ -134,8 +133,8 @@ fn usual(provider: SearchProvider) -> WebSearchOptions {
     }
 }
 
-/// The variable that has the key. The usual key goes to the usual place, and not to whatever
-/// address the file has.
+/// Returns the variable with the key. The engine's well-known variable is used only for the
+/// engine's own URL, so that the key is not sent elsewhere.
 fn key_variable(
     provider: SearchProvider,
     raw: &RawWebSearch,

@@ -1,4 +1,4 @@
-//! Who searches the web, and what is said when nobody can.
+//! Valid and invalid settings of the web search.
 
 use super::*;
 use crate::settings::testing::{check_keys, check_mistakes, demo_settings};
@@ -53,7 +53,7 @@ fn brave_and_tavily_are_asked_with_a_key_of_the_environment() {
         "provider = \"brave\"\napi_key_env = \"MINE\"",
         &["api_key_env: the environment variable `MINE` is not set"],
     );
-    // The usual key does not go to an unusual address.
+    // The well-known variable is not used for another URL.
     check(
         "provider = \"brave\"\nbase_url = \"http://b\"",
         &["api_key_env: missing; name the variable that has the key for this address"],

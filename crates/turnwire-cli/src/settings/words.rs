@@ -1,9 +1,9 @@
-//! What is said about mistakes, in the same words wherever they are.
+//! Common wording of errors.
 
-/// How alike a word and a known word must be for the one to be meant by the other.
+/// Minimum Jaro-Winkler similarity for a suggestion.
 const ALIKE: f64 = 0.8;
 
-/// The known word that was probably meant, or all of them.
+/// Suggests the most similar known word, or lists all of them.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     let likeness = |known: &str| strsim::jaro_winkler(word, known);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));

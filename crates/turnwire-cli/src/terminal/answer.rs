@@ -1,8 +1,8 @@
 //! The answer, on standard output.
 //!
-//! Where the answer alone goes, it goes byte by byte as it comes, with a line feed at the very
-//! end if it has none. Where the status goes to the same place, an open line is closed before
-//! the status speaks; the line feed that the answer brings for that itself is then left out.
+//! If standard output contains only the answer, it is written unchanged, with a final newline added
+//! if it has none. If the status goes to the same place, an open line is ended before a status
+//! line; a newline at the start of the following text is then skipped.
 
 use std::io::{self, Write};
 
@@ -10,9 +10,9 @@ use std::io::{self, Write};
 pub(crate) struct Answer<W> {
     out: W,
     shared: bool,
-    /// Whether the last line has no end yet.
+    /// Whether the last line is open.
     is_open: bool,
-    /// Whether the last line was given its end by us.
+    /// Whether we ended the last line.
     was_closed: bool,
 }
 
@@ -21,7 +21,7 @@ impl<W: Write> Answer<W> {
         Self { out, shared, is_open: false, was_closed: false }
     }
 
-    /// Writes more of the answer, at once.
+    /// Writes and flushes part of the answer.
     pub(super) fn write(&mut self, text: &str) -> io::Result<()> {
         let had_its_end = std::mem::take(&mut self.was_closed);
         let text = text.strip_prefix('\n').filter(|_| had_its_end).unwrap_or(text);
@@ -32,7 +32,7 @@ impl<W: Write> Answer<W> {
         self.out.flush()
     }
 
-    /// Makes sure that the status begins on a line of its own.
+    /// Ends an open line, so that a status line can follow.
     pub(super) fn make_room(&mut self) -> io::Result<()> {
         if self.shared && self.is_open {
             self.finish()?;

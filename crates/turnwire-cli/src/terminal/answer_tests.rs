@@ -1,8 +1,8 @@
-//! What arrives on standard output.
+//! Output on standard output.
 
 use super::*;
 
-/// `None` is where the status speaks.
+/// `None` is a status line.
 fn written(shared: bool, texts: &[Option<&str>]) -> String {
     let mut answer = Answer::new(Vec::new(), shared);
     for text in texts {

@@ -1,4 +1,4 @@
-//! The live block: what the run is doing right now, redrawn in place.
+//! The live block: the current state of the run, redrawn in place.
 //!
 //! ```text
 //! • Working (3s · ctrl-c to stop)
@@ -6,13 +6,11 @@
 //!   ⠹ ci.deploy_check ref=v0.4  1/5 lint  0.4s
 //! ```
 //!
-//! It is on the screen only while nothing else is being written: what is final goes into the
-//! scrollback above it and is never touched again, and while the answer streams, the answer
-//! itself is the sign of life.
+//! The block is visible only while nothing else is written. Final lines go into the scrollback
+//! above it and are not changed. While the answer streams, the block is hidden.
 //!
-//! `indicatif` would draw this too, but leaves the cursor at the right edge, where the `^C` of
-//! the person who stops the run breaks the line, and a row stays behind. Here the cursor waits
-//! on the empty line below the block.
+//! `indicatif` is not used, because it leaves the cursor at the right edge, where the `^C` echo
+//! breaks the line and leaves a row behind. Here the cursor is on the empty line below the block.
 
 use std::{io, time::Instant};
 
@@ -22,7 +20,7 @@ use turnwire_surfaces::words::seconds_with_tenths;
 
 use super::{Colour, Paint};
 
-/// How many calls have a row; the others are counted.
+/// Maximum number of calls with a row of their own. Others are counted.
 const MAX_ROWS: usize = 8;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -33,13 +31,13 @@ pub(crate) struct Live {
     rows: Vec<Row>,
     n_ticks: usize,
     is_stopping: bool,
-    /// Gathers what is written until it is flushed, so that nothing flickers.
+    /// Buffers output until it is flushed, to avoid flicker.
     terminal: Term,
-    /// How many lines of it are on the screen.
+    /// Number of lines on the screen.
     n_drawn: usize,
 }
 
-/// One call that is not over.
+/// A call in progress.
 #[derive(Debug)]
 struct Row {
     call_id: CallId,
@@ -56,7 +54,7 @@ impl Live {
         Self { paint, started_at, rows, n_ticks: 0, is_stopping: false, terminal, n_drawn: 0 }
     }
 
-    /// Puts down what a call is doing now.
+    /// Sets the state of a call.
     pub(super) fn note(&mut self, call_id: &CallId, title: &str, label: &str, note: &str) {
         let (title, label, note) = (title.to_owned(), label.to_owned(), note.to_owned());
         let row = self.rows.iter_mut().find(|row| row.call_id == *call_id);
@@ -68,7 +66,7 @@ impl Live {
         }
     }
 
-    /// The time of a call counts from when its tool begins.
+    /// Starts the timer of a call, when its tool starts.
     pub(super) fn begin(&mut self, call_id: &CallId, title: &str, label: &str) {
         self.note(call_id, title, label, "running");
         if let Some(row) = self.rows.iter_mut().find(|row| row.call_id == *call_id) {
@@ -84,7 +82,7 @@ impl Live {
         self.is_stopping = true;
     }
 
-    /// Moves on, if it is on the screen.
+    /// Advances the animation, if the block is visible.
     pub(super) fn tick(&mut self) {
         self.n_ticks += 1;
         if self.n_drawn > 0 {
@@ -92,16 +90,15 @@ impl Live {
         }
     }
 
-    /// Puts it on the screen, below everything else. The cursor must be at the beginning of a
-    /// line.
+    /// Draws the block below everything else. The cursor must be at the start of a line.
     pub(super) fn draw(&mut self) {
         let width = usize::from(self.terminal.size().1);
         let lines = self.lines(width);
-        // If nobody sees it, nobody misses it.
+        // Write errors are ignored.
         let _ = self.replace(&lines);
     }
 
-    /// Takes it off the screen.
+    /// Removes the block from the screen.
     pub(super) fn erase(&mut self) {
         if self.n_drawn > 0 {
             let _ = self.replace(&[]);
@@ -137,7 +134,7 @@ impl Live {
         format!("{} {text}", self.paint.colour(colour, symbol))
     }
 
-    /// The time stays in sight; what does not fit is taken from the words before it.
+    /// Formats a row. The text is truncated so that the time stays visible.
     fn row(&self, row: &Row, width: usize) -> String {
         let elapsed = u64::try_from(row.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let elapsed = seconds_with_tenths(elapsed);

@@ -1,4 +1,4 @@
-//! What the rows say. How they are drawn is tried in a real terminal, in `tests/it`.
+//! Content of the rows. Drawing is tested in a real terminal, in `tests/it`.
 
 use super::*;
 use crate::{args::ColorChoice, environment::Environment};

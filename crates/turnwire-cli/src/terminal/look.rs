@@ -1,34 +1,34 @@
-//! Which look a run gets.
+//! Selects how a run is displayed.
 
 use std::io::{self, IsTerminal};
 
 use super::Paint;
 use crate::{args::RunArguments, environment::Environment, telemetry};
 
-/// How a run is shown.
+/// How a run is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) view: View,
     pub(crate) paint: Paint,
     pub(crate) stderr_is_terminal: bool,
-    /// Whether answer and status end up in the same place, where they must not be glued.
+    /// Whether answer and status go to the same place.
     pub(crate) shared: bool,
 }
 
-/// What is shown.
+/// Content of the display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// The events themselves.
+    /// The events as JSON.
     Json,
-    /// The answer.
+    /// Only the answer.
     Quiet,
     /// The answer, and one line per change.
     Plain,
-    /// The answer, and a block of rows that is redrawn.
+    /// The answer, and a live block.
     Live,
 }
 
-/// Where the two streams go.
+/// Targets of the two streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Streams {
     pub(crate) stderr_is_terminal: bool,
@@ -52,7 +52,7 @@ impl Look {
             && !Paint::is_dumb(environment)
             && !environment.is_set("NO_COLOR")
             && environment.get("TURNWIRE_A11Y") != Some("1")
-            // A log and a block that is redrawn would write over each other.
+            // A log and a live block would overwrite each other.
             && !telemetry::is_wanted(environment);
         let view = match arguments {
             RunArguments { json: true, .. } => View::Json,
@@ -66,7 +66,7 @@ impl Look {
     }
 }
 
-/// Two streams on one terminal, or `2>&1` into one file or pipe.
+/// Whether both streams go to one terminal, or with `2>&1` to one file or pipe.
 #[cfg(unix)]
 fn go_to_the_same_place() -> bool {
     use std::{

@@ -1,4 +1,4 @@
-//! Who gets what to see.
+//! Selection of the display.
 
 use super::*;
 use crate::args::ColorChoice;
@@ -23,7 +23,7 @@ fn a_pipe_gets_plain_lines_without_colours() {
     assert_eq!(look(RunArguments::default(), &[], PIPED), (View::Plain, false));
 }
 
-/// S0-13: `NO_COLOR` is plain and has no animation.
+/// S0-13: with `NO_COLOR` the display is plain and has no animation.
 #[test]
 fn no_color_is_plain_on_a_terminal_too() {
     let look = |value| look(RunArguments::default(), &[("NO_COLOR", value)], ON_A_TERMINAL);

@@ -1,8 +1,8 @@
-//! How a run looks: the answer on standard output, everything else on standard error.
+//! Displays a run: the answer on standard output, everything else on standard error.
 //!
-//! A [`Look`] is chosen once, from the flags, the environment and the two streams. A [`Screen`]
-//! then shows the run in that look, one piece of [`News`] at a time, and is the only one who
-//! writes; so that what is redrawn is always gone before the answer goes on.
+//! A [`Look`] is selected once, from the flags, the environment and the two streams. A [`Screen`]
+//! displays the run, one [`News`] at a time. It is the only writer, so that the live block is
+//! erased before the answer continues.
 
 mod answer;
 mod live;
@@ -21,15 +21,14 @@ pub(crate) use self::{
     screen::{News, Screen},
 };
 
-/// How often what is redrawn is redrawn.
+/// Redraw interval of the live block.
 pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Writes a line to standard error. If nobody reads it, nobody misses it.
+/// Writes a line to standard error. Write errors are ignored.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes a warning to standard error.
 pub(crate) fn warn(paint: Paint, warning: &str) {
     tell(&format!("{} {}", paint.bold(Colour::Yellow, "warning:"), clean(warning)));
 }

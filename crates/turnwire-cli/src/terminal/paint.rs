@@ -1,11 +1,10 @@
-//! Colours, where they are wanted.
+//! Colours, if enabled.
 
 use clap::builder::styling::{AnsiColor, Style};
 
 use crate::{args::ColorChoice, environment::Environment};
 
-/// What the colours mean is up to whoever uses them; these are the ones that can be read on a
-/// dark and on a light ground.
+/// Colours that are readable on dark and light backgrounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
     Green,
@@ -14,12 +13,12 @@ pub(crate) enum Colour {
     Cyan,
 }
 
-/// Paints text, or leaves it alone.
+/// Colours text, if enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Paint(bool);
 
 impl Paint {
-    /// What was wished for, or else what the environment and the terminal say.
+    /// Uses the flag, or else the environment and the terminal.
     pub(crate) fn choose(
         choice: ColorChoice,
         environment: &Environment,
@@ -34,7 +33,7 @@ impl Paint {
         })
     }
 
-    /// Whether the terminal can do nothing but show lines.
+    /// Whether the terminal supports no control sequences.
     pub(super) fn is_dumb(environment: &Environment) -> bool {
         environment.get("TERM").is_none_or(|term| term == "dumb")
     }

@@ -1,15 +1,15 @@
-//! The status as lines: for pipes, logs, screen readers and whoever wants no animation. The
-//! live block uses the same lines for what is final.
+//! Status lines, for pipes, logs and screen readers. The live block uses the same lines for final
+//! states.
 
 use turnwire_contract::RunOutcome;
 use turnwire_surfaces::{Mark, TranscriptFrame};
 
 use super::{Colour, Paint};
 
-/// What is said when a run is being stopped.
+/// Line for a run that is being cancelled.
 pub(super) const STOPPING: &str = "■ stopping…";
 
-/// The frame as a line, painted. How a run failed is left to the error message that follows.
+/// Formats a frame as a line. The failure of a run is printed by the error message that follows.
 pub(super) fn line(frame: &TranscriptFrame, paint: Paint) -> Option<String> {
     let line = match frame {
         TranscriptFrame::Ended { outcome, totals, .. } if has_failed(outcome) => totals.words(),
@@ -40,7 +40,7 @@ fn colour_of(mark: Mark) -> Colour {
     }
 }
 
-/// Paints what comes before the first space.
+/// Colours the text before the first space.
 fn with_symbol(line: &str, colour: Colour, paint: Paint) -> String {
     match line.split_once(' ') {
         Some((symbol, rest)) => format!("{} {rest}", paint.colour(colour, symbol)),

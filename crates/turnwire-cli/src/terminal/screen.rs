@@ -1,4 +1,4 @@
-//! Shows a run, one piece of news at a time.
+//! Displays a run, one update at a time.
 
 use std::{
     io::{self, Stdout, Write},
@@ -17,44 +17,42 @@ use super::{
     tell,
 };
 
-/// Something that may change what is shown.
+/// An update of the display.
 #[derive(Debug)]
 pub(crate) enum News {
     /// The next event of the run.
     Event(Arc<RecordedEvent>),
-    /// The run was asked to stop.
+    /// The run is being cancelled.
     Stopping,
-    /// Time has passed.
     Tick,
-    /// The person is asked this; from here on everything else waits.
+    /// A question to the person. Other updates wait until it is closed.
     Question(String),
-    /// The question is settled.
     QuestionClosed {
-        /// Whether the person has typed the answer, and so ended the line.
+        /// Whether the person typed the answer, which ends the line.
         was_typed: bool,
     },
 }
 
-/// Writes to both streams; nobody else does while there is one.
+/// The only writer to both streams.
 #[derive(Debug)]
 pub(crate) enum Screen {
-    /// The events as they are, a line each.
+    /// Events as JSON, one per line.
     Json(Stdout),
-    /// What a person reads.
+    /// Text for people.
     Transcript(Box<Shown>),
 }
 
-/// What a person reads, and is asked.
+/// State of the text display.
 #[derive(Debug)]
 pub(crate) struct Shown {
     transcript: Transcript,
     answer: Answer<Stdout>,
     status: Status,
-    /// What happens while the person is asked; it is shown afterwards.
+    /// Events during a question. They are displayed afterwards.
     held: Option<Vec<Arc<RecordedEvent>>>,
 }
 
-/// Everything but the answer.
+/// Display of everything except the answer.
 #[derive(Debug)]
 pub(crate) enum Status {
     Silent,
@@ -79,7 +77,7 @@ impl Screen {
         Self::Transcript(Box::new(Shown { transcript, answer, status, held: None }))
     }
 
-    /// Shows it. The only error is that the answer could not be written.
+    /// Displays an update. Fails only if the answer cannot be written.
     pub(crate) fn show(&mut self, news: &News) -> io::Result<()> {
         match (self, news) {
             (Self::Json(out), News::Event(recorded)) => {
@@ -103,7 +101,6 @@ impl Screen {
         }
     }
 
-    /// Leaves everything as it should stay.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Json(out) => out.flush(),
@@ -127,7 +124,7 @@ impl Shown {
 
     fn stop(&mut self) -> io::Result<()> {
         match (&mut self.status, &self.held) {
-            // Drawn when the question is off the screen.
+            // Drawn after the question.
             (Status::Live { live, .. }, Some(_)) => {
                 live.stop();
                 Ok(())
@@ -136,7 +133,7 @@ impl Shown {
         }
     }
 
-    /// The cursor stays behind the question, where the person types.
+    /// Prints a question. The cursor stays behind it for the input.
     fn ask(&mut self, text: &str) -> io::Result<()> {
         if self.held.is_none() {
             self.held = Some(Vec::new());
@@ -144,7 +141,7 @@ impl Shown {
             self.answer.make_room()?;
         }
         let mut stderr = io::stderr().lock();
-        // If nobody sees it, nobody answers, and that is a no.
+        // If the question cannot be written, it is not answered, and the call is denied.
         let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
         Ok(())
     }
@@ -206,7 +203,7 @@ impl Status {
         Ok(())
     }
 
-    /// Before anything is written to standard output, what is redrawn is gone.
+    /// Erases the live block before anything is written to standard output.
     fn make_way(&mut self) {
         if let Self::Live { live, .. } = self {
             live.erase();
@@ -214,7 +211,7 @@ impl Status {
     }
 }
 
-/// What is final goes above the block, what is not into it.
+/// Final lines go above the block, others into it.
 fn show_live(live: &mut Live, frame: &TranscriptFrame, paint: Paint) {
     match frame {
         TranscriptFrame::ToolBegan { call_id, title, label } => live.begin(call_id, title, label),

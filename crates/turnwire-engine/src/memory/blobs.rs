@@ -1,4 +1,4 @@
-//! Big results, in memory.
+//! The in-memory blob store.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -8,7 +8,7 @@ use turnwire_contract::{BlobError, BlobId, BlobStore, RunId, TenantId};
 use super::MAX_FINISHED_BYTES;
 use crate::sync::lock;
 
-/// Big results in memory: the last few, 64 unless told otherwise.
+/// Blobs in memory. Stores the latest 64 by default.
 #[derive(Debug)]
 pub struct MemoryBlobStore {
     blobs: Mutex<VecDeque<Blob>>,
@@ -25,12 +25,12 @@ struct Blob {
 }
 
 impl MemoryBlobStore {
-    /// A store for the last `most` big results.
+    /// Creates a store for the latest `most` blobs.
     pub fn keeping(most: usize) -> Self {
         Self { blobs: Mutex::default(), most, max_bytes: MAX_FINISHED_BYTES }
     }
 
-    /// The same store, in which results have at most so many bytes together.
+    /// Limits the total size of all blobs.
     pub fn within_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
     }

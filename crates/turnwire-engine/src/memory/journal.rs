@@ -1,4 +1,4 @@
-//! The journal of runs, in memory.
+//! The in-memory journal.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,17 +19,17 @@ use turnwire_contract::{
 use super::{FINISHED_RUNS_KEPT, Finished, json_length};
 use crate::{output::delta_of, sync::lock};
 
-/// Runs are spread over this many locks, so that no two busy runs are likely to meet.
+/// Number of lock shards, to reduce contention between runs.
 const N_SHARDS: usize = 64;
 
-/// An event log in memory.
+/// An in-memory [`Journal`].
 #[derive(Debug)]
 pub struct MemoryJournal {
     shards: Vec<Mutex<HashMap<RunId, Arc<RunJournal>>>>,
     finished: Mutex<Finished>,
 }
 
-/// The events of one run, and a bell for those who wait for more.
+/// The events of one run, with a notification for followers.
 #[derive(Debug)]
 struct RunJournal {
     tenant: TenantId,
@@ -46,13 +46,13 @@ impl RunJournal {
 }
 
 impl MemoryJournal {
-    /// A log that keeps the last `finished_kept` finished runs, and all others.
+    /// Creates a journal that stores all live runs and the last `finished_kept` finished ones.
     pub fn keeping(finished_kept: usize) -> Self {
         let shards = (0..N_SHARDS).map(|_| Mutex::default()).collect();
         Self { shards, finished: Mutex::new(Finished::keeping(finished_kept)) }
     }
 
-    /// The same log, in which finished runs have at most so many bytes together.
+    /// Limits the total size of finished runs.
     pub fn within_bytes(self, max_bytes: usize) -> Self {
         lock(&self.finished).max_bytes = max_bytes;
         self
@@ -71,7 +71,7 @@ impl MemoryJournal {
         theirs.ok_or_else(|| JournalError::NotFound(run_id.clone()))
     }
 
-    /// The journal of a run, made if `first` says that this is its first event.
+    /// Returns the journal of a run. Creates it if `first` marks the first event.
     fn journal_to_append(
         &self,
         tenant: &TenantId,
@@ -86,7 +86,7 @@ impl MemoryJournal {
         self.journal(tenant, run_id)
     }
 
-    /// Forgets the oldest finished runs once there are too many.
+    /// Deletes the oldest finished runs above the limits.
     fn note_finished(&self, run_id: &RunId, n_bytes: usize) {
         let forgotten = lock(&self.finished).add(run_id.clone(), n_bytes);
         for run_id in forgotten {
@@ -168,7 +168,7 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// A reader is a place in a journal; while nobody reads, it costs nothing else.
+/// A reader is a position in a journal. It buffers nothing between reads.
 #[derive(Debug)]
 struct Reader {
     journal: Arc<RunJournal>,
@@ -184,7 +184,7 @@ impl Reader {
                 return recorded;
             }
             let journal = Arc::clone(&self.journal);
-            // Made before the look, so that what comes in between is not missed.
+            // Registered before the check, so that no notification is missed.
             let grown = journal.grown.notified();
             self.take_what_is_there();
             if self.ready.is_empty() {
@@ -193,7 +193,7 @@ impl Reader {
         }
     }
 
-    /// Bounded, so that a reader of a long journal does not hold a second copy of it.
+    /// Bounded, so that a reader never copies a whole long journal.
     fn take_what_is_there(&mut self) {
         const AT_ONCE: usize = 256;
         let events = lock(&self.journal.events);
@@ -202,9 +202,9 @@ impl Reader {
     }
 }
 
-/// How many bytes an event takes, more or less.
+/// Estimates the size of an event in bytes.
 fn weight_of(recorded: &RecordedEvent) -> usize {
-    // Those that come by the thousand are not written down for it.
+    // Frequent deltas are measured without serialization.
     let text = match (delta_of(&recorded.event), &recorded.event) {
         (Some(text), _) => text.len(),
         (None, event) => json_length(event),

@@ -1,9 +1,8 @@
-//! Journal, runs and big results in memory: for embedded runs, development and tests.
+//! In-memory journal, run store and blob store, for embedding, development and tests.
 //!
-//! They keep the same promises as the databases do, except that nothing outlives the process.
-//! Finished runs and big results are forgotten after a while, oldest first, by their number and
-//! by their weight, so that a program which embeds an agent does not grow with every run.
-//! Conversations are not: a program that has endlessly many brings a store of its own.
+//! They behave like the database stores but are not durable. The oldest finished runs and blobs are
+//! deleted above a count and a size limit, so that memory does not grow with every run.
+//! Conversations are never deleted; a program with an unbounded number of them needs another store.
 
 mod blobs;
 mod journal;
@@ -20,14 +19,13 @@ pub use journal::MemoryJournal;
 pub use pins::MemoryPins;
 pub use run_store::MemoryRunStore;
 
-/// How many finished runs are kept unless told otherwise.
+/// Default number of finished runs to keep.
 const FINISHED_RUNS_KEPT: usize = 1_000;
 
-/// How many bytes finished runs may have together, and big results; the latest is kept whatever
-/// it weighs.
+/// Default total size of finished runs, and of blobs. The latest one is kept whatever its size.
 const MAX_FINISHED_BYTES: usize = 256 * 1024 * 1024;
 
-/// What is finished, with its weight; what was finished last is at the end.
+/// Finished runs with their sizes, oldest first.
 #[derive(Debug)]
 struct Finished {
     runs: VecDeque<(RunId, usize)>,
@@ -41,7 +39,7 @@ impl Finished {
         Self { runs: VecDeque::new(), n_bytes: 0, max_runs, max_bytes: MAX_FINISHED_BYTES }
     }
 
-    /// Takes note of a run that is finished, and tells which ones are to be forgotten for it.
+    /// Adds a finished run and returns the runs to delete.
     fn add(&mut self, run_id: RunId, n_bytes: usize) -> Vec<RunId> {
         self.runs.push_back((run_id, n_bytes));
         self.n_bytes += n_bytes;
@@ -65,7 +63,7 @@ impl Finished {
     }
 }
 
-/// How long something is as JSON, without writing it.
+/// Returns the length of the JSON form without allocating it.
 fn json_length(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -78,7 +76,7 @@ fn json_length(value: &impl Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // What cannot be written weighs nothing; it cannot be kept anywhere else either.
+    // A value that cannot be serialized counts as 0.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

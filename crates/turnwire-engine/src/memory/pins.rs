@@ -1,4 +1,4 @@
-//! Trusted definitions of tools, in memory.
+//! In-memory pins of tool definitions.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -7,10 +7,10 @@ use turnwire_contract::{PinnedTool, Pins, StoreError, TenantId};
 
 use crate::sync::lock;
 
-/// Trusted definitions of tools, in memory.
+/// Pins of tool definitions in memory.
 #[derive(Debug, Default)]
 pub struct MemoryPins {
-    /// By tenant, server and tool.
+    /// Definition hash by tenant, server and tool.
     trusted: Mutex<HashMap<(TenantId, String, String), String>>,
 }
 

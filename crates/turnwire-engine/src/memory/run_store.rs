@@ -1,4 +1,4 @@
-//! Runs and conversations, in memory.
+//! In-memory runs and conversations.
 
 use std::{
     cmp::Reverse,
@@ -15,7 +15,7 @@ use turnwire_contract::{
 use super::{FINISHED_RUNS_KEPT, Finished, json_length};
 use crate::sync::lock;
 
-/// For how long a request's key stands for the run it made: a day.
+/// Lifetime of an idempotency key: one day.
 const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// Runs and conversations in memory.
@@ -30,11 +30,11 @@ struct Kept {
     n_runs: u64,
     finished: Finished,
     conversations: HashMap<(TenantId, ConversationId), Conversation>,
-    /// The runs that requests with a key have made, by tenant, endpoint and key.
+    /// Runs by tenant, endpoint and idempotency key.
     keys: HashMap<(TenantId, String, String), Made>,
 }
 
-/// What a request with a key has made.
+/// The run created by a request with an idempotency key.
 #[derive(Debug)]
 struct Made {
     fingerprint: String,
@@ -44,10 +44,10 @@ struct Made {
 
 #[derive(Debug)]
 struct Run {
-    /// They are numbered as they come.
+    /// Creation order.
     number: u64,
     record: RunRecord,
-    /// What came before it, and, once it is finished, what it added.
+    /// The context of the run and, once finished, its added entries.
     context: Vec<Entry>,
 }
 
@@ -82,7 +82,7 @@ impl Kept {
         }
     }
 
-    /// The run that the same request has made before, if it was within a day.
+    /// Finds the run that the same request created within the last day.
     fn find_by_key(
         &mut self,
         tenant: &TenantId,
@@ -110,7 +110,7 @@ impl Kept {
         found.ok_or_else(|| StoreError::NotFound(format!("conversation `{id}`")))
     }
 
-    /// A conversation that no run is adding to.
+    /// Returns a conversation without an active run.
     fn idle_conversation(
         &mut self,
         tenant: &TenantId,
@@ -125,8 +125,8 @@ impl Kept {
 }
 
 impl MemoryRunStore {
-    /// A store that remembers the last `finished_kept` finished runs, and all others.
-    /// Conversations stay for as long as the store does.
+    /// Creates a store that keeps all live runs and the last `finished_kept` finished ones.
+    /// Conversations are never deleted.
     pub fn keeping(finished_kept: usize) -> Self {
         let finished = Finished::keeping(finished_kept);
         let (runs, conversations, keys) = (HashMap::new(), HashMap::new(), HashMap::new());
@@ -135,7 +135,7 @@ impl MemoryRunStore {
 }
 
 impl MemoryRunStore {
-    /// The same store, in which finished runs have at most so many bytes together.
+    /// Limits the total size of finished runs.
     pub fn within_bytes(self, max_bytes: usize) -> Self {
         lock(&self.kept).finished.max_bytes = max_bytes;
         self
@@ -219,7 +219,7 @@ impl RunStore for MemoryRunStore {
             return Ok(());
         }
         record.status = RunStatus::Finished { outcome };
-        // What came before is shared with the runs it came from.
+        // The context is shared with earlier runs and is not counted.
         let n_bytes = json_length(&record.request) + json_length(&entries);
         context.extend(entries.iter().cloned());
         if let Some(conversation_id) = record.request.conversation_id.clone() {
@@ -250,7 +250,7 @@ impl RunStore for MemoryRunStore {
         let entries = runs
             .flat_map(|run| &run.context)
             .chain(conversations.flat_map(|(_, conversation)| &conversation.entries));
-        // A run that continues another has its entries too; each is wanted once.
+        // A continued run shares entries; each is returned once.
         let mut wanted: HashSet<&ItemId> = names.iter().collect();
         Ok(entries.filter(|entry| wanted.remove(&entry.id)).cloned().collect())
     }

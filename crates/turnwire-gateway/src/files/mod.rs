@@ -21,7 +21,7 @@ use crate::{
     api_error::ApiError,
     app::App,
     auth::Caller,
-    body::Json,
+    json::Json,
     page::{Order, Page, PageParams},
     path::PathParams,
     query::QueryParams,

@@ -17,7 +17,7 @@ use turnwire_contract::{FileId, FileRecord, FileUpload, Timestamp};
 use utoipa::ToSchema;
 
 use crate::{
-    api_error::ApiError, app::App, auth::Caller, body::in_time, responses::request::ClientError,
+    api_error::ApiError, app::App, auth::Caller, body::in_time, client_error::ClientError,
 };
 
 /// Maximum size of the form apart from the file: the other fields and the boundaries.

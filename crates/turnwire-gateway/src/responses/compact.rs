@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{Content, Generation, Item, RunId, RunOutcome, RunRequest, ToolChoice};
-use turnwire_engine::{RunHandle, Start};
+use turnwire_engine::{RunHandle, StartOptions};
 use turnwire_surfaces::{
     Answer,
     responses::{
@@ -23,7 +23,7 @@ use turnwire_surfaces::{
 use utoipa::ToSchema;
 
 use super::{
-    create::{delete, outcome_of},
+    create::delete,
     prepare::{load_prior, prepare},
     request::{self, wrap_summary},
 };
@@ -31,8 +31,10 @@ use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::{Json, JsonBody},
+    body::JsonBody,
     failed_run::{FailedRun, FailedRunBody},
+    json::Json,
+    start_run::outcome_of,
 };
 
 /// Instruction for the model that writes the summary.
@@ -153,7 +155,7 @@ async fn sum_up(
     hung_up: CancellationToken,
 ) -> Result<(RunId, RunOutcome, Answer), ApiError> {
     let tenant = run.tenant.clone();
-    let handle = app.start(&caller, run, Start::default()).await?;
+    let handle = app.start(&caller, run, StartOptions::default()).await?;
     let outcome = tokio::select! {
         biased;
         outcome = handle.outcome() => outcome,

@@ -4,24 +4,21 @@ use std::time::Duration;
 
 use axum::{
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::HeaderMap,
     response::{IntoResponse, Response as HttpResponse},
 };
-use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
-use serde::Deserialize;
-use tokio::{sync::watch, task::JoinHandle, time::timeout};
+use futures::StreamExt;
+use tokio::{sync::watch, time::timeout};
 use tracing::error;
 use turnwire_contract::{EventStream, JournalError, RunId, RunRequest, Seq, TenantId};
-use turnwire_engine::{RunHandle, Runs, Start};
+use turnwire_engine::{RunHandle, Runs, StartOptions};
 use turnwire_surfaces::{
-    Answer, Projection,
-    responses::{Profile, Response, ResponseEvent, Responses, SequencedEvent},
-    wire_json,
+    Projection,
+    responses::{Profile, Response, Responses, SequencedEvent},
 };
-use utoipa::IntoParams;
 
 use super::{
+    output::{ProfileParams, final_response, profile, wire_frames},
     prepare::{load_prior, prepare},
     request::{self, CreateResponse},
     stored::current_response,
@@ -30,42 +27,16 @@ use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::Json,
     failed_run::{FailedRun, FailedRunBody},
     idempotency::{IdempotencyKey, KeyedBody},
+    json::Json,
     query::QueryParams,
-    sse::{SseFrame, event_stream},
-    streaming::{CancelOnDrop, ProjectedFrame, frames, watched_frames},
+    sse::event_stream,
+    streaming::{CancelOnDrop, watched_frames},
 };
-
-/// Header that selects the profile.
-const PROFILE_HEADER: &str = "turnwire-profile";
 
 /// How long a response that is not stored is kept for a retry with the same key.
 const KEPT_FOR_KEY: Duration = Duration::from_mins(1);
-
-/// The profile as a query parameter.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ProfileParams {
-    /// Set of stream events: `strict` sends only official event types, `extended` adds Turnwire's
-    /// own. The `Turnwire-Profile` header takes precedence. Default: `strict`.
-    pub(super) profile: Option<String>,
-}
-
-/// The profile of a request, from its header or query (R1).
-pub(super) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Profile, ApiError> {
-    let header = headers.get(PROFILE_HEADER).and_then(|value| value.to_str().ok());
-    match header.or(params.profile.as_deref()) {
-        None | Some("strict") => Ok(Profile::Strict),
-        Some("extended") => Ok(Profile::Extended),
-        Some(other) => {
-            let message = format!("There is no profile '{other}'; there are strict and extended.");
-            Err(ApiError::bad_request("invalid_value", message).about("profile"))
-        }
-    }
-}
 
 /// Create a response.
 ///
@@ -115,7 +86,8 @@ pub(super) async fn create(
     let comes_back = has_key && request.on_disconnect.is_none();
     let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
     let (seen, watcher) = watch::channel(Seq::START);
-    let start = Start { watcher: streams.then_some(watcher), key, ..Start::default() };
+    let start =
+        StartOptions { watcher: streams.then_some(watcher), key, ..StartOptions::default() };
     let options = CreateOptions { start, stores, cancels_with_client };
     let (handle, guard) = create_once(&app, &caller, request, options).await?;
     let events = handle.events().await?;
@@ -146,7 +118,7 @@ pub(super) async fn create(
 /// How a response is created.
 struct CreateOptions {
     /// The watcher of the run, and the key of the request.
-    start: Start,
+    start: StartOptions,
     stores: bool,
     cancels_with_client: bool,
 }
@@ -167,7 +139,7 @@ async fn create_once(
         prepare(app, caller, request, prior).await
     };
     match prepared.await {
-        Ok(run) => start_detached(app, caller, run, options).await,
+        Ok(run) => start(app, caller, run, options).await,
         // The same request may have changed what was looked up in the meantime.
         Err(error) => match app.find_by_key(tenant, key.as_ref()).await? {
             Some(handle) => Ok((handle, None)),
@@ -176,43 +148,26 @@ async fn create_once(
     }
 }
 
-/// Starts the run of a response in its own task, so that a client that disconnects meanwhile does
-/// not leave a run that is never cancelled or deleted. If nothing awaits the result of the task, it
-/// is dropped together with the guard.
-async fn start_detached(
+/// Starts the run of a response, which is deleted and cancelled as its request says.
+async fn start(
     app: &App,
     caller: &Caller,
     run: RunRequest,
     options: CreateOptions,
 ) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
-    let (app, caller) = (app.clone(), caller.clone());
-    let tenant = caller.tenant().clone();
-    let tasks = app.tasks().clone();
-    let begun = tasks.spawn(async move {
-        let has_key = options.start.key.is_some();
-        let handle = app.start(&caller, run, options.start).await?;
+    let CreateOptions { start, stores, cancels_with_client } = options;
+    let (tenant, has_key) = (caller.tenant().clone(), start.key.is_some());
+    let then = move |app: &App, handle: &RunHandle| {
         if handle.already_existed() {
             // The request that created the run takes care of the rest.
-            return Ok((handle, None));
+            return None;
         }
-        if !options.stores {
-            delete_when_over(&app, &tenant, &handle, has_key);
+        if !stores {
+            delete_when_over(app, &tenant, handle, has_key);
         }
-        let guard = options
-            .cancels_with_client
-            .then(|| CancelOnDrop::new(app.clone(), tenant, handle.id().clone()));
-        Ok((handle, guard))
-    });
-    outcome_of(begun).await
-}
-
-/// The result of a task.
-pub(super) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {
-    task.await.unwrap_or_else(|error| {
-        error!(%error, "task panicked");
-        let message = "Something went wrong in the server; its log says what.";
-        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
-    })
+        cancels_with_client.then(|| CancelOnDrop::new(app.clone(), tenant, handle.id().clone()))
+    };
+    app.start_then(caller, run, start, then).await
 }
 
 /// Deletes a response that is not stored when its run ends; with a key, a little later, for
@@ -250,62 +205,4 @@ async fn queued_response(mut events: EventStream) -> Result<Response, ApiError> 
         }
     }
     Err(JournalError::Unavailable("the journal ended before it began".to_owned()).into())
-}
-
-/// The response after the end of its run, and the answer of the run.
-pub(super) async fn final_response(
-    mut events: EventStream,
-) -> Result<(Response, Answer), ApiError> {
-    let (mut projection, mut answer) = (Responses::new(Profile::Strict), Answer::default());
-    while let Some(recorded) = events.next().await {
-        let recorded = recorded?;
-        projection.project(&recorded);
-        answer.note(&recorded);
-    }
-    Ok((projection.response(), answer))
-}
-
-/// The events of a response as a stream, starting after `after`.
-pub(super) fn stream_of(
-    app: &App,
-    profile: Profile,
-    events: EventStream,
-    after: Option<u64>,
-) -> HttpResponse {
-    event_stream(app, wire_frames(frames(Responses::new(profile), events), after, None))
-}
-
-fn wire_frames(
-    frames: impl Stream<Item = Result<ProjectedFrame<SequencedEvent>, JournalError>> + Send,
-    after: Option<u64>,
-    mut guard: Option<CancelOnDrop>,
-) -> impl Stream<Item = Result<Bytes, JournalError>> + Send {
-    let is_new = move |frame: &SequencedEvent| after.is_none_or(|n| frame.sequence_number > n);
-    frames.flat_map(move |told| {
-        let ends = told.as_ref().map_or(true, |(_, frame)| is_terminal(frame));
-        // If the journal cannot be read the client is told to reconnect; that is not a disconnect.
-        if ends && let Some(guard) = &mut guard {
-            guard.disarm();
-        }
-        let (frame, done) = match told {
-            Ok((_, frame)) => {
-                let done = ends.then(|| SseFrame::data("[DONE]".to_owned()).bytes());
-                (is_new(&frame).then(|| Ok(wire_frame(&frame))), done.map(Ok))
-            }
-            Err(error) => (Some(Err(error)), None),
-        };
-        stream::iter(frame.into_iter().chain(done))
-    })
-}
-
-fn wire_frame(frame: &SequencedEvent) -> Bytes {
-    SseFrame { event: Some(frame.event_type()), id: None, data: wire_json(frame) }.bytes()
-}
-
-/// Whether no event follows.
-pub(super) fn is_terminal(frame: &SequencedEvent) -> bool {
-    matches!(
-        frame.event,
-        ResponseEvent::Completed(_) | ResponseEvent::Failed(_) | ResponseEvent::Incomplete(_)
-    )
 }

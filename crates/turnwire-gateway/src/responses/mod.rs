@@ -8,7 +8,9 @@
 mod compact;
 mod create;
 mod outbox;
+mod output;
 mod prepare;
+mod references;
 pub mod request;
 mod socket;
 mod stored;
@@ -17,7 +19,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 
-pub(crate) use prepare::resolve_references;
+pub(crate) use references::resolve_references;
 
 /// The routes of this surface.
 pub(crate) fn routes() -> OpenApiRouter<App> {

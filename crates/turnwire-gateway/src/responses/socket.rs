@@ -34,7 +34,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 use turnwire_contract::{Entry, Event, RecordedEvent, RunId, RunOutcome, RunRequest, Seq, Usage};
-use turnwire_engine::Start;
+use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
     Projection,
     responses::{Profile, Responses, SequencedEvent, ids},
@@ -42,9 +42,11 @@ use turnwire_surfaces::{
 };
 
 use super::{
-    create::{ProfileParams, delete, is_terminal, profile},
+    create::delete,
     outbox::{Outbox, Outgoing, Writer, outbox},
-    prepare::{PriorContext, load_prior, prepare, previous_not_found, weight},
+    output::{ProfileParams, is_terminal, profile},
+    prepare::{PriorContext, load_prior, prepare, previous_not_found},
+    references::weight,
     request::{self, CreateResponse},
     stored::{self, not_by_get},
 };
@@ -53,7 +55,7 @@ use crate::{
     app::App,
     auth::Caller,
     connection_permit::ConnectionPermit,
-    json,
+    json, limits,
     query::QueryParams,
     server::HttpLimits,
     streaming::{CancelOnDrop, frames},
@@ -248,7 +250,7 @@ impl ResponsesSocket {
             };
             let text = match message {
                 Some(Ok(_)) if rate.is_exceeded() => {
-                    metrics.limit_reached(websocket::MAX_PER_SECOND);
+                    metrics.limit_reached(limits::MAX_PER_SECOND);
                     return CloseReason::TooFast;
                 }
                 Some(Ok(Message::Text(text))) => text,
@@ -353,7 +355,7 @@ impl ResponsesSocket {
         if !generates {
             return self.prewarm(stream_id, run, known).await;
         }
-        let handle = app.start(caller, run, Start::default()).await?;
+        let handle = app.start(caller, run, StartOptions::default()).await?;
         let (runs, tenant) = (app.runs().clone(), caller.tenant().clone());
         let id = ids::response_id(handle.id());
         let mut guard = cancels_with_client

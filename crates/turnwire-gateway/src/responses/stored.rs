@@ -18,13 +18,13 @@ use turnwire_surfaces::{
 };
 use utoipa::IntoParams;
 
-use super::create::{ProfileParams, final_response, profile, stream_of};
+use super::output::{ProfileParams, final_response, profile, stream_of};
 use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
-    body::Json,
     files::DeletedObject,
+    json::Json,
     page::{Order, Page, PageParams},
     path::PathParams,
     query::QueryParams,

@@ -15,10 +15,11 @@ use crate::{
     api_error::ApiError,
     app::App,
     auth::Caller,
-    body::{Json, JsonBody, typed},
+    body::{JsonBody, typed},
+    client_error::ClientError,
     files::missing,
+    json::Json,
     path::PathParams,
-    responses::request::ClientError,
 };
 
 /// Range of `max_num_results`, and its default.

@@ -2,7 +2,7 @@ use serde_json::{Map, Value, json};
 use turnwire_contract::{Comparison, Filter, FoundChunk};
 
 use super::{MAX_QUESTION, MAX_QUESTIONS, Search, SearchBody, best_of, read};
-use crate::{body::typed, responses::request::ClientError};
+use crate::{body::typed, client_error::ClientError};
 
 fn read_body(body: Value) -> Result<Search, ClientError> {
     read(typed::<SearchBody>(body).unwrap())

@@ -1,4 +1,4 @@
-//! Anthropic's Messages API.
+//! Adapter for Anthropic's Messages API.
 
 mod request;
 mod stream;
@@ -18,28 +18,28 @@ use crate::{
     secret::Secret,
 };
 
-/// The version of the API that is spoken here.
+/// Value of the `anthropic-version` header.
 const API_VERSION: &str = "2023-06-01";
 
-/// Marks a seal as the signature of thoughts that can be read.
+/// Prefix of a seal that is the signature of readable reasoning.
 const SIGNATURE_SEAL: &str = "anthropic.signature:";
 
-/// Marks a seal as thoughts that cannot be read.
+/// Prefix of a seal that is redacted reasoning.
 ///
-/// Both go back to the provider in different places. The marks also keep the seals of other
-/// providers out when a conversation changes the model.
+/// Both are sent back to Anthropic in different fields. The prefixes also exclude seals of other
+/// providers after a conversation changes its model.
 const REDACTED_SEAL: &str = "anthropic.redacted:";
 
-/// Where the server is and how to speak to it.
+/// Settings of the adapter.
 #[derive(Debug, Clone)]
 pub struct AnthropicMessagesOptions {
-    /// The address up to and without `/v1/messages`, such as `https://api.anthropic.com`.
+    /// Base URL without `/v1/messages`, such as `https://api.anthropic.com`.
     pub base_url: String,
-    /// The key.
+    /// API key.
     pub api_key: Option<Secret>,
-    /// The name of the model as the server knows it; the name in the prompt if not set.
+    /// Name of the model on the server; the name in the prompt if not set.
     pub model: Option<String>,
-    /// How long to wait for a connection.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for AnthropicMessagesOptions {
     }
 }
 
-/// A model of Anthropic.
+/// A model behind the Messages API.
 #[derive(Debug, Clone)]
 pub struct AnthropicMessages {
     endpoint: Endpoint,
@@ -62,7 +62,7 @@ pub struct AnthropicMessages {
 }
 
 impl AnthropicMessages {
-    /// Makes ready to speak to the server; connects when first asked.
+    /// Creates the adapter. Connects on the first request.
     pub fn new(options: AnthropicMessagesOptions) -> Result<Self, SetupError> {
         let AnthropicMessagesOptions { base_url, api_key, model, connect_timeout } = options;
         let endpoint = Endpoint::new(&base_url, "/v1/messages", connect_timeout)?
@@ -89,7 +89,7 @@ impl Model for AnthropicMessages {
     }
 }
 
-/// What is sent for `prompt`.
+/// Returns the request body for `prompt`.
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
     serde_json::to_value(RequestBody::new(prompt, None)).unwrap()

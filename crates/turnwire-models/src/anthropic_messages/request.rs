@@ -1,7 +1,7 @@
-//! A prompt in the words of the Messages API.
+//! Converts a prompt to a request of the Messages API.
 //!
-//! The API wants the roles to take turns, so neighbours of the same role share a message, and
-//! it wants no empty text.
+//! The API requires alternating roles, so consecutive items of the same role share a message, and
+//! it rejects empty text.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use turnwire_contract::{
 use super::{REDACTED_SEAL, SIGNATURE_SEAL};
 use crate::custom_tools::wrapped;
 
-/// The parameters that this API has.
+/// Parameters that the API supports.
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::Temperature,
     Parameter::TopP,
@@ -25,11 +25,10 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::StrictFunctions,
 ];
 
-/// How long an answer may be if nobody says. The API insists on a number; this one is allowed
-/// by every model since Claude 3.5.
+/// Default of `max_tokens`, which the API requires. Every model since Claude 3.5 accepts this
+/// value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct RequestBody<'a> {
     model: &'a str,
@@ -57,7 +56,7 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    /// Asks `model`, or the model the prompt names.
+    /// Builds a request for `model`, or for the model in the prompt.
     pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
         let generation = &prompt.generation;
         let effort = Effort::of(generation);
@@ -108,7 +107,7 @@ fn messages_of(items: &[impl AsRef<Item>]) -> Vec<Message<'_>> {
 
 fn blocks_of(item: &Item) -> (&'static str, Vec<Block<'_>>) {
     match item {
-        // Told before the conversation; see `system_of`.
+        // Sent in `system`; see `system_of`.
         Item::Message { role: Role::System, .. } => (USER, Vec::new()),
         Item::Message { role: Role::User, content } => (USER, content_of(content)),
         Item::Message { role: Role::Assistant, content } => (ASSISTANT, content_of(content)),
@@ -147,7 +146,7 @@ fn content_of(content: &[Content]) -> Vec<Block<'_>> {
     blocks.filter(|block| !matches!(block, Block::Text { text: "" })).collect()
 }
 
-/// Thoughts with a seal of this provider; all others would be refused.
+/// Returns reasoning with a seal of Anthropic. The API rejects any other reasoning.
 fn thoughts_of<'a>(text: &'a str, seal: Option<&'a str>) -> Option<Block<'a>> {
     let seal = seal?;
     match (seal.strip_prefix(SIGNATURE_SEAL), seal.strip_prefix(REDACTED_SEAL)) {
@@ -225,7 +224,7 @@ struct Tool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a Value,
-    // It is one or it is nothing: to say that it is not adds nothing.
+    // Sent only if true, which is the only value with an effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     strict: bool,
 }
@@ -261,7 +260,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// How long to think. Newer models take a word, older ones a number of tokens.
+/// Reasoning effort. Newer Claude models take a word, older ones a number of tokens.
 #[derive(Debug, Clone, Copy)]
 enum Effort<'a> {
     NotSaid,
@@ -279,7 +278,7 @@ impl<'a> Effort<'a> {
         }
     }
 
-    /// Some models keep their thoughts to themselves unless they are to be `shown`.
+    /// Some Claude models return no reasoning text unless `display` is set.
     fn thinking(self, shown: bool) -> Option<Thinking> {
         let display = shown.then_some("summarized");
         match self {
@@ -290,7 +289,7 @@ impl<'a> Effort<'a> {
         }
     }
 
-    /// Thoughts count as output, so their budget comes on top.
+    /// Reasoning counts as output, so its budget is added.
     fn usual_max_tokens(self) -> u32 {
         match self {
             Self::Budget(tokens) => DEFAULT_MAX_TOKENS.saturating_add(tokens),

@@ -1,7 +1,7 @@
-//! The events of the Messages API → [`ModelPart`]s.
+//! Converts events of the Messages API to [`ModelPart`]s.
 //!
-//! An answer is a row of blocks, each with a start, deltas and a stop. Only what spans several
-//! events of a block is remembered here.
+//! An answer is a sequence of blocks, each with a start, deltas and a stop. Only state that spans
+//! several events of a block is stored here.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ use crate::{
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
 
-/// Understands one answer.
+/// State of one answer.
 #[derive(Debug, Default)]
 pub(super) struct MessageStream {
     open: BTreeMap<u32, OpenBlock>,
-    /// Calls that stopped without arguments. Whether that means none or that they were cut is
-    /// known when the answer ends.
+    /// Calls that stopped without arguments. The end of the answer decides whether they have none
+    /// or were cut off.
     calls_without_arguments: Vec<u32>,
     n_calls: u32,
     usage: UsageBody,
     stop_reason: Option<String>,
 }
 
-/// What is remembered of a block until it stops.
+/// State of a block until it stops.
 #[derive(Debug)]
 enum OpenBlock {
     Call { key: u32, input: Map<String, Value>, has_arguments: bool },
@@ -180,7 +180,7 @@ impl Dialect for MessageStream {
     }
 }
 
-/// One event of the stream.
+/// An event of the stream.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum MessageEvent {
@@ -208,7 +208,7 @@ pub(super) enum MessageEvent {
         #[serde(default)]
         error: Value,
     },
-    /// `ping`, and whatever is added some day.
+    /// `ping` and unknown events.
     #[serde(other)]
     Unknown,
 }
@@ -256,7 +256,7 @@ pub(super) enum Block {
         #[serde(default)]
         input: Map<String, Value>,
     },
-    /// Tools that the provider runs itself were not asked for.
+    /// Tools that Anthropic executes itself are never requested.
     #[serde(other)]
     Unknown,
 }
@@ -283,7 +283,7 @@ fn annotation_of(mut citation: Map<String, Value>) -> Option<Annotation> {
     Some(Annotation { kind, source: Value::Object(citation) })
 }
 
-/// Told in two halves: the input at the start, the output at the end.
+/// Input tokens are sent at the start, output tokens at the end.
 #[derive(Debug, Default, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the provider's own names")]
 pub(super) struct UsageBody {
@@ -307,8 +307,8 @@ impl UsageBody {
         self.output_tokens = newer.output_tokens.or(self.output_tokens);
     }
 
-    /// Here `input_tokens` leaves out what came from the cache or went into it; in [`Usage`]
-    /// it is all that was read.
+    /// Anthropic's `input_tokens` excludes tokens read from or written to the cache; [`Usage`]
+    /// includes them.
     fn as_usage(&self) -> Usage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or(0);
         let input_tokens = self

@@ -1,15 +1,16 @@
-//! Puts tool calls together from the pieces a server sends.
+//! Assembles tool calls from the deltas of a stream.
 //!
-//! The specification says: each piece has an `index`, the first has id and name, the rest have
-//! arguments. Servers leave out the index, send the id late, give every call the index 0,
-//! repeat the name in each piece, send the arguments as an object, or repeat the whole call at
-//! the end. Here every piece finds its call, and a call is announced once, with its name.
+//! By the specification, each delta has an `index`, the first has ID and name, and the others have
+//! arguments. Compatible servers omit the index, send the ID late, use index 0 for every call,
+//! repeat the name in each delta, send the arguments as an object, or repeat the whole call at the
+//! end; `fixtures/chat_completions` has a stream for each. Here every delta is assigned to its
+//! call, and each call is reported once, with its name.
 
 use serde::Deserialize;
 use serde_json::Value;
 use turnwire_contract::ModelPart;
 
-/// A piece of a call, as servers write it.
+/// A delta of a call, as sent by servers.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CallDelta {
     #[serde(default)]
@@ -22,7 +23,7 @@ pub(super) struct CallDelta {
     pub(super) custom: Option<FunctionDelta>,
 }
 
-/// The function in a piece of a call, or the custom tool, whose arguments are its `input`.
+/// The function in a delta, or the custom tool, whose arguments are in `input`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct FunctionDelta {
     #[serde(default)]
@@ -31,10 +32,9 @@ pub(super) struct FunctionDelta {
     pub(super) arguments: Option<Value>,
 }
 
-/// The calls of one answer.
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// A name that is offered is whole; any other may still grow.
+    /// Names of the offered tools. A name in this list is complete; any other may continue.
     offered: Vec<String>,
     calls: Vec<Call>,
 }
@@ -51,17 +51,15 @@ struct Call {
 }
 
 impl Calls {
-    /// No calls yet, of tools with the names `offered`.
+    /// Creates an empty list. `offered` are the names of the offered tools.
     pub(super) fn new(offered: impl IntoIterator<Item = String>) -> Self {
         Self { offered: offered.into_iter().collect(), calls: Vec::new() }
     }
 
-    /// Whether there was any call.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Takes the next piece.
     pub(super) fn add(&mut self, delta: CallDelta, parts: &mut Vec<ModelPart>) {
         let is_custom = delta.custom.is_some();
         let function = delta.function.or(delta.custom).unwrap_or_default();
@@ -98,14 +96,14 @@ impl Calls {
         }
     }
 
-    /// Announces what has waited for more of its name or for an id.
+    /// Reports calls that waited for more of their name or for an ID.
     pub(super) fn close(&mut self, parts: &mut Vec<ModelPart>) {
         for (key, call) in (0..).zip(&mut self.calls) {
             call.announce(key, parts);
         }
     }
 
-    /// The calls of functions that were announced and got no arguments.
+    /// Returns the reported function calls without arguments.
     pub(super) fn without_arguments(&self) -> impl Iterator<Item = u32> {
         let is_bare =
             |call: &Call| call.is_announced && !call.is_custom && call.arguments.trim().is_empty();
@@ -125,7 +123,7 @@ impl Calls {
         self.calls.len() - 1
     }
 
-    /// When a new call begins, the names before it are whole.
+    /// A new call completes the names of the calls before it.
     fn close_named(&mut self, parts: &mut Vec<ModelPart>) {
         for (key, call) in (0..).zip(&mut self.calls) {
             if call.id.is_some() {
@@ -134,7 +132,7 @@ impl Calls {
         }
     }
 
-    /// The call that a piece belongs to; none if it begins a new one.
+    /// Returns the index of the call that a delta belongs to; `None` if it starts a new one.
     fn place_of(&self, piece: &Piece) -> Option<usize> {
         if piece.index.is_some() {
             let same_index = |call: &Call| call.index == piece.index;
@@ -167,8 +165,8 @@ impl Calls {
 }
 
 impl Call {
-    /// Whether `piece` is another call that only shares the index, as when a server gives
-    /// every call the index 0.
+    /// Whether `piece` is another call with the same index, for servers that use index 0 for every
+    /// call (`every_index_is_zero.sse`).
     fn is_followed_by(&self, piece: &Piece) -> bool {
         if piece.name.is_none() {
             return false;
@@ -179,15 +177,15 @@ impl Call {
         }
     }
 
-    /// Whether the arguments are complete, so that more of them can only be a repetition. Plain
-    /// text never is.
+    /// Whether the arguments are complete, so that further arguments are a repetition. Always false
+    /// for plain text.
     fn is_whole(&self) -> bool {
         !self.is_custom && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
     fn take_name(&mut self, name: String) {
         if name.starts_with(&self.name) {
-            // Said again, or said again with more of it.
+            // The delta repeats the name, possibly with more of it.
             self.name = name;
         } else {
             self.name.push_str(&name);
@@ -206,7 +204,7 @@ impl Call {
     }
 }
 
-/// A piece with its empty fields taken out.
+/// A delta without its empty fields.
 #[derive(Debug)]
 struct Piece {
     index: Option<i64>,
@@ -215,7 +213,7 @@ struct Piece {
     arguments: String,
 }
 
-/// Whether `name` is offered, and is not only the beginning of another name on offer.
+/// Whether `name` is offered and not a prefix of another offered name.
 fn is_settled(offered: &[String], name: &str) -> bool {
     let mut candidates = offered.iter().filter(|offer| offer.starts_with(name));
     candidates.next().is_some_and(|offer| offer == name) && candidates.next().is_none()

@@ -3,7 +3,7 @@ use turnwire_contract::ModelPart;
 
 use super::Calls;
 
-/// Each call as `key id name arguments`, in the order they were announced.
+/// Compares each call as `key id name arguments`, in the order of the reports.
 fn check(deltas: Value, expected: &[&str]) {
     let mut calls = Calls::new(["multiply", "multiply_all", "now"].map(str::to_owned));
     let mut parts = Vec::new();

@@ -82,7 +82,7 @@ async fn no_key_means_no_header() {
     assert!(!requests[0].headers.contains_key("authorization"));
 }
 
-/// A12: a provider that quotes the key, in place of an answer or in the middle of one.
+/// A12: an error of the provider that quotes the key, instead of an answer or within one.
 #[tokio::test]
 async fn a12_a_complaint_becomes_an_error_that_never_shows_the_key() {
     let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.") } });
@@ -99,8 +99,8 @@ async fn a12_a_complaint_becomes_an_error_that_never_shows_the_key() {
     }
 }
 
-/// A model that the settings name and the provider does not have is the operator's mistake; one
-/// that the request names is the client's.
+/// An unknown model from the settings is an error for the operator; one from the request is an
+/// error for the client.
 #[tokio::test]
 async fn an_unknown_model_is_told_to_whoever_named_it() {
     let body = json!({ "error": { "message": "model 'x' not found", "type": "api_error" } });
@@ -133,7 +133,7 @@ async fn a_request_to_wait_is_passed_on() {
     assert_eq!(retry_after, Some(Duration::ZERO));
 }
 
-/// The key must not follow a redirect to somewhere else.
+/// A redirect must not forward the key to another host.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let moved = ResponseTemplate::new(302).insert_header("location", "http://127.0.0.1:1/");
@@ -171,7 +171,7 @@ async fn parts_come_at_once_and_dropping_the_stream_hangs_up() {
         let mut buffer = vec![0; 16 * 1024];
         assert_ne!(connection.read(&mut buffer).await.unwrap(), 0);
         connection.write_all(format!("{HEAD}{FIRST}").as_bytes()).await.unwrap();
-        // Nothing more is sent: this only ends when the client hangs up.
+        // Nothing more is sent, so this ends only when the client disconnects.
         while !matches!(connection.read(&mut buffer).await, Ok(0) | Err(_)) {}
     };
     let client = async {

@@ -1,8 +1,8 @@
-//! Any server that speaks the Chat Completions of `OpenAI`: vLLM, Ollama, llama.cpp, `LiteLLM`,
-//! Mistral, Groq and many more.
+//! Adapter for servers compatible with Chat Completions of OpenAI: vLLM, Ollama, llama.cpp,
+//! `LiteLLM`, Mistral, Groq and others.
 //!
-//! Few of them speak it quite alike, so `stream` forgives a lot; `calls` is where most of the
-//! forgiving happens.
+//! Most of them deviate from the specification. `stream` tolerates that; most deviations are
+//! handled in `calls`.
 
 mod calls;
 mod request;
@@ -23,21 +23,21 @@ use crate::{
     secret::Secret,
 };
 
-/// Where the server is and how to speak to it.
+/// Settings of the adapter.
 #[derive(Debug, Clone)]
 pub struct ChatCompletionsOptions {
-    /// The address up to and without `/chat/completions`, such as `https://api.openai.com/v1`.
+    /// Base URL without `/chat/completions`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The key, for servers that want one.
+    /// API key, if required.
     pub api_key: Option<Secret>,
-    /// The name of the model as the server knows it; the name in the prompt if not set.
+    /// Name of the model on the server; the name in the prompt if not set.
     pub model: Option<String>,
-    /// How long to wait for a connection.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
 }
 
 impl ChatCompletionsOptions {
-    /// No key, the prompt's own model names, and ten seconds to connect.
+    /// Settings without a key, with the model names of the prompts, and a timeout of ten seconds.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -56,7 +56,7 @@ pub struct ChatCompletions {
 }
 
 impl ChatCompletions {
-    /// Makes ready to speak to the server; connects when first asked.
+    /// Creates the adapter. Connects on the first request.
     pub fn new(options: ChatCompletionsOptions) -> Result<Self, SetupError> {
         let ChatCompletionsOptions { base_url, api_key, model, connect_timeout } = options;
         let endpoint = Endpoint::new(&base_url, "/chat/completions", connect_timeout)?
@@ -83,7 +83,7 @@ impl Model for ChatCompletions {
     }
 }
 
-/// What is sent for `prompt`.
+/// Returns the request body for `prompt`.
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
     serde_json::to_value(RequestBody::new(prompt, None)).unwrap()

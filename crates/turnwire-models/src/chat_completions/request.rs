@@ -1,4 +1,4 @@
-//! A prompt in the words of Chat Completions.
+//! Converts a prompt to a request of Chat Completions.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use turnwire_contract::{
 
 use crate::openai_fields::SharedFields;
 
-/// The parameters that `OpenAI` has in this API. A server that refuses some of them is for its
-/// operator to know.
+/// Parameters that OpenAI supports in this API. The setting `unsupported_parameters` excludes those
+/// that a server rejects.
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::Temperature,
     Parameter::TopP,
@@ -38,7 +38,6 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::StrictFunctions,
 ];
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct RequestBody<'a> {
     model: &'a str,
@@ -51,8 +50,8 @@ pub(super) struct RequestBody<'a> {
     tool_choice: Option<Choice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    // Deprecated at OpenAI in favour of `max_completion_tokens`, which hardly any compatible
-    // server knows. For OpenAI itself there is the Responses adapter.
+    // Deprecated by OpenAI in favour of `max_completion_tokens`, which few compatible servers
+    // support. OpenAI itself is used through the Responses adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +77,7 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    /// Asks `model`, or the model the prompt names.
+    /// Builds a request for `model`, or for the model in the prompt.
     pub(super) fn new(prompt: &'a Prompt, model: Option<&'a str>) -> Self {
         let generation = &prompt.generation;
         let has_tools = !prompt.tools.is_empty();
@@ -95,7 +94,7 @@ impl<'a> RequestBody<'a> {
             reasoning_effort: generation.reasoning_effort.as_deref(),
             response_format: ResponseFormat::of(generation),
             verbosity: generation.verbosity.as_deref(),
-            // The number is refused without the wish.
+            // OpenAI rejects `top_logprobs` without `logprobs`.
             logprobs: (generation.logprobs || top_logprobs.is_some()).then_some(true),
             top_logprobs,
             frequency_penalty: generation.frequency_penalty,
@@ -119,8 +118,8 @@ fn messages_of(prompt: &Prompt) -> Vec<Message<'_>> {
     writer.messages
 }
 
-/// Gathers what belongs into one message: everything the assistant said and called in a row,
-/// and the pictures of a row of results, which a message of role `tool` cannot carry.
+/// Groups items into messages: consecutive text and calls of the assistant, and the images of
+/// consecutive results, which a message of role `tool` cannot contain.
 #[derive(Default)]
 struct Writer<'a> {
     messages: Vec<Message<'a>>,
@@ -144,7 +143,7 @@ impl<'a> Writer<'a> {
                 self.close();
                 self.messages.push(Message::System { content: joined(content) });
             }
-            // There is no agreed way to hand thoughts back, and some servers refuse them.
+            // The API has no standard field for reasoning, and some servers reject it.
             Item::Reasoning { .. } => {}
             Item::Call { call_id, name, arguments, kind, .. } => {
                 self.close_results();
@@ -220,7 +219,7 @@ enum Message<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum UserContent<'a> {
-    // Servers that know no pictures often know no lists either.
+    // Servers without image support often accept only a string.
     Text(String),
     Parts(Vec<ContentPart<'a>>),
 }
@@ -330,7 +329,7 @@ struct Custom<'a> {
     format: Option<CustomFormat<'a>>,
 }
 
-/// Here a grammar stands one level deeper than in the Responses API.
+/// The grammar is nested one level deeper than in the Responses API.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum CustomFormat<'a> {

@@ -1,7 +1,7 @@
-//! The chunks of Chat Completions → [`ModelPart`]s.
+//! Converts chunks of Chat Completions to [`ModelPart`]s.
 //!
-//! `finish_reason` is remembered and told at the end, not when it comes: the usage comes after
-//! it, and some servers even send more text.
+//! `finish_reason` is reported at the end of the stream, not when it arrives: the usage follows it,
+//! and some servers send more text (`finish_twice_and_more.sse`).
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::{
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
 
-/// Understands one answer.
+/// State of one answer.
 #[derive(Debug)]
 pub(super) struct ChatStream {
     calls: Calls,
@@ -25,14 +25,15 @@ pub(super) struct ChatStream {
 }
 
 impl ChatStream {
-    /// An answer to a prompt that offers tools with these names.
+    /// Creates the state for an answer. `tool_names` are the offered tools.
     pub(super) fn new(tool_names: impl IntoIterator<Item = String>) -> Self {
         Self { calls: Calls::new(tool_names), usage: None, finish_reason: None, has_content: false }
     }
 
     fn take_choice(&mut self, choice: ChoiceBody, parts: &mut Vec<ModelPart>) {
         parts.extend(logprobs::part_of(choice.logprobs.and_then(|logprobs| logprobs.content)));
-        // Some servers repeat the whole message in the last chunk, some send nothing else.
+        // Some servers repeat the whole message in the last chunk, and some send only that chunk
+        // (`message_in_last_chunk.sse`).
         let message = choice.message.filter(|_| !self.has_content);
         for delta in choice.delta.into_iter().chain(message) {
             self.take_delta(delta, parts);
@@ -76,7 +77,7 @@ impl ChatStream {
         let finish = match self.finish_reason.as_deref() {
             Some("length") => Finish::Length,
             Some("content_filter") => Finish::ContentFilter,
-            // What was called counts more than what the server calls it: several say `stop`.
+            // A call takes precedence over `finish_reason`, because several servers send `stop`.
             _ if self.calls.is_empty() => Finish::Answered,
             _ => Finish::CalledTools,
         };
@@ -94,7 +95,7 @@ impl Dialect for ChatStream {
         if let Some(complaint) = chunk.complaint() {
             return Err(complaint.in_mid_stream());
         }
-        // Only one answer was asked for; a second choice is not ours.
+        // Only one choice was requested; others are ignored.
         let mut choices = chunk.choices.into_iter().flatten();
         if let Some(choice) = choices.find(|choice| choice.index.unwrap_or(0) == 0) {
             self.take_choice(choice, parts);
@@ -129,7 +130,7 @@ impl Dialect for ChatStream {
     }
 }
 
-/// One chunk. Every field may be missing or null, whatever the specification says.
+/// A chunk. Every field may be missing or null, contrary to the specification.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk {
     #[serde(default)]
@@ -195,7 +196,7 @@ struct Delta {
     function_call: Option<FunctionDelta>,
 }
 
-/// Mistral sends content as a list when the model thinks.
+/// Mistral sends the content of reasoning models as a list.
 fn part_of_piece(piece: &Value) -> Option<ModelPart> {
     let text = |value: &Value| value.get("text")?.as_str().map(str::to_owned);
     match piece.get("type")?.as_str()? {

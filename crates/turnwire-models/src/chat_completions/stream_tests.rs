@@ -18,7 +18,7 @@ fn every_stream_is_understood_however_it_is_cut() {
     check_all(PROVIDER, 43, dialect);
 }
 
-/// S4-5: a character split over two reads arrives whole, in one part.
+/// S4-5: a character split over two reads arrives in one part.
 #[test]
 fn a_split_character_arrives_whole() {
     let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"🦀\"}}]}\n\ndata: [DONE]\n\n";
@@ -28,7 +28,7 @@ fn a_split_character_arrives_whole() {
     assert_eq!(translated.first(), Some(&Ok(ModelPart::Text("🦀".to_owned()))));
 }
 
-/// A line without end must not eat the memory.
+/// A line of unlimited length is an error.
 #[test]
 fn a_line_without_end_breaks_the_answer() {
     let mut stream = b"data: ".to_vec();
@@ -40,7 +40,7 @@ fn a_line_without_end_breaks_the_answer() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Wherever the network cuts, the parts are the same.
+    /// The parts do not depend on how the network splits the stream.
     #[test]
     fn chunking_changes_nothing(which: prop::sample::Index, sizes in prop::collection::vec(1..200_usize, 1..20)) {
         let names = names_of(PROVIDER);
@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(translate(dialect(), pieces), translate(dialect(), [bytes.as_slice()]));
     }
 
-    /// S4-5: whatever a server sends, there is one end and no panic.
+    /// S4-5: any stream gives exactly one end and no panic.
     #[test]
     fn damaged_streams_end_once(
         which: prop::sample::Index,

@@ -28,7 +28,7 @@ fn prompt() -> Prompt {
     }
 }
 
-/// The parts that come out when the model writes `pieces` as the arguments of `apply_patch`.
+/// Returns the parts for a model that writes `pieces` as the arguments of `apply_patch`.
 async fn unpacked(pieces: &[&str]) -> String {
     let mut turn = Turn::new().part(ModelPart::CallStarted {
         key: 0,
@@ -87,7 +87,7 @@ async fn the_input_is_unpacked_while_it_comes() {
     assert_eq!(unpacked(&["{\"input\":\"\"}"]).await, "");
 }
 
-/// However the arguments are cut, the input is the same, and no character is cut in two.
+/// The input does not depend on how the arguments are split, and no character is split.
 #[tokio::test]
 async fn the_input_is_the_same_however_it_is_cut() {
     let input = "tab\t \"quoted\" \\ back\u{1F600} ü\n\u{2028}end";
@@ -101,7 +101,7 @@ async fn the_input_is_the_same_however_it_is_cut() {
     assert_eq!(unpacked(&letters).await.replace('|', ""), input);
 }
 
-/// A model that does not keep to the form is understood as far as it can be.
+/// Arguments that are not of the form `{"input": "…"}` are used as the input.
 #[tokio::test]
 async fn what_is_not_in_the_form_is_taken_as_it_is() {
     assert_eq!(unpacked(&["*** Begin\n", "*** End"]).await, "*** Begin\n*** End");

@@ -1,11 +1,11 @@
-//! Reads the text out of `{"input": "…"}` while it is being written.
+//! Extracts the text from `{"input": "…"}` while it is streamed.
 
 use serde_json::Value;
 
 use super::INPUT;
 
-/// The arguments of one call as far as they are written. Each byte is looked at once, because an
-/// input may be long and come in thousands of pieces.
+/// The arguments of one call so far. Each byte is examined once, because an input may be long and
+/// arrive in thousands of pieces.
 #[derive(Debug, Default)]
 pub(super) struct InputReader {
     written: String,
@@ -17,16 +17,16 @@ enum Place {
     /// Before the text.
     #[default]
     Before,
-    /// In the text, of which this many bytes of what is written have been told.
+    /// In the text. `told` is the number of bytes that have been returned.
     Inside { told: usize },
-    /// Behind the text.
+    /// After the text.
     Behind,
-    /// It does not begin as it should; all of it is looked at in the end.
+    /// Not of the expected form; the arguments are examined at the end.
     Elsewhere,
 }
 
 impl InputReader {
-    /// Takes more of the arguments; what can be told of the input.
+    /// Appends arguments, and returns the new part of the input.
     pub(super) fn push(&mut self, text: &str) -> String {
         self.written.push_str(text);
         if let Place::Before = self.place {
@@ -44,7 +44,7 @@ impl InputReader {
         unpacked
     }
 
-    /// Nothing more comes: what could not be told before.
+    /// Returns the rest of the input at the end of the arguments.
     pub(super) fn rest(self) -> String {
         match self.place {
             Place::Inside { .. } | Place::Behind => String::new(),
@@ -52,11 +52,11 @@ impl InputReader {
                 Ok(Value::Object(mut object)) => match object.shift_remove(INPUT) {
                     Some(Value::String(input)) => input,
                     Some(other) => other.to_string(),
-                    // No arguments at all are an empty object.
+                    // Missing arguments are an empty object.
                     None if object.is_empty() => String::new(),
                     None => self.written,
                 },
-                // A model that was told of a text may write it as it is.
+                // The model may write the text without JSON.
                 _ => self.written,
             },
         }
@@ -69,7 +69,7 @@ enum Begin {
     Never,
 }
 
-/// Where the text begins behind `{"input":"`, with any spaces between.
+/// Returns the start of the text after `{"input":"`, with optional whitespace.
 fn begin_of_input(written: &str) -> Begin {
     let mut rest = written;
     for token in ["{", "\"input\"", ":", "\""] {
@@ -83,8 +83,8 @@ fn begin_of_input(written: &str) -> Begin {
     Begin::At(written.len() - rest.len())
 }
 
-/// How many bytes of a JSON string can be unescaped without knowing what follows, and whether
-/// the string ends behind them.
+/// Returns the number of bytes of a JSON string that can be unescaped without knowing what follows,
+/// and whether the string ends there.
 fn whole_part(text: &str) -> (usize, bool) {
     let bytes = text.as_bytes();
     let mut place = 0;
@@ -101,8 +101,8 @@ fn whole_part(text: &str) -> (usize, bool) {
     }
 }
 
-/// How long the escape at `place` is, both halves of a pair of surrogates together; none if it is
-/// not all there.
+/// Returns the length of the escape at `place`, including both halves of a surrogate pair; `None`
+/// if it is incomplete.
 fn escape_at(bytes: &[u8], place: usize) -> Option<usize> {
     if *bytes.get(place + 1)? != b'u' {
         return Some(2);
@@ -120,8 +120,8 @@ fn escape_at(bytes: &[u8], place: usize) -> Option<usize> {
     }
 }
 
-/// What a piece of a JSON string says. Line breaks that a model forgot to escape are meant as they
-/// are, and what makes no sense is passed on as it is.
+/// Unescapes a piece of a JSON string. Unescaped line breaks are kept, and an invalid piece is
+/// returned unchanged.
 fn unescaped(piece: &str) -> String {
     let mut string = String::with_capacity(piece.len() + 2);
     string.push('"');

@@ -1,11 +1,10 @@
-//! Custom tools for providers that know only functions.
+//! Custom tools for providers that support only functions.
 //!
-//! The input of a custom tool is plain text, and a function takes a JSON object. So the tool is
-//! offered as a function with one text, `{"input": "…"}`, and what the model writes is unpacked
-//! while it comes: the engine sees the input of a custom tool, piece by piece. A grammar is told
-//! to the model in the description and not enforced.
+//! The input of a custom tool is plain text, and a function takes a JSON object. The tool is
+//! offered as a function with one string argument, `{"input": "…"}`, and the argument is extracted
+//! while it is streamed. A grammar is included in the description and not enforced.
 //!
-//! [`CustomToolsAsFunctions`] is put around any other model, and the engine cannot tell.
+//! [`CustomToolsAsFunctions`] wraps any other model, transparently to the engine.
 
 mod input_reader;
 
@@ -25,10 +24,10 @@ use turnwire_contract::{
 
 use self::input_reader::InputReader;
 
-/// The one argument of the function that stands for a custom tool.
+/// The argument of the function that represents a custom tool.
 const INPUT: &str = "input";
 
-/// A model that is offered custom tools as functions.
+/// A wrapper that offers custom tools as functions.
 #[derive(Clone)]
 pub struct CustomToolsAsFunctions {
     model: Arc<dyn Model>,
@@ -41,8 +40,7 @@ impl CustomToolsAsFunctions {
         Self { model, custom_tools: CustomTools::AsFunctions }
     }
 
-    /// Says that custom tools are refused. Calls of them that are in a conversation already are
-    /// still worded as calls of functions.
+    /// Refuses custom tools. Calls of them in the history are still sent as function calls.
     pub fn refusing(model: Arc<dyn Model>) -> Self {
         Self { model, custom_tools: CustomTools::Refused }
     }
@@ -77,7 +75,7 @@ impl fmt::Debug for CustomToolsAsFunctions {
     }
 }
 
-/// The prompt without custom tools, and the names of those that became functions.
+/// Replaces custom tools by functions, and returns their names.
 fn with_functions(mut prompt: Prompt) -> (Prompt, HashSet<String>) {
     let mut custom = HashSet::new();
     for tool in &mut prompt.tools {
@@ -129,18 +127,18 @@ fn as_function_call(item: &Item) -> Option<Item> {
     })
 }
 
-/// The input of a custom tool as the arguments of a function.
+/// Returns the input of a custom tool as function arguments.
 pub(crate) fn wrapped(input: &str) -> Map<String, Value> {
     Map::from_iter([(INPUT.to_owned(), input.into())])
 }
 
 type Part = Result<ModelPart, ModelError>;
 
-/// Unpacks the input of custom tools from the arguments of functions.
+/// Extracts the input of custom tools from function arguments.
 struct Unpacker {
-    /// The names of the functions that are custom tools.
+    /// Names of the functions that represent custom tools.
     custom: HashSet<String>,
-    /// The calls of them, by their key.
+    /// Their calls by key.
     calls: HashMap<u32, InputReader>,
 }
 

@@ -1,4 +1,4 @@
-//! A model without calls, in the words it is asked and in the words it answers.
+//! Prompts to and answers of a model without tool support.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ fn prompt() -> Prompt {
     }
 }
 
-/// What the model was asked, for this prompt.
+/// Returns the prompt that the inner model receives.
 async fn asked(prompt: Prompt) -> Prompt {
     let inner = Scripted::new([Turn::new().text("{}")]);
     let model = JsonSchemaCalls::new(Arc::new(inner.clone()));
@@ -40,7 +40,7 @@ async fn asked(prompt: Prompt) -> Prompt {
     inner.prompts().remove(0)
 }
 
-/// What comes of an answer that is written in these pieces.
+/// Returns the parts for an answer in these pieces.
 fn read(pieces: &[&str], finish: Finish) -> Vec<ModelPart> {
     let mut reader = AnswerReader::default();
     let texts = pieces.iter().map(|piece| ModelPart::Text((*piece).to_owned()));
@@ -101,14 +101,14 @@ async fn a_choice_is_kept_by_the_schema() {
     assert_eq!(ways(ToolChoice::None).await, None);
 }
 
-/// Without tools the model is asked as it is, apart from calls in its history.
+/// Without tools the prompt is unchanged, except for calls in the history.
 #[tokio::test]
 async fn without_tools_nothing_is_asked_for() {
     let plain = Prompt { tools: Vec::new(), ..prompt() };
     assert_eq!(asked(plain.clone()).await, plain);
 }
 
-/// I7: calls and what came of them stay in the conversation, as messages.
+/// I7: calls and their results stay in the conversation, as messages.
 #[tokio::test]
 async fn what_came_of_a_call_is_told_as_a_message() {
     let result = |id: &str, output: &str, failed| Item::CallResult {
@@ -148,7 +148,8 @@ async fn what_came_of_a_call_is_told_as_a_message() {
     assert_eq!(items.len(), 6);
 }
 
-/// What a schema refers to must be found where it has moved, and not be another tool's.
+/// References in a schema are adjusted when its definitions move, and do not conflict with those of
+/// other tools.
 #[tokio::test]
 async fn definitions_move_to_the_top() {
     let tool = |name: &str, kind: &str| {
@@ -172,7 +173,7 @@ async fn definitions_move_to_the_top() {
     assert_eq!(schema["$defs"]["y.Thing"]["items"]["$ref"], "#/$defs/y.Thing");
 }
 
-/// The words of an answer go out as they come.
+/// The text of an answer is streamed.
 #[test]
 fn an_answer_streams() {
     let pieces = ["{\"ans", "wer\": \"It i", "s \\", "\"sunny\\\"", " \\ud83c", "\\udf1e.\"", "}"];
@@ -196,7 +197,7 @@ fn a_call_is_a_call() {
     assert_eq!(bare[..2], [started("now"), arguments("{}")]);
 }
 
-/// R18: arguments that were cut are shown, and the turn says that it was cut.
+/// R18: incomplete arguments are shown, and the turn is reported as cut off.
 #[test]
 fn a_call_that_is_cut_stays_cut() {
     let pieces = ["{\"tool\":\"write\",\"arguments\": {\"text\":\"half a"];
@@ -232,7 +233,7 @@ fn everything_else_passes_through() {
 }
 
 proptest! {
-    /// I11: however an answer is cut into pieces, the pieces that go out are the answer.
+    /// I11: the concatenated parts are the answer, however it is split.
     #[test]
     fn any_answer_comes_out_whole(answer in ".{0,40}", cuts in prop::collection::vec(1_usize..7, 1..30)) {
         let json = json!({ "answer": answer }).to_string();
@@ -255,7 +256,7 @@ proptest! {
         prop_assert_eq!(said, answer);
     }
 
-    /// No answer makes it panic, and every one has an end.
+    /// Any answer gives an end and no panic.
     #[test]
     fn any_text_has_an_end(pieces in prop::collection::vec("[{}\":,a`\\\\\u{e9} jsontl]{0,5}", 0..12)) {
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
@@ -264,8 +265,8 @@ proptest! {
     }
 }
 
-/// Over the wire of an OpenAI-compatible server: the schema goes out as `response_format`, and no
-/// tools do.
+/// On the wire to an OpenAI-compatible server, the schema is sent as `response_format`, and no
+/// tools are sent.
 #[tokio::test]
 async fn over_the_wire_it_is_a_response_format() {
     let server = MockServer::start().await;

@@ -1,14 +1,13 @@
-//! Tools for models that cannot call any, by way of answers that fit a JSON Schema.
+//! Tool calls for models without tool support, through structured output.
 //!
-//! Many small models write calls badly or not at all, while their servers can hold any answer to
-//! a schema. So the tools are described in the instructions, and the answer must be one of two
-//! things: `{"answer": "…"}`, or `{"tool": "…", "arguments": {…}}`. `prompt` words the question,
-//! `stream` reads the answer while it is being written: the words of an answer go out as they
-//! come, and a call comes out as if the model had called by itself. What came of a call is told to
-//! the model as a message.
+//! Many small models write calls badly or not at all, while their servers can enforce a JSON
+//! Schema. The tools are described in the instructions, and the answer must be `{"answer": "…"}` or
+//! `{"tool": "…", "arguments": {…}}`. `prompt` rewrites the prompt. `stream` parses the answer
+//! while it is streamed: the text of an answer is passed on as it arrives, and a call is converted
+//! to regular parts. The result of a call is sent to the model as a message.
 //!
-//! [`JsonSchemaCalls`] is put around any other model, and the engine cannot tell. A model can make
-//! one call in a turn this way, not several.
+//! [`JsonSchemaCalls`] wraps any other model, transparently to the engine. The model can make one
+//! call per turn.
 
 mod prompt;
 mod stream;
@@ -26,14 +25,14 @@ use self::{
     stream::AnswerReader,
 };
 
-/// A model that calls tools by answers that fit a schema.
+/// A wrapper that adds tool calls through structured output.
 #[derive(Clone)]
 pub struct JsonSchemaCalls {
     model: Arc<dyn Model>,
 }
 
 impl JsonSchemaCalls {
-    /// Makes `model` call tools this way.
+    /// Wraps `model`.
     pub fn new(model: Arc<dyn Model>) -> Self {
         Self { model }
     }
@@ -58,7 +57,7 @@ impl Model for JsonSchemaCalls {
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.model.capabilities();
-        // Tools are told in words, and the form of the answer is taken.
+        // Tools are described in text, and the answer format is already used.
         let untold = [
             Parameter::StrictFunctions,
             Parameter::Namespaces,

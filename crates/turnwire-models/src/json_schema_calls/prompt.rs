@@ -1,26 +1,25 @@
-//! A prompt for a model that knows no tools: all there is to know about them is said in words.
+//! Rewrites a prompt for a model without tool support: the tools are described in text.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use serde_json::{Map, Value, json};
 use turnwire_contract::{CallId, Content, Item, Prompt, Role, ToolChoice, ToolSpec};
 
-/// Where a schema keeps what it refers to.
+/// Keywords for definitions in a schema.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// Said behind the latest result: without it a very small model makes the same call again.
+/// Appended to the latest result. Without it, very small models repeat the same call.
 const WHAT_NOW: &str = "\n\nNow answer with {\"answer\": …}, or use another tool.";
 
-/// A prompt without tools in it.
+/// A rewritten prompt.
 #[derive(Debug, PartialEq)]
 pub(super) enum Worded {
-    /// No tool may be called: the answer is read as it is.
+    /// No tool may be called. The answer is plain text.
     Plain(Prompt),
-    /// The answer fits the schema of [`answer_schema`].
+    /// The answer conforms to [`answer_schema`].
     WithTools(Prompt),
 }
 
-/// Words a prompt for a model that knows no tools.
 pub(super) fn worded(mut prompt: Prompt) -> Worded {
     let tools = std::mem::take(&mut prompt.tools);
     let choice = std::mem::take(&mut prompt.tool_choice);
@@ -42,7 +41,7 @@ pub(super) fn worded(mut prompt: Prompt) -> Worded {
     let answer = generation.answer_schema.take();
     let answer = answer.or_else(|| any_object.then(|| json!({ "type": "object" })));
     generation.answer_schema = Some(answer_schema(&tools, may_answer, answer));
-    // The schema is ours now, and without it there are no calls.
+    // The schema of the calls replaces the client's schema.
     generation.schema_name = None;
     generation.schema_description = None;
     generation.schema_strict = None;
@@ -62,13 +61,13 @@ fn instructions(tools: &[Arc<ToolSpec>], may_answer: bool) -> String {
     text.push_str("\nThe tools:\n");
     for tool in tools {
         let ToolSpec { name, description, parameters, .. } = tool.as_ref();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "- {name}: {description}\n  arguments: {parameters}");
     }
     text
 }
 
-/// What an answer must look like: words, or one call.
+/// Returns the schema of the answer: text, or one call.
 fn answer_schema(tools: &[Arc<ToolSpec>], may_answer: bool, answer: Option<Value>) -> Value {
     let mut definitions = Map::new();
     let mut ways = Vec::new();
@@ -101,8 +100,8 @@ fn object(properties: &[(&str, Value)]) -> Value {
     })
 }
 
-/// `schema` as part of another: what it defines moves to the top, where references look for it,
-/// under names that no other tool has.
+/// Prepares `schema` for use inside another: its definitions move to the top level, with names that
+/// are unique per tool.
 fn lifted(owner: &str, mut schema: Value, definitions: &mut Map<String, Value>) -> Value {
     for place in DEFINITIONS {
         let own = schema.as_object_mut().and_then(|schema| schema.shift_remove(place));
@@ -127,7 +126,7 @@ fn into_object(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// Lets every reference point to where the definition has moved.
+/// Adjusts all references to the moved definitions.
 fn rename(owner: &str, schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -149,15 +148,14 @@ fn rename(owner: &str, schema: &mut Value) {
     }
 }
 
-/// The conversation without calls and results: both are messages, in the words of
-/// [`instructions`].
+/// Converts calls and results in the conversation to messages, in the format of [`instructions`].
 fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item>> {
     let mut names: BTreeMap<&CallId, &str> = BTreeMap::new();
     let mut worded = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let is_news = has_tools && may_answer && n + 1 == items.len();
         worded.push(match item.as_ref() {
-            // What the model said before looks like what it is asked for now.
+            // Earlier answers have the same format as the requested one.
             Item::Message { role: Role::Assistant, content } if has_tools => {
                 Arc::new(Item::assistant(json!({ "answer": text_of(content) }).to_string()))
             }

@@ -1,39 +1,38 @@
-//! Reads an answer that is a JSON object while it is being written.
+//! Parses an answer that is a JSON object while it is streamed.
 
 use jiter::{JsonValue, PartialMode};
 use serde_json::Value;
 use turnwire_contract::{Finish, ModelError, ModelPart};
 
-/// The key of the one call that an answer can be. Models that call by themselves after all count
-/// from 0.
+/// Key of the call in an answer. Regular calls of the model are numbered from 0.
 const KEY: u32 = u32::MAX;
 
 type Part = Result<ModelPart, ModelError>;
 
-/// An answer as far as it is written.
+/// The answer so far.
 #[derive(Debug, Default)]
 pub(super) struct AnswerReader {
     written: String,
-    /// How many bytes of the words of the answer have gone out.
+    /// Number of bytes of the answer's text that have been passed on.
     n_told: usize,
     shape: Shape,
     has_called: bool,
 }
 
-/// What the answer looks like.
+/// Form of the answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
-    /// Nothing that tells has come yet.
+    /// Not known yet.
     #[default]
     Open,
-    /// An object, which begins at this byte.
+    /// An object that starts at this byte.
     Object(usize),
-    /// Plain words: the server did not hold the model to the schema.
+    /// Plain text: the server did not enforce the schema.
     Words,
 }
 
 impl AnswerReader {
-    /// What follows from the next part.
+    /// Returns the parts that follow from the next part.
     pub(super) fn take(&mut self, part: Part) -> Vec<Part> {
         match part {
             Ok(ModelPart::Text(text)) => {
@@ -46,7 +45,7 @@ impl AnswerReader {
         }
     }
 
-    /// Finds out what the answer is, from how it begins. Some models wrap their JSON.
+    /// Detects the form of the answer from its beginning. Some models wrap their JSON.
     fn look(&mut self) {
         if self.shape != Shape::Open {
             return;
@@ -64,7 +63,7 @@ impl AnswerReader {
         }
     }
 
-    /// What can be told of what is written so far.
+    /// Returns the parts that are known so far.
     fn news(&mut self) -> Vec<Part> {
         match self.shape {
             Shape::Open => Vec::new(),
@@ -76,7 +75,7 @@ impl AnswerReader {
             Shape::Object(begin) => {
                 let so_far = self.written.as_bytes().get(begin..).unwrap_or_default();
                 let mode = PartialMode::TrailingStrings;
-                // What cannot be read yet will be: an escape that is cut, say.
+                // Incomplete, for example in the middle of an escape.
                 let Ok(JsonValue::Object(so_far)) =
                     JsonValue::parse_with_config(so_far, false, mode)
                 else {
@@ -89,7 +88,7 @@ impl AnswerReader {
                 let has_arguments = so_far.iter().any(|(name, _)| name == "arguments");
                 let (answer, tool) = (text("answer"), text("tool"));
                 let mut parts = answer.map(|answer| self.tell_up_to(&answer)).unwrap_or_default();
-                // The name is whole once something follows it.
+                // The name is complete when something follows it.
                 if let Some(tool) = tool.filter(|_| has_arguments) {
                     parts.extend(self.call(tool));
                 }
@@ -116,7 +115,7 @@ impl AnswerReader {
         is_new.then_some(Ok(ModelPart::CallStarted { key: KEY, id: None, name }))
     }
 
-    /// Nothing more comes.
+    /// Handles the end of the answer.
     fn finish(&mut self, finish: Finish) -> Vec<Part> {
         let mut parts = self.last_words();
         let finish = match finish {
@@ -133,7 +132,7 @@ impl AnswerReader {
             return self.news();
         };
         let object = self.written.get(begin..).unwrap_or_default();
-        // What stands behind the object, such as the end of a wrapping, is nobody's business.
+        // Text after the object, such as the end of a code fence, is ignored.
         let mut objects = serde_json::Deserializer::from_str(object).into_iter::<Value>();
         let Some(Ok(Value::Object(mut object))) = objects.next() else {
             return self.broken();
@@ -143,7 +142,7 @@ impl AnswerReader {
         }
         let mut parts = match object.shift_remove("answer") {
             Some(Value::String(answer)) => self.tell_up_to(&answer),
-            // An answer that fits a schema of the client is told as the JSON it is.
+            // An answer with the client's schema is passed on as JSON.
             Some(answer) => self.tell_up_to(&answer.to_string()),
             None => Vec::new(),
         };
@@ -156,8 +155,8 @@ impl AnswerReader {
         parts
     }
 
-    /// An object that was cut or is none of the two: a call is left as it is, for the engine to
-    /// see that it is cut; otherwise people are shown what came.
+    /// Handles an object that is incomplete or of neither form. An incomplete call is left as it
+    /// is, so that the engine treats it as cut off; otherwise the text is shown.
     fn broken(&mut self) -> Vec<Part> {
         if self.n_told > 0 {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The Responses API of `OpenAI`, as a model: one answer per request, nothing stored there.
+//! Adapter for the Responses API of OpenAI. Nothing is stored at OpenAI.
 
 mod request;
 mod stream;
@@ -18,23 +18,23 @@ use crate::{
     secret::Secret,
 };
 
-/// Marks a seal as encrypted thoughts of this API, so that the seals of other providers stay
-/// out when a conversation changes the model.
+/// Prefix of a seal that is encrypted reasoning of this API. It excludes seals of other providers
+/// after a conversation changes its model.
 const ENCRYPTED_SEAL: &str = "openai.encrypted:";
 
-/// Where the server is and how to speak to it.
+/// Settings of the adapter.
 #[derive(Debug, Clone)]
 pub struct OpenAiResponsesOptions {
-    /// The address up to and without `/responses`, such as `https://api.openai.com/v1`.
+    /// Base URL without `/responses`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The key.
+    /// API key.
     pub api_key: Option<Secret>,
-    /// The name of the model as the server knows it; the name in the prompt if not set.
+    /// Name of the model on the server; the name in the prompt if not set.
     pub model: Option<String>,
-    /// How long to wait for a connection.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// Asks for a summary of the thoughts: `auto`, `concise` or `detailed`. Not asked for if
-    /// not set, because `OpenAI` refuses it to accounts that are not verified.
+    /// Requests a reasoning summary: `auto`, `concise` or `detailed`. Not requested if not set,
+    /// because OpenAI rejects it for unverified accounts.
     pub reasoning_summary: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct OpenAiResponses {
 }
 
 impl OpenAiResponses {
-    /// Makes ready to speak to the server; connects when first asked.
+    /// Creates the adapter. Connects on the first request.
     pub fn new(options: OpenAiResponsesOptions) -> Result<Self, SetupError> {
         let OpenAiResponsesOptions { base_url, api_key, model, connect_timeout, reasoning_summary } =
             options;
@@ -87,7 +87,7 @@ impl Model for OpenAiResponses {
     }
 }
 
-/// What is sent for `prompt`.
+/// Returns the request body for `prompt`.
 #[cfg(test)]
 pub(crate) fn written(prompt: &Prompt) -> serde_json::Value {
     serde_json::to_value(RequestBody::new(prompt, None, None)).unwrap()

@@ -1,4 +1,4 @@
-//! A prompt in the words of the Responses API.
+//! Converts a prompt to a request of the Responses API.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use turnwire_contract::{
 use super::ENCRYPTED_SEAL;
 use crate::openai_fields::SharedFields;
 
-/// The parameters that this API has.
+/// Parameters that the API supports.
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::Temperature,
     Parameter::TopP,
@@ -39,11 +39,10 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::Namespaces,
 ];
 
-/// Families of models that never think, and whose requests are refused when they ask for
-/// encrypted thoughts.
+/// Model families of OpenAI without reasoning. Requests for encrypted reasoning are rejected for
+/// them.
 const THOUGHTLESS_FAMILIES: &[&str] = &["gpt-3", "gpt-4", "chatgpt-"];
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct RequestBody<'a> {
     model: &'a str,
@@ -75,8 +74,8 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    /// Asks `model`, or the model the prompt names. `summary` is asked for where the prompt does
-    /// not say.
+    /// Builds a request for `model`, or for the model in the prompt. `summary` is the default for
+    /// the reasoning summary.
     pub(super) fn new(
         prompt: &'a Prompt,
         model: Option<&'a str>,
@@ -159,7 +158,8 @@ impl<'a> InputItem<'a> {
                 content: content.iter().map(|content| InputContent::of(*role, content)).collect(),
             },
             Item::Reasoning { text, seal } => {
-                // Thoughts without their proof, or with that of another provider, are refused.
+                // OpenAI rejects reasoning without encrypted content, or with that of another
+                // provider.
                 let encrypted_content = seal.as_deref()?.strip_prefix(ENCRYPTED_SEAL)?;
                 let summary = Some(Summary { kind: "summary_text", text });
                 let summary = summary.filter(|_| !text.is_empty()).into_iter().collect();
@@ -185,7 +185,7 @@ impl<'a> InputItem<'a> {
     }
 }
 
-/// The calls of custom tools: what came of them goes by another name too.
+/// Returns the calls of custom tools. Their results have another type.
 fn custom_calls(items: &[Arc<Item>]) -> HashSet<&CallId> {
     let mut calls = HashSet::new();
     for item in items {
@@ -196,8 +196,8 @@ fn custom_calls(items: &[Arc<Item>]) -> HashSet<&CallId> {
     calls
 }
 
-/// A tool as its client knows it. Only clients have namespaces; tools of servers are functions
-/// here, under the name they were offered by.
+/// Name of a tool for the client. Only client tools have namespaces; tools of servers are functions
+/// with the name under which they were offered.
 #[derive(Debug, Serialize)]
 struct ToolName<'a> {
     name: &'a str,
@@ -254,7 +254,7 @@ impl<'a> InputContent<'a> {
     }
 }
 
-/// A file that comes along, or one that the provider fetches.
+/// An embedded file, or one that the provider fetches.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum FilePlace<'a> {
@@ -323,9 +323,9 @@ impl<'a> Tool<'a> {
         let name = namespace_of(tool).map_or(&*tool.name, |space| own_name(&tool.name, space));
         match kind {
             ToolKind::Custom => Self::Custom { name, description, format: format.as_ref() },
-            // As the client says, also where it says nothing.
+            // Passed on as set by the client, even if unset.
             ToolKind::Client => Self::Function { name, description, parameters, strict: *strict },
-            // The default refuses most schemas that were not written for it.
+            // OpenAI defaults to strict, which rejects most schemas that were not written for it.
             ToolKind::Function | ToolKind::Mcp | ToolKind::WebSearch | ToolKind::FileSearch => {
                 Self::Function { name, description, parameters, strict: Some(false) }
             }
@@ -337,12 +337,12 @@ fn namespace_of(tool: &ToolSpec) -> Option<&str> {
     tool.server.as_deref().filter(|_| tool.kind.is_run_by_client())
 }
 
-/// The name without the namespace before it, which it has where it was not the only one.
+/// Returns the name without the prefix of its namespace.
 fn own_name<'a>(name: &'a str, namespace: &str) -> &'a str {
     ToolRef::own_name_of(name, namespace)
 }
 
-/// The tools, those of one namespace together.
+/// Returns the tools, grouped by namespace.
 fn tools_of(specs: &[Arc<ToolSpec>]) -> Vec<Tool<'_>> {
     let mut tools: Vec<Tool<'_>> = Vec::new();
     for spec in specs {

@@ -1,8 +1,8 @@
-//! The events of the Responses API → [`ModelPart`]s.
+//! Converts events of the Responses API to [`ModelPart`]s.
 //!
-//! The API says everything up to three times: in deltas, in the `done` of the part, and in the
-//! `done` of the item. What was heard of an item is remembered, so that a server that leaves
-//! out one of the three is still understood and nothing is told twice.
+//! The API sends content up to three times: in deltas, in the `done` event of the part, and in the
+//! `done` event of the item. The state of each item is stored, so that content is reported once
+//! even if a server omits one of the three.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,16 +21,16 @@ use crate::{
     translator::{Cut, Dialect, Flow, broken, no_arguments},
 };
 
-/// Understands one answer.
+/// State of one answer.
 #[derive(Debug, Default)]
 pub(super) struct ResponseStream {
-    /// What tools in namespaces were offered as, by namespace and own name.
+    /// Offered names of tools in namespaces, by namespace and own name.
     offered: HashMap<(String, String), String>,
     heard: BTreeMap<u32, Heard>,
     has_calls: bool,
 }
 
-/// What was heard of an item so far.
+/// State of an item.
 #[derive(Debug, Default)]
 struct Heard {
     is_started: bool,
@@ -39,7 +39,7 @@ struct Heard {
 }
 
 impl ResponseStream {
-    /// An answer to a prompt that offers `tools`.
+    /// Creates the state for an answer to a prompt with `tools`.
     pub(super) fn new(tools: &[Arc<ToolSpec>]) -> Self {
         let in_namespace = |tool: &Arc<ToolSpec>| {
             let space = tool.server.clone().filter(|_| tool.kind.is_run_by_client())?;
@@ -70,7 +70,7 @@ impl ResponseStream {
     }
 
     fn add_arguments(&mut self, key: u32, text: String, parts: &mut Vec<ModelPart>) {
-        // Without a start there is no name; the end of the item brings both.
+        // Before its start a call has no name. The end of the item contains both.
         if self.item(key).is_started && !text.is_empty() {
             self.add(key, ModelPart::CallArguments { key, text }, parts);
         }
@@ -113,7 +113,7 @@ impl ResponseStream {
         }
     }
 
-    /// Takes the final response, which repeats all items.
+    /// Processes the final response, which repeats all items.
     fn finish(&mut self, response: Response, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         if let Some(error) = response.error.filter(|error| !error.is_null()) {
             return Err(Complaint::of(error).in_mid_stream());
@@ -146,7 +146,7 @@ impl Dialect for ResponseStream {
         match event {
             ResponseEvent::ItemAdded { output_index, item } => {
                 if let OutputItem::FunctionCall(call) | OutputItem::CustomToolCall(call) = item {
-                    // Arguments that come this early come again; they are taken then.
+                    // Arguments in this event are repeated later, and taken then.
                     self.start_call(output_index, call, parts);
                 }
             }
@@ -188,7 +188,7 @@ impl Dialect for ResponseStream {
                 return Err(Complaint::of(error).in_mid_stream());
             }
             ResponseEvent::Error(mut fields) => {
-                // OpenAI nests the error, its own SDK expects it flat.
+                // OpenAI nests the error; its own SDK expects it at the top level.
                 let error = fields.shift_remove("error").filter(Value::is_object);
                 fields.shift_remove("type");
                 return Err(Complaint::of(error.unwrap_or(fields.into())).in_mid_stream());
@@ -213,7 +213,7 @@ impl Dialect for ResponseStream {
     }
 }
 
-/// One event of the stream. Those that only repeat or accompany others are not listed.
+/// An event of the stream. Redundant events are not listed.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
 pub(super) enum ResponseEvent {
@@ -288,7 +288,7 @@ pub(super) enum OutputItem {
     Unknown,
 }
 
-/// A call of a function, or of a custom tool, whose arguments are its `input`.
+/// A call of a function, or of a custom tool, whose arguments are in `input`.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolCall {
     #[serde(default)]

@@ -5,7 +5,7 @@ use turnwire_contract::{ToolKind, ToolSpec};
 use super::ResponseStream;
 use crate::fixtures::check_all;
 
-/// Two tools in namespaces: one under its own name, one under a longer one.
+/// Two tools in namespaces: one offered under its own name, one with a prefix.
 fn dialect() -> ResponseStream {
     let tool = |name: &str, space: &str| {
         let (kind, server) = (ToolKind::Custom, Some(space.to_owned()));

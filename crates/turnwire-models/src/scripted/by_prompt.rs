@@ -1,9 +1,8 @@
-//! The script that comes with the question.
+//! Scripts that are part of the prompt.
 //!
-//! Tests that drive a server from outside cannot hand it a list of turns, and a hundred of them
-//! at once would get each other's. So the script travels in the prompt: whoever asks also says
-//! what is to be answered, and the server remembers nothing. Which turn comes next is read off
-//! the prompt as well: it is the number of answers that the model has given since.
+//! Tests that use a server from outside cannot configure its turns, and concurrent tests would get
+//! each other's. So the client sends the script in the prompt, and the server stores nothing. The
+//! index of the next turn is the number of answers since the prompt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,10 +12,10 @@ use turnwire_contract::{Content, Item, ModelError, ModelPart, Prompt, Role, Tool
 
 use super::Turn;
 
-/// In a text of a script: what the last calls returned.
+/// Placeholder for the results of the last calls.
 const RESULTS: &str = "{results}";
 
-/// How many bytes a piece has that cannot be read.
+/// Size of an unreadable part.
 const GARBLED_BYTES: u64 = 32;
 
 pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
@@ -34,7 +33,7 @@ pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
     Ok(spoken.into_turn(&last_results(since), prompt))
 }
 
-/// What the user said last, and everything after it.
+/// Returns the last user message, and the items after it.
 fn last_question(prompt: &Prompt) -> (String, &[Arc<Item>]) {
     let is_question =
         |item: &Arc<Item>| matches!(item.as_ref(), Item::Message { role: Role::User, .. });
@@ -57,13 +56,14 @@ fn words_of(item: &Item) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The script, if the whole text is one.
+/// Returns the script, if the whole text is one.
 fn script_in(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     value.as_object()?.contains_key("turns").then_some(value)
 }
 
-/// How often the model has answered. All it says and calls until the first result is one answer.
+/// Returns the number of answers. Consecutive text and calls before the first result are one
+/// answer.
 fn answers_in(items: &[Arc<Item>]) -> usize {
     let (mut n_answers, mut is_speaking) = (0, false);
     for item in items {
@@ -81,7 +81,7 @@ fn answers_in(items: &[Arc<Item>]) -> usize {
     n_answers
 }
 
-/// What the calls of the last answer returned, in order.
+/// Returns the results of the last calls, in order.
 fn last_results(items: &[Arc<Item>]) -> String {
     let mut results: Vec<&str> = Vec::new();
     for item in items {
@@ -107,7 +107,7 @@ struct Script {
     turns: Vec<Spoken>,
 }
 
-/// One turn, as it is written in a prompt.
+/// A turn in the JSON of a script.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Spoken {
@@ -121,7 +121,7 @@ struct Spoken {
     error: Option<Trouble>,
     retry_after_ms: Option<u64>,
     after: Option<usize>,
-    /// After this many pieces comes one that cannot be read.
+    /// Number of pieces before an unreadable part.
     garbled_after: Option<usize>,
 }
 
@@ -134,7 +134,7 @@ impl Spoken {
         let retry_after = self.retry_after_ms.map(Duration::from_millis);
         let error = self.error.map(|trouble| trouble.into_error(retry_after));
         let error = match (error, self.after) {
-            // What is broken had begun.
+            // A broken stream has already started.
             (Some(error @ ModelError::Broken { .. }), None) => {
                 parts.clear();
                 Some(error)
@@ -199,7 +199,7 @@ impl SpokenCall {
         let pieces = match (raw, input) {
             (Some(raw), _) => raw.0,
             (None, Some(input)) if is_custom => input.0,
-            // A provider that knows no custom tools was offered a function instead.
+            // A provider without custom tools was offered a function.
             (None, Some(input)) => vec![json!({ "input": input.0.concat() }).to_string()],
             (None, None) => vec![Value::Object(arguments).to_string()],
         };
@@ -208,7 +208,7 @@ impl SpokenCall {
     }
 }
 
-/// A text in one piece, or in several.
+/// A text in one or several pieces.
 #[derive(Default, Deserialize)]
 #[serde(from = "OneOrMany")]
 struct Pieces(Vec<String>);

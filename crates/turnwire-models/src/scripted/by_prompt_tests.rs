@@ -46,7 +46,7 @@ async fn refused(items: impl IntoIterator<Item = Item>) -> ModelError {
     error
 }
 
-/// What was said, without usage and end.
+/// Returns the text of the answer.
 async fn text(items: impl IntoIterator<Item = Item>) -> String {
     let parts = ask(items).await.into_iter().filter_map(|part| match part.unwrap() {
         ModelPart::Text(text) => Some(text),
@@ -98,7 +98,7 @@ async fn a_turn_says_everything_in_its_order() {
     assert_eq!(finish, Some(Ok(ModelPart::Finished(Finish::CalledTools))));
 }
 
-/// The calls of one answer, with all their results, are one answer.
+/// The calls of one answer and their results count as one answer.
 #[tokio::test]
 async fn the_place_in_the_script_is_the_number_of_answers_since_the_question() {
     let turns =
@@ -120,7 +120,7 @@ async fn the_place_in_the_script_is_the_number_of_answers_since_the_question() {
     items.push(Item::assistant("2 after 3, 4"));
     assert_eq!(text(items.clone()).await, "3");
 
-    // What was said before the last question does not count.
+    // Answers before the last user message do not count.
     items.push(script(turns));
     assert_eq!(text(items.clone()).await, "0");
     items.extend(first);
@@ -210,7 +210,7 @@ async fn pauses_are_kept() {
     assert!(tokio::time::timeout(Duration::from_hours(1), stream.next()).await.is_err());
 }
 
-/// One server, many clients: nothing of one question is left for the next.
+/// Concurrent prompts to one model do not affect each other.
 #[tokio::test]
 async fn a_hundred_questions_at_once_get_a_hundred_answers() {
     let model = Scripted::by_prompt();

@@ -1,15 +1,14 @@
-//! The brain of the demo: looks at the prompt and knows two tricks. It multiplies, and it uses
-//! any tool that the question names, with the JSON object that stands in the question.
+//! The demo model. It multiplies, and it calls any tool that the prompt names, with the JSON object
+//! in the prompt.
 //!
-//! It is honest about being a script, because somebody who tries Turnwire for the first time
-//! should wonder about the stream and not about the answers.
+//! Its answers say that it is a script.
 
 use serde_json::{Map, Number, Value};
 use turnwire_contract::{CallId, Content, Item, Prompt, Role, ToolChoice, ToolSpec};
 
 use super::Turn;
 
-/// How long the pieces are in which the arguments of a call are streamed.
+/// Number of characters per piece of streamed arguments.
 const ARGUMENT_PIECE: usize = 5;
 
 pub(super) fn turn_for(prompt: &Prompt) -> Turn {
@@ -70,7 +69,7 @@ fn factors(name: &str, arguments: &str) -> Option<(Value, Value)> {
     }
 }
 
-/// The offered tool whose name stands in the question as a word of its own.
+/// Returns the offered tool whose name is a word of the prompt.
 fn named_tool<'a>(prompt: &'a Prompt, question: &str) -> Option<&'a str> {
     if prompt.tool_choice == ToolChoice::None {
         return None;
@@ -80,7 +79,7 @@ fn named_tool<'a>(prompt: &'a Prompt, question: &str) -> Option<&'a str> {
     names.find(|name| question.split(|c| !is_word(c)).any(|word| word == *name))
 }
 
-/// The JSON object in the question; an empty one if there is none.
+/// Returns the JSON object in the prompt; an empty one if there is none.
 fn object_in(question: &str) -> Map<String, Value> {
     let object = question.find('{').zip(question.rfind('}'));
     let object = object.and_then(|(begin, end)| question.get(begin..=end));
@@ -94,7 +93,7 @@ fn multiply_tool(prompt: &Prompt) -> Option<&ToolSpec> {
     prompt.tools.iter().find(|tool| tool.name == "multiply").map(AsRef::as_ref)
 }
 
-/// The names the tool itself gives to its two arguments.
+/// Returns the names of the tool's first two arguments.
 fn argument_names(tool: &ToolSpec) -> (String, String) {
     let properties = tool.parameters.get("properties").and_then(Value::as_object);
     let mut names = properties.into_iter().flat_map(Map::keys).cloned();
@@ -138,7 +137,7 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-/// Says `text` word by word.
+/// Streams `text` word by word.
 fn say(text: &str) -> Turn {
     Turn::new().text_in(text.split_inclusive(' '))
 }

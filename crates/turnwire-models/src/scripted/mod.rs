@@ -1,9 +1,8 @@
-//! A model that follows a script, so that demos need no key and tests no network.
+//! A scripted model, for demos without a key and tests without a network.
 //!
-//! Everything it says is decided beforehand ([`Turn`]) or follows from the prompt alone
-//! ([`Scripted::demo`], [`Scripted::by_prompt`]), so a run with it is the same run every time.
-//! It keeps the prompts it was asked: what the engine shows a model is half of what a test wants
-//! to know.
+//! Its output is defined by [`Turn`]s or follows from the prompt alone ([`Scripted::demo`],
+//! [`Scripted::by_prompt`]), so runs are reproducible. It records its prompts, so that tests can
+//! check what the engine sends.
 //!
 //! ```
 //! use serde_json::json;
@@ -34,9 +33,9 @@ use turnwire_contract::{Model, ModelError, ModelStream, Prompt};
 use self::turn::Step;
 pub use self::turn::Turn;
 
-/// A model that says what it was told to say.
+/// A model with predefined output.
 ///
-/// The n-th call of [`stream`](Model::stream) plays the n-th turn; clones share the count.
+/// The n-th call of [`stream`](Model::stream) plays the n-th turn. Clones share the count.
 #[derive(Debug, Clone)]
 pub struct Scripted {
     source: Source,
@@ -45,7 +44,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Plays `turns`, one per question, and refuses any further question.
+    /// Plays `turns`, one per prompt, and rejects further prompts.
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self::from_source(Source::Script {
             turns: turns.into_iter().collect(),
@@ -53,20 +52,19 @@ impl Scripted {
         })
     }
 
-    /// A model that needs no script: it can multiply, if it is offered a tool named
-    /// `multiply`, and says of itself that it can do nothing else.
+    /// The demo model. It multiplies if it is offered a tool named `multiply`, and says that it is
+    /// a demo otherwise.
     pub fn demo() -> Self {
         Self::from_source(Source::Demo)
     }
 
-    /// A model whose script is in the prompt, so that one server can play another part for each
-    /// of its clients.
+    /// A model whose script is in the prompt, so that each client of a server can use its own
+    /// script.
     ///
-    /// The last message of the user is looked at. If all of it is a JSON object with a list
-    /// `turns`, the turn is played whose place is the number of answers the model has given
-    /// since (calls of one answer and all their results are one answer); a script that has no
-    /// such turn, or makes no sense, is refused. Any other message is repeated: `You said: …`.
-    /// It keeps no prompts.
+    /// If the last user message is a JSON object with a list `turns`, the model plays the turn
+    /// whose index is the number of answers since that message (calls of one answer and their
+    /// results are one answer). A script without such a turn, or an invalid one, is rejected. Any
+    /// other message is repeated: `You said: …`. Prompts are not recorded.
     ///
     /// ```json
     /// {"turns": [
@@ -75,38 +73,40 @@ impl Scripted {
     /// ]}
     /// ```
     ///
-    /// Each field of a turn may be left out. What it says comes in the order of this list:
+    /// All fields of a turn are optional. Output is sent in the order of this list:
     ///
-    /// | field | means |
-    /// |---|---|
-    /// | `reasoning`, `text`, `refusal` | a text, or a list of its pieces; `{results}` in `text` is what the last calls returned |
-    /// | `calls` | each with its `name`, perhaps an `id`, and `arguments` (an object), `raw` (a text or a list of pieces that need not be JSON) or `input` (the same, for a custom tool) |
-    /// | `finish` | `stop`, `tool_calls`, `length`, `content_filter`; `silent` ends without a word, `never` does not end |
-    /// | `pause_ms`, `pace_ms` | how long to wait at the beginning, and before each piece |
-    /// | `error` | `unavailable`, `rejected` (both before the stream begins) or `broken` (in the stream) |
-    /// | `retry_after_ms` | how long the unavailable model asks to wait |
-    /// | `after` | the error comes in the stream, after so many pieces; the name of a call is a piece, and so is each piece of its arguments |
+    /// * `reasoning`, `text`, `refusal`: a text, or a list of pieces. `{results}` in `text` is
+    ///   replaced by the results of the last calls.
+    /// * `calls`: each with a `name`, an optional `id`, and `arguments` (an object), `raw` (a text
+    ///   or a list of pieces, not necessarily JSON) or `input` (the same, for a custom tool).
+    /// * `finish`: `stop`, `tool_calls`, `length` or `content_filter`; `silent` ends without a
+    ///   finish, `never` does not end.
+    /// * `pause_ms`, `pace_ms`: delay at the beginning, and before each piece.
+    /// * `error`: `unavailable`, `rejected` (both before the stream) or `broken` (in the stream).
+    /// * `retry_after_ms`: delay requested by the unavailable model.
+    /// * `after`: number of pieces before the error. The name of a call and each piece of its
+    ///   arguments count as pieces.
     pub fn by_prompt() -> Self {
         Self::from_source(Source::ByPrompt)
     }
 
-    /// Begins again with the first turn when the script is over.
+    /// Starts again with the first turn at the end of the script.
     pub fn looping(self) -> Self {
         self.afterwards(Afterwards::StartAgain)
     }
 
-    /// Plays the last turn again and again when the script is over.
+    /// Repeats the last turn at the end of the script.
     pub fn repeat_last(self) -> Self {
         self.afterwards(Afterwards::RepeatLast)
     }
 
-    /// Waits for `pace` before each part, so that people can watch.
+    /// Waits for `pace` before each part.
     pub fn paced(mut self, pace: Duration) -> Self {
         self.pace = pace;
         self
     }
 
-    /// Everything it was asked so far, in order.
+    /// Returns the recorded prompts, in order.
     pub fn prompts(&self) -> Vec<Prompt> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -122,7 +122,7 @@ impl Scripted {
         self
     }
 
-    /// Keeps the prompt and returns how many came before it.
+    /// Records the prompt, and returns the number of earlier ones.
     fn remember(&self, prompt: &Prompt) -> usize {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(prompt.clone());
@@ -158,7 +158,7 @@ enum Source {
     ByPrompt,
 }
 
-/// What to do when the script is over.
+/// What to do at the end of the script.
 #[derive(Debug, Clone, Copy)]
 enum Afterwards {
     Refuse,

@@ -33,7 +33,7 @@ fn said(text: &str) -> ModelPart {
     ModelPart::Text(text.to_owned())
 }
 
-/// Everything said and called, and the end, on one line.
+/// Returns all text, calls and the end on one line.
 async fn demo(items: impl IntoIterator<Item = Item>) -> String {
     told(ask(&Scripted::demo(), prompt(items)).await)
 }

@@ -1,15 +1,15 @@
-//! One turn of a script: what the model says, in order, and how it ends.
+//! A turn of a script: the output in order, and its end.
 
 use std::{collections::VecDeque, time::Duration};
 
 use serde_json::Value;
 use turnwire_contract::{Content, Finish, Item, ModelError, ModelPart, Prompt, Usage};
 
-/// One answer of a [`Scripted`](super::Scripted) model, built in the order it is said.
+/// An answer of a [`Scripted`](super::Scripted) model.
 ///
-/// A turn that says nothing about its end finishes well: with [`Finish::CalledTools`] if it
-/// made calls, with [`Finish::Answered`] if not. Before that it tells its [`Usage`], one token
-/// for each word read and written, unless [`usage`](Self::usage) told another.
+/// By default a turn ends with [`Finish::CalledTools`] if it has calls, and with
+/// [`Finish::Answered`] otherwise. Before the end it reports a [`Usage`] of one token per word,
+/// unless [`usage`](Self::usage) sets another.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     steps: Vec<Step>,
@@ -19,42 +19,43 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn that says nothing yet.
+    /// Creates an empty turn.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A turn that fails before the stream begins, as when the provider refuses the request.
+    /// Creates a turn that fails before the stream starts, as when the provider rejects the
+    /// request.
     pub fn fails(error: ModelError) -> Self {
         Self { ending: Ending::BeforeTheStream(error), ..Self::default() }
     }
 
-    /// Says `text` in one part.
+    /// Adds a text in one part.
     pub fn text(self, text: impl Into<String>) -> Self {
         self.part(ModelPart::Text(text.into()))
     }
 
-    /// Says a text in several parts.
+    /// Adds a text in several parts.
     pub fn text_in(self, parts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         parts.into_iter().fold(self, Self::text)
     }
 
-    /// Thinks `text` in one part.
+    /// Adds reasoning in one part.
     pub fn reasoning(self, text: impl Into<String>) -> Self {
         self.part(ModelPart::Reasoning(text.into()))
     }
 
-    /// Refuses in one part.
+    /// Adds a refusal in one part.
     pub fn refusal(self, text: impl Into<String>) -> Self {
         self.part(ModelPart::Refusal(text.into()))
     }
 
-    /// Calls a tool, with the arguments in one part and no id from the provider.
+    /// Adds a call with the arguments in one part and without an ID.
     pub fn call(self, name: impl Into<String>, arguments: Value) -> Self {
         self.add_call(None, name.into(), [arguments.to_string()])
     }
 
-    /// Calls a tool under an id that the provider chose.
+    /// Adds a call with an ID.
     pub fn call_with_id(
         self,
         id: impl Into<String>,
@@ -64,7 +65,7 @@ impl Turn {
         self.add_call(Some(id.into()), name.into(), [arguments.to_string()])
     }
 
-    /// Calls a tool with the arguments as raw text, part by part; they need not be JSON.
+    /// Adds a call with raw arguments in several parts, not necessarily JSON.
     pub fn call_raw(
         self,
         name: impl Into<String>,
@@ -73,23 +74,22 @@ impl Turn {
         self.add_call(None, name.into(), raw_arguments)
     }
 
-    /// Says nothing for a while.
+    /// Adds a delay.
     pub fn pause(self, length: Duration) -> Self {
         self.step(Step::Pause(length))
     }
 
-    /// Says nothing any more, and does not end either.
+    /// Sends nothing more and does not end.
     pub fn wait_forever(self) -> Self {
         self.step(Step::WaitForever)
     }
 
-    /// Tells what the turn cost.
+    /// Sets the usage.
     pub fn usage(self, usage: Usage) -> Self {
         self.part(ModelPart::Usage(usage))
     }
 
-    /// Says any part at all, for what has no word of its own here: seals, annotations, calls
-    /// that are interleaved.
+    /// Adds any part, for cases without a method: seals, annotations, interleaved calls.
     pub fn part(mut self, part: ModelPart) -> Self {
         match &part {
             ModelPart::CallStarted { key, .. } => {
@@ -102,12 +102,12 @@ impl Turn {
         self.step(Step::Say(part))
     }
 
-    /// Ends because there was no more room.
+    /// Ends at the maximum length.
     pub fn length_cut(self) -> Self {
         self.ending(Ending::Finished(Finish::Length))
     }
 
-    /// Ends because the provider withheld the rest.
+    /// Ends by the content filter.
     pub fn content_filter(self) -> Self {
         self.ending(Ending::Finished(Finish::ContentFilter))
     }
@@ -117,17 +117,17 @@ impl Turn {
         self.ends_with(ModelError::Broken { message: message.into() })
     }
 
-    /// Ends with an error after all that was said.
+    /// Ends with an error after the output.
     pub fn ends_with(self, error: ModelError) -> Self {
         self.ending(Ending::Error(error))
     }
 
-    /// Ends without a word, which no well-behaved model does.
+    /// Ends without a finish, which violates the contract of a model.
     pub fn ends_silently(self) -> Self {
         self.ending(Ending::Silent)
     }
 
-    /// Everything that happens when this turn is played.
+    /// Returns all steps of this turn.
     pub(super) fn into_steps(self, prompt: &Prompt) -> Result<VecDeque<Step>, ModelError> {
         let default_usage = (!self.told_usage).then(|| self.usage_by_words(prompt));
         let mut steps = VecDeque::from(self.steps);
@@ -192,7 +192,7 @@ impl Turn {
     }
 }
 
-/// One thing that happens while a turn is played.
+/// A step of a turn.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Say(ModelPart),

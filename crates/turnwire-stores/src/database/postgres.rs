@@ -1,4 +1,4 @@
-//! PostgreSQL, by sqlx.
+//! PostgreSQL, via sqlx.
 
 use std::{future::Future, str::FromStr, time::Duration};
 
@@ -11,24 +11,24 @@ use sqlx::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value};
-use crate::library;
+use super::{
+    Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value,
+    library_dialect,
+};
 
-/// How long somebody waits for a connection before being told that the database is away.
+/// How long to wait for a connection before the database counts as unavailable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection that was used this recently is taken as it is.
+/// A connection used this recently is not checked.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long an older one may take to say that it is still there.
+/// Ping timeout for an older connection.
 const PING_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often a question is asked again when its connection turns out to be dead: after a restart
-/// of the server all those in the pool are.
+/// How often a query is retried on dead connections: after a server restart all pooled ones are.
 const TRIES: usize = 32;
 
-/// Said to the server on every connection: a worker that is stopped in the middle of a
-/// transaction does not keep the others waiting.
+/// Sent on every new connection. A worker that stalls inside a transaction does not block others.
 const FIRST_WORDS: &str = "set idle_in_transaction_session_timeout = '2s'";
 
 static DIALECT: Dialect = Dialect {
@@ -42,7 +42,7 @@ static DIALECT: Dialect = Dialect {
          and not exists (select 1 from declined_runs d where d.run_id = id and d.worker = $1)
          order by number limit $2 for update skip locked) as r",
     writes_in_with: true,
-    library: &library::POSTGRES,
+    library: &library_dialect::POSTGRES,
     later: |micros| format!("clock_timestamp() + {micros}::bigint * interval '1 microsecond'"),
     texts: |list| format!("unnest({list}::text[]) as list(value)"),
     integers: |list| format!("unnest({list}::bigint[]) as list(value)"),
@@ -51,14 +51,14 @@ static DIALECT: Dialect = Dialect {
     },
 };
 
-/// A pool of connections to one database.
+/// A connection pool to one database.
 #[derive(Debug, Clone)]
 pub(crate) struct PostgresDatabase {
     pool: PgPool,
 }
 
 impl PostgresDatabase {
-    /// Connects, and brings the tables up to date.
+    /// Connects and runs the migrations.
     pub(crate) async fn open(url: &str, most_connections: u32) -> Result<Self, DatabaseError> {
         let options = PgConnectOptions::from_str(url).map_err(failed)?;
         let options = options.application_name("turnwire");
@@ -68,7 +68,7 @@ impl PostgresDatabase {
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
-                    // It may have died in its sleep, with the server.
+                    // The connection may have died with the server while idle.
                     let is_fresh = meta.idle_for < FRESH;
                     Ok(is_fresh || within(PING_PATIENCE, connection.ping()).await.is_ok())
                 })
@@ -87,18 +87,18 @@ impl PostgresDatabase {
         };
         refuse_shared_sessions(&pool, &options).await?;
         let mut migrations = sqlx::migrate!("migrations/postgres");
-        // A newer version may have been here, and may be here still.
+        // A newer version may have migrated the database, and may still be running.
         migrations.set_ignore_missing(true);
         migrations.run(&pool).await.map_err(|error| DatabaseError::Broken(error.to_string()))?;
         Ok(Self { pool })
     }
 
-    /// The pool itself, for what is said in PostgreSQL's own words.
+    /// Returns the pool, for PostgreSQL-specific statements.
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// A connection of its own, for somebody who should never wait for others.
+    /// Creates a connection outside the pool, for callers that must never wait for others.
     pub(crate) fn dedicated_connection(&self) -> DedicatedConnection {
         DedicatedConnection { options: (*self.pool.connect_options()).clone(), connection: None }
     }
@@ -108,7 +108,7 @@ impl PostgresDatabase {
         let statement = bound(sql, values).fetch_all(&mut *connection);
         let rows = in_time(STATEMENT_TIMEOUT, statement).await;
         if rows.as_ref().is_err_and(DatabaseError::is_transient) {
-            // The pool would wait for its answer before it lets anybody else have its place.
+            // Returning it to the pool would wait for a response of the dead server.
             drop(connection.detach());
         }
         rows?.iter().map(read).collect()
@@ -119,7 +119,7 @@ impl PostgresDatabase {
     }
 }
 
-/// A pool only says that it has waited. Whoever has just set this up wants to know for what.
+/// A pool timeout does not name a cause. Connects once directly to get the real error.
 async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
     let why = match within(CONNECT_TIMEOUT, options.connect()).await {
         Err(error) => error.to_string(),
@@ -129,9 +129,8 @@ async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
     DatabaseError::Away(format!("no PostgreSQL at {host}:{port}: {why}"))
 }
 
-/// Refuses a connection pooler that lends one session of the server to several clients in turn,
-/// as PgBouncer does in transaction mode: prepared statements, `LISTEN` and settings of a session
-/// would get lost or mixed up in the middle of the work.
+/// Rejects a connection pooler in transaction mode, such as PgBouncer. It shares server sessions
+/// between clients, which breaks prepared statements, `LISTEN` and session settings.
 async fn refuse_shared_sessions(
     pool: &PgPool,
     options: &PgConnectOptions,
@@ -139,7 +138,7 @@ async fn refuse_shared_sessions(
     let mut one = within(CONNECT_TIMEOUT, pool.acquire()).await?;
     let mut other = within(CONNECT_TIMEOUT, options.connect()).await?;
     let ours = session_of(&mut one).await?;
-    // While a transaction is open on the other connection, its session is nobody else's.
+    // While the other connection has an open transaction, its session is not shared.
     in_time(STATEMENT_TIMEOUT, sqlx::raw_sql("begin").execute(&mut other)).await?;
     let run_key = session_of(&mut other).await?;
     let still_ours = session_of(&mut one).await?;
@@ -153,13 +152,13 @@ async fn refuse_shared_sessions(
     ))
 }
 
-/// Which session of the server answers, asked without a prepared statement.
+/// Returns the backend process id, without a prepared statement.
 async fn session_of(connection: &mut PgConnection) -> Result<i32, DatabaseError> {
     let asked = sqlx::raw_sql("select pg_backend_pid()").fetch_one(connection);
     in_time(STATEMENT_TIMEOUT, asked).await?.try_get(0).map_err(failed)
 }
 
-/// One connection outside of the pool, made when it is needed.
+/// A connection outside the pool, opened on demand.
 #[derive(Debug)]
 pub(crate) struct DedicatedConnection {
     options: PgConnectOptions,
@@ -167,7 +166,7 @@ pub(crate) struct DedicatedConnection {
 }
 
 impl DedicatedConnection {
-    /// The connection, a new one if there is none.
+    /// Returns the connection; opens one if there is none.
     pub(crate) async fn get(&mut self) -> Result<&mut PgConnection, DatabaseError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
@@ -185,8 +184,7 @@ impl DedicatedConnection {
         within(CONNECT_TIMEOUT, connect).await
     }
 
-    /// Begins a transaction, none of whose statements may take longer than `time`. Dropping it
-    /// undoes it.
+    /// Starts a transaction with a statement timeout of `time`. Dropping it rolls back.
     pub(crate) async fn begin(
         &mut self,
         time: Duration,
@@ -195,7 +193,7 @@ impl DedicatedConnection {
         Ok(PostgresTransaction { transaction, time })
     }
 
-    /// Gives the connection up, without a word: whatever was under way is undone, or done.
+    /// Closes the connection without waiting. Statements in progress may or may not take effect.
     pub(crate) fn disconnect(&mut self) {
         self.connection = None;
     }
@@ -230,9 +228,8 @@ impl Database for PostgresDatabase {
     }
 }
 
-/// A transaction on a connection of the pool. If it is not committed, the connection is given up
-/// with it: it may be dead, and the pool would wait for its answer before it lets anybody else
-/// have its place.
+/// A transaction on a pooled connection. If it is not committed, the connection is closed: it may
+/// be dead, and the pool would wait for its response.
 struct PooledTransaction(Option<PoolConnection<Postgres>>);
 
 impl PooledTransaction {
@@ -273,15 +270,14 @@ impl Drop for PooledTransaction {
     }
 }
 
-/// A transaction under way.
 pub(crate) struct PostgresTransaction<'c> {
     transaction: sqlx::Transaction<'c, Postgres>,
-    /// How long each statement may take.
+    /// The statement timeout.
     time: Duration,
 }
 
 impl PostgresTransaction<'_> {
-    /// The connection itself, for what is said in PostgreSQL's own words.
+    /// Returns the connection, for PostgreSQL-specific statements.
     pub(crate) fn connection(&mut self) -> &mut PgConnection {
         &mut self.transaction
     }
@@ -304,7 +300,7 @@ impl Transaction for PostgresTransaction<'_> {
     }
 }
 
-/// What a statement returns, if it does not take longer than `time`.
+/// Returns the result of a statement, with a timeout of `time`.
 pub(crate) async fn in_time<T>(
     time: Duration,
     statement: impl Future<Output = Result<T, sqlx::Error>>,
@@ -315,7 +311,7 @@ pub(crate) async fn in_time<T>(
     }
 }
 
-/// What `work` returns, if the database can be reached within `backoff`.
+/// Runs `work`. A timeout of `backoff` means that the database is unavailable.
 async fn within<T>(
     backoff: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -362,20 +358,20 @@ pub(crate) fn failed(error: sqlx::Error) -> DatabaseError {
         sqlx::Error::Database(cause) if cause.is_unique_violation() => {
             DatabaseError::Taken(cause.constraint().unwrap_or_default().to_owned())
         }
-        // A character that no text can have, and a name that does not fit into an index.
+        // A NUL character, or a text too long for an index.
         sqlx::Error::Database(cause)
             if cause.code().is_some_and(|code| ["22021", "54000"].contains(&code.as_ref())) =>
         {
             DatabaseError::Refused(words)
         }
-        // Cancelled by `statement_timeout` or by the operator, and out of memory.
+        // Cancelled by `statement_timeout` or by the operator, or out of memory.
         sqlx::Error::Database(cause)
             if cause.code().is_some_and(|code| ["57014", "53200"].contains(&code.as_ref())) =>
         {
             DatabaseError::TooSlow(words)
         }
-        // 40: it has to be done again; 53 and 57: no room, or going away; 08: the connection;
-        // 25006: it only follows another server; 25P03: it was kept waiting for too long.
+        // Class 40: transaction must be retried; 53 and 57: no resources, or shutdown; 08:
+        // connection; 25006: read-only replica; 25P03: idle in transaction for too long.
         sqlx::Error::Database(cause)
             if !cause.code().is_some_and(|code| {
                 ["08", "40", "53", "57", "25006", "25P03"]

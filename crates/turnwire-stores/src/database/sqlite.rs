@@ -1,4 +1,4 @@
-//! SQLite, by sqlx: one file, one connection that writes, a few that read.
+//! SQLite, via sqlx: one file, one write connection, several read connections.
 
 use std::{io, path::Path, time::Duration};
 
@@ -13,10 +13,12 @@ use sqlx::{
     },
 };
 
-use super::{Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value};
-use crate::library;
+use super::{
+    Column, Database, DatabaseError, Dialect, Row, STATEMENT_TIMEOUT, Transaction, Value,
+    library_dialect,
+};
 
-/// How long somebody waits for another process that writes to the same file.
+/// How long to wait for a write lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 static DIALECT: Dialect = Dialect {
@@ -31,11 +33,11 @@ static DIALECT: Dialect = Dialect {
         and not exists
             (select 1 from declined_runs d where d.run_id = r.id and d.worker = $1)",
     writes_in_with: false,
-    library: &library::SQLITE,
+    library: &library_dialect::SQLITE,
     later: |micros| format!("cast(unixepoch('subsec') * 1000000 as integer) + {micros}"),
     texts: |list| format!("json_each({list})"),
     integers: |list| format!("json_each({list})"),
-    // Kept apart first: matching one list with the other directly would read it over and over.
+    // Materialized first: a direct join would scan one list for every element of the other.
     pairs: |one, other| {
         format!(
             "(with ones as materialized (select key, value from json_each({one})),
@@ -46,23 +48,23 @@ static DIALECT: Dialect = Dialect {
     },
 };
 
-/// One file.
+/// One database file.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
-    /// One connection: SQLite has one writer at a time, and waiting for it in a queue is better
-    /// than being told to come back.
+    /// A single connection: SQLite has one writer at a time, and queueing here avoids
+    /// `SQLITE_BUSY`.
     writing: SqlitePool,
     reading: SqlitePool,
 }
 
 impl SqliteDatabase {
-    /// Opens the file, makes it if it is not there, and brings the tables up to date.
+    /// Opens the file, creates it if it does not exist, and runs the migrations.
     pub(crate) async fn open(path: &Path) -> Result<Self, DatabaseError> {
         create_private(path).map_err(|error| DatabaseError::Away(error.to_string()))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
-            // What was committed survives a power cut too.
+            // Commits survive a power failure.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT);
         let pool = |most| {
@@ -77,17 +79,17 @@ impl SqliteDatabase {
     }
 }
 
-/// Makes the file if it is not there, so that only its owner can read it. SQLite gives the files
-/// beside it the same rights.
+/// Creates the file, if it does not exist, readable only by its owner. SQLite uses the same
+/// permissions for the files beside it.
 pub(crate) fn create_private(path: &Path) -> io::Result<()> {
     match private_file().append(true).create(true).open(path) {
-        // What is wrong with a file that is there, SQLite says better.
+        // SQLite reports errors of an existing file better.
         Err(_) if path.exists() => Ok(()),
         opened => opened.map(drop),
     }
 }
 
-/// Files that are made with these options are for their owner alone.
+/// Options that create a file readable only by its owner.
 pub(crate) fn private_file() -> std::fs::OpenOptions {
     let mut options = std::fs::OpenOptions::new();
     #[cfg(unix)]
@@ -118,8 +120,7 @@ impl Database for SqliteDatabase {
         rows?.iter().map(read).collect()
     }
 
-    /// Moves what is in the write-ahead log into the file itself, so that a copy of the file is
-    /// a copy of the database.
+    /// Checkpoints the write-ahead log, so that a copy of the file is a copy of the database.
     async fn close(&self) {
         self.reading.close().await;
         let checkpoint = sqlx::query("pragma wal_checkpoint(truncate)");
@@ -130,15 +131,15 @@ impl Database for SqliteDatabase {
     }
 }
 
-/// Whether a statement can be left to a connection that only reads.
+/// Returns whether a statement can use a read connection.
 pub(crate) fn only_reads(sql: &str) -> bool {
     let sql = sql.trim_start();
     sql.starts_with("select") || sql.starts_with("with recursive")
 }
 
-/// A transaction on the one connection that writes. If it is neither committed nor rolled back,
-/// the connection is closed with it: after an error of the disk SQLite may have rolled back by
-/// itself, and the next transaction would begin in a state that nobody knows.
+/// A transaction on the write connection. If it is neither committed nor rolled back, the
+/// connection is closed: after a disk error SQLite may have rolled back by itself, which leaves the
+/// next transaction in an unknown state.
 struct SqliteTransaction(Option<PoolConnection<Sqlite>>);
 
 impl SqliteTransaction {
@@ -227,7 +228,6 @@ fn failed(error: sqlx::Error) -> DatabaseError {
     }
 }
 
-/// What SQLite says of a file that cannot be used for now: busy (5), locked (6), no memory (7),
-/// read-only (8), interrupted (9), an error of the disk (10), a full disk (13), cannot be opened
-/// (14), locking protocol (15).
+/// Result codes of a temporarily unusable file: busy (5), locked (6), no memory (7), read-only (8),
+/// interrupted (9), I/O error (10), disk full (13), cannot open (14), locking protocol (15).
 const AWAY: [u32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];

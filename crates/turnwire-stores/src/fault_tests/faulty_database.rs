@@ -1,7 +1,7 @@
-//! A real SQLite whose statements fail as a test wants, in simulated time.
+//! A real SQLite database with fault injection, in simulated time.
 //!
-//! A statement is done while the clock stands still, and SQLite is told the simulated time. So
-//! leases lapse, pauses end and hours pass in milliseconds, the same way every time.
+//! The clock is paused while a statement runs, and SQLite sees the simulated time. So leases expire
+//! and hours pass in milliseconds, deterministically.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -29,14 +29,14 @@ use crate::{
     sync::lock,
 };
 
-/// Does `work` at once, in real time, while the simulated clock stands still.
+/// Runs `work` in real time while the simulated clock is paused.
 fn at_once<T>(work: impl Future<Output = T>) -> T {
     static REAL_TIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
     let _real_time = REAL_TIME.enter();
     block_on(work)
 }
 
-/// A database with all tables and nothing in them.
+/// A migrated, empty database.
 static EMPTY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("empty.db");
@@ -46,36 +46,36 @@ static EMPTY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     fs::read(&path).expect("it is there")
 });
 
-/// The tenant whose run goes wrong.
+/// The tenant whose run the faults affect.
 pub(super) const VICTIM: &str = "victim";
 
-/// What goes wrong.
+/// An injected fault.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
-    /// The statement, as [`Faults::statements`] names it.
+    /// The statement, as named by [`Faults::statements`].
     pub(super) statement: String,
     pub(super) error: DatabaseError,
-    /// Whether the statement is done all the same.
+    /// Whether the statement is executed anyway.
     pub(super) is_done: bool,
-    /// How often it goes wrong.
+    /// How often the fault occurs.
     pub(super) times: u32,
-    /// Whether only statements go wrong that concern the victim.
+    /// Whether only statements about the victim fail.
     pub(super) only_for_victim: bool,
-    /// On which node; on all, if not set.
+    /// The affected node; `None` means all.
     pub(super) node: Option<&'static str>,
 }
 
-/// What goes wrong in all databases of a world, and what was asked of them.
+/// Faults of all databases in a test, and the statements executed.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     fault: Mutex<Option<Fault>>,
     statements: Mutex<BTreeMap<String, Named>>,
-    /// The runs of the tenant that the fault is for.
+    /// The runs of the affected tenant.
     runs: Mutex<HashSet<String>>,
     hits: Mutex<Vec<Instant>>,
 }
 
-/// Whether a statement names a run or its tenant, at least sometimes.
+/// Whether a statement names a run or a tenant in at least one execution.
 pub(super) type Named = bool;
 
 impl Faults {
@@ -83,18 +83,18 @@ impl Faults {
         *lock(&self.fault) = fault;
     }
 
-    /// Every statement so far.
+    /// Returns every statement executed so far.
     pub(super) fn statements(&self) -> BTreeMap<String, Named> {
         lock(&self.statements).clone()
     }
 
-    /// When something went wrong.
+    /// Returns when faults occurred.
     pub(super) fn hits(&self) -> Vec<Instant> {
         lock(&self.hits).clone()
     }
 
-    /// Whether somebody speaks of the victim. A statement that names it together with one run
-    /// tells which run that is.
+    /// Returns whether a statement concerns the victim. A statement with the victim's tenant and
+    /// one run id identifies the victim's run.
     fn is_of_victim(&self, concerns: &[String]) -> bool {
         let mut runs = lock(&self.runs);
         let names_victim = concerns.iter().any(|text| text == VICTIM);
@@ -106,8 +106,8 @@ impl Faults {
         is_it
     }
 
-    /// Says whether this statement goes wrong now. `concerns` are the texts in it and in its
-    /// transaction.
+    /// Returns the fault for this statement, if it fails now. `concerns` are the texts in it and in
+    /// its transaction.
     fn strike(&self, node: &str, name: &str, concerns: &[String]) -> Option<Fault> {
         let is_named = self.is_of_victim(concerns);
         *lock(&self.statements).entry(name.to_owned()).or_default() |= is_named;
@@ -124,13 +124,13 @@ impl Faults {
     }
 }
 
-/// One node's way to the database.
+/// One node's connection to the database.
 #[derive(Clone)]
 pub(super) struct FaultyDatabase {
     node: &'static str,
     inner: SqliteDatabase,
-    /// Whoever writes holds it: another writer of the same process would wait in vain for the
-    /// file, while nobody else can go on.
+    /// Held by the writer. Another writer of the same process would block the thread while waiting
+    /// for the file lock.
     one_writer: Arc<AsyncMutex<()>>,
     pub(super) faults: Arc<Faults>,
     began: Instant,
@@ -138,7 +138,7 @@ pub(super) struct FaultyDatabase {
 }
 
 impl FaultyDatabase {
-    /// A new database at `path`.
+    /// Creates a database at `path`.
     pub(super) fn open(path: &Path) -> Self {
         fs::write(path, &*EMPTY).expect("there is room");
         Self {
@@ -151,12 +151,12 @@ impl FaultyDatabase {
         }
     }
 
-    /// Another node's way to the same database.
+    /// Returns another node's connection to the same database.
     pub(super) fn of_node(&self, node: &'static str) -> Self {
         Self { node, is_dead: Arc::default(), ..self.clone() }
     }
 
-    /// The process of this node is gone: nothing that it asks for is ever answered.
+    /// Simulates the death of the node: its statements never return.
     pub(super) fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
     }
@@ -173,7 +173,7 @@ impl FaultyDatabase {
     }
 }
 
-/// A statement in short, without what differs from call to call.
+/// Shortens a statement to the part that is the same in every execution.
 fn name_of(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ")
 }

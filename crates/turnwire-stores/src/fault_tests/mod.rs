@@ -1,12 +1,12 @@
-//! C26, C27, C18: every class of error × every statement × once or for good.
+//! C26, C27, C18: every class of error × every statement × once or permanently.
 //!
-//! Two nodes share a database. Five runs are begun on the first, which then dies; the second takes
-//! them over. One of the runs is the victim: statements that concern it fail. Whatever fails, the
-//! other runs come to their end as if nothing had happened, nobody tries the same thing in a hot
-//! loop, and when the fault is gone the victim can be cancelled and deleted. Then the same with
-//! faults that concern everybody and pass, and with those of one node that do not.
+//! Two nodes share a database. Five runs start on the first node, which dies; the second takes them
+//! over. One of the runs is the victim: statements about it fail. For every fault, the other runs
+//! complete normally, nothing is retried in a hot loop, and after the fault the victim can be
+//! cancelled and deleted. Further tests use transient faults that affect all runs, and permanent
+//! faults of one node.
 //!
-//! `TURNWIRE_FAULT=part of a statement` tries only the statements that contain it.
+//! `TURNWIRE_FAULT=part of a statement` tests only the statements that contain it.
 
 mod faulty_database;
 
@@ -34,12 +34,12 @@ use self::faulty_database::{Fault, Faults, FaultyDatabase, VICTIM};
 use crate::{Store, StoreOptions, database::DatabaseError};
 
 const LEASE: Duration = Duration::from_secs(2);
-/// How long a run may take while another one is broken: twice what it takes when nothing goes wrong,
-/// which is its tool, a death, a lease, and the tool again.
+/// How long a run may take while another one fails: twice the time without faults, which is its
+/// tool, a death, a lease, and the tool again.
 const USUAL: Duration = Duration::from_millis(2 * 4_600);
-/// How long the victim gets to come to its end: ten takeovers with their pauses.
+/// How long the victim may take to end: ten takeovers with their backoff.
 const LONG: Duration = Duration::from_mins(5);
-/// For good.
+/// A permanent fault.
 const FOR_EVER: u32 = u32::MAX;
 
 /// A node: an engine on a store.
@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// A run with a tool whose result is too big for the journal.
+/// A run with a tool whose result is too large for the journal.
 fn request(tenant: &str, conversation: Option<&str>) -> RunRequest {
     let call = json!({ "name": "work", "arguments": {} });
     let script = json!({ "turns": [{ "calls": [call] }, { "text": ["do", "ne"] }] }).to_string();
@@ -90,7 +90,6 @@ fn request(tenant: &str, conversation: Option<&str>) -> RunRequest {
     request
 }
 
-/// Two nodes and five runs.
 struct World {
     a: Node,
     b: Node,
@@ -98,7 +97,7 @@ struct World {
     _folder: TempDir,
 }
 
-/// The runs, and the readers that follow them on the second node.
+/// The runs, and their readers on the second node.
 struct Begun {
     victim: Option<RunId>,
     others: Vec<RunId>,
@@ -114,7 +113,7 @@ fn others() -> TenantId {
 
 impl World {
     async fn new() -> Self {
-        // In memory, where there is such a place: nothing here is about the disk.
+        // On a RAM disk if there is one: these tests do not depend on the disk.
         let shared_memory = Path::new("/dev/shm");
         let folder = if shared_memory.is_dir() {
             tempfile::tempdir_in(shared_memory).unwrap()
@@ -128,7 +127,7 @@ impl World {
         Self { a, b, faults, _folder: folder }
     }
 
-    /// Begins all runs on the first node.
+    /// Starts all runs on the first node.
     async fn begin(&self) -> Begun {
         let requests = [None, Some("conv_1"), None, Some("conv_2")];
         let requests = requests.map(|conversation| self.a.ask(request("others", conversation)));
@@ -137,7 +136,7 @@ impl World {
         Begun { victim, others: others.into_iter().flatten().collect() }
     }
 
-    /// Everything of the run, to its end, as the second node's readers see it.
+    /// Reads the run to its end on the second node.
     async fn end_of(
         &self,
         tenant: &TenantId,
@@ -146,7 +145,7 @@ impl World {
     ) -> Option<Vec<Arc<RecordedEvent>>> {
         let read = async {
             loop {
-                // A stream may break where a read failed; its reader comes back.
+                // A stream may end with an error after a failed read; the reader reconnects.
                 let events = self.b.runs.follow(tenant, run_id, Seq::START).await;
                 let Ok(mut events) = events else {
                     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -165,7 +164,7 @@ impl World {
         timeout(within, read).await.ok()
     }
 
-    /// All of them come to a lawful and good end.
+    /// Asserts that all other runs complete with valid journals.
     async fn others_complete(&self, others_begun: &[RunId], within: Duration, what: &str) {
         let tenant = others();
         let ends = others_begun.iter().map(|run_id| self.end_of(&tenant, run_id, within));
@@ -179,7 +178,7 @@ impl World {
         }
     }
 
-    /// When nothing fails any more, the victim can be cancelled, and then deleted.
+    /// Asserts that, without faults, the victim can be cancelled and deleted.
     async fn victim_can_be_removed(&self, run_id: &RunId, what: &str) {
         let (runs, tenant) = (&self.b.runs, victim());
         let removed = async {
@@ -201,7 +200,8 @@ impl World {
         assert!(read.is_err(), "{what}: {read:?}");
     }
 
-    /// Nobody tries the same in a hot loop: at most once a second, but for the first few tries.
+    /// Asserts that nothing is retried in a hot loop: at most once a second after the first few
+    /// attempts.
     fn tries_are_bounded(&self, began: Instant, what: &str) {
         let hits = self.faults.hits();
         let seconds = began.elapsed().as_secs();
@@ -210,7 +210,7 @@ impl World {
     }
 }
 
-/// Every class of error, with what may have happened all the same.
+/// Every class of error, and whether the statement may have been executed anyway.
 fn errors() -> Vec<(&'static str, DatabaseError, bool)> {
     let text = || "as the test wants it".to_owned();
     vec![
@@ -224,7 +224,7 @@ fn errors() -> Vec<(&'static str, DatabaseError, bool)> {
     ]
 }
 
-/// Something goes wrong that concerns the victim alone.
+/// A fault that affects only the victim.
 async fn for_one_run(fault: Fault, what: &str) {
     let (world, since) = (World::new().await, Instant::now());
     world.faults.set(Some(fault));
@@ -241,10 +241,10 @@ async fn for_one_run(fault: Fault, what: &str) {
     world.victim_can_be_removed(&run_id, what).await;
 }
 
-/// Something goes wrong that concerns everybody, and passes.
+/// A transient fault that affects all runs.
 async fn for_everybody(fault: Fault, what: &str) {
     let world = World::new().await;
-    // Who cannot begin a run says so: here it is about those that have begun.
+    // A failed start is reported to its client. Only started runs are checked here.
     let begun = world.begin().await;
     world.faults.set(Some(fault));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -255,7 +255,7 @@ async fn for_everybody(fault: Fault, what: &str) {
     assert!(world.end_of(&victim(), &run_id, backoff).await.is_some(), "{what}: no end");
 }
 
-/// Something goes wrong on one node and never passes, while its other statements work.
+/// A permanent fault of one statement on one node.
 async fn for_one_node(fault: Fault, what: &str) {
     let world = World::new().await;
     let begun = world.begin().await;
@@ -264,7 +264,7 @@ async fn for_one_node(fault: Fault, what: &str) {
     world.others_complete(&begun.others, backoff, what).await;
 }
 
-/// What is tried.
+/// Which faults to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     OneRun,
@@ -320,8 +320,8 @@ fn every_error_of_every_statement_harms_nobody_else() {
             if error.is_transient() {
                 add(Extent::Everybody, 7);
             }
-            // An answer of a node that is always lost is a node without a network. And a big result
-            // is not thrown away because its node cannot keep it: it waits.
+            // A node whose responses are always lost has no network. And a blob that cannot be
+            // stored is retried, not dropped.
             if error.is_transient() && !is_done && !statement.contains("into blobs") {
                 add(Extent::OneNode, FOR_EVER);
             }

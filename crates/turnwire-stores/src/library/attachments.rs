@@ -1,4 +1,4 @@
-//! Files in collections, and the batches they came in.
+//! Files in collections, and their batches.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::{
     failures::{decode, encode},
 };
 
-/// The columns that [`read`] reads, of attachments called `r`.
+/// The columns of attachments `r` that [`read`] decodes.
 const COLUMNS: &str = "r.file_id, r.created_at, r.attributes, r.chunking, r.batch_id, r.state, \
                        r.why, r.reason, r.usage_bytes";
 
@@ -50,7 +50,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Refuses to go on if any of the files is not there.
+    /// Returns an error if any of the files does not exist.
     async fn all_there(
         &self,
         transaction: &mut dyn Transaction,
@@ -226,7 +226,7 @@ impl Inner {
         let sql = "update file_batches set cancelled = 1
                    where tenant = $1 and collection = $2 and id = $3";
         transaction.query(sql, &values).await?;
-        // Whoever reads one of them has lost it.
+        // The worker that indexes one of them loses its claim.
         let sql = "update attachments set state = 'cancelled', claim = 0
                    where tenant = $1 and collection = $2 and batch_id = $3
                        and state = 'in_progress'";
@@ -236,7 +236,7 @@ impl Inner {
     }
 }
 
-/// Puts a file into a collection. If it was there, what is known of it goes.
+/// Adds a file to a collection. Replaces an earlier attachment of the file.
 async fn put(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
@@ -265,8 +265,8 @@ async fn put(
     transaction.query(sql, &values).await.map(drop)
 }
 
-/// Removes the attachments that `which` says, and leaves their passages to be removed later.
-/// Tells how many it were.
+/// Deletes the attachments selected by `which` and leaves their chunks for later deletion. Returns
+/// how many.
 pub(super) async fn release(
     transaction: &mut dyn Transaction,
     which: &str,
@@ -301,7 +301,7 @@ fn read(row: &Row) -> Result<Attachment, DatabaseError> {
     })
 }
 
-/// Counts `n` files of a state.
+/// Adds `n` files with a state.
 pub(super) fn count(counts: &mut FileCounts, state: &str, n: i64) {
     let place = match state {
         "in_progress" => &mut counts.in_progress,

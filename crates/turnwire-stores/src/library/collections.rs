@@ -1,4 +1,4 @@
-//! What files are searched in.
+//! Collections of files.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::{
     failures::{decode, encode},
 };
 
-/// The columns that [`Kept::of`] reads.
+/// The columns that [`Kept::of`] decodes.
 const COLUMNS: &str = "number, id, created_at, last_active_at, notes, expires_days";
 
-/// How long a collection counts as active after it was used, so that not every question writes.
+/// Minimum interval between updates of the last use, so that not every search writes.
 const STILL_ACTIVE_MICROS: i64 = 60 * 1_000_000;
 
-/// A collection, and the number that its rows know it by.
+/// A collection and its internal row number.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) number: i64,
     pub(super) record: CollectionRecord,
 }
 
-/// The part of the notes that is kept as JSON.
+/// The metadata that is stored as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Words {
     name: String,
@@ -172,7 +172,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The collections that somebody wants to search, which all count as active just now.
+    /// Returns the collections to search and marks them as used.
     pub(super) async fn to_search(
         &self,
         tenant: &TenantId,
@@ -206,7 +206,7 @@ impl Inner {
     }
 }
 
-/// A collection that files are being attached to, which nobody removes until that is over.
+/// Returns a collection for new attachments, locked against deletion.
 pub(super) async fn to_fill(
     transaction: &mut dyn Transaction,
     for_update: &str,

@@ -1,4 +1,4 @@
-//! Files as they were handed in.
+//! Uploaded files.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     failures::decode,
 };
 
-/// The columns that [`record`] reads.
+/// The columns that [`record`] decodes.
 const COLUMNS: &str = "id, name, bytes, purpose, created_at, expires_at";
 
 impl Inner {
@@ -56,12 +56,12 @@ impl Inner {
             let Some(slice) = self.slice(tenant, id, place).await? else { break };
             content.extend_from_slice(&slice);
         }
-        // It may have been removed while it was read.
+        // It may have been deleted while it was read.
         self.file(tenant, &record.id).await?;
         Ok(content.into())
     }
 
-    /// The slice at `place`; nothing if the file ends before.
+    /// Returns the slice at `place`, or `None` past the end of the file.
     pub(super) async fn slice(
         &self,
         tenant: &TenantId,

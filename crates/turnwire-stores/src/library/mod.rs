@@ -1,20 +1,16 @@
 //! Files, collections and their index, in the same database as runs.
 //!
-//! * [`files`] keeps what people hand in, [`uploads`] is its way in and out, and [`collections`]
-//!   are what it is searched in;
+//! * [`files`] stores uploaded files, [`uploads`] streams them in and out, [`collections`] group
+//!   them for search;
 //! * [`attachments`] are files in collections, and their batches;
-//! * [`queue`] is how they get into the index, and how what is gone leaves it again;
-//! * [`search`] finds passages by their words and their [`vectors`], with [`pgvector`] where that
-//!   is there;
-//! * [`dialect`] has what SQLite and PostgreSQL say differently.
+//! * [`queue`] indexes files and deletes stale index entries;
+//! * [`search`] finds chunks by words and by [`vectors`], with [`pgvector`] where available.
 //!
-//! Whatever may be big (a file, the passages of one, what is left of a removed collection) is
-//! written and removed in slices, each in a transaction of its own: in SQLite everybody who
-//! writes waits for everybody else who does, and runs must not wait for files.
+//! Large data (files, chunks, the rest of a deleted collection) is written and deleted in slices,
+//! each in its own transaction. SQLite has one writer, and runs must not wait for files.
 
 mod attachments;
 mod collections;
-mod dialect;
 mod files;
 mod pgvector;
 mod queue;
@@ -37,12 +33,14 @@ use turnwire_contract::{
     Library, LibraryError, Query, SearchResults, TenantId, TextAnalyzer, Timestamp,
 };
 
-use crate::{Store, database::Database};
+use crate::{
+    Store,
+    database::{Database, LibraryDialect},
+};
 
-pub(crate) use self::dialect::{LibraryDialect, POSTGRES, SQLITE};
 use self::uploads::Upload;
 
-/// The biggest file that is kept.
+/// Maximum size of a file.
 pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 
 /// The library of a [`Store`]. Cheap to clone.
@@ -50,18 +48,18 @@ pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 pub struct StoreLibrary(Arc<Inner>);
 
 struct Inner {
-    /// Keeps the database open, and what goes on in its background.
+    /// Keeps the database and its background tasks open.
     store: Store,
     database: Arc<dyn Database>,
     reader: Arc<dyn TextAnalyzer>,
-    /// There is something to read, or to remove.
+    /// Notified when there is work for the index.
     changed: Notify,
-    /// Whether vectors have a column of their own, once that is known.
+    /// Whether vectors use a pgvector column, once known.
     column: OnceCell<bool>,
 }
 
 impl Store {
-    /// The library in this database, which understands texts as `reader` does.
+    /// Returns the library in this database, with `reader` as text analyzer.
     pub fn library(&self, reader: Arc<dyn TextAnalyzer>) -> StoreLibrary {
         StoreLibrary(Arc::new(Inner {
             store: self.clone(),
@@ -79,7 +77,7 @@ impl Inner {
     }
 }
 
-/// The time now, for what clients see.
+/// The current time, for timestamps shown to clients.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(micros(since))

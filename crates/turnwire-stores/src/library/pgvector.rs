@@ -1,10 +1,9 @@
-//! PostgreSQL with the extension `vector`: there vectors have a column of their own, and the
-//! database itself compares them.
+//! PostgreSQL with the extension `vector`: vectors have a column of their own, and the database
+//! compares them.
 //!
-//! The comparison is exact here, too: an approximate index finds too little when only few of its
-//! neighbours are in the collection, or pass the filter. What is saved is the way of the vectors
-//! to us. Vectors that were kept before the extension was there stay where they are, and are
-//! still found.
+//! The comparison is exact: an approximate index returns too few hits when few of its neighbours
+//! are in the collection or pass the filter. The gain is that vectors are not transferred. Vectors
+//! stored before the extension was installed stay in blocks and are still found.
 
 use tracing::{info, warn};
 
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::database::{DatabaseError, Transaction, Value};
 
-/// Not among the migrations, because a server without the extension has to do without it.
+/// Not a migration, because the extension is optional.
 const TABLE: &str = "create table if not exists passage_embeddings (
     attachment bigint not null,
     place      bigint not null,
@@ -24,7 +23,7 @@ const TABLE: &str = "create table if not exists passage_embeddings (
     primary key (attachment, place)
 )";
 
-/// Where is looked, in the database's words.
+/// The scope of a search, as SQL.
 pub(super) struct Region<'a> {
     pub(super) tenant: &'a str,
     pub(super) collections: &'a [i64],
@@ -33,7 +32,7 @@ pub(super) struct Region<'a> {
 }
 
 impl Inner {
-    /// Whether vectors have a column of their own.
+    /// Returns whether vectors use a pgvector column.
     pub(super) async fn has_column(&self) -> Result<bool, DatabaseError> {
         if self.dialect().counts {
             return Ok(false);
@@ -58,7 +57,7 @@ impl Inner {
             }
         }
         match self.database.query(TABLE, &[]).await {
-            // Somebody else makes it at the same moment.
+            // Another node creates it at the same time.
             Ok(_) | Err(DatabaseError::Taken(_)) => {}
             Err(error) => return Err(error),
         }
@@ -66,7 +65,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// Looks at all vectors of the region that are in the column.
+    /// Compares all vectors of the region in the column.
     pub(super) async fn look_in_column(
         &self,
         region: &Region<'_>,
@@ -74,7 +73,7 @@ impl Inner {
         nearest: &mut Nearest,
     ) -> Result<(), DatabaseError> {
         let among = if region.among.is_some() { "and a.number = any($7::bigint[])" } else { "" };
-        // The vectors have length 1, so their inner product is how alike they are.
+        // The vectors are normalized, so the inner product is the cosine similarity.
         let sql = format!(
             "select e.attachment, e.place,
                     cast(-(e.embedding <#> $4::vector) * 1000000000 as bigint) as likeness
@@ -103,7 +102,7 @@ impl Inner {
     }
 }
 
-/// Writes vectors into the column, the first of them at `first`.
+/// Inserts vectors into the column, starting at position `first`.
 pub(super) async fn write(
     transaction: &mut dyn Transaction,
     tenant: &str,
@@ -126,7 +125,7 @@ pub(super) async fn write(
     transaction.query(sql, &values).await.map(drop)
 }
 
-/// Removes the vectors of an attachment from the column.
+/// Deletes the vectors of an attachment from the column.
 pub(super) async fn remove(
     transaction: &mut dyn Transaction,
     attachment: i64,
@@ -135,7 +134,7 @@ pub(super) async fn remove(
     transaction.query(sql, &[Value::Integer(attachment)]).await.map(drop)
 }
 
-/// A vector as the extension reads it.
+/// Encodes a vector for the extension.
 fn encode(vector: &[f32]) -> String {
     let numbers: Vec<String> = vector.iter().map(ToString::to_string).collect();
     format!("[{}]", numbers.join(","))

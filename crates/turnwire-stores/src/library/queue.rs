@@ -1,8 +1,8 @@
-//! How files get into the index, and how what is gone leaves it.
+//! The index queue: adds files to the index and deletes stale entries.
 //!
-//! Attachments are their own queue. Whoever reads one has it for a lease, by the database's
-//! clock; its `claim`, a number nobody else has, is the fence: everything that is written for it
-//! is written only while that is the attachment's claim.
+//! Attachments are their own queue. A worker that indexes one holds a lease, by the database's
+//! clock. Its unique `claim` number is the fence: every write for the attachment checks that the
+//! claim is still current.
 
 use std::time::Duration;
 
@@ -11,19 +11,18 @@ use turnwire_contract::{
     MAX_CLAIMS, NewChunk, TenantId, Vectors,
 };
 
-use super::{Inner, attachments, dialect::is_word, micros, now, pgvector, signed, vectors::packed};
+use super::{Inner, attachments, micros, now, pgvector, signed, vectors::packed};
 use crate::{
-    database::{DatabaseError, Row, Transaction, Value},
+    database::{DatabaseError, Row, Transaction, Value, is_word},
     failures::{decode, encode},
 };
 
-/// How many passages one transaction writes, and one block of vectors has.
+/// Chunks per transaction, and vectors per block.
 const SLICE: usize = 128;
 
-/// How many passages one transaction removes.
+/// Chunks deleted per transaction.
 const REMOVED_AT_ONCE: i64 = 500;
 
-/// An attachment that somebody has claimed.
 struct Claimed {
     number: i64,
     collection: i64,
@@ -51,7 +50,7 @@ impl Inner {
     ) -> Result<Option<IndexWork>, LibraryError> {
         let (now, skip_locked) = (self.dialect().now, self.database.dialect().skip_locked);
         let (look, take) = (due.sql(now, ""), due.sql(now, skip_locked));
-        // Looking costs nothing; in SQLite, beginning does.
+        // Reading is cheap; in SQLite, starting a write transaction is not.
         while !self.database.query(&look, &due.values()).await?.is_empty() {
             let mut transaction = self.database.begin().await?;
             let found = transaction.query(&take, &due.values()).await?;
@@ -61,7 +60,7 @@ impl Inner {
             let taken = self.take(&mut *transaction, &next, claim, lease).await?;
             transaction.commit().await?;
             if taken {
-                // The file may have gone since.
+                // The file may have been deleted since.
                 match self.work(next, claim).await {
                     Err(LibraryError::NotFound(_)) => {}
                     done => return done.map(Some),
@@ -71,7 +70,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Makes a claim; false if the file has been claimed too often.
+    /// Claims an attachment. Returns `false` if it has been claimed too often.
     async fn take(
         &self,
         transaction: &mut dyn Transaction,
@@ -138,7 +137,7 @@ impl Inner {
         work: &IndexWork,
         end: Indexed,
     ) -> Result<bool, LibraryError> {
-        // Found out before anything is begun.
+        // Checked before the transaction starts.
         self.has_column().await?;
         let done = match end {
             Indexed::Chunks { chunks, vectors } => {
@@ -162,7 +161,7 @@ impl Inner {
         }
     }
 
-    /// Ends a claim with these changes, whose parameters begin with `$3`.
+    /// Ends a claim with these changes, whose parameters start at `$3`.
     async fn end(&self, work: &IndexWork, changes: &str, values: &[Value<'_>]) -> Result<(), Lost> {
         let sql = format!(
             "update attachments set {changes}, claim = 0 where tenant = $1 and claim = $2
@@ -180,7 +179,7 @@ impl Inner {
         chunks: &[NewChunk],
         vectors: Option<&Vectors>,
     ) -> Result<(), Lost> {
-        // Somebody may have come half as far before.
+        // An earlier claim may have written some chunks.
         while self.remove_some_of(work).await? {}
         for (n, slice) in chunks.chunks(SLICE).enumerate() {
             let mut transaction = self.database.begin().await?;
@@ -266,7 +265,7 @@ impl Inner {
         transaction.query(sql, &values).await.map(drop)
     }
 
-    /// Removes some of an attachment's passages, and all of its vectors; false if there are none.
+    /// Deletes some chunks and all vectors of an attachment. Returns `false` if there are none.
     async fn remove_some(
         &self,
         transaction: &mut dyn Transaction,
@@ -314,7 +313,7 @@ impl Inner {
         self.end(work, changes, &values).await
     }
 
-    /// The attachment, if it is still ours. Nobody takes it until the transaction is over.
+    /// Returns and locks the attachment, if the claim is still current.
     async fn claimed(
         &self,
         transaction: &mut dyn Transaction,
@@ -335,7 +334,7 @@ impl Inner {
         })
     }
 
-    /// Removes some passages of a file that is read anew; false if there are none.
+    /// Deletes some chunks of a file that is indexed again. Returns `false` if there are none.
     async fn remove_some_of(&self, work: &IndexWork) -> Result<bool, Lost> {
         let mut transaction = self.database.begin().await?;
         let claimed = self.claimed(&mut *transaction, work).await?;
@@ -372,12 +371,12 @@ impl Inner {
         for row in &self.database.query(sql, &[now]).await? {
             let (tenant, id) = (TenantId::from(row.text(0)?), FileId::from(row.text(1)?));
             match self.remove_file(&tenant, &id).await {
-                // Somebody else was faster.
+                // Another worker was faster.
                 Ok(()) | Err(LibraryError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        // The collection itself stays, and says that it has expired.
+        // The collection itself stays, marked as expired.
         let sql = "select number from collections as c
                    where expires_days is not null
                        and last_active_at + expires_days * 86400000000 <= $1
@@ -393,9 +392,9 @@ impl Inner {
     }
 }
 
-/// Why something was not written.
+/// Why a write failed.
 enum Lost {
-    /// Somebody else has the file, or nobody wants it any more.
+    /// The claim is lost, or the attachment was deleted.
     Claim,
     Database(DatabaseError),
 }
@@ -406,12 +405,12 @@ impl From<DatabaseError> for Lost {
     }
 }
 
-/// What is due, in the order it is done.
+/// Work that is due, in order of priority.
 enum Due<'a> {
-    /// Files that cannot be found at all.
+    /// Files that are not indexed at all.
     Read,
-    /// Files that have no vectors of this model, but of one whose name comes before it (none is
-    /// the first of all), or after it: two ways into the same index.
+    /// Files without vectors of this model whose current model name sorts before it (none sorts
+    /// first), or after it: two ranges of the same index.
     EmbedBefore(&'a str),
     EmbedAfter(&'a str),
 }
@@ -443,7 +442,7 @@ impl<'a> Due<'a> {
     }
 }
 
-/// The attachment that is next.
+/// The next attachment.
 struct Next {
     number: i64,
     tenant: TenantId,
@@ -468,7 +467,7 @@ impl Next {
     }
 }
 
-/// A number that no claim had before.
+/// Returns a unique claim number.
 fn new_claim() -> i64 {
     let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
     i64::try_from(high >> 1).unwrap_or(i64::MAX)
@@ -478,7 +477,7 @@ fn bytes_of(vectors: &Vectors) -> usize {
     vectors.vectors.iter().map(|vector| size_of_val(vector.as_slice())).sum()
 }
 
-/// PostgreSQL has no text with a NUL character in it.
+/// PostgreSQL cannot store a NUL character in text.
 fn without_nul(text: &str) -> String {
     text.replace('\0', " ")
 }

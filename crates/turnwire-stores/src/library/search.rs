@@ -1,5 +1,5 @@
-//! Finding passages: by their words in the database's own index, by their vectors one by one, and
-//! both together by reciprocal rank fusion.
+//! Search for chunks: by words in the database's full-text index, by exact comparison of vectors,
+//! and both combined by reciprocal rank fusion.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,29 @@ use turnwire_contract::{
 use super::{
     Inner,
     collections::Kept,
-    dialect::is_word,
     now,
     pgvector::Region,
     signed,
     vectors::{Nearest, Spot},
 };
 use crate::{
-    database::{DatabaseError, Row, Value},
+    database::{DatabaseError, Row, Value, is_word},
     failures::decode,
 };
 
-/// How many vectors are looked at at once: some megabytes.
+/// Vectors compared per query: a few megabytes.
 const AT_ONCE: i64 = 8 * 1024;
 
-/// Where is looked.
+/// The scope of a search.
 struct Scope<'a> {
     tenant: &'a TenantId,
-    /// The numbers of the collections.
+    /// Row numbers of the collections.
     collections: Vec<i64>,
-    /// The attachments that pass the filter, if there is one.
+    /// Attachments that pass the filter, if there is one.
     among: Option<Vec<i64>>,
 }
 
-/// A passage that fits, by its number.
+/// A matching chunk, by row number.
 struct Hit {
     number: i64,
     score: f64,
@@ -67,14 +66,14 @@ impl Inner {
                 by_words
             }
         };
-        // Some of them may be on their way out.
+        // Some of them may be about to be deleted.
         hits.truncate(query.most * 2);
         let mut chunks = self.shown(tenant, hits).await?;
         chunks.truncate(query.most);
         Ok(SearchResults { chunks, words_only })
     }
 
-    /// The vector of a question, and the model it comes from; nothing if there is no model.
+    /// Returns the model and the vector of a query, or `None` if there is no model.
     async fn meaning_of(&self, text: &str) -> Option<Result<(&str, Vec<f32>), EmbeddingError>> {
         let model = self.reader.model()?;
         let vectors = self.reader.vectors(&[text]).await;
@@ -150,7 +149,7 @@ impl Inner {
         Ok(found.first().map(|row| row.integer(0)).transpose()?.unwrap_or(0))
     }
 
-    /// The numbers of the passages whose vectors are nearest, nearest first.
+    /// Returns the chunks with the nearest vectors, nearest first.
     async fn by_meaning(
         &self,
         scope: &Scope<'_>,
@@ -189,7 +188,7 @@ impl Inner {
         self.numbers(scope.tenant, &nearest.spots()).await
     }
 
-    /// All vectors there are, in parts that are not too big.
+    /// Splits all vectors in scope into parts of bounded size.
     async fn parts(&self, scope: &Scope<'_>, model: &str) -> Result<Vec<Part>, LibraryError> {
         let sql = format!(
             "select number, n_passages from attachments
@@ -221,7 +220,7 @@ impl Inner {
         Ok(!found.is_empty())
     }
 
-    /// The numbers of the passages at these spots, in their order.
+    /// Returns the row numbers of the chunks at these spots, in order.
     async fn numbers(&self, tenant: &TenantId, spots: &[Spot]) -> Result<Vec<i64>, LibraryError> {
         if spots.is_empty() {
             return Ok(Vec::new());
@@ -249,7 +248,7 @@ impl Inner {
         Ok(spots.iter().filter_map(|spot| numbers.get(spot).copied()).collect())
     }
 
-    /// The passages themselves, without those that have gone meanwhile.
+    /// Loads the chunks, without those deleted meanwhile.
     async fn shown(
         &self,
         tenant: &TenantId,
@@ -289,15 +288,15 @@ impl Scope<'_> {
     }
 }
 
-/// Vectors that are looked at together.
+/// Vectors that are compared in one query.
 struct Part {
     attachments: Vec<i64>,
-    /// Their places: from here, up to there and not further.
+    /// Range of positions, end exclusive.
     from: i64,
     to: i64,
 }
 
-/// Parts in the making.
+/// Builder of parts.
 #[derive(Default)]
 struct Parts {
     done: Vec<Part>,
@@ -308,7 +307,7 @@ struct Parts {
 impl Parts {
     fn add(&mut self, attachment: i64, n_passages: i64) {
         if n_passages > AT_ONCE {
-            // Blocks begin at multiples of their length, and so do parts.
+            // Blocks and parts start at multiples of the block length.
             let mut from = 0;
             while from < n_passages {
                 let to = from + AT_ONCE;
@@ -338,7 +337,7 @@ impl Parts {
     }
 }
 
-/// How a score in thousand millionths becomes one between 0 and 1. Ranks stay as they are.
+/// Maps a score in billionths to a score between 0 and 1. The order does not change.
 fn hit(row: &Row) -> Result<Hit, DatabaseError> {
     #[expect(clippy::cast_precision_loss, reason = "a score need not be exact")]
     let score = row.integer(1)?.max(1) as f64 / 1e9;

@@ -1,8 +1,8 @@
-//! Files on their way in, and out again, slice by slice.
+//! Streaming upload and download of files, in slices.
 //!
-//! A file is never in memory as a whole: what comes is written as soon as there is enough of it for
-//! a slice, and what goes out is read when the one before has gone. Nobody sees a file before all
-//! of it is there; one that is given up is removed, and one whose process died goes by itself.
+//! A file is never in memory as a whole. A slice is written when enough bytes have arrived, and
+//! read after the previous one was sent. A file is visible only when it is complete. An aborted
+//! upload is deleted, and one whose process died expires.
 
 use std::{mem, sync::Arc};
 
@@ -19,18 +19,18 @@ use crate::{
     failures::encode,
 };
 
-/// How much of a file one statement carries.
+/// Bytes per statement.
 const SLICE: usize = 1024 * 1024;
 
-/// For how long a file may be on its way in.
+/// Maximum duration of an upload.
 const PATIENCE_MICROS: i64 = 60 * 60 * 1_000_000;
 
-/// A file on its way in.
+/// An upload in progress.
 pub(super) struct Upload {
     library: Arc<Inner>,
     tenant: TenantId,
     file_id: FileId,
-    /// What is not enough for a slice yet.
+    /// Bytes of an incomplete slice.
     rest: Vec<u8>,
     n_slices: usize,
     n_bytes: usize,
@@ -137,7 +137,7 @@ impl Drop for Upload {
 }
 
 impl Inner {
-    /// What is in a file, slice by slice.
+    /// Streams the content of a file in slices.
     pub(super) async fn content_stream(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -155,7 +155,7 @@ impl Inner {
     }
 }
 
-/// A file on its way out.
+/// A download in progress.
 struct Reading {
     library: Arc<Inner>,
     tenant: TenantId,
@@ -170,7 +170,7 @@ impl Reading {
             return Ok(None);
         }
         let slice = self.library.slice(&self.tenant, &self.file_id, self.next).await?;
-        // It was removed while it was read.
+        // The file was deleted during the download.
         let slice = slice.ok_or_else(|| LibraryError::no_file(&self.file_id))?;
         self.next += 1;
         self.n_left = self.n_left.saturating_sub(slice.len() as u64);

@@ -1,26 +1,25 @@
-//! Vectors as they are kept, and the nearest of them.
+//! Encoding of vectors, and exact nearest-neighbour search.
 //!
-//! They lie one behind the other in blocks, and a question is compared with every one of them.
-//! Why, is told in decision 013.
+//! Vectors are stored in contiguous blocks, and a query is compared with all of them. Decision 013
+//! explains why.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Where a passage is: its attachment, and its place there.
+/// An attachment and the position of a chunk in it.
 pub(super) type Spot = (i64, i64);
 
-/// The bytes of vectors, one behind the other.
+/// Encodes vectors contiguously.
 pub(super) fn packed(vectors: &[Vec<f32>]) -> Vec<u8> {
     vectors.iter().flatten().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// The best so far.
+/// The best hits so far.
 pub(super) struct Nearest {
     most: usize,
     best: BinaryHeap<Reverse<(Likeness, Reverse<Spot>)>>,
 }
 
-/// How alike two directions are. Ordered, because no vector that is kept has anything in it that
-/// is not a number.
+/// Cosine similarity. Implements `Ord`, because stored vectors contain no NaN.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Likeness(f32);
 
@@ -39,13 +38,13 @@ impl Ord for Likeness {
 }
 
 impl Nearest {
-    /// Will have `most` spots.
+    /// Creates a list of at most `most` spots.
     pub(super) fn new(most: usize) -> Self {
         Self { most, best: BinaryHeap::with_capacity(most + 1) }
     }
 
-    /// Looks at a block of `n` vectors, the first of which is at `first`. A block of vectors of
-    /// another length is not comparable, and left out.
+    /// Compares a block of `n` vectors, starting at `first`. A block with another vector length is
+    /// skipped.
     pub(super) fn look_at(&mut self, question: &[f32], first: Spot, n: usize, block: &[u8]) {
         let length = size_of_val(question);
         if length == 0 || block.len() != n * length {
@@ -56,7 +55,7 @@ impl Nearest {
         }
     }
 
-    /// Takes notice of one vector.
+    /// Adds one vector if it is among the best.
     pub(super) fn see(&mut self, spot: Spot, likeness: f32) {
         let entry = Reverse((Likeness(likeness), Reverse(spot)));
         if self.best.len() < self.most {
@@ -67,21 +66,20 @@ impl Nearest {
         }
     }
 
-    /// How many spots it will have.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// The spots, nearest first.
+    /// Returns the spots, nearest first.
     pub(super) fn spots(self) -> Vec<Spot> {
         self.best.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(spot)))| spot).collect()
     }
 }
 
-/// How many numbers are added up side by side, so that the processor can do them together.
+/// Number of parallel sums, for SIMD.
 const LANES: usize = 16;
 
-/// The inner product of a vector and one that is kept.
+/// Returns the inner product of a query and a stored vector.
 fn likeness(question: &[f32], kept: &[u8]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     let kept = kept.chunks_exact(LANES * size_of::<f32>());

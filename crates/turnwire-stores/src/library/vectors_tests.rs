@@ -1,6 +1,6 @@
 use super::{Nearest, likeness, packed};
 
-/// Vectors that point a little further from the first axis, one after the other.
+/// Vectors at increasing angles from the first axis.
 fn fan(n: usize, length: usize) -> Vec<Vec<f32>> {
     (0..n)
         .map(|n| {
@@ -34,7 +34,7 @@ fn the_nearest_come_first_from_whatever_block() {
     assert_eq!(nearest.spots(), [(1, 0), (1, 1), (1, 2), (1, 3)]);
 }
 
-/// A block from another model says nothing about this question.
+/// A block of another model is not comparable.
 #[test]
 fn vectors_of_another_length_are_left_out() {
     let mut nearest = Nearest::new(4);

@@ -1,8 +1,7 @@
-//! What workers on one database tell each other: that a run has grown, and that there is
-//! something to do.
+//! Notifications between workers on one database: a run has grown, or there is work.
 //!
-//! News makes things fast and nothing else: whoever misses some finds out from the database a
-//! little later. So it may be dropped, and what it says is checked.
+//! Notifications only reduce latency. A worker that misses one finds the change in the database
+//! later. So they may be dropped, and their content is verified.
 
 use std::sync::Arc;
 
@@ -16,15 +15,15 @@ mod signature;
 
 pub(crate) use redis::Publisher;
 
-/// This worker's end of the news.
+/// This worker's end of the notifications.
 pub(crate) struct Notifier {
     work: Arc<Notify>,
     transport: Transport,
 }
 
-/// How others are told.
+/// How notifications are sent.
 pub(crate) enum Transport {
-    /// There are no others.
+    /// There are no other workers.
     None,
     /// By `NOTIFY`.
     Postgres(Arc<dyn Database>),
@@ -33,12 +32,12 @@ pub(crate) enum Transport {
 }
 
 impl Notifier {
-    /// News over `transport`; whoever hears of something to do rings `work`.
+    /// Sends over `transport`; received work notifications wake `work`.
     pub(crate) fn over(transport: Transport, work: Arc<Notify>) -> Self {
         Self { work, transport }
     }
 
-    /// Tells all workers, this one too, that there is a wish or a run to claim.
+    /// Notifies all workers, including this one, of a pending command or a run to claim.
     pub(crate) async fn notify_work(&self) {
         self.work.notify_one();
         match &self.transport {
@@ -48,7 +47,7 @@ impl Notifier {
         }
     }
 
-    /// Waits until there may be a wish or a run to claim.
+    /// Waits until there may be a pending command or a run to claim.
     pub(crate) async fn work(&self) {
         self.work.notified().await;
     }

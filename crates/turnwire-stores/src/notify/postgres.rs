@@ -1,5 +1,5 @@
-//! News by PostgreSQL itself: `NOTIFY` says which runs have grown and how far, not what
-//! happened in them. That is read from the journal.
+//! Notifications by PostgreSQL: `NOTIFY` carries the runs that have grown and their heads. The
+//! events are read from the journal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,20 +18,20 @@ use crate::{
     outage::{Backoff, Outage},
 };
 
-/// Where it is said that runs have grown.
+/// Channel for runs that have grown.
 pub(crate) const GROWN: &str = "turnwire_grown";
 
-/// Where it is said that there is something to do.
+/// Channel for work.
 const WORK: &str = "turnwire_to_do";
 
-/// PostgreSQL takes less than 8000 bytes at once.
+/// PostgreSQL limits a payload to less than 8000 bytes.
 const LONGEST: usize = 7_900;
 
-/// How long a connection may take.
+/// Connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the `sender` says about `runs`: its name, then `run place` of each, on lines, in as few
-/// pieces as it takes.
+/// Encodes `runs` into as few payloads as possible: a line with the `sender`, then a line `run seq`
+/// for each run.
 pub(crate) fn payloads<'a>(
     sender: &str,
     runs: impl Iterator<Item = (&'a RunId, Seq)>,
@@ -42,14 +42,14 @@ pub(crate) fn payloads<'a>(
         match payloads.last_mut() {
             Some(last) if last.len() + line.len() <= LONGEST => last.push_str(&line),
             _ if sender.len() + line.len() < LONGEST => payloads.push(format!("{sender}\n{line}")),
-            // Nobody has such a name for a run; its readers find out by themselves.
+            // No real run id is this long; its readers poll.
             _ => {}
         }
     }
     payloads
 }
 
-/// Tells all workers that there is something to do.
+/// Notifies all workers that there is work.
 pub(crate) async fn notify_work(database: &dyn Database) {
     let told = database.query("select pg_notify($1, '')::text", &[Value::Text(WORK)]).await;
     if let Err(error) = told {
@@ -57,9 +57,9 @@ pub(crate) async fn notify_work(database: &dyn Database) {
     }
 }
 
-/// Listens until told to stop.
+/// The task that listens until stopped.
 pub(crate) struct ListenTask {
-    /// Who this worker is when it tells the others.
+    /// This worker's name in payloads.
     pub(crate) sender: String,
     pub(crate) options: PgConnectOptions,
     pub(crate) tails: Arc<LiveTails>,
@@ -92,7 +92,7 @@ impl ListenTask {
         }
     }
 
-    /// A new pool every time: a connection that hangs would keep the place in an old one.
+    /// Creates a new pool each time: a hanging connection would occupy the old one.
     async fn connect(&self) -> Result<PgListener, sqlx::Error> {
         let pool: PgPool = PgPoolOptions::new()
             .max_connections(1)
@@ -121,7 +121,7 @@ impl ListenTask {
         }
         let mut lines = notifier.payload().lines();
         if lines.next() == Some(&*self.sender) {
-            // What was written here is known here.
+            // This process knows what it wrote.
             return;
         }
         for line in lines {
@@ -133,7 +133,7 @@ impl ListenTask {
         }
     }
 
-    /// What was said while nobody listened is not known.
+    /// Notifications sent while disconnected are lost, so all runs are read.
     fn look_at_all(&self) {
         for (run_id, _) in self.tails.followed() {
             self.follower.look_at(run_id);

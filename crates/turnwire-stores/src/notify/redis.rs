@@ -1,8 +1,8 @@
-//! News by Redis: the rows themselves, signed, on one channel per run.
+//! Notifications by Redis: signed rows, on one channel per run.
 //!
-//! A worker listens to the channels of the runs that are read here and written elsewhere. What
-//! arrives is taken if it is signed and follows on what is known; otherwise the journal is
-//! asked. Redis may be slow, flushed, restarted or gone: then news comes later.
+//! A worker subscribes to the runs that are read here and written elsewhere. A message is used if
+//! its signature is valid and its rows follow the known head; otherwise the journal is read. If
+//! Redis is slow, flushed, restarted or unavailable, readers only see events later.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -27,19 +27,19 @@ use crate::{
     rows::{EventRow, StoredRow},
 };
 
-/// How much waits to be published. What comes on top is dropped: its readers ask the journal.
+/// Queue length of the publisher. Messages beyond it are dropped; readers then poll the journal.
 const QUEUE: usize = 4096;
 
-/// How much is published at once.
+/// Maximum number of messages per pipeline.
 const AT_ONCE: usize = 512;
 
-/// How long Redis may take to answer.
+/// Timeout of a Redis response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often a connection on which nothing arrives is tried.
+/// Ping interval of an idle connection.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Where news of one database is said.
+/// Channel names of one database.
 #[derive(Clone)]
 pub(crate) struct Channels {
     secret: Secret,
@@ -47,7 +47,7 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// The channels of the database with this secret.
+    /// Returns the channels of the database with this secret.
     pub(crate) fn of(secret: String) -> Self {
         let secret = Secret::new(secret);
         let prefix = format!("turnwire:{}:", secret.database());
@@ -58,44 +58,43 @@ impl Channels {
         format!("{}{run_id}", self.prefix)
     }
 
-    /// No run is called like this.
+    /// No run has this name.
     fn work(&self) -> String {
         format!("{}:to-do", self.prefix)
     }
 }
 
-/// Something to be published.
 #[derive(Debug)]
 pub(crate) enum Notification {
     Grown { run_id: RunId, rows: Vec<EventRow> },
     Work,
 }
 
-/// The way to whoever publishes.
+/// Handle of the publishing task.
 #[derive(Debug, Clone)]
 pub(crate) struct Publisher {
     notifications: mpsc::Sender<Notification>,
 }
 
 impl Publisher {
-    /// A publisher, and what it has to publish.
+    /// Returns a publisher and the receiver of its queue.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Notification>) {
         let (notifications, received) = mpsc::channel(QUEUE);
         (Self { notifications }, received)
     }
 
-    /// Tells whoever follows the run. Never waits.
+    /// Queues rows for the followers of the run. Never waits.
     pub(crate) fn publish(&self, run_id: RunId, rows: Vec<EventRow>) {
         let _ = self.notifications.try_send(Notification::Grown { run_id, rows });
     }
 
-    /// Tells all workers that there is something to do. Never waits.
+    /// Queues a work notification for all workers. Never waits.
     pub(crate) fn notify_work(&self) {
         let _ = self.notifications.try_send(Notification::Work);
     }
 }
 
-/// Publishes what it is given.
+/// The task that publishes queued messages.
 pub(crate) struct PublishTask {
     pub(crate) client: Client,
     pub(crate) channels: Channels,
@@ -104,7 +103,7 @@ pub(crate) struct PublishTask {
 }
 
 impl PublishTask {
-    /// Publishes until told to stop.
+    /// Publishes until stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
         stop.run_until_cancelled_owned(self.go_on()).await;
     }
@@ -151,14 +150,14 @@ impl PublishTask {
     }
 }
 
-/// Rows as they are sent: a list of `[first, last, body]`.
+/// Encodes rows as a list of `[first, last, body]`.
 fn encode_rows(rows: &[EventRow]) -> Vec<u8> {
     let rows: Vec<(i64, i64, &str)> =
         rows.iter().map(|row| (row.first, row.last, row.body.as_str())).collect();
     serde_json::to_vec(&rows).unwrap_or_default()
 }
 
-/// The events in what was sent; none if it makes no sense.
+/// Decodes the events of a message, or returns `None` if it is malformed.
 fn decode_page(run_id: &RunId, body: &[u8]) -> Option<Page> {
     let rows: Vec<(i64, i64, String)> = serde_json::from_slice(body).ok()?;
     let mut page = Page::default();
@@ -170,7 +169,7 @@ fn decode_page(run_id: &RunId, body: &[u8]) -> Option<Page> {
     places.clone().zip(places.skip(1)).all(|(one, next)| one.next() == next).then_some(page)
 }
 
-/// Listens to the runs that are followed here.
+/// Subscribes to the runs that are followed here.
 pub(crate) struct SubscribeTask {
     pub(crate) client: Client,
     pub(crate) channels: Channels,
@@ -181,7 +180,7 @@ pub(crate) struct SubscribeTask {
 }
 
 impl SubscribeTask {
-    /// Listens until told to stop.
+    /// Receives until stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
         stop.run_until_cancelled(self.go_on()).await;
     }
@@ -192,7 +191,7 @@ impl SubscribeTask {
             let Err(error) = self.listen(&mut backoff).await;
             self.follower.set_notified(false);
             self.outage.note_away(&error.to_string());
-            // Those who came meanwhile are found again when Redis is back.
+            // All subscriptions are made again when Redis is back.
             self.tails.take_changes();
             sleep(backoff.next_pause()).await;
         }
@@ -233,7 +232,7 @@ impl SubscribeTask {
         }
     }
 
-    /// Listens to other runs, and looks at those that are new: they may have grown before.
+    /// Updates the subscriptions and reads new runs, which may have grown before.
     async fn change(
         &self,
         sink: &mut PubSubSink,
@@ -270,8 +269,7 @@ impl SubscribeTask {
             tracing::warn!(%run_id, "notification with an invalid signature ignored");
             return;
         };
-        // The journal has what does not follow on what is known, and says more of what cannot be
-        // read.
+        // The journal fills gaps, and reports malformed rows.
         let page = decode_page(&run_id, body);
         if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == Arrival::Gap) {
             self.follower.look_at(run_id);

@@ -1,29 +1,29 @@
-//! News over Redis is signed, because others may be able to write there.
+//! Signatures of Redis messages, because other clients may be able to publish there.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use turnwire_contract::RunId;
 
-/// How long a signature is.
+/// Bytes of a signature.
 const LENGTH: usize = 32;
 
-/// What all workers on a database know and nobody else does.
+/// A secret shared by all workers on a database.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// The secret that is kept in the database.
+    /// Wraps the secret stored in the database.
     pub(crate) fn new(secret: String) -> Self {
         Self(secret)
     }
 
-    /// A name for the database, which tells nothing about the secret.
+    /// Returns an id of the database that does not reveal the secret.
     pub(crate) fn database(&self) -> String {
         let digest = format!("{:x}", Sha256::digest(format!("the name of {}", self.0)));
         digest.chars().take(16).collect()
     }
 
-    /// `body` with its signature before it.
+    /// Returns `body` prefixed with its signature.
     pub(crate) fn sign(&self, run_id: &RunId, body: &[u8]) -> Vec<u8> {
         let signature = self.mac(run_id, body).map(|mac| mac.finalize().into_bytes());
         let mut signed = Vec::with_capacity(LENGTH + body.len());
@@ -32,7 +32,7 @@ impl Secret {
         signed
     }
 
-    /// The body, if its signature is right.
+    /// Returns the body if its signature is valid.
     pub(crate) fn check<'a>(&self, run_id: &RunId, signed: &'a [u8]) -> Option<&'a [u8]> {
         let (signature, body) = signed.split_at_checked(LENGTH)?;
         self.mac(run_id, body)?.verify_slice(signature).ok()?;

@@ -1,9 +1,8 @@
-//! Appends that must not hold up the others: too heavy to share a commit, or in a batch that the
-//! database did not take.
+//! Isolated appends: too large to share a commit, or in a batch that the database rejected.
 //!
-//! They are written one by one, each in turn, those first that were tried least and weigh least:
-//! so the innocent of a batch do not wait for the guilty. One that takes too long gets more time,
-//! and one that does not work while the database takes other writes is rejected.
+//! They are written one at a time, those with the fewest attempts and the smallest size first, so
+//! that valid appends of a failed batch do not wait for the faulty one. A slow append gets a longer
+//! timeout. One that fails while the database accepts other writes is rejected.
 
 use std::{panic::AssertUnwindSafe, slice, sync::Arc, time::Duration};
 
@@ -20,14 +19,13 @@ use crate::{
     outage::{Backoff, Outage},
 };
 
-/// How long an append that stands alone may take, try by try.
+/// Statement timeouts of an isolated append, by attempt.
 const TIMES: [Duration; 2] = [Duration::from_secs(15), Duration::from_mins(1)];
 
-/// How often the connection may break over an append: more often than by chance, even where
-/// connections are cut all the time.
+/// Maximum connection failures during one append: more than occur by chance.
 const CHANCES: u32 = 20;
 
-/// Writes what was isolated, on a connection of its own where the database can have two.
+/// Writes isolated appends, on its own connection where the database allows two writers.
 pub(crate) struct IsolatedWriter {
     arriving: mpsc::UnboundedReceiver<Job>,
     waiting: Vec<Isolated>,
@@ -37,7 +35,7 @@ pub(crate) struct IsolatedWriter {
     stop: CancellationToken,
 }
 
-/// An append, and what has come of it so far.
+/// An append and its attempts.
 struct Isolated {
     job: Job,
     n_too_slow: usize,
@@ -52,12 +50,12 @@ impl Isolated {
         Self { job, n_too_slow: 0, n_broken: 0, pause, ready_at }
     }
 
-    /// How long it may take this time.
+    /// Returns the statement timeout of the next attempt.
     fn time(&self) -> Duration {
         TIMES.get(self.n_too_slow).copied().unwrap_or_default()
     }
 
-    /// Counts a failure that was not the database's. Says whether it may be tried again.
+    /// Counts a failure caused by the append. Returns whether to retry.
     fn may_be_tried_after(&mut self, error: &DatabaseError) -> bool {
         self.ready_at = Instant::now() + self.pause.next_pause();
         match error {
@@ -75,7 +73,7 @@ impl Isolated {
 }
 
 impl IsolatedWriter {
-    /// A writer of what is sent to it. It ends with the last sender.
+    /// Creates a writer for the jobs sent to it. It ends with the last sender.
     pub(crate) fn new(
         journal: Box<dyn BatchWriter>,
         notifier: CommitNotifier,
@@ -87,17 +85,17 @@ impl IsolatedWriter {
         (sender, writer)
     }
 
-    /// Writes until nobody can isolate anything any more.
+    /// Runs until all senders are dropped.
     pub(crate) async fn run(mut self) {
         while let Some(next) = self.next().await {
-            // Dropping the append answers it.
+            // Dropping the append reports the failure to its caller.
             if AssertUnwindSafe(self.write(next)).catch_unwind().await.is_err() {
                 tracing::error!("isolated writer panicked, continuing");
             }
         }
     }
 
-    /// The one whose turn it is; waits for it. Nothing if there will be none.
+    /// Waits for the next append. Returns `None` if there will be none.
     async fn next(&mut self) -> Option<Isolated> {
         loop {
             while let Ok(job) = self.arriving.try_recv() {
@@ -134,7 +132,7 @@ impl IsolatedWriter {
         if !is_refused && self.journal.probe().await.is_err() {
             self.outage.note_away(&error.to_string());
             let batch = slice::from_ref(&next.job);
-            // Dropping the job answers it.
+            // Dropping the job reports the failure to its caller.
             if comes_back(&mut *self.journal, &self.stop, batch).await {
                 self.outage.note_back();
                 self.waiting.push(next);

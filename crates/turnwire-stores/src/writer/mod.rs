@@ -1,23 +1,18 @@
-//! The one writer of this process: it commits the events of all runs together.
+//! The single writer of this process. It commits events of all runs in batches.
 //!
-//! Whoever appends hands its rows over and waits. What has gathered while one batch is being
-//! committed is the next batch, so the busier a node is, the more runs share a commit, and none
-//! waits longer than for the commit before its own.
+//! Callers queue their rows and wait. Appends queued during a commit form the next batch. So more
+//! runs share a commit under load, and no append waits for more than one earlier commit.
 //!
-//! A batch that got no answer is sent again as it is: its rows carry a tag, by which the writer
-//! tells what it has written itself from what somebody else has. What happens next depends on
-//! whose fault it is, and a [probe](Journal::probe) tells: if the database does not take the
-//! smallest of writes either, it is away, and the batch is sent again until it is back. If it
-//! does, something in the batch is at fault, and the appends are [isolated](isolation) so that
-//! the other runs go on.
+//! A batch without a response is sent again unchanged. Its rows carry a tag that distinguishes this
+//! writer's rows from others'. Then a [probe](BatchWriter::probe) finds the cause. If a minimal
+//! write also fails, the database is unavailable, and the batch is retried with backoff. If it
+//! succeeds, some append in the batch is faulty, and the appends are [isolated](isolation) so that
+//! other runs continue.
 
 use std::{
     collections::{HashSet, VecDeque},
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, LazyLock, Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -38,7 +33,7 @@ use crate::{
     live_tails::LiveTails,
     notify::Publisher,
     outage::{Backoff, Outage},
-    rows::{EventRow, to_rows},
+    rows::{EventRow, new_tag, to_rows},
     sync::lock,
 };
 
@@ -50,15 +45,15 @@ pub(crate) use isolation::IsolatedWriter;
 pub(crate) use postgres::PostgresBatchWriter;
 pub(crate) use sqlite::SqliteBatchWriter;
 
-/// How many appends wait to be taken into a batch. The rest wait for their turn to wait.
+/// Queue length. Further callers wait for a free slot.
 const QUEUE: usize = 4096;
 
-/// How many appends make a batch at most, and how much they may weigh together. One that weighs
-/// more is isolated from the start.
+/// Maximum number of appends per batch, and their maximum total size. A larger append is isolated
+/// at once.
 const BATCH_JOBS: usize = 512;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// What somebody wants to append.
+/// A queued append.
 pub(crate) struct Job {
     tenant: TenantId,
     run_id: RunId,
@@ -80,35 +75,34 @@ impl Job {
     }
 }
 
-/// What the writer is asked to do.
+/// A request to the writer.
 enum Request {
     Append(Job),
-    /// Answered once something was written.
+    /// Answered after the next successful write.
     Probe(oneshot::Sender<()>),
 }
 
-/// Where batches are written.
+/// Writes batches to a database.
 #[async_trait]
 pub(crate) trait BatchWriter: Send {
-    /// Writes all `jobs`, each of another run, and tells which of them are kept: those that won
-    /// their place now, or had won it before. The others left nothing behind. No statement may
-    /// take longer than `time`. If this fails, it may have happened all the same, and can be done
-    /// again.
+    /// Writes all `jobs`, each of a different run, and returns which are stored: those that won
+    /// their seq now, or in an earlier attempt. The others leave nothing behind. `time` is the
+    /// statement timeout. After an error the write may have happened, and can be repeated.
     async fn write(&mut self, jobs: &[Job], time: Duration) -> Result<Vec<bool>, DatabaseError>;
 
-    /// Writes something small to the tables that appends write to. If this works, an append that
-    /// does not is at fault itself.
+    /// Makes a minimal write to the tables of the journal. If it succeeds, a failing append is
+    /// itself at fault.
     async fn probe(&mut self) -> Result<(), DatabaseError>;
 }
 
-/// The way to the writer.
+/// Handle of the writer.
 #[derive(Debug, Clone)]
 pub(crate) struct WriterHandle {
     requests: mpsc::Sender<Request>,
     at_work_since: AtWorkSince,
 }
 
-/// Since when the writer has been at its present batch, if it is at one.
+/// Start of the current batch, if there is one.
 type AtWorkSince = Arc<Mutex<Option<Instant>>>;
 
 impl WriterHandle {
@@ -133,12 +127,12 @@ impl WriterHandle {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// For how long the writer has been at its present batch.
+    /// Returns how long the current batch has been in progress.
     pub(crate) fn stuck_for(&self) -> Duration {
         lock(&self.at_work_since).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Returns once the writer has written something, whatever it is.
+    /// Returns after the next successful write.
     pub(crate) async fn probe(&self) -> Result<(), JournalError> {
         let (answer, answered) = oneshot::channel();
         self.requests.send(Request::Probe(answer)).await.map_err(|_| closed())?;
@@ -150,24 +144,14 @@ fn closed() -> JournalError {
     JournalError::Unavailable("the writer has stopped".to_owned())
 }
 
-/// Something that no other append to the same place has: a number that begins anywhere.
-pub(crate) fn new_tag() -> i64 {
-    static NEXT: LazyLock<AtomicI64> = LazyLock::new(|| {
-        let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-        AtomicI64::new((high ^ low.rotate_left(32)).cast_signed())
-    });
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The writer.
 pub(crate) struct Writer {
     requests: mpsc::Receiver<Request>,
-    /// Taken from the queue, and not yet in a batch.
+    /// Received, and not yet in a batch.
     waiting: VecDeque<Job>,
-    /// Who wants to know whether something can be written.
+    /// Callers that wait for a successful write.
     probes: Vec<oneshot::Sender<()>>,
     journal: Box<dyn BatchWriter>,
-    /// Where appends go that must not hold up the others.
+    /// Queue of isolated appends.
     isolated: mpsc::UnboundedSender<Job>,
     notifier: CommitNotifier,
     outage: Arc<Outage>,
@@ -175,14 +159,14 @@ pub(crate) struct Writer {
     stop: CancellationToken,
 }
 
-/// A batch that the database has answered, and what it has kept of it.
+/// A batch with the database's response.
 struct WrittenBatch {
     batch: Vec<Job>,
     kept: Vec<bool>,
 }
 
 impl Writer {
-    /// A writer that stops when it is told to, after it has written what it was given before.
+    /// Creates a writer. When stopped, it first writes what was queued before.
     pub(crate) fn new(
         journal: Box<dyn BatchWriter>,
         isolated: mpsc::UnboundedSender<Job>,
@@ -207,8 +191,8 @@ impl Writer {
         (handle, writer)
     }
 
-    /// Writes until there is nobody left who could append, or it is told to stop. A panic costs
-    /// the appends of the batch it happened in, and not those of everybody after them.
+    /// Runs until all handles are dropped or it is stopped. A panic fails only the appends of its
+    /// batch.
     pub(crate) async fn run(mut self) {
         while AssertUnwindSafe(self.write_all()).catch_unwind().await.is_err() {
             *lock(&self.at_work_since) = None;
@@ -225,7 +209,7 @@ impl Writer {
                 self.take(request);
             }
             if self.waiting.is_empty() {
-                // Nothing to do meanwhile.
+                // Nothing to overlap with.
                 self.notifier.tell(written.take());
                 if !self.probes.is_empty() {
                     self.probe().await;
@@ -247,7 +231,7 @@ impl Writer {
         }
     }
 
-    /// Waits for something to do. There will be nothing any more if this says no.
+    /// Waits for a request. Returns `false` if there will be none.
     async fn has_work(&mut self) -> bool {
         let mut arrived = Vec::new();
         let stop = self.stop.clone();
@@ -264,7 +248,7 @@ impl Writer {
         n > 0
     }
 
-    /// As many of those that wait as go into one batch, but one of each run.
+    /// Takes the queued appends that fit into one batch, at most one per run.
     fn take_batch(&mut self) -> Vec<Job> {
         let (mut batch, mut later): (Vec<Job>, VecDeque<Job>) = Default::default();
         let (mut runs, mut bytes) = (HashSet::new(), 0);
@@ -274,7 +258,7 @@ impl Writer {
                 bytes += job.bytes;
                 batch.push(job);
             } else {
-                // Those of the same run stay behind this one.
+                // Later appends of the same run stay behind this one.
                 runs.insert(job.run_id.clone());
                 later.push_back(job);
             }
@@ -283,7 +267,7 @@ impl Writer {
         batch
     }
 
-    /// Writes `batch`. While the database is at it, those of the batch `before` are told.
+    /// Writes `batch`. Meanwhile, callers of the batch `before` are notified.
     async fn write(
         &mut self,
         batch: Vec<Job>,
@@ -297,7 +281,7 @@ impl Writer {
         let attempts =
             BatchAttempt { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
         *lock(&self.at_work_since) = Some(Instant::now());
-        // In this order: the statement is on its way before anybody is told.
+        // The statement is sent first, then callers are notified.
         let (done, ()) = join(attempts.write(&batch), async { self.notifier.tell(before) }).await;
         *lock(&self.at_work_since) = None;
         match done {
@@ -314,14 +298,14 @@ impl Writer {
                     self.isolate(job);
                 }
             }
-            // Dropping the jobs answers them.
+            // Dropping the jobs reports the failure to their callers.
             None => {}
         }
         None
     }
 
     fn isolate(&self, job: Job) {
-        // Whoever writes them lives as long as this writer; dropping a job answers it.
+        // The isolated writer lives as long as this one; dropping a job reports the failure.
         let _ = self.isolated.send(job);
     }
 
@@ -345,11 +329,11 @@ impl Writer {
     }
 }
 
-/// How often the connection may break over a batch while the database takes other writes before
-/// the batch is blamed: once can be chance.
+/// Maximum connection failures during a batch while other writes succeed. A single one can be
+/// chance.
 const CHANCES: u32 = 5;
 
-/// One batch on its way into the database.
+/// One batch being written.
 struct BatchAttempt<'a> {
     journal: &'a mut dyn BatchWriter,
     outage: &'a Outage,
@@ -357,9 +341,9 @@ struct BatchAttempt<'a> {
 }
 
 impl BatchAttempt<'_> {
-    /// Tries until the database has answered, or has refused this batch while it takes other
-    /// writes. Only gives up when it is away, this process is about to end and nobody waits for
-    /// an answer any more.
+    /// Retries until the database responds, or rejects this batch while it accepts other writes.
+    /// Returns `None` only if the database is unavailable, the process shuts down and no caller
+    /// waits.
     async fn write(self, batch: &[Job]) -> Option<Result<Vec<bool>, DatabaseError>> {
         let mut backoff = Backoff::default();
         let mut n_broken = 0;
@@ -389,8 +373,8 @@ impl BatchAttempt<'_> {
     }
 }
 
-/// Waits until the database takes writes again; not if this process is about to end and nobody
-/// waits for an answer.
+/// Waits until the database accepts writes. Returns early if the process shuts down and no caller
+/// waits.
 async fn comes_back(
     journal: &mut dyn BatchWriter,
     stop: &CancellationToken,
@@ -408,8 +392,8 @@ async fn comes_back(
     }
 }
 
-/// Writes to the tables that appends write to, and changes nothing of note: `$1` is the worker.
-/// Waits, as an append would, for whoever locks the journal.
+/// A harmless write to the tables of the journal; `$1` is the worker. It waits for table locks, as
+/// an append does.
 fn probe_sql(dialect: &Dialect) -> String {
     let touch = format!(
         "insert into workers (id, lease_until, probed_at) values ($1, {now}, {now})
@@ -427,7 +411,7 @@ fn probe_sql(dialect: &Dialect) -> String {
     )
 }
 
-/// Tells everybody concerned what has become of a batch.
+/// Reports the result of a batch to callers, tails and other workers.
 #[derive(Clone)]
 pub(crate) struct CommitNotifier {
     pub(crate) tails: Arc<LiveTails>,
@@ -456,7 +440,7 @@ impl CommitNotifier {
         for job in batch {
             let run_id = job.run_id.clone();
             let refusal = match error {
-                // A second end of a call or of the run: whoever wrote the first one owns it.
+                // A second end of a call or of the run: the writer of the first one owns it.
                 DatabaseError::Taken(index) => {
                     tracing::warn!(%run_id, index, "append refused by a unique index");
                     self.tails.release(&run_id);

@@ -1,4 +1,4 @@
-//! A batch in PostgreSQL: one statement, and a transaction only when a run ends.
+//! Batches in PostgreSQL: one statement, and a transaction only when a run ends.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::{
     run_store::store_end,
 };
 
-/// First the fence: the first row of each append, at a place where there must be none. Then the
-/// rest of those that got through. Whoever else follows the journal is told in the same breath.
+/// First the fence: inserts the first row of each append, at a seq that must be free. Then the
+/// remaining rows of the appends that succeeded. The same statement notifies followers.
 const WRITE: &str = "with first as ( \
         insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
         select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
@@ -35,7 +35,8 @@ const WRITE: &str = "with first as ( \
     union all \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
 
-/// The statement, or one without a fence: a fault for tests, see `turnwire_contract::seeded`.
+/// Returns the statement, or one without a fence: fault injection for tests, see
+/// `turnwire_contract::seeded`.
 fn write() -> &'static str {
     static WITHOUT_FENCE: LazyLock<String> = LazyLock::new(|| {
         let over = "do update set last_seq = excluded.last_seq, tag = excluded.tag, \
@@ -46,22 +47,22 @@ fn write() -> &'static str {
     if is_seeded(Fault::NoFence) { &WITHOUT_FENCE } else { WRITE }
 }
 
-/// Whose rows are where ours were refused.
+/// Returns the tags of the rows that block refused appends.
 const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[]) \
         as ours(run_id, first_seq) \
     join run_events e on e.run_id = ours.run_id and e.first_seq = ours.first_seq";
 
-/// The journal in PostgreSQL.
+/// The [`BatchWriter`] for PostgreSQL.
 pub(crate) struct PostgresBatchWriter {
     connection: DedicatedConnection,
     dialect: &'static Dialect,
     worker: String,
-    /// Whether other workers are told of every batch by `NOTIFY`.
+    /// Whether every batch is announced by `NOTIFY`.
     notifies: bool,
 }
 
 impl PostgresBatchWriter {
-    /// The journal as `worker` writes it, with a connection of its own.
+    /// Creates a writer for `worker`, with a dedicated connection.
     pub(crate) fn new(database: &PostgresDatabase, worker: String, notifies: bool) -> Self {
         Self {
             connection: database.dedicated_connection(),
@@ -134,7 +135,7 @@ impl PostgresBatchWriter {
         Box::new(transaction).commit().await
     }
 
-    /// After a failure nobody knows what the connection is in the middle of.
+    /// After an error the state of the connection is unknown, so it is closed.
     fn or_disconnect<T>(&mut self, done: Result<T, DatabaseError>) -> Result<T, DatabaseError> {
         if done.is_err() {
             self.connection.disconnect();
@@ -156,7 +157,7 @@ impl BatchWriter for PostgresBatchWriter {
     }
 }
 
-/// Inserts the rows of all `jobs`, and tells whose first one went in.
+/// Inserts the rows of all `jobs`. Returns the runs whose first row was inserted.
 async fn insert(
     connection: &mut PgConnection,
     jobs: &[Job],
@@ -176,12 +177,12 @@ async fn insert(
     let query = first.bind(sqlx::query_scalar(write()));
     let query = rest.bind(query).bind(GROWN).bind(notifications);
     let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
-    // Where somebody was told, there is an empty line.
+    // A notification adds an empty row.
     answer.retain(|run_id| !run_id.is_empty());
     Ok(answer)
 }
 
-/// Rows, column by column: as PostgreSQL takes many of them at once.
+/// Rows as column arrays, for a bulk insert in PostgreSQL.
 #[derive(Default)]
 struct Columns<'a> {
     tenant: Vec<&'a str>,

@@ -1,4 +1,4 @@
-//! A batch in SQLite: one transaction, row by row.
+//! Batches in SQLite: one transaction, row by row.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,19 @@ use crate::{
     run_store::store_end,
 };
 
-/// At a place where there is a row already, nothing happens; anything else that is there twice
-/// is an error.
+/// A seq conflict inserts nothing. Any other conflict is an error.
 const INSERT: &str = "insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
      values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (run_id, first_seq) do nothing \
      returning first_seq";
 
-/// The journal in SQLite.
+/// The [`BatchWriter`] for SQLite.
 pub(crate) struct SqliteBatchWriter {
     database: Arc<dyn Database>,
     worker: String,
 }
 
 impl SqliteBatchWriter {
-    /// The journal in `database`, as `worker` writes it.
+    /// Creates a writer for `worker` on `database`.
     pub(crate) fn new(database: Arc<dyn Database>, worker: String) -> Self {
         Self { database, worker }
     }

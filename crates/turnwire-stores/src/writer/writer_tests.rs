@@ -3,7 +3,7 @@ use turnwire_contract::{Event, Timestamp};
 
 use super::*;
 
-/// Panics over the first batch, and keeps the others.
+/// Panics on the first batch and stores the others.
 struct PanicsOnce {
     has_panicked: bool,
 }
@@ -25,8 +25,8 @@ fn first_event_of(run_id: &str) -> Vec<Arc<RecordedEvent>> {
     vec![Arc::new(RecordedEvent { run_id, seq: Seq(1), at: Timestamp::from_micros(1), event })]
 }
 
-/// C27: a writer that panics answers those whose batch it was, takes the next ones, and does not
-/// look as if it had been at work ever since.
+/// C27: a writer that panics fails the appends of its batch, continues with the next, and does not
+/// appear stuck.
 #[tokio::test(start_paused = true)]
 async fn c27_a_panic_costs_one_batch() {
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
@@ -45,7 +45,7 @@ async fn c27_a_panic_costs_one_batch() {
     handle.append(&tenant, first_event_of("run_2"), None).await.unwrap();
     handle.probe().await.unwrap();
 
-    // One that is gone is not ready.
+    // A stopped writer is not ready.
     stop.cancel();
     tasks.close();
     tasks.wait().await;

@@ -26,7 +26,7 @@ use turnwire_contract::{
     Completeness, Effect, Entry, Event, Item, Journal, Model, RecordedEvent, RequestKey, RunId,
     RunOutcome, RunRequest, RunStatus, RunStore, Seq, TenantId, Tool, ToolOutcome,
 };
-use turnwire_engine::{EngineParts, Runs, Start, Toolbox};
+use turnwire_engine::{EngineParts, Runs, StartOptions, Toolbox};
 use turnwire_models::Scripted;
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::invariants;
@@ -198,7 +198,7 @@ impl Process {
             fingerprint: shape.name.to_owned(),
         };
         loop {
-            let start = Start { key: Some(key.clone()), ..Start::default() };
+            let start = StartOptions { key: Some(key.clone()), ..StartOptions::default() };
             match self.runs.start_with(request.clone(), start).await {
                 Ok(handle) => return handle.id().clone(),
                 // The run of the first process is there, and has no journal yet.

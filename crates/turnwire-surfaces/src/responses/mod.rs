@@ -22,6 +22,7 @@ pub mod ids;
 pub mod input;
 pub mod item;
 mod outcome;
+mod own_event;
 pub mod projection;
 pub mod response;
 mod speech;

@@ -1,9 +1,7 @@
-//! The MCP server of the tests. Speaks over standard input and output, or with `--http PORT`
-//! over streamable HTTP at `/mcp`; port 0 is any free one, and its number is printed.
-//! With `--effects` it has tools that do something to the world as well.
-//! With `--older` it does not know the newer generation of the protocol, with `--mute` it does
-//! not even say so.
-//! `MCP_PROPS_LOG` names a file for what it does.
+//! The MCP server of the tests. Uses standard input and output, or with `--http PORT` streamable
+//! HTTP at `/mcp`; port 0 is any free one, and its number is printed. `--effects` adds tools with
+//! side effects. `--older` disables the newer protocol generation; `--mute` also ignores requests
+//! in it. `MCP_PROPS_LOG` names the log file.
 #![expect(clippy::expect_used, reason = "a test server that cannot work should fall over")]
 
 use rmcp::{

@@ -1,7 +1,7 @@
 //! A model server and a search server for tests that drive a gateway from outside.
 //!
 //! `upstreams [--port N]` prints one line of JSON with its addresses and serves until it is
-//! stopped. Without a port, or with 0, it takes any free one.
+//! stopped. Without a port, or with 0, it uses any free one.
 
 use std::{
     env,

@@ -1,8 +1,8 @@
-//! The promises of [`BlobStore`].
+//! Contract of [`BlobStore`].
 
 use turnwire_contract::{BlobError, BlobId, BlobStore, RunId, TenantId};
 
-/// Runs the whole suite on `store`, which may have other texts in it.
+/// Runs the whole suite on `store`, which may contain other blobs.
 pub async fn check(store: &dyn BlobStore) {
     what_was_put_is_there(store).await;
     tenants_do_not_see_each_other(store).await;

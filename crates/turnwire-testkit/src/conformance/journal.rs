@@ -1,4 +1,4 @@
-//! The promises of [`Journal`].
+//! Contract of [`Journal`].
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use turnwire_contract::{
     TenantId, Timestamp, Usage,
 };
 
-/// Runs the whole suite on `log`, which may have other runs in it.
+/// Runs the whole suite on `log`, which may contain other runs.
 pub async fn check(log: &dyn Journal) {
     places_have_no_gaps(log).await;
     of_two_writers_one_wins(log).await;
@@ -114,7 +114,7 @@ async fn a_reader_can_begin_anywhere(log: &dyn Journal) {
 }
 
 async fn an_unknown_run_is_not_found(log: &dyn Journal) {
-    // The second is a name that no run can have in a database without NUL characters.
+    // The second id cannot exist in a database that rejects NUL characters.
     for name in ["run_unknown", "run_\0"] {
         let id = RunId::from(name);
         let unknown = log.read(&tenant(), &id, Seq::START).await.err();

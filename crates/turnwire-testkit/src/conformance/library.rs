@@ -1,7 +1,6 @@
-//! The promises of [`Library`] and of its [`IndexQueue`].
+//! Contract of [`Library`] and of its [`IndexQueue`].
 //!
-//! The suite reads files itself, in the plainest way: a file is text, and each paragraph a
-//! passage. How files are really read is another part's business.
+//! The suite has its own extraction: a file is text, and each paragraph is a chunk.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,16 +14,16 @@ use turnwire_contract::{
     MAX_CLAIMS, NewChunk, Query, SearchResults, TenantId, TextAnalyzer, Timestamp, Vectors,
 };
 
-/// A library, with the queue of its files.
+/// A library with its index queue.
 pub trait Shelves: Library + IndexQueue {}
 
 impl<T: Library + IndexQueue> Shelves for T {}
 
-/// For how long the suite claims a file: nobody takes it away meanwhile.
+/// Lease of a claim in this suite: longer than any test.
 const LEASE: Duration = Duration::from_mins(1);
 
-/// Runs the whole suite on `library`, which may have other files in it, but none that waits to be
-/// read. It finds texts by their words alone: its reader is [`Plainly::by_words`].
+/// Runs the whole suite on `library`, which may contain other files, but none in the queue. It
+/// searches by words only: its analyzer is [`Plainly::by_words`].
 pub async fn check(library: &dyn Shelves) {
     what_was_handed_in_is_there(library).await;
     a_file_comes_in_pieces(library).await;
@@ -51,39 +50,38 @@ pub async fn check(library: &dyn Shelves) {
     tenants_do_not_see_each_other(library).await;
 }
 
-/// Runs the suite of what is found by its meaning on `library`, whose reader is
-/// [`Plainly::by_meaning`].
+/// Runs the suite for vector search on `library`, whose analyzer is [`Plainly::by_meaning`].
 pub async fn check_meaning(library: &dyn Shelves, reader: &Plainly) {
-    // First, because it has every file read again that has no vectors of its models.
+    // First, because it indexes every file again that has no vectors of its models.
     vectors_can_follow_later(library).await;
     what_is_said_in_other_words_is_found(library).await;
     without_vectors_words_are_left(library, reader).await;
     tenants_do_not_see_each_other(library).await;
 }
 
-/// Understands texts in the plainest way: words between spaces, and meanings from a list.
+/// A simple text analyzer: words between spaces, and vectors from a list.
 #[derive(Debug)]
 pub struct Plainly {
     model: Option<&'static str>,
     away: std::sync::atomic::AtomicBool,
 }
 
-/// Words on the same line mean the same.
+/// Words on the same line have the same vector.
 const MEANINGS: [&[&str]; 3] =
     [&["walrus", "tusked", "pinniped"], &["penguin", "bird"], &["lion", "mane", "giraffe"]];
 
 impl Plainly {
-    /// Knows words only.
+    /// Creates an analyzer without vectors.
     pub fn by_words() -> Arc<Self> {
         Arc::new(Self { model: None, away: false.into() })
     }
 
-    /// Knows what words mean.
+    /// Creates an analyzer with vectors.
     pub fn by_meaning() -> Arc<Self> {
         Arc::new(Self { model: Some("plain-meanings"), away: false.into() })
     }
 
-    /// From now on it does not know, or knows again.
+    /// Sets whether the vector model is unavailable.
     pub fn be_away(&self, away: bool) {
         self.away.store(away, std::sync::atomic::Ordering::SeqCst);
     }
@@ -117,7 +115,7 @@ impl TextAnalyzer for Plainly {
     }
 }
 
-/// Reads everything that waits, as plainly as possible; with vectors if `model` names one.
+/// Indexes all queued files; with vectors if `model` names one.
 async fn read_all(library: &dyn Shelves, model: Option<&str>) {
     while let Some(work) = claim(library, model).await {
         let end = read(&work, model);
@@ -226,7 +224,8 @@ async fn what_was_handed_in_is_there(library: &dyn Shelves) {
     assert!(matches!(again, Err(LibraryError::Exists(_))), "{again:?}");
 }
 
-/// C29: a file comes and goes in pieces of any size, and is seen when all of it is there.
+/// C29: a file is uploaded and downloaded in pieces of any size, and is visible when it is
+/// complete.
 async fn a_file_comes_in_pieces(library: &dyn Shelves) {
     let content: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
     let (id, tenant) = (FileId::from("file_pieces"), tenant("pieces"));
@@ -251,7 +250,7 @@ async fn a_file_comes_in_pieces(library: &dyn Shelves) {
     library.remove_file(&tenant, &id).await.expect("it is there");
 }
 
-/// C25, C29: what was written of a file that never came leaves nothing, and its name is free.
+/// C25, C29: an aborted upload leaves nothing, and its id is free.
 async fn an_upload_that_is_given_up_leaves_nothing(library: &dyn Shelves) {
     let (id, tenant) = (FileId::from("file_given_up"), tenant("given_up"));
     let mut upload = library.upload(&tenant, &id).await.expect("it is new");
@@ -377,7 +376,7 @@ async fn an_attachment_can_be_changed(library: &dyn Shelves) {
     let unknown = FileId::from("file-unknown");
     is_not_found(library.set_attributes(&tenant, &id, &unknown, attributes).await);
 
-    // Attached again, it is read again, and found once.
+    // Attached again, the file is indexed again and found once.
     attach(library, &tenant, &id, attachment("file-changed", json!({ "draft": false }))).await;
     assert!(claim(library, None).await.is_some_and(|work| work.file_id == file_id));
     attach(library, &tenant, &id, changed.clone()).await;
@@ -413,13 +412,13 @@ async fn the_best_passages_come_first(library: &dyn Shelves) {
     assert_eq!(found(&one.expect("it is there").chunks), ["file-both"]);
     let nothing = library.search(&tenant, &collections, &Query::new("?!", 5)).await;
     assert_eq!(nothing, Ok(SearchResults::default()));
-    // Words that mean something to a database mean nothing here.
+    // Query syntax of the database has no effect.
     for odd in ["not", "NEAR(walrus)", "walrus:*", "\"", "'; drop table passages", "a\0b"] {
         library.search(&tenant, &collections, &Query::new(odd, 5)).await.expect("it is a question");
     }
 }
 
-/// A word that few passages have tells more than one that all have, however often.
+/// A rare word scores higher than a frequent one.
 async fn rare_words_count_more(library: &dyn Shelves) {
     let tenant = tenant("rare");
     let mut files = Vec::new();
@@ -644,7 +643,7 @@ async fn what_has_expired_is_gone(library: &dyn Shelves) {
     assert!(matches!(refused.await, Err(LibraryError::Refused(_))));
     library.collection(&tenant, &old).await.expect("it says that it has expired");
 
-    // One that is used stays.
+    // A collection in use does not expire.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.expect("it is after 1970").as_micros()).expect("soon enough");
     let mut record = collection("vs_new", now - 20 * 3_600 * 1_000_000);
@@ -668,7 +667,7 @@ async fn what_is_said_in_other_words_is_found(library: &dyn Shelves) {
     assert_eq!(found(&chunks).first(), Some(&"file-w"), "{chunks:?}");
     let in_range = |chunk: &FoundChunk| chunk.score > 0.0 && chunk.score <= 1.0;
     assert!(chunks.iter().all(in_range), "{chunks:?}");
-    // By words and by meaning at once.
+    // Search by words and by vectors combined.
     let chunks = search(library, &tenant, "vs_meaning", "pinniped walks sleeps walrus").await;
     assert_eq!(found(&chunks), ["file-w", "file-p"]);
     let (key, comparison) = ("of".to_owned(), Comparison::Equal);
@@ -680,7 +679,7 @@ async fn what_is_said_in_other_words_is_found(library: &dyn Shelves) {
     assert_eq!(found(&search(library, &tenant, "vs_meaning", "tusked").await), ["file-p"]);
 }
 
-/// What was read while the model was away, or with another one, is due again.
+/// A file indexed without vectors, or with another model, is due again.
 async fn vectors_can_follow_later(library: &dyn Shelves) {
     let tenant = tenant("later");
     let id = CollectionId::from("vs_later");
@@ -699,7 +698,7 @@ async fn vectors_can_follow_later(library: &dyn Shelves) {
     let chunks = search(library, &tenant, "vs_later", "tusked").await;
     let texts: Vec<&str> = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
     assert_eq!(texts.first(), Some(&"The walrus sleeps."), "{texts:?}");
-    // If the model is away, it is due again after a while.
+    // If the model is unavailable, the file is due again after a delay.
     let work = claim(library, Some("a-third-model")).await.expect("it has other vectors");
     let later = Indexed::NotNow(Duration::from_hours(1));
     assert_eq!(library.finish(&work, later).await, Ok(true));
@@ -742,7 +741,7 @@ async fn what_is_not_there_is_not_found(library: &dyn Shelves) {
     is_not_found(library.attach(&tenant, &id, None, missing()).await);
     let notes = CollectionNotes::default();
     is_not_found(library.annotate_collection(&tenant, &id, notes).await);
-    // Whatever a database thinks of such a name.
+    // An id that a database may reject.
     is_not_found(library.file(&tenant, &FileId::from("file\0")).await);
     is_not_found(library.collection(&tenant, &CollectionId::from("vs\0")).await);
     open(library, &tenant, "vs_empty", &[]).await;
@@ -770,7 +769,7 @@ async fn tenants_do_not_see_each_other(library: &dyn Shelves) {
     is_not_found(library.search(&other, std::slice::from_ref(&id), &Query::new("walrus", 1)).await);
     assert_eq!(library.files(&other).await, Ok(Vec::new()));
     assert_eq!(library.collections(&other).await, Ok(Vec::new()));
-    // Not even somebody else's file into a collection of one's own.
+    // A file of another tenant cannot be attached to an own collection.
     open(library, &other, "vs_theirs", &[]).await;
     let theirs = CollectionId::from("vs_theirs");
     let mine = vec![attachment("file-mine", json!({}))];

@@ -1,4 +1,4 @@
-//! One test per promise of a port. Every adapter runs the whole suite.
+//! One test per guarantee of a port. Every adapter runs the whole suite.
 
 pub mod blob_store;
 pub mod journal;

@@ -1,4 +1,4 @@
-//! The promises of [`Pins`].
+//! Contract of [`Pins`].
 
 use turnwire_contract::{PinnedTool, Pins, TenantId};
 
@@ -6,7 +6,7 @@ fn pinned(tool: &str, definition: &str) -> PinnedTool {
     PinnedTool { tool: tool.to_owned(), definition: definition.to_owned() }
 }
 
-/// Runs the whole suite on `pins`, which knows nothing of the server `server` yet.
+/// Runs the whole suite on `pins`, which has no pins of the server `server` yet.
 pub async fn check(pins: &dyn Pins) {
     let (ours, theirs) = (TenantId::from("ours"), TenantId::from("theirs"));
     let meet = async |tenant: &TenantId, server: &str, tools: &[PinnedTool]| {

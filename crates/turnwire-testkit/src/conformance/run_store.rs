@@ -1,4 +1,4 @@
-//! The promises of [`RunStore`].
+//! Contract of [`RunStore`].
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use turnwire_contract::{
     RunId, RunOutcome, RunRequest, RunStatus, RunStore, StoreError, TenantId, Timestamp,
 };
 
-/// Runs the whole suite on `store`, which may have other runs in it.
+/// Runs the whole suite on `store`, which may contain other runs.
 pub async fn check(store: &dyn RunStore) {
     a_conversation_has_one_active_run(store).await;
     finishing_twice_changes_nothing(store).await;
@@ -23,7 +23,7 @@ pub async fn check(store: &dyn RunStore) {
     a_name_that_nobody_can_have_names_nothing(store).await;
 }
 
-/// A database without NUL characters makes no difference.
+/// An id that a database rejects is treated as not found.
 async fn a_name_that_nobody_can_have_names_nothing(store: &dyn RunStore) {
     let tenant = TenantId::from("t");
     let (run_id, conversation_id) = (RunId::from("run_\0"), ConversationId::from("conv_\0"));
@@ -155,7 +155,7 @@ async fn a_run_continues_another(store: &dyn RunStore) {
     assert_eq!(theirs.expect("it can be asked"), [], "A1");
     let theirs = store.context(&TenantId::from("other"), &second).await;
     assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
-    // What was forgotten cannot be continued; what continued it still can.
+    // A deleted run cannot be continued. A run that continued it still can.
     store.delete(&tenant, &first).await.expect("it is finished");
     let gone = store.create(follower("run_k3", &first)).await;
     assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
@@ -286,7 +286,7 @@ async fn what_is_allowed_goes_with_its_conversation(store: &dyn RunStore) {
             .await
             .expect("the store answers");
     }
-    // Also while a run goes on in it: that is when people are asked.
+    // Also while a run is active, because approvals happen then.
     store
         .create(run("run_allowing", "allowing", Some("conv_allowed")))
         .await

@@ -1,4 +1,4 @@
-//! The promises of [`Workers`].
+//! Contract of [`Workers`].
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -9,14 +9,13 @@ use turnwire_contract::{
     TenantId, Timestamp, Workers,
 };
 
-/// Short, because these tests wait for it to lapse.
+/// Short, because these tests wait for it to expire.
 const LEASE: Duration = Duration::from_millis(300);
 
-/// Long enough that nobody is late who is only busy.
+/// Long enough that a busy machine does not let it expire.
 const LONG_LEASE: Duration = Duration::from_secs(3);
 
-/// Runs the whole suite. `make` brings so many workers that share one new store, with a lease of
-/// that length.
+/// Runs the whole suite. `make` creates a number of workers on one new store, with a given lease.
 pub async fn check<S: Workers + RunStore>(make: impl AsyncFn(usize, Duration) -> Vec<S>) {
     a_run_is_claimed_when_its_worker_is_gone(&make(2, LEASE).await).await;
     each_run_goes_to_one_claimer(&make(5, LONG_LEASE).await).await;
@@ -48,7 +47,7 @@ async fn lease(worker: &impl Workers) -> Duration {
     worker.heartbeat().await.expect("it can be heard").length
 }
 
-/// These beat for so many tenths of a lease, and nobody else does.
+/// Sends heartbeats of only these workers for `tenths` tenths of a lease.
 async fn beat_for<S: Workers>(workers: &[&S], tenths: u32) {
     let first = workers.first().expect("somebody beats");
     let length = lease(*first).await;
@@ -101,7 +100,7 @@ async fn each_run_goes_to_one_claimer<S: Workers + RunStore>(workers: &[S]) {
         assert!(batch.len() <= 7, "more than it asked for");
         claimed.extend(batch);
     }
-    // What was being looked at by somebody else was left out.
+    // Runs locked by another claim are skipped.
     for worker in living {
         claimed.extend(worker.claim(usize::MAX).await.expect("it can claim"));
     }
@@ -217,7 +216,7 @@ async fn after_an_outage_everybody_gets_time<S: Workers + RunStore>(workers: &[S
     let length = lease(one).await;
     let run_id = create(one, "run_outage").await;
     beat_for(&[one, other], 15).await;
-    // Nobody is heard for as long as a database may be away.
+    // No heartbeats, as during an outage of the database.
     sleep(length * 2).await;
     other.heartbeat().await.expect("it can be heard");
     assert_eq!(claim(other).await, [], "C18: the other had no chance to be heard yet");

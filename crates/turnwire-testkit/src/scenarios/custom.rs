@@ -1,4 +1,4 @@
-//! Custom tools, and what the provider tells about its tokens.
+//! Custom tools and logprobs.
 
 use std::sync::Arc;
 

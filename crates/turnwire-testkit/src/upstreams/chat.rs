@@ -1,4 +1,4 @@
-//! A model server: Chat Completions outside, [`Scripted::by_prompt`] inside.
+//! A model server: the Chat Completions API, answered by [`Scripted::by_prompt`].
 
 use std::io;
 
@@ -19,7 +19,7 @@ use turnwire_models::Scripted;
 
 use super::{chat_chunks::Chunks, chat_request::prompt_of, visitors::Visitors};
 
-/// The one model there is.
+/// The only model.
 const MODEL: &str = "scripted";
 
 pub(super) async fn models() -> Json<Value> {
@@ -27,8 +27,8 @@ pub(super) async fn models() -> Json<Value> {
     Json(json!({ "object": "list", "data": [model] }))
 }
 
-/// Answers as the script in the question says: as a stream or in one piece, with an error in
-/// place of the answer, or with a connection that breaks in the middle of it.
+/// Answers as the script in the prompt says: as a stream or as a whole, with an error, or with a
+/// connection that breaks.
 pub(super) async fn answer(State(visitors): State<Visitors>, body: Bytes) -> Response {
     let body: Value = match serde_json::from_slice(&body) {
         Ok(body) => body,
@@ -49,8 +49,8 @@ pub(super) async fn answer(State(visitors): State<Visitors>, body: Bytes) -> Res
     }
 }
 
-/// The refusal that the question asks for, word for word: `{"refuse": {"status", "headers",
-/// "body"}}`. What other servers answer is played with it.
+/// Returns the literal error response that the prompt requests: `{"refuse": {"status", "headers",
+/// "body"}}`. It imitates errors of other servers.
 fn refusal_in(prompt: &Prompt) -> Option<Response> {
     let texts = prompt.items.iter().rev().find_map(|item| match item.as_ref() {
         Item::Message { role: Role::User, content } => Some(content),
@@ -89,7 +89,7 @@ fn streamed(parts: ModelStream, chunks: Chunks) -> Response {
         std::future::ready(Some(frames))
     });
     let frames = stream::iter([Ok(opening)]).chain(frames.flat_map(stream::iter));
-    // Each frame is written before the next one is made: what breaks off, breaks off after it.
+    // Each frame is flushed before the next, so that a break comes after it.
     let frames = frames.then(|frame| async {
         tokio::task::yield_now().await;
         frame
@@ -112,7 +112,7 @@ fn frames_of(part: ModelPart, chunks: &mut Chunks) -> Vec<Frame> {
     frames
 }
 
-/// A broken answer is a broken connection; the rest is said.
+/// A broken answer breaks the connection; other errors are sent.
 fn frames_of_error(error: &ModelError) -> Vec<Frame> {
     match error {
         ModelError::Broken { message } => vec![Err(io::Error::other(message.clone()))],
@@ -120,7 +120,7 @@ fn frames_of_error(error: &ModelError) -> Vec<Frame> {
     }
 }
 
-/// A chunk of which only so many bytes are left.
+/// A chunk truncated to this many bytes.
 fn garbled_frame(bytes: u64) -> Bytes {
     let chunk = r#"{"choices":[{"index":0,"delta":{"content":"a word that is lost on its way"}}]}"#;
     let end = usize::try_from(bytes).unwrap_or(0).min(chunk.len() - 1);
@@ -152,7 +152,7 @@ fn complaint(error: ModelError) -> Response {
     response
 }
 
-/// The error in the shape and with the names of `OpenAI`.
+/// The error in the format of `OpenAI`.
 fn error_body(error: &ModelError) -> Value {
     let (kind, code) = match error {
         ModelError::Unavailable { .. } | ModelError::Broken { .. } => ("server_error", None),

@@ -1,4 +1,4 @@
-//! [`ModelPart`]s in the chunks of Chat Completions, as vLLM and `OpenAI` send them.
+//! Encodes [`ModelPart`]s as Chat Completions chunks, as vLLM and `OpenAI` send them.
 
 use std::{
     collections::HashSet,
@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Map, Value, json};
 use turnwire_contract::{Finish, ModelPart, Prompt, ToolKind, Usage};
 
-/// Writes one answer.
+/// Encodes one answer.
 #[derive(Debug)]
 pub(super) struct Chunks {
     id: String,
@@ -17,18 +17,18 @@ pub(super) struct Chunks {
     created: u64,
     wants_usage: bool,
     usage: Option<Usage>,
-    /// How many alternatives to tell for each token, if any are to be told at all.
+    /// Number of alternatives per token, if logprobs are requested.
     logprobs: Option<u64>,
-    /// The names of the custom tools on offer.
+    /// The names of the offered custom tools.
     custom: HashSet<String>,
     /// The keys of calls of custom tools.
     custom_calls: HashSet<u32>,
 }
 
 impl Chunks {
-    /// An answer to `prompt`; the usage is told to those who ask for it.
+    /// Creates the encoder of an answer to `prompt`.
     pub(super) fn new(prompt: &Prompt, wants_usage: bool) -> Self {
-        // Servers give their calls ids; these are the same for the same prompt.
+        // Call ids are deterministic for a prompt.
         let mut hasher = DefaultHasher::new();
         format!("{:?}", prompt.items).hash(&mut hasher);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Chunks {
         }
     }
 
-    /// Tells how likely its tokens are, to those who ask for it.
+    /// Enables logprobs if the request asks for them.
     pub(super) fn with_logprobs(mut self, body: &Value) -> Self {
         let is_asked = body.get("logprobs") == Some(&Value::Bool(true));
         let most = body.get("top_logprobs").and_then(Value::as_u64).unwrap_or(0);
@@ -53,12 +53,12 @@ impl Chunks {
         self
     }
 
-    /// Every answer begins with who speaks.
+    /// Returns the first chunk, with the role.
     pub(super) fn opening(&self) -> Value {
         self.delta(json!({ "role": "assistant", "content": "" }))
     }
 
-    /// What is sent for `part`.
+    /// Returns the chunks for `part`.
     pub(super) fn of(&mut self, part: ModelPart) -> Vec<Value> {
         match part {
             ModelPart::Text(text) => {
@@ -91,7 +91,7 @@ impl Chunks {
                 Vec::new()
             }
             ModelPart::Finished(finish) => self.ending(finish),
-            // This wire has no word for them.
+            // Chat Completions cannot represent these.
             ModelPart::ReasoningSeal(_)
             | ModelPart::Annotation(_)
             | ModelPart::Logprobs(_)
@@ -99,7 +99,7 @@ impl Chunks {
         }
     }
 
-    /// The whole answer in one piece, for those who do not want a stream.
+    /// Returns the whole answer without streaming.
     pub(super) fn whole(&self, parts: Vec<ModelPart>) -> Value {
         let mut message = Map::new();
         let mut calls: Vec<Value> = Vec::new();
@@ -157,7 +157,7 @@ impl Chunks {
         chunks
     }
 
-    /// Each piece is one token, and each alternative half as likely as the one before.
+    /// Each piece is one token, and each alternative is half as likely as the previous one.
     fn logprobs_of(&self, text: &str) -> Value {
         let Some(most) = self.logprobs else { return Value::Null };
         let token = |token: &str, logprob: f64| json!({ "token": token, "logprob": logprob, "bytes": token.as_bytes() });
@@ -171,7 +171,7 @@ impl Chunks {
         json!({ "content": [said], "refusal": null })
     }
 
-    /// A call of which nothing but the name is known.
+    /// Returns the start of a call, without arguments.
     fn new_call(&self, key: u32, id: Option<String>, name: &str) -> Map<String, Value> {
         let is_custom = self.custom.contains(name);
         let (kind, written) =

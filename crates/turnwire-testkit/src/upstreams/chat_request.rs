@@ -1,7 +1,7 @@
-//! A request in the words of Chat Completions, back into a [`Prompt`].
+//! Decodes a Chat Completions request into a [`Prompt`].
 //!
-//! The way back from what the adapter in `turnwire-models` writes, for any client that speaks
-//! the same wire. What is not understood is left out: a model server forgives.
+//! The inverse of the adapter in `turnwire-models`, for any client of the same API. Unknown parts
+//! are ignored.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use turnwire_contract::{
     CallId, Content, Generation, Image, Item, Prompt, Role, ToolChoice, ToolKind, ToolSpec,
 };
 
-/// What the request asks.
+/// Returns the prompt of the request.
 pub(super) fn prompt_of(body: &Value) -> Prompt {
     let mut items = Vec::new();
     for message in list(body, "messages") {
@@ -62,8 +62,8 @@ fn add_message(message: &Value, items: &mut Vec<Item>) {
         _ => {
             let content = content_of(message);
             match items.last_mut() {
-                // A message of role `tool` carries no pictures, so they follow in the user's
-                // name. They are no question.
+                // A message of role `tool` cannot have images, so they follow in a user message,
+                // which is not a new question.
                 Some(Item::CallResult { images, .. }) if content.iter().any(is_picture) => {
                     images.extend(content.iter().filter_map(picture_of));
                 }

@@ -1,12 +1,12 @@
-//! The servers that a gateway leans on, played on loopback.
+//! Fake servers behind a gateway, on loopback.
 //!
-//! `chat` is a model behind the real wire of Chat Completions, `search` a `SearXNG`, and `pages` a
-//! site whose pages can be opened; all live at one address. They remember nothing between requests, so any number of tests can use
-//! them at once: what the model says stands in the question
-//! ([`Scripted::by_prompt`](turnwire_models::Scripted::by_prompt)), and what the search finds
-//! follows from the query. What they were asked is kept for the tests to read, at `/requests`.
+//! `chat` is a model with the Chat Completions API, `search` is a `SearXNG`, and `pages` is a site
+//! with pages; all have one address. They are stateless, so any number of tests can share them: the
+//! prompt contains the model's script
+//! ([`Scripted::by_prompt`](turnwire_models::Scripted::by_prompt)), and the search results are
+//! derived from the query. Requests are recorded for the tests at `/requests`.
 //!
-//! The binary `upstreams` is this and nothing else.
+//! The binary `upstreams` runs these servers.
 
 mod chat;
 mod chat_chunks;
@@ -32,7 +32,7 @@ use tokio_util::{sync::CancellationToken, sync::DropGuard, task::TaskTracker};
 
 use self::visitors::Visitors;
 
-/// Both servers, until it is dropped.
+/// All servers, until dropped.
 #[derive(Debug)]
 pub struct Upstreams {
     address: SocketAddr,
@@ -41,17 +41,17 @@ pub struct Upstreams {
     _stop: DropGuard,
 }
 
-/// As servers do whose answers come in pieces: a word must not wait until the one before has been
-/// acknowledged, which takes 40 ms.
+/// Disables Nagle's algorithm, as streaming servers do. Otherwise a chunk waits up to 40 ms for the
+/// acknowledgement of the previous one.
 pub fn without_delay(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
     listener.tap_io(|stream| {
-        // One that cannot be told is gone.
+        // If this fails, the connection is closed.
         let _ = stream.set_nodelay(true);
     })
 }
 
 impl Upstreams {
-    /// Listens on `port` of loopback; 0 takes any free one.
+    /// Listens on `port` of loopback; 0 uses any free one.
     pub async fn start(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
@@ -71,17 +71,17 @@ impl Upstreams {
         Ok(Self { address, visitors, tasks, _stop: stop.drop_guard() })
     }
 
-    /// The base URL of the model, such as an adapter wants it.
+    /// Returns the base URL of the model, for an adapter.
     pub fn model_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The base URL of the search.
+    /// Returns the base URL of the search.
     pub fn search_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Where everything is, for a program that started this one.
+    /// Returns all addresses, for a parent process.
     pub fn addresses(&self) -> Value {
         json!({
             "models": self.model_url(),
@@ -90,12 +90,12 @@ impl Upstreams {
         })
     }
 
-    /// What was asked so far, oldest first.
+    /// Returns the recorded requests, oldest first.
     pub fn requests(&self) -> Vec<Value> {
         self.visitors.all()
     }
 
-    /// Returns when the server has stopped, which it does not by itself.
+    /// Waits until the server stops.
     pub async fn wait(&self) {
         self.tasks.wait().await;
     }

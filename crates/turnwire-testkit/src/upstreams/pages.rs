@@ -1,4 +1,4 @@
-//! A site whose pages are made from their names.
+//! A site whose pages are generated from their names.
 
 use axum::{
     extract::Path,
@@ -6,7 +6,7 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
 };
 
-/// A page about its name, with a menu and a script around it. There is none named `missing`.
+/// Returns a page about its name, with a menu and a script. The page `missing` does not exist.
 pub(super) async fn page(Path(name): Path<String>) -> Response {
     if name == "missing" {
         return StatusCode::NOT_FOUND.into_response();
@@ -24,7 +24,7 @@ pub(super) async fn page(Path(name): Path<String>) -> Response {
     .into_response()
 }
 
-/// Points to the page of the same name.
+/// Redirects to the page of the same name.
 pub(super) async fn moved(Path(name): Path<String>) -> Redirect {
     Redirect::temporary(&format!("/pages/{name}"))
 }

@@ -1,4 +1,4 @@
-//! A `SearXNG` whose findings are made from the query.
+//! A `SearXNG` whose results are generated from the query.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::visitors::Visitors;
 
-/// How long a slow search takes.
+/// Delay of a slow search.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// Answers `?q=…&format=json` with three pages about the query.
 ///
-/// A query with `boom` fails, one with `forbidden` is refused, one with `nothing` finds nothing
-/// and one with `slow` takes two seconds. Any other format is refused, as by a `SearXNG` whose
-/// operator has not allowed it.
+/// A query with `boom` fails, one with `forbidden` is rejected, one with `nothing` has no results
+/// and one with `slow` takes two seconds. Any other format is rejected, as by a `SearXNG` without
+/// JSON enabled.
 pub(super) async fn search(
     State(visitors): State<Visitors>,
     Query(query): Query<HashMap<String, String>>,

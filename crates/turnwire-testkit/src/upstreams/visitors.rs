@@ -1,4 +1,4 @@
-//! What the servers were asked, for assertions.
+//! Recorded requests, for assertions.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,15 +11,15 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// How many requests are kept.
+/// Maximum number of recorded requests.
 const MAX_KEPT: usize = 2_000;
 
-/// The requests so far; clones share them.
+/// The recorded requests; clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Visitors(Arc<Mutex<VecDeque<Value>>>);
 
 impl Visitors {
-    /// Keeps what came to `path`.
+    /// Records a request to `path`.
     pub(super) fn note(&self, path: &str, body: Value) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == MAX_KEPT {
@@ -33,7 +33,7 @@ impl Visitors {
     }
 }
 
-/// All requests, or with `?containing=…` those that have this text somewhere.
+/// Returns all requests, or with `?containing=…` those that contain this text.
 pub(super) async fn list(
     State(visitors): State<Visitors>,
     Query(query): Query<HashMap<String, String>>,

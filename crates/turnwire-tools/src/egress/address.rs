@@ -1,8 +1,8 @@
-//! Which networks are not the public internet.
+//! IP networks that are not the public internet.
 //!
-//! IPv4 is open except for what the registries set aside; IPv6 is closed except for the global
-//! addresses, because most of it has no owner yet. Addresses that carry an IPv4 address inside
-//! are closed as a whole: whatever they would be translated to, nobody out there needs them.
+//! IPv4 is allowed except for the special-purpose networks of the IANA registry. IPv6 is denied
+//! except for global unicast addresses, because most of it is unassigned. Addresses that embed an
+//! IPv4 address are denied regardless of that address, because public hosts do not need them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,7 @@ const fn v6(start: [u16; 4], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0), prefix)
 }
 
-/// What is closed in IPv4, and as what.
+/// Denied IPv4 networks, with the reason.
 const CLOSED_V4: [(Ipv4Net, &str); 18] = [
     (v4(0, 0, 0, 0, 8), "this network"),
     (v4(10, 0, 0, 0, 8), "private"),
@@ -39,10 +39,10 @@ const CLOSED_V4: [(Ipv4Net, &str); 18] = [
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// All that is global in IPv6.
+/// Global unicast IPv6 addresses.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0], 3);
 
-/// What is closed in IPv6 although it looks global, and as what.
+/// Denied IPv6 networks inside the global range, with the reason.
 const CLOSED_V6: [(Ipv6Net, &str); 5] = [
     (v6([0x2001, 0, 0, 0], 32), "Teredo, with IPv4 inside"),
     (v6([0x2001, 0, 0, 0], 23), "set aside for protocols"),
@@ -51,7 +51,8 @@ const CLOSED_V6: [(Ipv6Net, &str); 5] = [
     (v6([0x3fff, 0, 0, 0], 20), "documentation"),
 ];
 
-/// What is closed in IPv6 as everything that is not global, by its name.
+/// IPv6 networks outside the global range, with the reason for error messages. Others outside the
+/// range are also denied.
 const NOT_GLOBAL_V6: [(Ipv6Net, &str); 6] = [
     (v6([0x64, 0xff9b, 0, 0], 96), "NAT64, with IPv4 inside"),
     (v6([0x64, 0xff9b, 1, 0], 48), "NAT64, with IPv4 inside"),
@@ -61,7 +62,7 @@ const NOT_GLOBAL_V6: [(Ipv6Net, &str); 6] = [
     (v6([0xff00, 0, 0, 0], 8), "multicast"),
 ];
 
-/// Why an address is closed, in a few words; nothing if it is public.
+/// Returns the reason why an address is denied, or `None` if it is public.
 pub fn closed(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => closed_v4(address),
@@ -83,20 +84,20 @@ fn closed_v6(address: Ipv6Addr) -> Option<&'static str> {
     let special = match address {
         Ipv6Addr::UNSPECIFIED => Some("this network"),
         Ipv6Addr::LOCALHOST => Some("loopback"),
-        // Mapped, or in the older form without a mark.
+        // IPv4-mapped, or the deprecated IPv4-compatible form.
         _ if address.to_ipv4().is_some() => Some("IPv4 inside IPv6"),
         _ => None,
     };
     special.or_else(|| found(&NOT_GLOBAL_V6)).or(Some("not global"))
 }
 
-/// A global prefix may still end in an IPv4 address that a router would unwrap.
+/// An address with a global prefix may embed an IPv4 address that a router would unwrap.
 fn isatap(address: Ipv6Addr) -> Option<&'static str> {
     let [.., a, b, _, _] = address.segments();
     (matches!(a, 0 | 0x200) && b == 0x5efe).then_some("ISATAP, with IPv4 inside")
 }
 
-/// The IPv4 address inside an IPv6 address, for the kinds that carry one at their end.
+/// Returns the IPv4 address embedded at the end of an IPv6 address.
 pub(super) fn inside(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     let ends_in_v4 = address.to_ipv4_mapped().is_some()

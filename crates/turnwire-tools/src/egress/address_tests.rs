@@ -1,4 +1,4 @@
-//! Which addresses are public, at the edges of every network.
+//! Public and denied addresses, at the bounds of every network.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ fn why(address: &str) -> Option<&'static str> {
     closed(address.parse::<IpAddr>().unwrap())
 }
 
-/// A4: what lies right beside a closed network is open.
+/// A4: the addresses next to a denied network are allowed.
 #[test]
 fn networks_are_closed_to_their_edges_and_no_further() {
     let edges = [

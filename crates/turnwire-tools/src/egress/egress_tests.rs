@@ -1,4 +1,4 @@
-//! Nobody can send this server to a place of their choice (A4).
+//! A request cannot make this server connect to an arbitrary address (A4).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use super::{Egress, EgressError, EgressOptions, Lookup, Refusal};
 
 const CORPUS: &str = include_str!("corpus.tsv");
-/// How often a name changes its mind.
+/// Number of DNS rebinding attempts.
 const TRIES: usize = 1_000;
 
 struct Bad {
@@ -61,7 +61,7 @@ fn kind(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Leads each name to what the corpus says, and no other name anywhere.
+/// Resolves names as listed in the corpus; all other names fail.
 struct Known(HashMap<String, Vec<IpAddr>>);
 
 impl Known {
@@ -83,7 +83,7 @@ impl Lookup for Known {
     }
 }
 
-/// Short enough that nothing is waited for.
+/// Options with short timeouts.
 fn quick() -> EgressOptions {
     EgressOptions {
         timeout: Duration::from_secs(5),
@@ -92,13 +92,13 @@ fn quick() -> EgressOptions {
     }
 }
 
-/// The options of an operator who has opened `address` and its port, and nothing else.
+/// Options in which the operator allows only `address` and its port.
 fn opened(address: Ipv4Addr, port: u16) -> EgressOptions {
     let open_networks = vec![IpAddr::V4(address).into()];
     EgressOptions { open_networks, ports: vec![80, 443, port], ..quick() }
 }
 
-/// A server that counts its visitors.
+/// A server that counts its requests.
 struct Place {
     port: u16,
     visits: Arc<AtomicUsize>,
@@ -134,7 +134,7 @@ fn moved(target: &str) -> Response {
     (StatusCode::FOUND, [(LOCATION, target.to_owned())]).into_response()
 }
 
-/// A4: three hundred addresses, three hundred refusals, each for the reason it is there for.
+/// A4: each of the three hundred URLs of the corpus is refused with the expected reason.
 #[tokio::test]
 async fn a4_three_hundred_addresses_are_refused() {
     let egress = Egress::with_lookup(&quick(), Arc::new(Known::of_corpus())).unwrap();
@@ -150,13 +150,12 @@ async fn a4_three_hundred_addresses_are_refused() {
     }
 }
 
-/// A4: a page that is allowed cannot point to one of them either.
+/// A4: a redirect from an allowed page to one of these URLs is not followed.
 #[tokio::test]
 async fn a4_no_redirect_leads_to_any_of_them() {
     let corpus = corpus();
     let targets: Vec<String> = corpus.iter().map(|bad| bad.address.clone()).collect();
-    // What cannot stand in a header cannot be pointed to, and what has no host of its own is a
-    // place on the same host.
+    // Skips targets that are invalid in a header, and relative ones, which stay on the same host.
     let base = Url::parse(&format!("http://{OPEN}/")).unwrap();
     let can_be_sent = |target: &String| {
         let leads_elsewhere = base.join(target).is_ok_and(|url| url.host() != base.host());
@@ -189,7 +188,7 @@ async fn a4_no_redirect_leads_to_any_of_them() {
     assert_eq!((pointing.n_visits(), canary.n_visits()), (1, 0));
 }
 
-/// Answers with an open address and a closed one in turn, or in the order of `answers`.
+/// Resolves to an allowed and a denied address in turn, in the order of `answers`.
 struct Rebinding {
     answers: Vec<Vec<IpAddr>>,
     asked: AtomicUsize,
@@ -203,8 +202,8 @@ impl Lookup for Rebinding {
     }
 }
 
-/// A4: a name that leads elsewhere with every look, a thousand times: the open place is reached
-/// where the look said so, the closed one never.
+/// A4: a name that resolves to another address each time, a thousand times. The allowed address is
+/// reached when the check resolved to it; the denied one is never reached.
 #[tokio::test]
 async fn a4_a_name_that_changes_its_mind_never_leads_inside() {
     let (open, closed) = (IpAddr::V4(OPEN), IpAddr::V4(CLOSED));
@@ -240,7 +239,8 @@ async fn a4_a_name_that_changes_its_mind_never_leads_inside() {
     assert_eq!(canary.n_visits(), 0, "the closed place was reached");
 }
 
-/// A4: the first look is public, the second leads to this machine; a redirect makes the second.
+/// A4: a name that resolves to a public address first, and to this machine after a redirect, is
+/// refused.
 #[tokio::test]
 async fn a4_a_name_that_turns_inside_after_a_redirect_is_refused() {
     let answers = vec![vec![IpAddr::V4(OPEN)], vec![IpAddr::V4(CLOSED)]];
@@ -276,7 +276,7 @@ async fn what_is_open_is_read_with_its_redirects() {
     assert_eq!(around, Err(EgressError::TooManyRedirects));
 }
 
-/// A13: neither size nor time is the other side's choice.
+/// A13: the size and the duration of a response are limited.
 #[tokio::test]
 async fn an_answer_without_end_is_given_up() {
     let here = Place::at(OPEN, 0, |uri: Uri| match uri.path() {
@@ -296,7 +296,8 @@ async fn an_answer_without_end_is_given_up() {
     assert_eq!(egress.get(&format!("{base}/long"), "*/*").await, Err(EgressError::TooLong));
 }
 
-/// A network is opened as it is written, and what is translated to another stays closed.
+/// Only the listed networks are allowed. An IPv6 address that embeds an IPv4 address of another
+/// network stays denied.
 #[tokio::test]
 async fn the_operator_opens_networks_and_ports() {
     let with = |networks: &[&str], ports: &[u16]| {
@@ -317,7 +318,7 @@ async fn the_operator_opens_networks_and_ports() {
     assert_eq!(loopback, Err(Refusal::Closed("loopback")));
 }
 
-/// What a model is told does not say where a name leads.
+/// The error for the model does not contain the address of a name.
 #[test]
 fn refusals_do_not_tell_addresses() {
     let refusal = Refusal::Closed("private");

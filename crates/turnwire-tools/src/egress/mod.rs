@@ -1,14 +1,12 @@
-//! The one way out to addresses that come from a model or a request (A4).
+//! HTTP client for URLs from a model or a request (A4).
 //!
-//! Whoever may name an address may try to reach what only this server can reach: the loopback
-//! interface, the private network, a cloud's metadata. So every address goes through here:
-//! [`rules`] says which URLs may be asked for at all, [`address`] which networks are closed, and
-//! `resolver` sees to it that a connection goes to the very address that was checked: a name is
-//! looked up once for each connection, all of its addresses are checked, and there is no second
-//! look that could have another answer. Redirects are followed here, one by one, by the same
-//! rules.
+//! Such a URL may target what only this server can reach: the loopback interface, the private
+//! network, a cloud's metadata service. [`rules`] checks the URL, [`address`] lists the denied
+//! networks, and `resolver` ensures that a connection goes to the address that was checked: a name
+//! is resolved once per connection, all its addresses are checked, and the name is not resolved
+//! again. Redirects are followed here, one by one, with the same checks.
 //!
-//! Addresses from the operator's own settings do not come this way.
+//! URLs from the operator's settings do not use this client.
 
 pub mod address;
 mod resolver;
@@ -32,26 +30,26 @@ pub use self::{
 };
 use crate::answer::{Unread, read_at_most};
 
-/// How often one fetch may be pointed elsewhere.
+/// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
 
-/// What the operator says about the way out.
+/// Settings of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressOptions {
-    /// Networks that may be reached although they are not public.
+    /// Networks that are allowed although they are not public.
     pub open_networks: Vec<IpNet>,
-    /// The ports that may be reached.
+    /// Allowed ports.
     pub ports: Vec<u16>,
-    /// How long one fetch may take, redirects and all.
+    /// Maximum duration of a request, including redirects.
     pub timeout: Duration,
-    /// How long a connection may take to come about.
+    /// Maximum duration of a connection attempt.
     pub connect_timeout: Duration,
-    /// How many bytes of an answer are read at most.
+    /// Maximum size of a response body in bytes.
     pub max_bytes: usize,
 }
 
 impl Default for EgressOptions {
-    /// Public networks only, on the two usual ports.
+    /// Allows public networks only, on ports 80 and 443.
     fn default() -> Self {
         Self {
             open_networks: Vec::new(),
@@ -63,7 +61,7 @@ impl Default for EgressOptions {
     }
 }
 
-/// The client for addresses that somebody else names. Cheap to clone.
+/// HTTP client for untrusted URLs. Cheap to clone.
 #[derive(Clone)]
 pub struct Egress {
     client: Client,
@@ -72,58 +70,58 @@ pub struct Egress {
     max_bytes: usize,
 }
 
-/// Why nothing came back.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EgressError {
-    /// It was not even tried.
+    /// The URL was refused, and no request was sent.
     #[error("{0}")]
     Refused(#[from] Refusal),
-    /// Nobody answered, or the answer broke off.
+    /// The host did not answer, or the connection broke.
     #[error("the address is out of reach")]
     OutOfReach,
-    /// It took too long.
+    /// The request timed out.
     #[error("the address did not answer in time")]
     TooSlow,
-    /// More bytes came than are read.
+    /// The response exceeds the maximum size.
     #[error("the answer is too long")]
     TooLong,
-    /// It was pointed elsewhere again and again.
+    /// The request was redirected too often.
     #[error("the address points elsewhere again and again")]
     TooManyRedirects,
 }
 
 impl EgressError {
-    /// Whether another try may end better.
+    /// Whether a retry may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::OutOfReach | Self::TooSlow)
     }
 }
 
-/// The HTTP client does not start, usually for want of root certificates.
+/// The HTTP client could not be created, usually because there are no root certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("cannot set up the HTTP client: {0}")]
 pub struct EgressSetupError(pub(crate) String);
 
-/// What was found at an address.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// Where it was found in the end.
+    /// URL after redirects.
     pub url: Url,
-    /// The status it came with.
+    /// HTTP status.
     pub status: u16,
-    /// What it says it is.
+    /// Value of `Content-Type`.
     pub content_type: Option<String>,
-    /// All of its bytes.
+    /// Body.
     pub body: Vec<u8>,
 }
 
 impl Egress {
-    /// A way out by these rules.
+    /// Creates a client that resolves names with the system resolver.
     pub fn new(options: &EgressOptions) -> Result<Self, EgressSetupError> {
         Self::with_lookup(options, Arc::new(SystemLookup))
     }
 
-    /// The same with another way to look up names.
+    /// Creates a client that resolves names with `lookup`.
     pub fn with_lookup(
         options: &EgressOptions,
         lookup: Arc<dyn Lookup>,
@@ -133,31 +131,30 @@ impl Egress {
             .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Guarded::new(Arc::clone(&rules), lookup))
             .connect_timeout(options.connect_timeout)
-            // Redirects are followed by hand, each by the rules.
+            // Redirects are followed in `follow`, with checks.
             .redirect(redirect::Policy::none())
-            // A proxy would look up names by itself.
+            // A proxy would resolve names itself.
             .no_proxy()
             .referer(false)
-            // Every fetch has a connection of its own, so each is looked up and checked anew.
+            // Every request uses a new connection, so that its name is resolved and checked.
             .pool_max_idle_per_host(0)
             .build()
             .map_err(|error| EgressSetupError(error.to_string()))?;
         Ok(Self { client, rules, timeout: options.timeout, max_bytes: options.max_bytes })
     }
 
-    /// Whether `address` may be asked for, and how it reads. Which addresses a name leads to is
-    /// checked when a connection is made.
+    /// Checks and parses a URL. The addresses of a name are checked when a connection is made.
     pub fn check(&self, address: &str) -> Result<Url, Refusal> {
         self.rules.check(address)
     }
 
-    /// The client behind it, for protocols of their own. It follows no redirects, and it checks
-    /// the addresses of names; an address itself must have passed [`check`](Self::check).
+    /// Returns the underlying client, for other protocols. It follows no redirects and checks the
+    /// addresses of names. The URL must be checked with [`check`](Self::check) first.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Reads what is at `address`.
+    /// Sends a GET request.
     pub async fn get(&self, address: &str, accept: &str) -> Result<Fetched, EgressError> {
         let fetching = self.follow(address, accept);
         tokio::time::timeout(self.timeout, fetching).await.unwrap_or(Err(EgressError::TooSlow))
@@ -188,14 +185,14 @@ impl Egress {
     }
 }
 
-/// Where an answer points, if it points elsewhere.
+/// Returns the target of a redirect.
 fn elsewhere(response: &Response) -> Option<String> {
     let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
-    // One that is no text is no address either, and is refused as such.
+    // A non-text header becomes an invalid URL, which is refused.
     location.map(|place| place.to_str().unwrap_or("\\").to_owned())
 }
 
-/// A refusal of ours may be deep inside an error of the library's.
+/// Finds a [`Refusal`] in the source chain of a client error.
 fn why(error: &reqwest::Error) -> EgressError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(inner) = cause {
@@ -204,7 +201,7 @@ fn why(error: &reqwest::Error) -> EgressError {
         }
         cause = inner.source();
     }
-    // The host may be named in it; the model is not told.
+    // The error may contain the host, so it is logged and not sent to the model.
     warn!(?error, "fetch failed");
     if error.is_timeout() { EgressError::TooSlow } else { EgressError::OutOfReach }
 }

@@ -1,5 +1,5 @@
-//! Looks up a name and checks every address it has, in the same step that the connection is made
-//! in: what is checked is what is connected to.
+//! Resolves a name and checks all its addresses when the connection is made. The checked addresses
+//! are those that are connected to.
 
 use std::{
     io,
@@ -13,14 +13,14 @@ use tracing::warn;
 
 use super::rules::{Refusal, Rules};
 
-/// Finds the addresses of a name.
+/// DNS resolver.
 #[async_trait]
 pub trait Lookup: Send + Sync {
-    /// All of its addresses.
+    /// Returns all addresses of a name.
     async fn addresses(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Looks names up as this machine does.
+/// The resolver of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemLookup;
 
@@ -31,7 +31,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// What the HTTP client asks for the addresses of a name.
+/// Resolver of the HTTP client, with checks.
 pub(super) struct Guarded {
     rules: Arc<Rules>,
     lookup: Arc<dyn Lookup>,
@@ -48,15 +48,15 @@ impl Resolve for Guarded {
         let (rules, lookup) = (Arc::clone(&self.rules), Arc::clone(&self.lookup));
         Box::pin(async move {
             let found = checked(&rules, &*lookup, name.as_str()).await?;
-            // The port is the URL's.
+            // The client takes the port from the URL.
             let found = found.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(found) as Addrs)
         })
     }
 }
 
-/// All addresses of a name, or none: one that is closed closes the name, because nobody can say
-/// which of them would be taken.
+/// Returns all addresses of a name. Fails if one of them is denied, because the client may connect
+/// to any of them.
 async fn checked(rules: &Rules, lookup: &dyn Lookup, name: &str) -> Result<Vec<IpAddr>, Refusal> {
     let found = lookup.addresses(name).await.map_err(|error| {
         warn!(name, %error, "DNS lookup failed");

@@ -1,7 +1,7 @@
-//! Which URLs may be asked for.
+//! Checks of URLs.
 //!
-//! Names decide nothing here, addresses everything: `localhost` is closed because of where it
-//! leads, and an internal name is open once the operator has opened its network.
+//! Only addresses are checked, not names: `localhost` is denied because of its address, and an
+//! internal name is allowed if the operator allows its network.
 
 use std::net::IpAddr;
 
@@ -11,28 +11,28 @@ use thiserror::Error;
 
 use super::address::{closed, inside};
 
-/// Longer ones are no addresses of pages.
+/// Maximum length of a URL.
 const MAX_LENGTH: usize = 8 * 1024;
 
-/// Why an address is not asked for. The words are for a model: they do not say what is where.
+/// Why a URL is refused. The messages are for a model and do not reveal internal addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It cannot be read as a URL, or only by guessing.
+    /// Not a valid or not an unambiguous URL.
     #[error("that is not a plain http or https address")]
     NotAnAddress,
     /// Neither http nor https.
     #[error("only http and https addresses can be opened")]
     Scheme,
-    /// There is a name or a password in it.
+    /// The URL contains a user name or a password.
     #[error("an address with a user name or a password is not opened")]
     Credentials,
-    /// The port is not among those that are open.
+    /// The port is not allowed.
     #[error("port {0} is not opened")]
     Port(u16),
-    /// The host is an IP address in disguise.
+    /// The host is an IP address in a non-standard notation.
     #[error("the host is written in an unusual way")]
     OddHost,
-    /// It leads to a network that is not public.
+    /// The address is in a network that is not public.
     #[error("that host is not on the public internet ({0})")]
     Closed(&'static str),
     /// The host has no address.
@@ -40,7 +40,7 @@ pub enum Refusal {
     NoSuchHost,
 }
 
-/// The rules, as the operator set them.
+/// The rules set by the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     open_networks: Vec<IpNet>,
@@ -52,7 +52,7 @@ impl Rules {
         Self { open_networks: open_networks.to_vec(), ports: ports.to_vec() }
     }
 
-    /// Reads an address and checks all that can be told from it alone.
+    /// Parses a URL and checks everything except the addresses of a name.
     pub(super) fn check(&self, address: &str) -> Result<Url, Refusal> {
         let address = address.trim();
         check_characters(address)?;
@@ -62,7 +62,7 @@ impl Rules {
         Ok(url)
     }
 
-    /// The same for where an answer points.
+    /// Like [`check`](Self::check), for the target of a redirect.
     pub(super) fn check_redirect(&self, from: &Url, place: &str) -> Result<Url, Refusal> {
         check_characters(place)?;
         let url = from.join(place).map_err(|_| Refusal::NotAnAddress)?;
@@ -90,14 +90,14 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether a connection may go to this address.
+    /// Whether a connection to this address is allowed.
     pub(super) fn check_address(&self, address: IpAddr) -> Result<(), Refusal> {
         let is_open = |address| self.open_networks.iter().any(|net| net.contains(&address));
         let Some(why) = closed(address) else { return Ok(()) };
         if !is_open(address) {
             return Err(Refusal::Closed(why));
         }
-        // Whoever opens a translated network has not opened what lies behind it.
+        // Allowing a translated network does not allow the embedded IPv4 address.
         match inside(address).filter(|inner| !is_open(*inner)).and_then(closed) {
             Some(why) => Err(Refusal::Closed(why)),
             None => Ok(()),
@@ -105,13 +105,13 @@ impl Rules {
     }
 }
 
-/// The host, if it is an address.
+/// Returns the host if it is an IP address.
 fn literal(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Characters that one reader takes for an end and another does not.
+/// Refuses characters that URL parsers interpret differently.
 fn check_characters(address: &str) -> Result<(), Refusal> {
     let is_doubtful = |c: char| c == '\\' || c.is_control() || c.is_whitespace();
     if address.is_empty() || address.len() > MAX_LENGTH || address.contains(is_doubtful) {
@@ -120,8 +120,8 @@ fn check_characters(address: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A number, a hexadecimal or a shortened form is read as an IP address, and written by nobody
-/// who has nothing to hide.
+/// Refuses decimal, hexadecimal and shortened notations of an IP address. They are used to bypass
+/// filters.
 fn check_host_is_plain(written: &str, url: &Url) -> Result<(), Refusal> {
     let is_plain = match literal(url) {
         Some(IpAddr::V4(address)) => written.contains(&address.to_string()),

@@ -1,18 +1,18 @@
-//! How this crate understands texts: words for all, vectors if there is a model for them.
+//! The default text analyzer: index terms, and vectors if an embeddings model is configured.
 
 use async_trait::async_trait;
 use turnwire_contract::{EmbeddingError, TextAnalyzer};
 
 use super::{Embeddings, words};
 
-/// The usual [`TextAnalyzer`].
+/// The default [`TextAnalyzer`].
 #[derive(Debug, Default)]
 pub struct DefaultAnalyzer {
     embeddings: Option<Embeddings>,
 }
 
 impl DefaultAnalyzer {
-    /// One that finds texts by their words, and with a model by their meaning too.
+    /// Creates an analyzer. Without an embeddings model, texts are found by words only.
     pub fn new(embeddings: Option<Embeddings>) -> Self {
         Self { embeddings }
     }

@@ -1,10 +1,10 @@
-//! Cuts a text into passages, where it pauses.
+//! Splits a text into chunks at natural boundaries.
 
 use text_splitter::{ChunkConfig, ChunkSizer, MarkdownSplitter, TextSplitter};
 use turnwire_contract::Chunking;
 
-/// Counts tokens as models do, more or less: four letters of a word each, and every sign. No
-/// vocabulary is needed for that, and every model has another one anyway.
+/// Approximate token count: one per four ASCII letters or digits of a word, and one per other
+/// character. Needs no vocabulary, which differs between models.
 struct Tokens;
 
 impl ChunkSizer for Tokens {
@@ -22,12 +22,12 @@ impl ChunkSizer for Tokens {
     }
 }
 
-/// The passages of a text; Markdown is cut between its sections first.
+/// Splits a text into chunks. Markdown is split at its headings first.
 pub(super) fn chunks(text: &str, is_markdown: bool, chunking: Chunking) -> Vec<String> {
     let (most, overlap) = chunking.tokens();
     let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
     let most = size(most).max(1);
-    // More than half would be mostly repetition, and is refused where it is asked for.
+    // A larger overlap would be mostly repetition; the gateway rejects it.
     let overlap = size(overlap).min(most / 2);
     let config = ChunkConfig::new(most).with_sizer(Tokens);
     let Ok(config) = config.with_overlap(overlap) else { return vec![text.to_owned()] };

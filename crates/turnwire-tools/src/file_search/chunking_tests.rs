@@ -21,7 +21,7 @@ fn tokens_are_counted_more_or_less() {
     }
 }
 
-/// No word is lost, and no passage is longer than its owner said.
+/// No word is lost, and no chunk exceeds the maximum length.
 #[test]
 fn long_texts_are_cut_where_they_pause() {
     let paragraph = "word ".repeat(60);

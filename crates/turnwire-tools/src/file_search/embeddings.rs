@@ -1,4 +1,4 @@
-//! Vectors from a server that speaks `/v1/embeddings`, as OpenAI, vLLM, Ollama and llama.cpp do.
+//! Client for `/v1/embeddings`, as offered by OpenAI, vLLM, Ollama and llama.cpp.
 
 use std::{fmt, time::Duration};
 
@@ -13,27 +13,27 @@ use crate::{
     answer::{Unread, read_at_most},
 };
 
-/// How many texts one request carries.
+/// Maximum number of texts per request.
 const AT_ONCE: usize = 64;
 
-/// The longest answer that is read: so many vectors of eight thousand numbers, written out.
+/// Maximum size of a response. It fits 64 vectors of about eight thousand dimensions.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Who is asked for vectors.
+/// Settings of an embeddings model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddingsOptions {
-    /// Where the server is, up to and with `/v1`.
+    /// URL of the server, including `/v1`.
     pub base_url: String,
-    /// Which of its models.
+    /// Name of the model.
     pub model: String,
-    /// The key, if it wants one.
+    /// API key, if required.
     pub api_key: Option<Secret>,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub timeout: Duration,
 }
 
 impl EmbeddingsOptions {
-    /// The `model` of the server at `base_url`, without a key.
+    /// Settings for `model` at `base_url`, without a key.
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -44,18 +44,18 @@ impl EmbeddingsOptions {
     }
 }
 
-/// Why vectors cannot be asked for. All of it is the operator's to repair.
+/// Why the client could not be created. The operator has to fix the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EmbeddingsError {
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error("`{0}` is not an http or https URL")]
     BaseUrl(String),
-    /// The HTTP client does not start, usually for want of root certificates.
+    /// The HTTP client could not be created, usually because there are no root certificates.
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
 }
 
-/// An embeddings model behind an address.
+/// Client for an embeddings model.
 pub struct Embeddings {
     client: Client,
     url: Url,
@@ -74,7 +74,7 @@ struct Numbered {
 }
 
 impl Embeddings {
-    /// Nothing is asked before the first text.
+    /// Creates a client. Sends no request.
     pub fn new(options: EmbeddingsOptions) -> Result<Self, EmbeddingsError> {
         let no_url = || EmbeddingsError::BaseUrl(options.base_url.clone());
         let url = format!("{}/embeddings", options.base_url.trim_end_matches('/'));
@@ -94,7 +94,7 @@ impl Embeddings {
         &self.options.model
     }
 
-    /// One vector of length 1 for each text.
+    /// Returns one vector of length 1 per text.
     pub(super) async fn vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         let mut vectors = Vec::with_capacity(texts.len());
         for some in texts.chunks(AT_ONCE) {
@@ -139,7 +139,7 @@ async fn read(response: Response) -> Result<Vec<u8>, EmbeddingError> {
     })
 }
 
-/// The vectors in the order of their texts, each of length 1.
+/// Returns the vectors in the order of their texts, normalized to length 1.
 fn in_order(mut data: Vec<Numbered>, n_texts: usize) -> Result<Vec<Vec<f32>>, EmbeddingError> {
     data.sort_by_key(|numbered| numbered.index);
     let length = data.first().map_or(0, |first| first.embedding.len());

@@ -9,7 +9,7 @@ use super::{AT_ONCE, Embeddings, EmbeddingsError, EmbeddingsOptions};
 
 type Answer = Arc<dyn Fn(&Value, Option<&str>) -> axum::response::Response + Send + Sync>;
 
-/// A server that answers as it is told.
+/// Starts a server that replies with `answer`.
 async fn server(answer: Answer) -> EmbeddingsOptions {
     let handler = move |headers: axum::http::HeaderMap, Json(body): Json<Value>| {
         let key = headers.get("authorization").and_then(|key| key.to_str().ok());
@@ -23,11 +23,11 @@ async fn server(answer: Answer) -> EmbeddingsOptions {
     EmbeddingsOptions::new(url, "mini")
 }
 
-/// Says how long a text is, in the first of two directions.
+/// Returns vectors whose first component is the length of the text.
 fn lengths(body: &Value) -> Value {
     let texts = body["input"].as_array().unwrap();
     let vector = |(n, text): (usize, &Value)| json!({ "object": "embedding", "index": n, "embedding": [text.as_str().unwrap().len(), 1] });
-    // A server need not keep the order.
+    // A server may return the vectors in any order.
     let mut data: Vec<Value> = texts.iter().enumerate().map(vector).collect();
     data.reverse();
     json!({ "object": "list", "data": data, "model": "mini" })

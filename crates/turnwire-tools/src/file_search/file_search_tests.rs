@@ -136,7 +136,7 @@ async fn the_request_narrows_the_search() {
 
 #[tokio::test]
 async fn a_filter_that_is_not_understood_is_no_search_without_one() {
-    // A list is compared with `in`: what cannot hold for any file is a mistake as well.
+    // A list requires `in`. A condition that no file can meet is also an error.
     let wrong = [
         (json!({ "type": "like" }), "filters.type"),
         (json!({ "type": "eq", "key": "year", "value": [2024] }), "filters.value"),
@@ -161,7 +161,7 @@ async fn nothing_found_is_said() {
     assert_eq!(output.structured, Some(json!({ "queries": ["zebra"], "results": [] })));
 }
 
-/// A reader whose embeddings model never answers.
+/// An analyzer whose embeddings model is unavailable.
 struct Away;
 
 #[async_trait]

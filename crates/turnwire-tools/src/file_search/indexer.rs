@@ -1,4 +1,4 @@
-//! Reads the files that wait in a library's queue, in the background.
+//! Indexes the files in a library's queue, in the background.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -15,28 +15,28 @@ use super::{
     text::{Kind, NoText, without_markup},
 };
 
-/// How many files are read at once. While one waits for its vectors, another is cut.
+/// Number of files that are indexed concurrently. One can be split while another waits for its
+/// vectors.
 const AT_ONCE: usize = 2;
 
-/// For how long a claim holds without a word from us.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How often is looked for what other processes have left.
+/// Interval at which the queue is polled for files from other processes.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// How often is looked for what has expired.
+/// Interval at which expired data is deleted.
 const BETWEEN_TIDYINGS: Duration = Duration::from_mins(1);
 
-/// How long vectors are not asked for after they were refused.
+/// Time without requests for vectors after one has failed.
 const WITHOUT_VECTORS: Duration = Duration::from_secs(30);
 
-/// How many passages a file may have: more than its limit in bytes makes of any honest one.
+/// Maximum number of chunks per file. A regular file within the size limit has fewer.
 const MAX_PASSAGES: usize = 200_000;
 
-/// Takes files from a queue, reads them, and hands in what they say.
+/// Claims files from a queue, extracts their text, and stores the chunks.
 ///
-/// When the vectors of a file cannot be had, it is handed in without, so that it can be found by
-/// its words; its vectors follow when they can.
+/// If the embeddings model is unavailable, a file is stored without vectors and can be found by
+/// words. Its vectors are added later.
 #[derive(Clone)]
 pub struct Indexer {
     queue: Arc<dyn IndexQueue>,
@@ -44,10 +44,10 @@ pub struct Indexer {
     pdf: Option<PdfProgram>,
 }
 
-/// What a worker knows between two files.
+/// State of a worker between two files.
 #[derive(Default)]
 struct Patience {
-    /// Vectors are not asked for before.
+    /// No vectors are requested before this time.
     no_vectors_until: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Patience {
 }
 
 impl Indexer {
-    /// Reads what waits in `queue`. PDFs need a program to read them.
+    /// Creates an indexer for `queue`. Without a program for them, PDFs cannot be indexed.
     pub fn new(
         queue: Arc<dyn IndexQueue>,
         reader: Arc<dyn TextAnalyzer>,
@@ -67,15 +67,15 @@ impl Indexer {
         Self { queue, reader, pdf }
     }
 
-    /// Reads files until it is told to stop. What it is reading then is left to the next start,
-    /// or to others.
+    /// Indexes files until `stop` is cancelled. Unfinished files are indexed after the next start,
+    /// or by other processes.
     pub async fn run(self, stop: CancellationToken) {
         let workers = (0..AT_ONCE).map(|_| self.work());
         let all = async { tokio::join!(futures::future::join_all(workers), self.keep_tidy()) };
         stop.run_until_cancelled(all).await;
     }
 
-    /// Reads all that waits just now, and tells how many files it were.
+    /// Indexes all files that are queued now, and returns their number.
     pub async fn work_off(&self) -> Result<usize, LibraryError> {
         let (mut n_files, mut patience) = (0, Patience::default());
         while self.next(&mut patience).await? {
@@ -115,7 +115,7 @@ impl Indexer {
         }
     }
 
-    /// Reads one file; false if none waits.
+    /// Indexes one file. Returns false if none is queued.
     async fn next(&self, patience: &mut Patience) -> Result<bool, LibraryError> {
         let model = self.reader.model().filter(|_| patience.wants_vectors());
         let Some(work) = self.queue.claim(model, LEASE).await? else { return Ok(false) };
@@ -127,7 +127,7 @@ impl Indexer {
         Ok(true)
     }
 
-    /// What `doing` brings, if the file is ours until then.
+    /// Awaits `doing` and renews the claim meanwhile. Returns `None` if the claim is lost.
     async fn while_ours<T>(
         &self,
         work: &IndexWork,
@@ -172,7 +172,7 @@ impl Indexer {
         }
     }
 
-    /// The vectors of these passages, if there is a model for them and it answers.
+    /// Returns the vectors of these chunks, if a model is configured and available.
     async fn vectors(&self, texts: &[String], patience: &mut Patience) -> Option<Vectors> {
         let model = self.reader.model().filter(|_| patience.wants_vectors())?.to_owned();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -199,7 +199,7 @@ impl Indexer {
             Kind::Pdf => (self.text_of_pdf(name, content).await?, false),
             Kind::Unknown => return Err(unsupported(name)),
         };
-        // Cutting a big text takes a while.
+        // Splitting a large text is slow.
         let cut = move || chunking::chunks(&text.replace('\0', " "), is_markdown, chunking);
         let chunks = tokio::task::spawn_blocking(cut).await.map_err(|error| {
             warn!(%error, "chunking failed");

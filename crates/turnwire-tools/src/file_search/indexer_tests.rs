@@ -17,7 +17,7 @@ use turnwire_contract::{
 use super::{Indexer, PdfProgram};
 use crate::file_search::{MemoryLibrary, words};
 
-/// Knows words, and a meaning that all texts share; can be away.
+/// An analyzer with the same vector for all texts. It can be made unavailable.
 #[derive(Default)]
 struct Meaning {
     away: AtomicBool,
@@ -114,7 +114,7 @@ async fn files_are_read_as_what_they_are() {
     assert_eq!(desk.chunks("d.md").await, ["# Giraffes\n\nare tall."]);
 }
 
-/// A15: what cannot be read is said to its owner, and harms nobody else.
+/// A15: a file that cannot be indexed has a reason for its owner, and other files are not affected.
 #[tokio::test]
 async fn what_cannot_be_read_says_why() {
     let desk = Desk::words_only(None).await;
@@ -145,8 +145,8 @@ async fn a_file_is_cut_as_its_owner_says() {
     assert_eq!((desk.chunks("auto.txt").await.len(), desk.chunks("cut.txt").await.len()), (2, 4));
 }
 
-/// While the embeddings model is away, files are found by their words; it is not asked for every
-/// one of them, and what it missed follows.
+/// While the embeddings model is unavailable, files are found by words. The model is not called for
+/// every file, and the missing vectors are added later.
 #[tokio::test(start_paused = true)]
 async fn vectors_follow_when_the_model_is_back() {
     let meaning = Arc::new(Meaning::default());
@@ -165,8 +165,7 @@ async fn vectors_follow_when_the_model_is_back() {
     assert_eq!(desk.indexer.work_off().await, Ok(0));
 }
 
-/// Files are read in the background, also those that come while nothing else happens, until it is
-/// told to stop.
+/// Files are indexed in the background, also those added later, until the indexer is stopped.
 #[tokio::test]
 async fn files_are_read_in_the_background() {
     let desk = Desk::words_only(None).await;
@@ -188,7 +187,7 @@ async fn files_are_read_in_the_background() {
     assert!(desk.library.claim(None, Duration::ZERO).await.unwrap().is_some(), "nobody has it");
 }
 
-/// A file that is cancelled or detached while it is read is let go.
+/// Indexing stops when the file is cancelled or detached.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_nobody_wants_any_more_is_let_go() {
     let mut slow = PdfProgram::new("/bin/sleep", "1000");

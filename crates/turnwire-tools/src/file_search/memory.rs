@@ -1,4 +1,4 @@
-//! A library in memory: everything is gone when the process is.
+//! A library in memory.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -25,24 +25,22 @@ use super::{
 };
 use crate::sync::{lock, read, write};
 
-/// How many words a passage has, more or less; only how much a long one is held against it
-/// depends on this.
+/// Assumed average number of words per chunk, for the length normalization of BM25.
 const USUAL_WORDS: f32 = 200.0;
 
-/// Keeps files and collections in memory, and ranks passages with BM25 and their vectors.
+/// Stores files and collections in memory, and ranks chunks with BM25 and their vectors.
 ///
-/// Tables are locked for as long as it takes to look something up. What takes longer (writing
-/// many passages, ranking them) holds the index of one collection and nothing else, and is done
-/// on a thread where waiting holds up no run.
+/// The tables are locked only for lookups. Slow operations (storing or ranking many chunks) lock
+/// only the index of one collection and run on a blocking thread.
 pub struct MemoryLibrary {
     shelves: Mutex<HashMap<TenantId, Arc<Shelf>>>,
     reader: Arc<dyn TextAnalyzer>,
     changed: Notify,
-    /// Counts attachments and claims: the next number nobody has had.
+    /// Next number of an attachment or claim.
     numbers: Mutex<i64>,
 }
 
-/// What one tenant has.
+/// Data of one tenant.
 #[derive(Default)]
 pub(super) struct Shelf {
     pub(super) files: Mutex<HashMap<FileId, File>>,
@@ -58,16 +56,15 @@ struct Collection {
     record: Mutex<CollectionRecord>,
     attached: Mutex<HashMap<FileId, Attached>>,
     batches: Mutex<HashMap<BatchId, BatchRecord>>,
-    /// Locked on threads that may wait, and nowhere else.
+    /// Locked only on blocking threads.
     index: RwLock<Index>,
 }
 
-/// A file in a collection, and how far it is.
+/// A file in a collection and its indexing state.
 struct Attached {
     attachment: Attachment,
-    /// Its place among all that were ever attached.
+    /// Number of the attachment, in order of attachment.
     number: i64,
-    /// Who reads it, if somebody does.
     claim: Option<i64>,
     n_claims: u32,
     not_before: Instant,
@@ -87,25 +84,25 @@ impl Attached {
         due && self.not_before <= Instant::now()
     }
 
-    /// What is not read yet comes first, then what was attached first.
+    /// Order in the queue: files that are not indexed first, then by attachment.
     fn turn(&self) -> (bool, i64) {
         (self.attachment.state != Indexing::InProgress, self.number)
     }
 }
 
-/// The passages of a collection.
+/// Chunks of a collection.
 struct Index {
     scorer: Scorer<u64>,
     chunks: HashMap<u64, Leaf>,
     next: u64,
 }
 
-/// A passage in the index.
+/// A chunk in the index.
 struct Leaf {
-    /// The number of its attachment.
+    /// Number of the attachment.
     attachment: i64,
     text: String,
-    /// Its vector, and the model that is from.
+    /// The vector and its model.
     vector: Option<(Arc<str>, Vec<f32>)>,
 }
 
@@ -116,12 +113,12 @@ impl Default for MemoryLibrary {
 }
 
 impl MemoryLibrary {
-    /// An empty library, which finds texts by their words.
+    /// Creates an empty library that finds texts by words.
     pub fn new() -> Self {
         Self::with_reader(Arc::new(DefaultAnalyzer::default()))
     }
 
-    /// An empty library, which understands texts as `reader` does.
+    /// Creates an empty library with this analyzer.
     pub fn with_reader(reader: Arc<dyn TextAnalyzer>) -> Self {
         Self {
             shelves: Mutex::default(),
@@ -149,7 +146,7 @@ impl MemoryLibrary {
         self.shelf(tenant).collection(id)
     }
 
-    /// Everything that is attached anywhere.
+    /// Returns all collections of all tenants.
     fn everything(&self) -> Vec<(TenantId, Arc<Shelf>, Arc<Collection>)> {
         let shelves: Vec<(TenantId, Arc<Shelf>)> = lock(&self.shelves)
             .iter()
@@ -165,7 +162,7 @@ impl MemoryLibrary {
         all
     }
 
-    /// The file that is next, and where it is.
+    /// Returns the next file to index.
     fn next(&self, model: Option<&str>) -> Option<(TenantId, Arc<Shelf>, Arc<Collection>, FileId)> {
         let mut next: Option<((bool, i64), _)> = None;
         for (tenant, shelf, collection) in self.everything() {
@@ -219,7 +216,7 @@ impl Collection {
         lock(&self.record).clone()
     }
 
-    /// Counts as used just now, unless it is too late for that.
+    /// Marks the collection as used now. Fails if it has expired.
     fn use_it(&self) -> Result<(), LibraryError> {
         let mut record = lock(&self.record);
         if record.is_expired(now()) {
@@ -237,14 +234,14 @@ impl Collection {
         lock(&self.attached).get_mut(id).map(look).ok_or_else(|| LibraryError::not_attached(id))
     }
 
-    /// The attachment that a claim is about, if it still counts.
+    /// Calls `act` with the attachment of a claim, if the claim is still valid.
     fn with_claimed<T>(&self, work: &IndexWork, act: impl FnOnce(&mut Attached) -> T) -> Option<T> {
         let mut attached = lock(&self.attached);
         let claimed = attached.get_mut(&work.file_id)?;
         (claimed.claim == Some(work.claim)).then(|| act(claimed))
     }
 
-    /// Takes a file out; waits for the index.
+    /// Removes a file from the collection. Waits for the index lock.
     fn detach(&self, file_id: &FileId) -> bool {
         let gone = lock(&self.attached).remove(file_id);
         if let Some(gone) = &gone {
@@ -263,7 +260,7 @@ impl Collection {
         counts
     }
 
-    /// Writes what a file says; waits for the index. False if nobody wants to know any more.
+    /// Stores the chunks of a file. Waits for the index lock. Returns false if the claim is lost.
     fn fill(&self, work: &IndexWork, chunks: Vec<NewChunk>, vectors: Option<Vectors>) -> bool {
         let usage = chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>()
             + vectors.as_ref().map_or(0, bytes_of);
@@ -290,7 +287,7 @@ impl Collection {
         true
     }
 
-    /// Adds vectors to what a file says; waits for the index.
+    /// Adds vectors to the chunks of a file. Waits for the index lock.
     fn add_vectors(&self, work: &IndexWork, vectors: Vectors) -> bool {
         let mut index = write(&self.index);
         let done = self.with_claimed(work, |attached| {
@@ -343,7 +340,7 @@ impl Index {
         }
     }
 
-    /// The passages of a file, in their order.
+    /// Returns the keys of the chunks of a file, in order.
     fn of(&self, attachment: i64) -> Vec<u64> {
         let its = |(key, leaf): (&u64, &Leaf)| (leaf.attachment == attachment).then_some(*key);
         let mut keys: Vec<u64> = self.chunks.iter().filter_map(its).collect();
@@ -356,7 +353,8 @@ impl Index {
         self.of(attachment).into_iter().filter_map(text).collect()
     }
 
-    /// The passages of these files that have the words, best first; of equals the earlier one.
+    /// Returns the chunks of these files that contain the words, best first; ties in order of the
+    /// key.
     fn by_words(&self, words: &[String], files: &HashSet<i64>) -> Vec<(u64, f64)> {
         let mut found = self.scorer.matches(&embedder().embed(&words.join(" ")));
         found.retain(|hit| {
@@ -366,7 +364,7 @@ impl Index {
         found.into_iter().map(|hit| (hit.id, between_0_and_1(hit.score))).collect()
     }
 
-    /// The passages of these files that are nearest to the question, nearest first.
+    /// Returns the chunks of these files that are closest to the query vector, closest first.
     fn by_meaning(
         &self,
         (model, question): (&str, &[f32]),
@@ -384,14 +382,14 @@ impl Index {
     }
 }
 
-/// A question, understood.
+/// An analyzed query.
 struct Asked {
     words: Vec<String>,
     meaning: Option<(String, Vec<f32>)>,
     query: Query,
 }
 
-/// The best passages of all these collections.
+/// Returns the best chunks of all these collections.
 fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) -> Vec<FoundChunk> {
     let (mut by_words, mut by_meaning) = (Vec::new(), Vec::new());
     let mut chunks: HashMap<(usize, u64), FoundChunk> = HashMap::new();
@@ -433,7 +431,7 @@ fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) ->
     best.take(asked.query.most).collect()
 }
 
-/// The files of a collection that a question is about, as passages without their text.
+/// Returns the files of a collection that match the query's filter, as results without text.
 fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i64, FoundChunk> {
     let attached = lock(&collection.attached);
     let passes = |attributes: &Map<String, Value>| {
@@ -452,7 +450,7 @@ fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i6
     attached.values().filter_map(as_passage).collect()
 }
 
-/// Does what may take long where nobody waits for it but whoever asked.
+/// Executes a slow operation on a blocking thread.
 async fn aside<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LibraryError> {
@@ -572,7 +570,7 @@ impl Library for MemoryLibrary {
     ) -> Result<(), LibraryError> {
         let removed = lock(&self.shelf(tenant).collections).remove(collection_id);
         let removed = removed.ok_or_else(|| LibraryError::no_collection(collection_id))?;
-        // Many passages take a while to go.
+        // Dropping many chunks is slow.
         aside(move || drop(removed)).await
     }
 
@@ -755,7 +753,7 @@ impl IndexQueue for MemoryLibrary {
         while let Some((tenant, shelf, collection, file_id)) = self.next(model) {
             let claim = self.number();
             let claimed = collection.with_attached(&file_id, |attached| {
-                // Somebody else may have been faster.
+                // Another worker may have claimed it meanwhile.
                 if !attached.is_due(model) {
                     return None;
                 }
@@ -842,7 +840,7 @@ impl IndexQueue for MemoryLibrary {
                 .collect();
             for id in old {
                 let theirs = Arc::clone(&theirs);
-                // Somebody else may have been faster.
+                // Another caller may have removed it meanwhile.
                 let _ = aside(move || theirs.remove_file(&id)).await?;
             }
         }
@@ -880,7 +878,7 @@ fn bytes_of(vectors: &Vectors) -> usize {
     vectors.vectors.iter().map(|vector| size_of_val(vector.as_slice())).sum()
 }
 
-/// Words come cut already.
+/// The words are already tokenized.
 #[derive(Debug, Clone, Copy, Default)]
 struct CutBefore;
 
@@ -895,7 +893,7 @@ fn embedder() -> &'static Embedder<u32, CutBefore> {
     EMBEDDER.get_or_init(|| EmbedderBuilder::with_avgdl(USUAL_WORDS).build())
 }
 
-/// Ranks stay as they are; only the scale becomes one that people know.
+/// Maps a score to the range from 0 to 1. Keeps the order.
 fn between_0_and_1(score: f32) -> f64 {
     let score = f64::from(score.max(0.0));
     score / (score + 1.0)

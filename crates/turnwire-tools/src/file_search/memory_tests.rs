@@ -39,8 +39,8 @@ async fn fill(library: &Arc<MemoryLibrary>, tenant: &TenantId, id: &CollectionId
     assert_eq!(indexer.work_off().await, Ok(1));
 }
 
-/// However long a collection is searched or filled, nobody else waits for it: no other
-/// tenant, no other collection, and not even who only asks what is in this one.
+/// A long search or update of a collection blocks no other tenant, no other collection, and not
+/// even a listing of the same collection.
 #[tokio::test]
 async fn a_busy_collection_holds_up_nobody_else() {
     let library = Arc::new(MemoryLibrary::new());
@@ -56,7 +56,7 @@ async fn a_busy_collection_holds_up_nobody_else() {
     let holding = thread::spawn(move || {
         let _index = write(&index.index);
         is_held.send(()).unwrap();
-        // Whoever waits for it on the test's own thread cannot let it go.
+        // If a call below blocks the test's thread, the lock is never released.
         released.recv_timeout(Duration::from_secs(5)).is_ok()
     });
     held.recv().unwrap();

@@ -1,9 +1,9 @@
-//! Searching in files that people have handed in.
+//! Search in uploaded files.
 //!
-//! [`FileSearch`] is the tool; where the files are and how passages are found is the
-//! [`Library`]'s. [`MemoryLibrary`] is the one that needs nothing else. An [`Indexer`] reads files
-//! in the background: `text` says what they are, `pdf` reads the dangerous ones, `chunking`
-//! cuts, and a [`DefaultAnalyzer`] finds the `words` and with `embeddings` the vectors.
+//! [`FileSearch`] is the tool. A [`Library`] stores the files and finds chunks; [`MemoryLibrary`]
+//! is one in memory. An [`Indexer`] indexes files in the background: `text` detects the type, `pdf`
+//! extracts text from PDFs, `chunking` splits the text, and a [`DefaultAnalyzer`] computes the
+//! `words` and, with `embeddings`, the vectors.
 
 mod analyzer;
 mod chunking;
@@ -36,26 +36,25 @@ pub use self::{
     uploads::MAX_FILE_BYTES,
 };
 
-/// How many questions one call may ask.
+/// Maximum number of queries per call.
 const MAX_QUERIES: usize = 8;
 
-/// What the model is told when the embeddings model is away.
+/// Text for the model when the embeddings model is unavailable.
 const WORDS_ONLY: &str = "\n\n(Files could be searched by their words only just now: other words \
                           may find more.)";
 
-/// Looks for passages in the collections that a run names.
+/// Searches the collections of a run.
 ///
-/// The model calls it with `{"queries": ["…", …]}`. Which collections are searched is not the
-/// model's choice but the request's, whose tool entry is in the settings of the call:
-/// `vector_store_ids`, and if wanted `max_num_results`, `filters` and
-/// `ranking_options.score_threshold`.
+/// The model calls it with `{"queries": ["…", …]}`. The request, not the model, selects the
+/// collections. Its tool entry is in the settings of the call: `vector_store_ids`, and optionally
+/// `max_num_results`, `filters` and `ranking_options.score_threshold`.
 pub struct FileSearch {
     spec: ToolSpec,
     library: Arc<dyn Library>,
 }
 
 impl FileSearch {
-    /// A search in `library`.
+    /// Creates a search in `library`.
     pub fn new(library: Arc<dyn Library>) -> Self {
         let description = "Searches the files that were made available, and returns the \
                            passages that answer the queries best.";
@@ -120,8 +119,8 @@ impl Tool for FileSearch {
     }
 }
 
-/// What the model and people are told. Each passage has a number and the name of its file, so
-/// that an answer can say where it comes from.
+/// Formats the results for the model and for display. Each chunk has a number and the name of its
+/// file, so that the model can cite it.
 fn output(queries: &[String], chunks: &[FoundChunk], words_only: bool) -> ToolOutput {
     let results: Vec<Value> = chunks
         .iter()

@@ -1,9 +1,8 @@
-//! PDFs are read in a process of their own.
+//! Extracts text from PDFs in a separate process.
 //!
-//! A PDF is a program that somebody else has written: it can loop, nest without end and unpack
-//! to anything. So it is read where that does no harm (A15): in a child with nothing but the
-//! bytes, which limits itself before it looks at them, and is killed when it takes too long or
-//! says too much.
+//! A malicious PDF can loop, nest without end, or decompress to any size. So it is processed where
+//! that does no harm (A15): in a child process that gets only the bytes, limits its own resources
+//! before it reads them, and is killed when it takes too long or writes too much.
 
 use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
 
@@ -16,18 +15,18 @@ use turnwire_contract::ExtractionFailure;
 
 use super::text::NoText;
 
-/// The longest text that is taken from a PDF.
+/// Maximum size of the extracted text in bytes.
 const MAX_TEXT: u64 = 16 * 1024 * 1024;
 
-/// The program that reads PDFs: bytes on its standard input, UTF-8 on its standard output, and
-/// the exit code 0 if that was all.
+/// The program that extracts text from PDFs. It reads the PDF from standard input, writes UTF-8 to
+/// standard output, and exits with 0 on success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PdfProgram {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// What it is told.
+    /// Arguments of the program.
     pub arguments: Vec<OsString>,
-    /// How long it may take.
+    /// Time after which the program is killed.
     pub timeout: Duration,
 }
 
@@ -66,11 +65,11 @@ impl PdfProgram {
     }
 }
 
-/// Hands the bytes over and takes the text; nothing if there is none, or too much.
+/// Writes the PDF and reads the text. Returns `None` if there is no text, or too much.
 async fn exchange(child: &mut Child, content: &[u8]) -> Option<String> {
     let (mut stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
     let write = async {
-        // A child that has seen enough closes its end.
+        // The child may close its input early.
         let _ = stdin.write_all(content).await;
         drop(stdin);
     };

@@ -21,12 +21,12 @@ fn why(read: Result<String, NoText>) -> ExtractionFailure {
 
 #[tokio::test]
 async fn what_the_program_says_is_the_text() {
-    // More than fits into a pipe at once, both ways.
+    // Larger than a pipe buffer, in both directions.
     let content = "walrus ".repeat(100_000);
     assert_eq!(read("exec /bin/cat", content.as_bytes()).await, Ok(content));
 }
 
-/// A15: whatever becomes of the program, we go on, and the owner learns that the file is broken.
+/// A15: if the program fails, the server continues, and the file is reported as damaged.
 #[tokio::test]
 async fn a_program_that_fails_is_a_broken_file() {
     assert_eq!(why(read("echo half; exit 1", b"x").await), ExtractionFailure::Invalid);
@@ -37,7 +37,7 @@ async fn a_program_that_fails_is_a_broken_file() {
     assert_eq!(why(nobody), ExtractionFailure::Broke);
 }
 
-/// A15: a program that does not come to an end is killed.
+/// A15: a program that does not terminate is killed.
 #[tokio::test]
 async fn a_program_that_takes_too_long_is_killed() {
     let began = Instant::now();
@@ -46,7 +46,7 @@ async fn a_program_that_takes_too_long_is_killed() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
-/// A8: the program finds nothing of ours in its environment.
+/// A8: the program inherits no environment variables.
 #[tokio::test]
 async fn the_program_has_no_environment() {
     let seen = read("exec /usr/bin/env", b"").await.unwrap();

@@ -1,4 +1,4 @@
-//! What a request says about its file search.
+//! Settings of the file search in a request.
 
 use std::{collections::HashSet, fmt};
 
@@ -6,13 +6,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use turnwire_contract::{CollectionId, Filter, FoundChunk, ToolError};
 
-/// How many passages a call returns, if the request does not say.
+/// Default number of results per call.
 const USUAL_RESULTS: usize = 10;
 
-/// How many it may ask for.
+/// Maximum number of results per call.
 const MAX_RESULTS: usize = 50;
 
-/// The settings of one call, checked.
+/// The validated settings of a call.
 #[derive(Debug, PartialEq)]
 pub(super) struct Settings {
     pub(super) collections: Vec<CollectionId>,
@@ -21,7 +21,7 @@ pub(super) struct Settings {
     least_score: f64,
 }
 
-/// The settings as they are written in a request. What is not known here is left alone.
+/// The settings as sent in a request. Unknown fields are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Written {
@@ -38,8 +38,8 @@ struct WrittenRanking {
 }
 
 impl Settings {
-    /// Reads the settings of a call. A filter that is not understood is a mistake: without it,
-    /// files would be shown that should not be.
+    /// Parses the settings of a call. An invalid filter is an error. Ignoring it would return files
+    /// that must be excluded.
     pub(super) fn read(settings: &Value) -> Result<Self, ToolError> {
         let written = match settings {
             Value::Null => Written::default(),
@@ -58,7 +58,7 @@ impl Settings {
         })
     }
 
-    /// The best of what several questions have found, each passage once.
+    /// Returns the best chunks of several queries, without duplicates.
     pub(super) fn best_of(&self, mut found: Vec<FoundChunk>) -> Vec<FoundChunk> {
         found.retain(|chunk| chunk.score >= self.least_score);
         found.sort_by(|a, b| b.score.total_cmp(&a.score));

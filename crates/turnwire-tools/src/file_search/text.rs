@@ -1,15 +1,15 @@
-//! From a file to its text.
+//! Detects the type of a file and extracts its text.
 
 use turnwire_contract::ExtractionFailure;
 
-/// Elements of a page whose content nobody reads.
+/// HTML elements whose content is not visible.
 const UNREAD: [&str; 4] = ["script", "style", "noscript", "template"];
 
-/// A file is a PDF if this is at its beginning, more or less.
+/// Signature of a PDF. It may be preceded by other bytes, up to this offset.
 const PDF_BEGINS: &[u8] = b"%PDF-";
 const PDF_BEGINS_WITHIN: usize = 1_024;
 
-/// What a file is, by what is in it: nobody's word is taken for it.
+/// The type of a file, detected from its content. Its name and media type are not trusted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
     Text(&'a str),
@@ -54,7 +54,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// A page as somebody would read it out: without tags, with a line for each block.
+/// Converts HTML to plain text, with one line per block.
 pub(super) fn without_markup(page: &str) -> String {
     let mut text = String::with_capacity(page.len() / 2);
     let mut rest = page;

@@ -8,7 +8,7 @@ fn plain_text_stays_as_it_is() {
     assert_eq!(Kind::of("bom.txt", b"\xef\xbb\xbfhi"), Kind::Text("hi"));
 }
 
-/// A15: what a file is called says nothing about what it is.
+/// A15: the type does not depend on the name of a file.
 #[test]
 fn what_is_no_text_is_left_alone() {
     assert_eq!(Kind::of("picture.png", b"\x89PNG\r\n"), Kind::Unknown);

@@ -1,4 +1,4 @@
-//! Files on their way into a library in memory, and out of it.
+//! Uploads to and downloads from the library in memory.
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
@@ -9,13 +9,12 @@ use turnwire_contract::{ContentStream, FileId, FileRecord, FileUpload, LibraryEr
 use super::memory::{File, Shelf};
 use crate::sync::lock;
 
-/// The biggest file that is kept.
+/// Maximum size of a file in bytes.
 pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How much of a file is handed out at once.
+/// Size of a piece in a download.
 const PIECE: usize = 256 * 1024;
 
-/// A file on its way in.
 pub(super) struct Upload {
     shelf: Arc<Shelf>,
     content: Vec<u8>,
@@ -50,12 +49,11 @@ impl FileUpload for Upload {
     }
 }
 
-/// The refusal of a second file of one id.
+/// Error for a file ID that exists already.
 pub(super) fn already_there(file_id: &FileId) -> LibraryError {
     LibraryError::Exists(format!("file `{file_id}`"))
 }
 
-/// `content`, piece by piece.
 pub(super) fn in_pieces(content: Arc<[u8]>) -> ContentStream {
     let n_bytes = content.len();
     let pieces = (0..n_bytes).step_by(PIECE).map(move |begin| {

@@ -1,14 +1,14 @@
-//! The words that a text is found by.
+//! Index terms of a text.
 
 use std::{collections::HashSet, sync::LazyLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Longer ones are cut: nobody asks for them, and databases have limits.
+/// Maximum length of a word. Longer ones are truncated: they are not searched for, and databases
+/// have limits.
 const MAX_WORD: usize = 64;
 
-/// English words that are in every text. In other languages how common a word is says the same,
-/// only later.
+/// English stop words. In other languages, frequent words get a low weight by their frequency.
 const EVERYWHERE: &str = "a about after all also am an and any are as at be because been before \
     being between both but by can could did do does doing down during each few for from further \
     had has have having he her here hers him his how i if in into is it its itself just me more \
@@ -16,13 +16,13 @@ const EVERYWHERE: &str = "a about after all also am an and any are as at be beca
     than that the their them then there these they this those through to too under until up us \
     very was we were what when where which while who whom whose why will with would you your";
 
-/// Cuts a text into words: small letters without marks between them, and of English words the
-/// stem, so that `walruses` finds `walrus`. Signs of scripts without spaces are words of their own.
+/// Splits a text into lower-case words of letters and digits. English words are stemmed, so that
+/// `walruses` finds `walrus`. In scripts without spaces, each character is a word.
 pub(super) fn words_of(text: &str) -> Vec<String> {
     plain_words(text).map(|word| stem(&word)).collect()
 }
 
-/// The words of a question that tell something; all of them if none does.
+/// Returns the words of a query without stop words; all words if only stop words remain.
 pub(super) fn asked(question: &str) -> Vec<String> {
     static COMMON: LazyLock<HashSet<&str>> =
         LazyLock::new(|| EVERYWHERE.split_whitespace().collect());

@@ -22,7 +22,7 @@ fn a_question_is_asked_by_its_telling_words() {
     assert_eq!(asked("To be, or not to be?"), words_of("to be or not to be"));
 }
 
-/// Every database keeps such words as they are, and none takes them for its own language.
+/// Words contain no characters that a database's query syntax interprets.
 #[test]
 fn a_word_has_letters_and_digits_only() {
     let words = words_of("a'b \"c\" d\\e f:g h* (i) \u{1b}[0m j\u{0}k ＡＢ Ⅷ");

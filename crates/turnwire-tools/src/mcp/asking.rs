@@ -1,8 +1,8 @@
-//! What a server wants to know from a person in the middle of a call.
+//! Elicitation: requests of a server for user input during a call.
 //!
-//! The newer generation of the protocol answers a call with its questions and is called again
-//! with the answers; the older one asks by a request of its own. Either way the question goes to
-//! whoever watches the call, in our words.
+//! Since protocol version 2026-07-28 a server answers a call with its requests, and the call is
+//! repeated with the replies. Earlier versions send a separate request to the client. Both are
+//! passed to the call's [`ToolContext`].
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use turnwire_contract::{Question, Reply, ToolContext, ToolError};
 
 use super::wire::Wire;
 
-/// How we answer what a server asks of us.
+/// Our client handler, which answers requests of the server.
 pub(super) struct Us {
     config: ClientConfig,
     wire: Arc<Wire>,
@@ -49,7 +49,7 @@ impl ClientHandler for Us {
     }
 }
 
-/// Has everything answered that a server wants to know before it goes on.
+/// Gets replies to all requests of a server.
 pub(super) async fn answers(
     label: &str,
     requests: InputRequests,
@@ -77,7 +77,7 @@ pub(super) async fn answers(
     Ok(responses)
 }
 
-/// The question in our words; nothing if it is of a kind that we do not ask.
+/// Converts a request. Returns `None` for unsupported kinds.
 fn question(params: &ElicitRequestParams) -> Option<Question> {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
     else {
@@ -87,8 +87,7 @@ fn question(params: &ElicitRequestParams) -> Option<Question> {
     Some(Question { message: message.clone(), schema })
 }
 
-/// The reply in the protocol's words. What the person left out and the server has a usual value
-/// for is that value.
+/// Converts a reply. Missing fields get the default of the schema.
 fn answer(reply: Reply, schema: &Value) -> ElicitResult {
     match reply {
         Reply::Accepted { content } => {

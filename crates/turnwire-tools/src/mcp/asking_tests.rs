@@ -24,7 +24,7 @@ fn a_form_is_a_question() {
     assert_eq!(question.schema["properties"]["age"]["type"], "integer");
 }
 
-/// A page that a server wants a person to open is not asked for: nobody here knows whose it is.
+/// URL elicitation is declined, because the URL cannot be trusted.
 #[test]
 fn a_page_is_no_question() {
     let asked = params(json!({

@@ -1,4 +1,4 @@
-//! One connection to one server: how it is opened, and what is known while it is open.
+//! A connection to a server: opening it, and its state.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -44,46 +44,43 @@ use super::{
 };
 use crate::{Egress, secret::Secret, sync::lock};
 
-/// How many tools a server may have; a list without end must not fill the memory.
+/// Maximum number of tools per server.
 const MAX_TOOLS: usize = 1_000;
 
-/// How many pages its list may have.
+/// Maximum number of pages in a tool list.
 const MAX_PAGES: usize = 100;
 
-/// How long a server may take to agree that it will tell when its tools change.
+/// Timeout for the subscription to changes of the tool list.
 const SUBSCRIBING: Duration = Duration::from_secs(2);
 
-/// How often, and after how long, a broken stream of an HTTP server is asked for again before
-/// what waits for it has failed.
+/// Number of attempts to resume a broken HTTP stream, and the delay between them. Afterwards the
+/// pending requests fail.
 const STREAM_RETRIES: usize = 3;
 const STREAM_RETRY_WAIT: Duration = Duration::from_millis(200);
 
-/// The protocol as the server speaks it, seen from the outside.
 pub(super) type Service = RunningService<RoleClient, Us>;
 
-/// The tools of a server as they are handed out.
 pub(super) type Tools = Arc<[Arc<dyn Tool>]>;
 
-/// A connection that was opened.
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) wire: Arc<Wire>,
     pub(super) opened_at: Instant,
-    /// Ends it.
+    /// Closes the connection.
     pub(super) stop: CancellationToken,
-    /// Says that nothing new goes over it.
+    /// Cancelled when no new requests may use the connection.
     retired: CancellationToken,
-    /// The calls that go over it.
+    /// The calls on the connection.
     pub(super) calls: TaskTracker,
-    /// Makes those who ask for the tools at the same time ask once.
+    /// Serializes concurrent requests for the tool list.
     pub(super) asking: tokio::sync::Mutex<()>,
     listed: Mutex<Option<Listed>>,
 }
 
-/// What the server said when it was asked for its tools.
+/// The cached tool list.
 struct Listed {
     tools: Tools,
-    /// How many changes it had told of before.
+    /// Number of change notifications before the list was requested.
     changes: u64,
 }
 
@@ -101,46 +98,46 @@ impl Connection {
         }
     }
 
-    /// Whether something can be sent over it, as far as is known.
+    /// Whether new requests may be sent, as far as known.
     pub(super) fn is_open(&self) -> bool {
         !self.retired.is_cancelled() && !self.has_ended()
     }
 
-    /// Whether nothing can come over it any more.
+    /// Whether the connection is closed.
     fn has_ended(&self) -> bool {
         self.stop.is_cancelled() || self.wire.has_ended() || self.peer.is_transport_closed()
     }
 
-    /// Whether the server speaks the newer generation of the protocol.
+    /// Whether the server supports protocol version 2026-07-28.
     pub(super) fn is_newer(&self) -> bool {
         let server = self.peer.peer_info();
         server.is_some_and(|server| server.protocol_version >= ProtocolVersion::V_2026_07_28)
     }
 
-    /// Lets nothing new go over it. What is under way goes on.
+    /// Allows no new requests. Pending ones continue.
     pub(super) fn retire(&self) {
         self.retired.cancel();
     }
 
-    /// Waits until it is retired and nothing is under way any more.
+    /// Waits until the connection is retired and no requests are pending.
     pub(super) async fn done(&self) {
         self.retired.cancelled().await;
         self.calls.close();
         self.calls.wait().await;
     }
 
-    /// What a request that failed says about the connection.
+    /// Returns the state of the connection after a failed request.
     pub(super) fn after(&self, error: &ServiceError) -> Aftermath {
         match error {
             _ if self.has_ended() => Aftermath::Ended,
             ServiceError::TransportClosed => Aftermath::Ended,
-            // Over pipes there is one line for all.
+            // With stdio, all requests share one pipe.
             ServiceError::TransportSend(error) if error.error.is::<io::Error>() => Aftermath::Ended,
             ServiceError::TransportSend(error) => match http_error(error) {
                 Some(StreamableHttpError::Client(error)) if error.status().is_none() => {
                     Aftermath::OutOfReach
                 }
-                // A new connection begins with the tokens of the latest login.
+                // A new connection uses the tokens of the latest login.
                 Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::Auth(_)) => {
                     Aftermath::OutOfReach
                 }
@@ -150,31 +147,31 @@ impl Connection {
         }
     }
 
-    /// The tools, if they were told and have not changed since.
+    /// Returns the cached tools, if they have not changed.
     pub(super) fn known_tools(&self) -> Option<Tools> {
         let listed = lock(&self.listed);
         let listed = listed.as_ref().filter(|listed| listed.changes == self.wire.changes())?;
         Some(Arc::clone(&listed.tools))
     }
 
-    /// Remembers the tools that were told when the server had told of so many `changes`.
+    /// Caches the tools. `changes` is the number of change notifications before the request.
     pub(super) fn remember(&self, tools: Tools, changes: u64) {
         *lock(&self.listed) = Some(Listed { tools, changes });
     }
 
-    /// Asks for all tools, page by page.
+    /// Requests the tool list, page by page.
     pub(super) async fn list(&self) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
         let mut tools = Vec::new();
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor.take());
             let request = ListToolsRequest::with_param(params);
-            // Not by the library's own list, which may answer from a cache of its own.
+            // The list method of the protocol library may answer from a cache.
             let page = match self.peer.send_request(ClientRequest::ListToolsRequest(request)).await
             {
                 Ok(ServerResult::ListToolsResult(page)) => page,
                 Ok(_) => return Err(ServiceError::UnexpectedResponse),
-                // A server without tools may well not know the question.
+                // A server without tools may not implement the method.
                 Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
                     break;
                 }
@@ -190,8 +187,8 @@ impl Connection {
         Ok(tools)
     }
 
-    /// Asks a server of the newer generation to tell when its tools change; the older one does
-    /// so by itself.
+    /// Subscribes to changes of the tool list. Needed since protocol version 2026-07-28; earlier
+    /// servers send the notifications without a subscription.
     pub(super) async fn subscribe(&self, tasks: &TaskTracker) {
         let wanted = self.peer.peer_info().is_some_and(|server| {
             let tools = server.capabilities.tools.as_ref();
@@ -203,7 +200,7 @@ impl Connection {
         }
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         match timeout(SUBSCRIBING, self.peer.listen(filter)).await {
-            // The wire hears what comes; here it is only kept coming.
+            // `Wire` handles the notifications; this task only keeps the subscription open.
             Ok(Ok(mut subscription)) => {
                 tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
                     while let Ok(Some(_)) = subscription.next().await {}
@@ -215,24 +212,24 @@ impl Connection {
     }
 }
 
-/// How a connection is after a request has failed on it.
+/// State of a connection after a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aftermath {
-    /// It is over, for everybody.
+    /// The connection is closed for all requests.
     Ended,
-    /// The server was not reached, or went away while it answered: a new connection will tell
-    /// whether it is there. Others may still get their answers over this one.
+    /// The server was unreachable, or disconnected during the request. New requests need a new
+    /// connection; pending ones may still complete on this one.
     OutOfReach,
-    /// Only this request has failed.
+    /// Only this request failed.
     AsBefore,
 }
 
-/// Which generation of the protocol is tried.
+/// Protocol versions to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handshake {
-    /// The newer one, and the older one if the server says that it does not know it.
+    /// The new protocol, with fallback to the old one if the server rejects it.
     Either,
-    /// The older one, for servers that do not even say that.
+    /// The old protocol, for servers that do not reject the new one properly.
     Older,
 }
 
@@ -248,16 +245,16 @@ impl Handshake {
     }
 }
 
-/// How a server at an address is reached.
+/// How to reach an HTTP server.
 #[derive(Clone, Copy)]
 pub(super) struct Ways<'a> {
-    /// The client for it, if somebody else has named its address; one of its own if not.
+    /// The client for URLs from requests; none for URLs from the settings.
     pub(super) egress: Option<&'a Egress>,
-    /// The tokens for it, if it has an authorization server.
+    /// The tokens, if the server requires OAuth.
     pub(super) authorization: Option<&'a Authorization>,
 }
 
-/// Opens a connection, and says who we are.
+/// Opens a connection and performs the handshake.
 pub(super) async fn open(
     label: &str,
     transport: &McpTransport,
@@ -305,7 +302,7 @@ pub(super) async fn open(
     })
 }
 
-/// Who we are, and what we can be asked for.
+/// Our client info and capabilities.
 fn introduction() -> ClientConfig {
     let form = ElicitationCapability::new().with_form(FormElicitationCapability::new());
     let mut capabilities = ClientCapabilities::default();
@@ -316,7 +313,7 @@ fn introduction() -> ClientConfig {
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
 }
 
-/// The client for an address that somebody else has named, if it may be asked for at all.
+/// Returns the client for a URL from a request, if the URL is allowed.
 fn checked_client(label: &str, egress: &Egress, url: &str) -> Result<reqwest::Client, OpenError> {
     egress.check(url).map_err(|refusal| {
         warn!(server = %label, %refusal, "MCP server address refused");
@@ -329,10 +326,10 @@ fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
     let misspelt = |what| OpenError::Settings(what);
     let address = Url::parse(url).map_err(|_| misspelt("its address is not a URL"))?;
     let mut client = reqwest::Client::builder()
-        // A redirect would take keys along to wherever it points.
+        // A redirect would forward keys to another host.
         .redirect(redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))
-        // Kept connections stall now and then when an answer was not read to its end.
+        // Reused connections stall occasionally if a response was not read to its end.
         .pool_max_idle_per_host(0);
     if is_this_machine(&address) {
         client = client.no_proxy();
@@ -365,28 +362,26 @@ fn http_config(
     Ok(config)
 }
 
-/// A proxy knows nothing about servers on our own machine.
+/// A proxy cannot reach servers on this machine.
 fn is_this_machine(address: &Url) -> bool {
     let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
-/// Why there is no connection. The cause is in the operator's log; this much may be told.
+/// Why no connection could be opened. The cause is only logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenError {
-    /// The command does not start.
+    /// The command could not be started.
     NotStarted,
-    /// The settings make no sense.
     Settings(&'static str),
-    /// Its address is one that is not opened for others.
+    /// The URL is not allowed.
     Closed,
-    /// It wants to know who we are, or does not like us.
+    /// The server requires authentication, or denied it.
     Unauthorized,
-    /// Nobody is at its address.
+    /// The server is unreachable.
     OutOfReach,
-    /// It hung up before it had introduced itself.
+    /// The server disconnected during the handshake.
     HungUp,
-    /// Anything else.
     Other,
 }
 
@@ -411,12 +406,12 @@ impl OpenError {
         }
     }
 
-    /// Whether another way of introducing ourselves may help.
+    /// Whether another protocol version may help.
     pub(super) fn may_be_the_handshake(self) -> bool {
         matches!(self, Self::HungUp | Self::Other)
     }
 
-    /// What went wrong, as the end of a sentence.
+    /// Description of the error, as the end of a sentence.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::NotStarted => "its command does not start",
@@ -430,19 +425,19 @@ impl OpenError {
     }
 }
 
-/// Whether the server cannot have got the request: there was no connection, or the pipe to it was
-/// closed before the end of the line, without which a line is none.
+/// Whether the server cannot have received the request: there was no connection, or the pipe was
+/// closed before the end of the line.
 pub(super) fn never_arrived(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
     error.error.is::<io::Error>() || never_connected(error)
 }
 
-/// Whether there was not even a connection that something could have gone over.
+/// Whether no connection could be established.
 fn never_connected(error: &DynamicTransportError) -> bool {
     matches!(http_error(error), Some(StreamableHttpError::Client(error)) if error.is_connect())
 }
 
-/// The status that an HTTP server has refused a request with.
+/// Returns the HTTP status of a refused request.
 pub(super) fn refused_with(error: &ServiceError) -> Option<u16> {
     let ServiceError::TransportSend(error) = error else { return None };
     match http_error(error)? {
@@ -452,14 +447,14 @@ pub(super) fn refused_with(error: &ServiceError) -> Option<u16> {
     }
 }
 
-/// What an HTTP server wants, that has refused a request for lack of a token or of rights.
+/// Returns the `WWW-Authenticate` challenge of a refused request.
 pub(super) fn challenge_to(error: &ServiceError) -> Option<&str> {
     let ServiceError::TransportSend(error) = error else { return None };
     http_error(error)?.auth_challenge()
 }
 
-/// Whether an HTTP server has refused a request for lack of a token or of rights, or there was no
-/// token to send along: it has done nothing.
+/// Whether the request was refused for lack of authorization, or there was no token to send. The
+/// server has not executed it.
 pub(super) fn was_not_let_in(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
     matches!(
@@ -476,7 +471,7 @@ fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqw
     error.error.downcast_ref()
 }
 
-/// The error and all its causes, for the log.
+/// Formats the error and all its causes, for the log.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

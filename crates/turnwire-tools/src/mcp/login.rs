@@ -1,8 +1,8 @@
-//! A person logs in to a server, in a browser.
+//! OAuth login to a server, by a person in a browser.
 //!
-//! Nobody can do that for a gateway, so it is done once, beforehand, and what comes of it is kept
-//! (see `tokens`): the address of a page is given out, the browser comes back from it to a port
-//! of this machine, and the code it brings is exchanged for tokens.
+//! The login happens once, before the server is used, and its tokens are stored (see `tokens`): the
+//! person opens the authorization URL, the browser is redirected to a local port, and the
+//! authorization code is exchanged for tokens.
 
 use std::{collections::BTreeSet, convert::Infallible, fmt, io, sync::Arc, time::Duration};
 
@@ -22,20 +22,20 @@ use tracing::debug;
 use super::oauth::Authorization;
 use crate::secret::Secret;
 
-/// What we call ourselves at an authorization server.
+/// Client name for the authorization server.
 const OUR_NAME: &str = "Turnwire";
 
-/// Where a browser comes back to.
+/// Path of the redirect URI.
 const CALLBACK: &str = "/callback";
 
-/// How long a browser may take to tell what it has been told.
+/// Timeout for the request of the browser to the redirect URI.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// What a person reads who has come back.
+/// Page shown after the redirect.
 const WELCOME: &str = "<!doctype html><title>Turnwire</title><p>Turnwire has heard of it. \
                        You can close this page.";
 
-/// A login that waits for its person.
+/// A login in progress.
 pub struct Login {
     manager: AuthorizationManager,
     page: String,
@@ -44,7 +44,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Finds out where to log in, makes us known there, and begins to listen for the browser.
+    /// Discovers the authorization server, registers the client, and listens for the redirect.
     pub(super) async fn begin(authorization: &Authorization) -> Result<Self, LoginError> {
         let options = authorization.options();
         let port = options.redirect_port.unwrap_or(0);
@@ -83,13 +83,12 @@ impl Login {
         Ok(Self { manager, page, redirect, listener })
     }
 
-    /// The address of the page where the person logs in.
+    /// Returns the authorization URL, which the person opens.
     pub fn page(&self) -> &str {
         &self.page
     }
 
-    /// Waits until the person has logged in and the browser has come back, and keeps the tokens.
-    /// Whoever waits decides for how long.
+    /// Waits for the redirect, and stores the tokens. Has no timeout.
     pub async fn finish(self) -> Result<(), LoginError> {
         let tasks = TaskTracker::new();
         let (sender, mut arrivals) = mpsc::channel(1);
@@ -104,7 +103,7 @@ impl Login {
             };
             let Some(query) = came_back else { break Err(LoginError::Refused(String::new())) };
             match self.exchange(&format!("{}?{query}", self.redirect)).await {
-                // Somebody else on this machine: the one we wait for is still to come.
+                // A request from another program; continue to wait for ours.
                 Err(LoginError::NotOurs) => debug!("OAuth callback with an unknown state ignored"),
                 finished => break finished,
             }
@@ -114,8 +113,8 @@ impl Login {
         finished
     }
 
-    /// Takes the address that the browser was sent back to, where it cannot reach this machine
-    /// and the person copies it.
+    /// Completes the login with the redirect URL that the person copied, if the browser cannot
+    /// reach this machine.
     pub async fn finish_with(self, address: &str) -> Result<(), LoginError> {
         self.exchange(address).await
     }
@@ -132,15 +131,15 @@ impl Login {
             self.manager.exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref());
         match exchanged.await {
             Ok(_) => Ok(()),
-            // What it says when it does not know the question.
+            // Returned for an unknown `state`.
             Err(AuthError::InternalError(_)) => Err(LoginError::NotOurs),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// What to ask for: what the operator says, or what the server does. Whoever comes back because
-/// a right was missing keeps those it had.
+/// Returns the scopes to request: those in the settings, or those the server requires. After a
+/// scope was missing, the granted ones are included.
 async fn scopes(
     authorization: &Authorization,
     manager: &AuthorizationManager,
@@ -158,14 +157,14 @@ async fn scopes(
     scopes
 }
 
-/// Why the authorization server has sent the browser back without a code.
+/// Returns the error code of the redirect, if the authorization server refused.
 fn refusal(query: &str) -> Option<String> {
     let word = query.split('&').find_map(|pair| pair.strip_prefix("error="))?;
-    // A word of the protocol; whatever else it may hold is of no use to anybody.
+    // OAuth error codes contain only these characters.
     Some(word.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect())
 }
 
-/// Lets a browser tell what it has been told.
+/// Serves the redirect URI.
 async fn serve(stream: TcpStream, arrivals: mpsc::Sender<String>) {
     let arrivals = Arc::new(arrivals);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -187,7 +186,7 @@ async fn answer(request: &Request<Incoming>, arrivals: &mpsc::Sender<String>) ->
         return nothing;
     }
     let query = request.uri().query().unwrap_or_default().to_owned();
-    // Nobody listens any more once the right one has come.
+    // The receiver is closed after the matching redirect.
     let _ = arrivals.send(query).await;
     let mut url_rules = Response::new(WELCOME.to_owned());
     let html = header::HeaderValue::from_static("text/html; charset=utf-8");
@@ -201,36 +200,36 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Why a login did not work.
+/// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// There is no such server.
+    /// No server has this label.
     #[error("there is no tool server `{0}`")]
     UnknownServer(String),
-    /// Nobody has to log in to it.
+    /// The server has no `oauth` setting.
     #[error("nobody has to log in to `{0}`: it has no `oauth` in its settings")]
     NoLogin(String),
-    /// It is logged in to without a person.
+    /// The server uses a grant without a person.
     #[error("nobody has to log in to `{0}`: it is given the credentials of a machine")]
     OfAMachine(String),
-    /// The browser has nowhere to come back to.
+    /// The port of the redirect URI could not be opened.
     #[error("no port of this machine is free for the browser to come back to: {0}")]
     Port(#[source] io::Error),
-    /// The tokens cannot be kept.
+    /// The tokens could not be stored.
     #[error("the tokens cannot be kept: {0}")]
     NotKept(#[source] io::Error),
-    /// The authorization server, or the person, has said no.
+    /// The authorization server or the person refused.
     #[error("the login was refused: {0}")]
     Refused(String),
-    /// The address does not belong to this login.
+    /// The URL does not belong to this login.
     #[error("this is not the address that the browser was sent back to")]
     NotOurs,
-    /// The authorization server does not do what it should.
+    /// The authorization server failed or violated the protocol.
     #[error("the authorization server cannot be used: {0}")]
     Server(#[source] AuthProblem),
 }
 
-/// What is wrong with an authorization server, in words.
+/// Description of a problem with an authorization server.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthProblem(String);

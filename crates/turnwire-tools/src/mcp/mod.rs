@@ -1,12 +1,12 @@
 //! Tools of MCP servers.
 //!
-//! Reading order: [`options`] is what the operator says, `server` keeps one connection per
-//! server and its list of tools, `connection` opens it, `process` starts a server of our own,
-//! `wire` listens to what comes and goes, `tool` makes a call, `task` follows one that the server
-//! works on by itself, `asking` passes on what a server wants to know, and `result` reads the
-//! answer. [`request_servers`] are servers that requests bring along. [`login`] is how a person lets us in, `oauth` how we stay in, `tokens` what we keep.
+//! [`options`] are the settings. `server` manages the connection of one server and its tool list,
+//! `connection` opens a connection, `process` starts a stdio server, `wire` inspects messages,
+//! `tool` makes a call, `task` polls a call that became a task, `asking` handles elicitation, and
+//! `result` converts results. [`request_servers`] are servers supplied by requests. [`login`] is
+//! the OAuth login of a person, `oauth` gets and refreshes tokens, and `tokens` stores them.
 //!
-//! All of the protocol library's words stay in this folder.
+//! Types of the protocol library are used only in this module.
 
 mod asking;
 mod connection;
@@ -42,14 +42,14 @@ pub use self::{
 use self::{request_servers::RequestServers, server::Server};
 use crate::Egress;
 
-/// How long all servers together may take to go.
+/// Maximum duration of the shutdown of all servers.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// The MCP servers of the settings, by label, which every tenant may use; and those that requests
-/// may bring, if [any are allowed](Self::allowing_urls).
+/// The configured MCP servers by label, available to every tenant, and those supplied by requests,
+/// if [allowed](Self::allowing_urls).
 ///
-/// Nothing is started before it is needed, or before [`warm_up`](Self::warm_up). Dropping it
-/// ends all connections and all processes; [`shut_down`](Self::shut_down) also waits for that.
+/// Servers are started on first use or by [`warm_up`](Self::warm_up). Dropping this closes all
+/// connections and kills all processes; [`shut_down`](Self::shut_down) also waits for that.
 pub struct McpServers {
     servers: BTreeMap<String, Arc<Server>>,
     request_servers: Option<RequestServers>,
@@ -58,7 +58,7 @@ pub struct McpServers {
 }
 
 impl McpServers {
-    /// Takes the settings as they stand; nothing is checked before it is used.
+    /// Creates the servers without connecting to them. Settings are checked on first use.
     pub fn new(options: BTreeMap<String, McpServerOptions>) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let server = |(label, options): (String, McpServerOptions)| {
@@ -68,14 +68,15 @@ impl McpServers {
         Self { servers, request_servers: None, tasks, closing }
     }
 
-    /// The same, and requests may bring servers from where they are `url_rules`, by that `egress`.
+    /// Allows requests to supply servers whose URL matches one of `url_rules`, reached through
+    /// `egress`.
     pub fn allowing_urls(mut self, url_rules: Vec<UrlRule>, egress: Egress) -> Self {
         self.request_servers =
             (!url_rules.is_empty()).then(|| RequestServers::new(url_rules, egress));
         self
     }
 
-    /// Begins to connect to all servers, in the background, so that the first run need not wait.
+    /// Connects to all servers in the background, so that the first run does not have to wait.
     pub fn warm_up(&self) {
         for server in self.servers.values().cloned() {
             self.tasks.spawn(async move {
@@ -86,7 +87,7 @@ impl McpServers {
         }
     }
 
-    /// Connects to all servers and waits for them: each with its tools, or why it has none.
+    /// Connects to all servers, and returns the tools or the error of each.
     pub async fn connect_all(&self) -> BTreeMap<String, Result<Vec<Arc<dyn Tool>>, ToolError>> {
         let connecting = self.servers.values().map(|server| async move {
             let tools = server.tools().await.map(|tools| tools.to_vec());
@@ -95,8 +96,8 @@ impl McpServers {
         join_all(connecting).await.into_iter().collect()
     }
 
-    /// Begins the login of a person to a server that has `oauth` in its settings. Whoever waits
-    /// for its end then calls [`reconnect`](Self::reconnect).
+    /// Starts the login of a person to a server with an `oauth` setting. After its end, call
+    /// [`reconnect`](Self::reconnect).
     pub async fn login(&self, label: &str) -> Result<Login, LoginError> {
         let unknown = || LoginError::UnknownServer(label.to_owned());
         let server = self.servers.get(label).ok_or_else(unknown)?;
@@ -108,21 +109,21 @@ impl McpServers {
         Login::begin(authorization).await
     }
 
-    /// Whether a server has refused us, and a login may help.
+    /// Whether a server refused a request and a login may help.
     pub fn waits_for_login(&self, label: &str) -> bool {
         self.servers.get(label).is_some_and(|server| server.waits_for_login())
     }
 
-    /// Forgets the connection to a server and why there was none; whoever asks for its tools next
-    /// connects anew. What is under way ends over the old connection.
+    /// Drops the connection to a server and its last error. The next request for its tools opens a
+    /// new connection. Pending calls complete on the old one.
     pub fn reconnect(&self, label: &str) {
         if let Some(server) = self.servers.get(label) {
             server.begin_anew();
         }
     }
 
-    /// Ends all connections and all processes, and waits for that a moment. Nothing works
-    /// afterwards.
+    /// Closes all connections, stops all processes, and waits for them up to a timeout. The servers
+    /// cannot be used afterwards.
     pub async fn shut_down(&self) {
         self.closing.cancel();
         self.tasks.close();

@@ -1,5 +1,4 @@
-//! How we become known to a server that has an authorization server: the parts that a login and
-//! a connection share, and the way that needs no person.
+//! OAuth: the parts shared by logins and connections, and the client credentials grant.
 
 use std::{
     fmt,
@@ -24,13 +23,13 @@ use super::{
 };
 use crate::secret::Secret;
 
-/// A token that is good for less than this is as good as none.
+/// Minimum remaining lifetime of a token that is used.
 const TOO_SHORT: Duration = Duration::from_secs(30);
 
-/// What a browser would be sent to; no browser is, once there are tokens.
+/// Placeholder for the redirect URI, which is not used once there are tokens.
 const NOWHERE: &str = "http://127.0.0.1/callback";
 
-/// The tokens for one server, and how they are got.
+/// The tokens for one server, and the settings to get them.
 #[derive(Clone)]
 pub(super) struct Authorization {
     url: String,
@@ -48,12 +47,12 @@ impl Authorization {
         &self.options
     }
 
-    /// Whether a person has to log in, once there are no tokens.
+    /// Whether a person has to log in if there are no tokens.
     pub(super) fn is_a_persons(&self) -> bool {
         self.options.grant == Grant::Person
     }
 
-    /// An HTTP client that sends tokens along, and renews them.
+    /// Returns an HTTP client that sends and refreshes tokens.
     pub(super) async fn client(
         &self,
         http: reqwest::Client,
@@ -69,21 +68,21 @@ impl Authorization {
         Ok(AuthClient::new(http, manager))
     }
 
-    /// Knows the tokens of the last login, if there was one. Without it the server is asked all
-    /// the same: it says what it wants.
+    /// Uses the tokens of the last login. Without them the server is contacted anyway, because its
+    /// challenge contains the required scopes.
     async fn of_a_person(&self) -> Result<AuthorizationManager, AuthError> {
         let mut manager = self.manager().await?;
         manager.set_credential_store(self.tokens.clone());
         match manager.initialize_from_store().await {
             Ok(true) => self.reintroduce(&mut manager).await?,
             Ok(false) => {}
-            // A token may be good without the server that gave it.
+            // The token may still be valid while the authorization server is unavailable.
             Err(error) => warn!(%error, "authorization server unavailable"),
         }
         Ok(manager)
     }
 
-    /// Says who we are as we did at the login, with the secret we were given then.
+    /// Configures the client ID and secret of the last login.
     async fn reintroduce(&self, manager: &mut AuthorizationManager) -> Result<(), AuthError> {
         let kept = self.tokens.load().await?;
         let Some(client_id) = kept.map(|kept| kept.client_id) else { return Ok(()) };
@@ -101,7 +100,7 @@ impl Authorization {
         })
     }
 
-    /// Somebody who knows the way to the authorization server.
+    /// Creates a manager for the authorization server.
     pub(super) async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
         if self.options.private_addresses {
             AuthorizationManager::new_allowing_private_addresses(&self.url).await
@@ -110,10 +109,9 @@ impl Authorization {
         }
     }
 
-    /// Gets a token for ourselves.
+    /// Gets a token with the client credentials grant.
     ///
-    /// On a thread of its own: what the protocol library holds while it waits for the token
-    /// cannot change threads.
+    /// Runs on a separate thread, because the future of the protocol library is not `Send`.
     async fn exchanged(&self) -> Result<StoredCredentials, AuthError> {
         let (authorization, runtime) = (self.clone(), Handle::current());
         let exchange = move || runtime.block_on(authorization.exchange());
@@ -174,13 +172,14 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Tokens that we get for ourselves, whenever there is none that is good.
+/// Tokens from the client credentials grant, requested when there is no valid one.
 ///
-/// The protocol library asks for a token before every request, and for a way to renew it after
-/// one was refused; a machine has none but getting another.
+/// The protocol library asks for a token before every request, and for a refresh after one was
+/// refused. This grant has no refresh token, so a refresh requests a new token.
 struct MachineTokens {
     authorization: Authorization,
-    /// Whether the last token was refused, or may have been: a connection begins with a new one.
+    /// Whether the last token was or may have been refused. True initially, so that a new
+    /// connection starts with a new token.
     is_refused: AtomicBool,
     one_at_a_time: Arc<tokio::sync::Mutex<()>>,
 }
@@ -220,13 +219,13 @@ impl CredentialStore for MachineTokens {
     }
 }
 
-/// Whether the token is good for a while, as far as is known.
+/// Whether the token is valid for some time, as far as known.
 fn is_good(kept: &StoredCredentials) -> bool {
     let Some(token) = &kept.token_response else { return false };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let age =
         Duration::from_secs(now.as_secs().saturating_sub(kept.token_received_at.unwrap_or(0)));
-    // The answer is the authorization server's, word for word.
+    // The JSON response of the authorization server.
     let written = serde_json::to_value(token).unwrap_or_default();
     let lifetime = written.get("expires_in").and_then(serde_json::Value::as_u64);
     lifetime.is_none_or(|seconds| age + TOO_SHORT < Duration::from_secs(seconds))

@@ -1,4 +1,4 @@
-//! What the operator says about a server. Nothing of it ever comes from a request.
+//! Settings of a server. No part of them comes from a request.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -6,53 +6,51 @@ use turnwire_contract::{AskBefore, Effect};
 
 use crate::secret::Secret;
 
-/// How long a server may take to start and to tell its tools, if nothing else is said.
+/// Default time for the start of a server and its first tool list.
 pub const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One MCP server, and how far it is trusted.
+/// Settings of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerOptions {
-    /// How it is reached.
+    /// How to connect to the server.
     pub transport: McpTransport,
-    /// How long it may take to start and to tell its tools.
+    /// Maximum time for the start and the first tool list.
     pub startup_timeout: Duration,
-    /// How long its tools may stay silent; the engine's own limit if not set.
+    /// Maximum time without a report from a tool; the run's limit if not set.
     pub tool_timeout: Option<Duration>,
-    /// Which of its tools exist for us; all of them if not set.
+    /// Names of the tools to use; all if not set.
     pub enabled_tools: Option<Vec<String>>,
-    /// What its tools do to the world. Those that are not named must not be called twice.
+    /// Effect classes of its tools. Tools that are not listed must not be called twice.
     pub effects: BTreeMap<String, Effect>,
-    /// Which of its tools a person must allow, in every run.
+    /// Tools that need approval in every run.
     pub require_approval: AskBefore,
-    /// Whether the operator has said that nobody need be asked about its other tools, whatever
-    /// holds for tools of their effect.
+    /// Whether its other tools are exempt from the approval rules for their effect class.
     pub exempt: bool,
-    /// How long a call may take altogether; the engine's own limit if not set.
+    /// Maximum duration of a call; the run's limit if not set.
     pub tool_deadline: Option<Duration>,
-    /// How many calls it is given at the same time; any number if not set.
+    /// Maximum number of concurrent calls; unlimited if not set.
     pub most_at_once: Option<u32>,
-    /// What is said about single tools.
+    /// Settings of individual tools.
     pub tools: BTreeMap<String, McpToolOptions>,
 }
 
-/// What the operator says about one tool, beside its effect. What is not set is as for all tools
-/// of its server.
+/// Settings of one tool, besides its effect class. Unset fields default to those of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpToolOptions {
-    /// Whether a person must allow each call.
+    /// Whether each call needs approval.
     pub ask: Option<bool>,
-    /// How long that person may take.
+    /// Time after which an unanswered approval request is denied.
     pub approval_expiry: Option<Duration>,
-    /// How long it may stay silent.
+    /// Maximum time without a report.
     pub timeout: Option<Duration>,
-    /// How long a call may take altogether.
+    /// Maximum duration of a call.
     pub deadline: Option<Duration>,
-    /// How many calls of it are made at the same time.
+    /// Maximum number of concurrent calls.
     pub most_at_once: Option<u32>,
 }
 
 impl McpServerOptions {
-    /// A server that is reached over `transport`, with the usual settings.
+    /// Settings with defaults for a server with this transport.
     pub fn new(transport: McpTransport) -> Self {
         Self {
             transport,
@@ -68,7 +66,7 @@ impl McpServerOptions {
         }
     }
 
-    /// A program that is started and spoken with over its standard input and output.
+    /// Settings for a program that is started and reached over stdin and stdout.
     pub fn stdio<A: Into<String>>(
         command: impl Into<String>,
         args: impl IntoIterator<Item = A>,
@@ -81,7 +79,7 @@ impl McpServerOptions {
         })
     }
 
-    /// A server at an address.
+    /// Settings for a server at a URL.
     pub fn http(url: impl Into<String>) -> Self {
         Self::new(McpTransport::Http {
             url: url.into(),
@@ -91,8 +89,7 @@ impl McpServerOptions {
         })
     }
 
-    /// The same server, with tokens of its authorization server. Only a server at an address
-    /// has one.
+    /// Adds OAuth settings. Has no effect on a stdio server.
     pub fn with_oauth(mut self, wanted: OAuthOptions) -> Self {
         if let McpTransport::Http { oauth, .. } = &mut self.transport {
             *oauth = Some(Box::new(wanted));
@@ -101,83 +98,83 @@ impl McpServerOptions {
     }
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum McpTransport {
-    /// It is started, and spoken with over its standard input and output.
+    /// The server is a child process, reached over stdin and stdout.
     Stdio {
-        /// The program.
+        /// Path or name of the program.
         command: String,
-        /// Its arguments, exactly.
+        /// Arguments, passed unchanged.
         args: Vec<String>,
-        /// What it finds in its environment beside a few harmless things. May hold keys.
+        /// Additional environment variables. May contain keys.
         env: BTreeMap<String, String>,
-        /// The folder it is started in; ours if not set.
+        /// Working directory; that of this process if not set.
         cwd: Option<PathBuf>,
     },
-    /// It is asked over streamable HTTP.
+    /// The server is reached over streamable HTTP.
     Http {
-        /// Its address.
+        /// URL of the server.
         url: String,
-        /// What it knows us by.
+        /// Bearer token of every request.
         bearer_token: Option<Secret>,
-        /// Headers of every request. May hold keys.
+        /// Headers of every request. May contain keys.
         headers: BTreeMap<String, String>,
-        /// How tokens are got for it, if it has an authorization server.
+        /// OAuth settings, if the server has an authorization server.
         oauth: Option<Box<OAuthOptions>>,
     },
 }
 
-/// How tokens are got for a server that has an authorization server.
+/// OAuth settings of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OAuthOptions {
-    /// Who logs in.
+    /// The grant to use.
     pub grant: Grant,
-    /// What the authorization server knows us by, if its operator has told it of us.
+    /// Client ID, if the client is registered already.
     pub client_id: Option<String>,
-    /// What proves that we are that client.
+    /// Client secret.
     pub client_secret: Option<Secret>,
-    /// The address of a document about us, for authorization servers that read such documents.
+    /// URL of a client metadata document, for authorization servers that support it.
     pub client_metadata_url: Option<String>,
-    /// What we want to be allowed; what the server asks for if empty.
+    /// Scopes to request; those that the server requires if empty.
     pub scopes: Vec<String>,
-    /// The file that tokens are kept in, readable by its owner alone; in memory if not set.
+    /// File for the tokens, readable only by its owner; in memory if not set.
     pub token_file: Option<PathBuf>,
-    /// The port on this machine that a browser comes back to; any free one if not set.
+    /// Local port of the redirect URI; any free port if not set.
     pub redirect_port: Option<u16>,
-    /// Whether the authorization server may be at a private address, though the server's own is
-    /// a name.
+    /// Whether the authorization server may have a private address although the URL of the server
+    /// has a public name.
     pub private_addresses: bool,
 }
 
-/// Who logs in to an authorization server.
+/// OAuth grant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Grant {
-    /// A person, in a browser, once; see [`Login`](super::Login).
+    /// Authorization code: a person logs in once, in a browser; see [`Login`](super::Login).
     #[default]
     Person,
-    /// We ourselves, with the id and the secret of a client.
+    /// Client credentials with an ID and a secret.
     Machine,
-    /// We ourselves, with the id of a client and a statement signed with its private key.
+    /// Client credentials with an ID and a JWT signed with a private key.
     MachineWithKey {
-        /// The key, in PEM.
+        /// The private key in PEM.
         key: Secret,
-        /// How it signs.
+        /// Signature algorithm.
         algorithm: SigningAlgorithm,
     },
 }
 
-/// How a statement about us is signed.
+/// Signature algorithm of a JWT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SigningAlgorithm {
     /// RSA with SHA-256.
     Rs256,
-    /// The curve P-256 with SHA-256.
+    /// ECDSA on P-256 with SHA-256.
     Es256,
 }
 
 impl fmt::Debug for McpTransport {
-    /// Shows what may be shown: the names of variables and headers, never their values.
+    /// Prints the names of variables and headers, never their values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdio { command, args, env, cwd } => f

@@ -1,6 +1,6 @@
 use super::{McpServerOptions, McpTransport};
 
-/// A12: keys are in no log.
+/// A12: keys are never logged.
 #[test]
 fn no_key_is_printed() {
     let mut program = McpServerOptions::stdio("server", ["--quiet"]);

@@ -1,8 +1,7 @@
-//! A server as a process of ours.
+//! A server as a child process.
 //!
-//! The command comes from the operator's settings and nowhere else. It finds a clean
-//! environment, works in a process group of its own, and the whole group goes when the
-//! connection does, whatever the server thinks about that.
+//! The command comes only from the operator's settings. The process gets a clean environment and
+//! its own process group. The whole group is killed when the connection is closed.
 
 use std::{collections::BTreeMap, io, path::Path, process::Stdio, time::Duration};
 
@@ -20,27 +19,27 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-/// What a server gets to see of our own environment; the rest may hold keys.
+/// Environment variables that the server inherits. Others may contain keys.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
-/// How long a server may take to end by itself once its input is closed.
+/// Time for the server to exit after its stdin is closed.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// How much of what a server writes to its standard error is passed on to our log. What comes
-/// after that is read and dropped, so that the server is never held up.
+/// Maximum number of bytes of the server's stderr that are logged. The rest is read and dropped, so
+/// that the server never blocks.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// How much of it is passed on in one piece.
+/// Maximum number of bytes per log entry.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// A running server and the line to it.
+/// A running server and its pipes.
 pub(super) struct ServerProcess {
     line: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
     child: Box<dyn ChildWrapper>,
 }
 
 impl ServerProcess {
-    /// Starts `command`. What it writes to its standard error goes to our log, under `label`.
+    /// Starts `command`. Its stderr is logged with `label`.
     pub(super) fn start(
         label: &str,
         command: &str,
@@ -82,7 +81,7 @@ impl Transport<RoleClient> for ServerProcess {
         self.line.receive()
     }
 
-    /// Closes its input, which is how a server is told to end, and gives it a moment for that.
+    /// Closes stdin, which tells a server to exit, and waits briefly.
     async fn close(&mut self) -> io::Result<()> {
         let closed = self.line.close().await;
         let _ = timeout(GOODBYE, self.child.wait()).await;
@@ -91,14 +90,14 @@ impl Transport<RoleClient> for ServerProcess {
 }
 
 impl Drop for ServerProcess {
-    /// Ends the whole group: also what the server has started itself.
+    /// Kills the whole process group, including children of the server.
     fn drop(&mut self) {
-        // An error means that nothing is left to end.
+        // An error means that the process has already exited.
         let _ = self.child.start_kill();
     }
 }
 
-/// Writes what the server says on the side to our log, until it has said enough.
+/// Logs the server's stderr, up to the limit.
 async fn pass_on_errors(label: String, mut stderr: impl AsyncRead + Unpin) {
     let mut piece = [0; MAX_LINE_BYTES];
     let mut left = MAX_ERROR_BYTES;

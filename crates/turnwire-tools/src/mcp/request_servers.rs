@@ -1,9 +1,9 @@
-//! Servers that a request brings along, by their address.
+//! Servers supplied by requests, by URL.
 //!
-//! None is taken unless the operator has said where such servers may be, and for whom. They are
-//! reached through the [egress client](crate::Egress), which looks at every address that a name
-//! leads to, and they get no keys: nothing that a request says is sent to them but the arguments
-//! of calls. A connection belongs to one tenant and one address, and is never shared beyond that.
+//! A server is accepted only if the operator allows its URL for the tenant. It is reached through
+//! the [egress client](crate::Egress), which checks every address of a name, and gets no keys: only
+//! the arguments of calls are sent to it. A connection belongs to one tenant and one URL, and is
+//! never shared.
 
 use std::{
     collections::VecDeque,
@@ -19,30 +19,29 @@ use turnwire_contract::{TenantId, ToolError};
 use super::{options::McpServerOptions, server::Server};
 use crate::{Egress, sync::lock};
 
-/// How many of them are connected at the same time. The one that was not asked for the longest
-/// time goes first.
+/// Maximum number of connections. The least recently used one is closed first.
 const MAX_AT_ONCE: usize = 64;
 
-/// Where servers may be that requests bring.
+/// URLs of servers that requests may supply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrlRule {
     url: Url,
     tenants: Option<Vec<TenantId>>,
 }
 
-/// Why an address cannot be opened to servers of requests.
+/// Why a URL cannot be used in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct UrlRuleError(&'static str);
 
 impl UrlRule {
-    /// Servers at `address` and everywhere below it, whoever brings them.
+    /// Allows servers at `address` and all paths below it, for all tenants.
     pub fn at(address: &str) -> Result<Self, UrlRuleError> {
         let not_plain = "it has to be an http or https address without user, query and fragment";
         plain(address).map(|url| Self { url, tenants: None }).ok_or(UrlRuleError(not_plain))
     }
 
-    /// The same, if one of these tenants brings them.
+    /// Restricts the rule to these tenants.
     pub fn only_for(self, tenants: Vec<TenantId>) -> Self {
         Self { tenants: Some(tenants), ..self }
     }
@@ -53,8 +52,8 @@ impl UrlRule {
     }
 }
 
-/// An address in which nothing can hide. What is asked for is what was read here, so that two
-/// ways of reading it cannot differ.
+/// Parses a URL without user, query and fragment. The parsed URL is the one that is requested, so
+/// that two parsers cannot disagree.
 fn plain(address: &str) -> Option<Url> {
     let url = Url::parse(address).ok()?;
     let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
@@ -63,17 +62,17 @@ fn plain(address: &str) -> Option<Url> {
     is_plain.then_some(url)
 }
 
-/// Whether `path` is `top` or below it, counted in whole parts.
+/// Whether `path` is `top` or below it, by whole segments.
 fn is_below(top: &str, path: &str) -> bool {
     let rest = path.strip_prefix(top.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The servers that requests have brought.
+/// The connected servers supplied by requests.
 pub(super) struct RequestServers {
     url_rules: Vec<UrlRule>,
     egress: Egress,
-    /// The one that was asked for last is the last.
+    /// Ordered by last use, most recent last.
     here: Mutex<VecDeque<RequestServer>>,
 }
 
@@ -86,18 +85,18 @@ struct RequestServer {
 }
 
 impl RequestServers {
-    /// None yet. They may come from where it says `url_rules`.
+    /// Creates an empty set with these rules.
     pub(super) fn new(url_rules: Vec<UrlRule>, egress: Egress) -> Self {
         Self { url_rules, egress, here: Mutex::default() }
     }
 
-    /// The address as it will be asked for, if this tenant may bring a server from there.
+    /// Returns the parsed URL, if this tenant may supply a server there.
     pub(super) fn allows_url(&self, tenant: &TenantId, address: &str) -> Option<Url> {
         let url = plain(address)?;
         self.url_rules.iter().any(|url_rules| url_rules.covers(tenant, &url)).then_some(url)
     }
 
-    /// The server at `address`, which this tenant calls `label`.
+    /// Returns the server at `address` with this tenant's `label`.
     pub(super) fn server(
         &self,
         tenant: &TenantId,

@@ -5,7 +5,7 @@ fn request_servers(url_rules: Vec<UrlRule>) -> RequestServers {
     RequestServers::new(url_rules, Egress::new(&EgressOptions::default()).unwrap())
 }
 
-/// A4: a server is taken from where the operator says, and from nowhere that only looks like it.
+/// A4: a server is accepted only at URLs that the operator allows, not at similar ones.
 #[test]
 fn a4_servers_come_from_where_they_are_welcome() {
     let request_servers =
@@ -45,7 +45,7 @@ fn a4_servers_come_from_where_they_are_welcome() {
     }
 }
 
-/// A4: nobody brings a server where nothing is said, and each tenant only what it may.
+/// A4: without rules no server is accepted, and rules apply per tenant.
 #[test]
 fn a4_each_tenant_has_a_list_of_its_own() {
     let (one, other) = (TenantId::from("one"), TenantId::from("other"));
@@ -61,7 +61,7 @@ fn a4_each_tenant_has_a_list_of_its_own() {
     assert!(refused.is_err_and(|error| error.to_string().contains("may not be brought")));
 }
 
-/// A5: a connection is one tenant's, under one name, to one address; and there are not too many.
+/// A5: a connection belongs to one tenant, label and URL, and their number is limited.
 #[test]
 fn a5_servers_of_requests_are_not_shared() {
     let request_servers = request_servers(vec![UrlRule::at("https://mcp.example.com").unwrap()]);
@@ -85,7 +85,7 @@ fn a5_servers_of_requests_are_not_shared() {
     assert!(!closing.is_cancelled());
 }
 
-/// An address that cannot be opened is told as such.
+/// A URL that is not allowed in a rule gives an error.
 #[test]
 fn an_address_that_says_too_much_opens_nothing() {
     for address in ["mcp.example.com", "stdio:x", "https://u@h/", "https://h/?k=1", "https://h/#x"]

@@ -1,4 +1,4 @@
-//! What a server returned, in our words, and no more of it than anybody can use.
+//! Converts a tool result, with size limits.
 
 use std::io;
 
@@ -6,23 +6,23 @@ use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
 use turnwire_contract::{Image, ToolError, ToolOutput};
 
-/// What stands in place of a failure that has no words.
+/// Message for a failure without text.
 const NO_WORDS: &str = "the tool says that it failed, and nothing else";
 
-/// How much text a result may have, its data included.
+/// Maximum size of the text and structured content of a result.
 const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many pictures it may have, and how big each may be, in base64.
+/// Maximum number of images, and the maximum size of each in base64.
 const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The longest name of a kind of data.
+/// Maximum length of a media type.
 const MAX_MEDIA_TYPE_BYTES: usize = 255;
 
-/// What stands in place of the rest of a text that is too long.
+/// Text that replaces the rest of a text that is too long.
 const TEXT_LEFT_OUT: &str = "[The rest is left out: a result may have 16 MiB of text.]";
 
-/// The result, or the failure if the server says it is one.
+/// Returns the result, or an error if `isError` is set.
 pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let mut taken = Taken::default();
     for block in result.content {
@@ -42,14 +42,14 @@ pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput { structured, images, ..ToolOutput::text(text) })
 }
 
-/// The text as it is, or its beginning.
+/// Truncates a text to the limit.
 pub(super) fn limited(text: &str) -> String {
     let mut taken = Taken::default();
     taken.line(text);
     taken.finished().text
 }
 
-/// What was taken of a result so far.
+/// The converted part of a result.
 #[derive(Default)]
 struct Taken {
     text: String,
@@ -90,7 +90,7 @@ impl Taken {
         }
     }
 
-    /// Takes a line, as far as there is room for it.
+    /// Appends a line, up to the limit.
     fn line(&mut self, line: &str) {
         if self.is_full {
             return;
@@ -114,7 +114,7 @@ impl Taken {
         }
     }
 
-    /// Whether the data can be taken beside the text.
+    /// Whether the structured content fits besides the text.
     fn has_room_for(&mut self, data: &Value) -> bool {
         let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
         let fits = serde_json::to_writer(Room(room), data).is_ok();
@@ -122,7 +122,7 @@ impl Taken {
         fits
     }
 
-    /// Says what was left out, after everything else.
+    /// Appends a note about what was omitted.
     fn finished(mut self) -> Self {
         let images = match self.images_left_out {
             0 => None,
@@ -149,7 +149,7 @@ impl Taken {
     }
 }
 
-/// Takes so many bytes and forgets them.
+/// A writer that fails after this number of bytes. Discards what is written.
 struct Room(usize);
 
 impl io::Write for Room {

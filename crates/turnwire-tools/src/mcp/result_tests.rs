@@ -56,7 +56,7 @@ fn data_is_kept_and_read_out_if_there_are_no_words() {
     assert_eq!(output, Ok(ToolOutput { structured: Some(data), ..ToolOutput::text("Warm.") }));
 }
 
-/// I4, L7: only what says it worked has worked.
+/// I4, L7: only an explicit success is a success.
 #[test]
 fn an_error_is_a_failure_with_or_without_words() {
     let words = json!([{ "type": "text", "text": "No such branch." }]);
@@ -72,8 +72,7 @@ fn an_error_is_a_failure_with_or_without_words() {
     assert_eq!(fine, Ok(ToolOutput::default()));
 }
 
-/// A13: so much text is taken and no more, of results and of failures, and the rest is not
-/// missing without a word.
+/// A13: the text of results and failures is limited, and truncation is reported.
 #[test]
 fn text_is_taken_up_to_a_limit() {
     let content = |texts: &[&str]| {
@@ -96,7 +95,7 @@ fn text_is_taken_up_to_a_limit() {
     assert_eq!(crabs.len(), MAX_TEXT_BYTES - 3 + 1 + TEXT_LEFT_OUT.len(), "whole characters");
 }
 
-/// A13: the same for data, which counts as the text that it would be.
+/// A13: structured content is limited, counted as serialized JSON.
 #[test]
 fn data_is_taken_up_to_a_limit() {
     let data = json!("x".repeat(MAX_TEXT_BYTES - 2));
@@ -108,7 +107,7 @@ fn data_is_taken_up_to_a_limit() {
     assert_eq!(cut, ToolOutput::text(words));
 }
 
-/// A13: so many pictures, so big, and no more.
+/// A13: the number and size of images are limited.
 #[test]
 fn pictures_are_taken_up_to_a_limit() {
     let image = |data: &str| json!({ "type": "image", "data": data, "mimeType": "image/png" });

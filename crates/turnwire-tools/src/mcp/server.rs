@@ -1,8 +1,8 @@
-//! One server: its connection, shared by all, and its tools.
+//! A server: its shared connection and its tools.
 //!
-//! There is at most one connection and at most one attempt to make one, and everybody who asks
-//! meanwhile waits for that attempt. A connection that breaks is made anew at once, so that the
-//! next run finds it; one that breaks again and again is left alone until somebody asks.
+//! There is at most one connection and one connection attempt. Concurrent callers wait for the same
+//! attempt. A broken connection is reopened at once, so that the next run finds it. After repeated
+//! failures it is reopened only on demand.
 
 use std::{
     collections::HashSet,
@@ -35,50 +35,49 @@ use super::{
 };
 use crate::{Egress, sync::lock};
 
-/// A connection that was open for so long was a good one.
+/// A connection that was open for this long resets the failure count.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// How often in a row a connection is made anew without being asked for.
+/// Maximum number of consecutive reconnects without demand.
 const MAX_BY_ITSELF: u32 = 5;
 
-/// How long to wait after a first failure; each further one doubles it.
+/// Delay after the first failure, doubled after each further one, and the maximum delay.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a failure is the answer for all who ask for the tools, before it is tried again: a
-/// server that says nothing should not cost every run its whole patience.
+/// Time for which a failed tool list is cached, so that an unresponsive server does not delay every
+/// run by its timeout.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// How long a connection may take to close.
+/// Maximum time to close a connection.
 const CLOSING: Duration = Duration::from_millis(1_500);
 
-/// One server.
 pub(super) struct Server {
     pub(super) label: String,
     pub(super) options: McpServerOptions,
-    /// The only way to it, if somebody else has named its address.
+    /// The client for a URL from a request.
     egress: Option<Egress>,
     pub(super) tasks: TaskTracker,
     closing: CancellationToken,
-    /// The tokens for it, if it has an authorization server.
+    /// The tokens, if the server requires OAuth.
     pub(super) authorization: Option<Authorization>,
-    /// The tools that have to be called as tasks, as far as that turned out.
+    /// Tools that must be called as tasks, as far as known.
     as_tasks: Mutex<HashSet<String>>,
     line: Mutex<Line>,
 }
 
-/// The line to the server.
+/// State of the connection.
 #[derive(Default)]
 struct Line {
     open: Option<Arc<Connection>>,
     attempt: Option<Attempt>,
-    /// Attempts that failed and connections that broke early, since the last good one.
+    /// Failed attempts and early disconnects since the last stable connection.
     failures: u32,
-    /// Why there were no tools when they were last asked for, and when that was.
+    /// Last error of the tool list, and its time.
     failed: Option<(Instant, ToolError)>,
-    /// The generation of the protocol it turned out to speak, when that took two attempts.
+    /// The protocol version that worked, if the first one failed.
     handshake: Option<Handshake>,
-    /// How often everything was forgotten: what was tried before counts no longer.
+    /// Number of resets. Results of attempts before a reset are ignored.
     n_beginnings: u64,
 }
 
@@ -93,7 +92,7 @@ impl Line {
     }
 }
 
-/// An attempt to connect that any number of callers can wait for.
+/// A connection attempt that several callers can await.
 type Attempt = Shared<BoxFuture<'static, Result<Arc<Connection>, ToolError>>>;
 
 impl Server {
@@ -114,36 +113,35 @@ impl Server {
         Arc::new(Self { label, options, egress, tasks, closing, authorization, as_tasks, line })
     }
 
-    /// Whether the tool has to be called as a task, as far as is known.
+    /// Whether the tool must be called as a task, as far as known.
     pub(super) fn is_called_as_a_task(&self, tool: &str) -> bool {
         lock(&self.as_tasks).contains(tool)
     }
 
-    /// Remembers that the tool has to be called as a task.
+    /// Records that the tool must be called as a task.
     pub(super) fn call_as_a_task(&self, tool: &str) {
         lock(&self.as_tasks).insert(tool.to_owned());
     }
 
-    /// Whether it waits for a person to log in.
+    /// Whether a person has to log in.
     pub(super) fn waits_for_login(&self) -> bool {
         let authorization = self.authorization.as_ref();
         authorization.is_some_and(|it| it.is_a_persons() && it.tokens.challenge().is_some())
     }
 
-    /// Whether it is logged in to without a person.
+    /// Whether the server uses a grant without a person.
     pub(super) fn lets_itself_in(&self) -> bool {
         self.authorization.as_ref().is_some_and(|authorization| !authorization.is_a_persons())
     }
 
-    /// Remembers what the server wants, if it has refused a request for lack of a token or of
-    /// rights.
+    /// Stores the challenge of a request that was refused for lack of authorization.
     pub(super) fn note_challenge(&self, error: &ServiceError) {
         if let (Some(authorization), Some(challenge)) = (&self.authorization, challenge_to(error)) {
             authorization.tokens.keep_challenge(challenge);
         }
     }
 
-    /// Forgets what went wrong, and what is connected: the next who asks connects anew.
+    /// Drops the connection and the last error. The next caller reconnects.
     pub(super) fn begin_anew(&self) {
         let mut line = lock(&self.line);
         (line.failed, line.failures, line.attempt) = (None, 0, None);
@@ -153,7 +151,7 @@ impl Server {
         }
     }
 
-    /// What to do about a server that does not let us in.
+    /// Returns the advice for a server that refuses us.
     pub(super) fn how_to_get_in(&self) -> String {
         match &self.authorization {
             Some(authorization) if authorization.is_a_persons() => {
@@ -163,13 +161,13 @@ impl Server {
         }
     }
 
-    /// The tools, if they are known without asking.
     pub(super) fn known_tools(&self) -> Option<Tools> {
         let open = lock(&self.line).open.clone()?;
         open.known_tools().filter(|_| open.is_open())
     }
 
-    /// The tools; asks for them if need be, and if it has not failed just now.
+    /// Returns the tools; requests them if they are not cached and the last request did not fail
+    /// recently.
     pub(super) async fn tools(self: &Arc<Self>) -> Result<Tools, ToolError> {
         if let Some(tools) = self.known_tools() {
             return Ok(tools);
@@ -198,7 +196,7 @@ impl Server {
         Ok(tools)
     }
 
-    /// The connection; makes it if there is none.
+    /// Returns the connection; opens it if needed.
     pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, ToolError> {
         let attempt = {
             let mut line = lock(&self.line);
@@ -210,7 +208,7 @@ impl Server {
         attempt.await
     }
 
-    /// The attempt that is under way, or a new one.
+    /// Returns the current attempt, or starts one.
     fn attempt(self: &Arc<Self>, line: &mut Line) -> Attempt {
         if let Some(attempt) = &line.attempt {
             return attempt.clone();
@@ -219,7 +217,7 @@ impl Server {
         let (server, wait, handshake) =
             (Arc::clone(self), wait_after(line.failures), line.handshake);
         let n_beginnings = line.n_beginnings;
-        // A task of its own: whoever asked first may lose interest, the others have not.
+        // A separate task, because the first caller may be cancelled while others wait.
         self.tasks.spawn(async move {
             let result = tokio::select! {
                 biased;
@@ -235,7 +233,7 @@ impl Server {
         attempt
     }
 
-    /// Takes note of an attempt, unless everything was forgotten since it began.
+    /// Records the result of an attempt, unless there was a reset since its start.
     fn tried(&self, result: &Result<Arc<Connection>, ToolError>, n_beginnings: u64) {
         let mut line = lock(&self.line);
         let is_old = line.n_beginnings != n_beginnings;
@@ -251,7 +249,7 @@ impl Server {
         }
     }
 
-    /// Connects, and asks for the tools, so that both are there for everybody.
+    /// Opens a connection and requests the tools.
     async fn connect(
         self: &Arc<Self>,
         wait: Duration,
@@ -279,9 +277,9 @@ impl Server {
         Ok(connection)
     }
 
-    /// Tries the newer generation of the protocol first. Almost every server of the older one
-    /// says at once that it does not know it, and the same connection goes on; for one that
-    /// says nothing or hangs up, some time is left to begin again.
+    /// Tries the new protocol first. Almost all old servers reject it at once, and the handshake
+    /// continues on the same connection. For a server that does not answer or disconnects, part of
+    /// the timeout is reserved for a second attempt.
     async fn introduced_somehow(&self, until: Instant) -> Result<(Service, Arc<Wire>), ToolError> {
         let first = self.options.startup_timeout.mul_f64(0.7);
         let wire = Wire::new(&self.label);
@@ -309,7 +307,7 @@ impl Server {
         }
     }
 
-    /// In a box: what it holds while it waits is big.
+    /// Boxed, because the future is large.
     fn open<'a>(
         &'a self,
         handshake: Handshake,
@@ -321,7 +319,7 @@ impl Server {
         open(&self.label, &self.options.transport, ways, handshake, wire, keepers).boxed()
     }
 
-    /// Stays with a connection until it ends, and sees to what comes then.
+    /// Waits until a connection ends, and cleans up.
     async fn keep(self: Arc<Self>, service: Service, connection: Arc<Connection>) {
         let stop = service.cancellation_token();
         let mut ended = std::pin::pin!(service.waiting());
@@ -350,7 +348,7 @@ impl Server {
         self.lost(&connection);
     }
 
-    /// Makes a new connection for what comes; what is under way may end over this one.
+    /// Opens a new connection for new requests. Pending ones may complete on the old one.
     pub(super) fn retire(self: &Arc<Self>, connection: &Arc<Connection>) {
         connection.retire();
         self.lost(connection);
@@ -371,7 +369,7 @@ impl Server {
         };
         warn!(server = %self.label, failures = line.failures, "MCP connection lost");
         if line.failures <= MAX_BY_ITSELF {
-            // Nobody waits for it; it is made all the same.
+            // The attempt runs in the background.
             drop(self.attempt(&mut line));
         }
     }
@@ -401,7 +399,7 @@ impl Server {
         self.transient("the connections are being closed")
     }
 
-    /// Nothing was sent yet, so trying again can do no harm.
+    /// Nothing was sent, so a retry is safe.
     fn transient(&self, reason: &str) -> ToolError {
         ToolError::Transient(format!("the tool server `{}` is not available: {reason}", self.label))
     }

@@ -1,9 +1,8 @@
-//! A call that the server works on by itself, as a task: it is asked again and again how far it
-//! is, by whichever worker has the run.
+//! A call that the server executes as a task. The worker that owns the run polls the task.
 //!
-//! Both generations of the protocol have tasks, in different words. The newer one turns a call
-//! into a task as it likes, and has the result in the answer to `tasks/get`; the older one wants
-//! to be told, and has the result behind `tasks/result`.
+//! Both protocol versions have tasks, with different messages. Since 2026-07-28 the server decides
+//! to create a task, and `tasks/get` returns the result. Before, the client requests a task, and
+//! `tasks/result` returns the result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,34 +27,33 @@ use super::{
     wire::{Mailbox, shortened},
 };
 
-/// How long to wait between two questions if the server does not say; and the limits if it does.
+/// Poll interval if the server sets none, and the bounds for the server's value.
 const USUAL_WAIT: Duration = Duration::from_millis(500);
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How often in a row the server may not be reached before the task is given up: about a minute.
+/// Maximum number of consecutive failures to reach the server; about one minute.
 const MAX_FAILURES: u32 = 30;
 
-/// A task that says nothing new is still heard of so often.
+/// Interval at which an unchanged task is reported.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// How much longer than the call a result is kept, so that another worker can come for it.
+/// Time for which a result is kept after the call's time limit, so that another worker can get it.
 const KEPT_FOR: Duration = Duration::from_mins(10);
 
-/// A task that was made of a call.
+/// A task created by a call.
 pub(super) struct Created {
     id: String,
     wait: Duration,
 }
 
-/// How far a task is.
 enum State {
     Working { message: Option<String>, wait: Duration },
     Asks(InputRequests),
     Over(Result<ToolOutput, ToolError>),
 }
 
-/// A task in the words of the older generation.
+/// A task in the old protocol.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OlderTask {
@@ -67,7 +65,7 @@ struct OlderTask {
     poll_interval: Option<u64>,
 }
 
-/// The task that the server has made of the call, if it has.
+/// Returns the task that the server created for the call, if any.
 pub(super) fn created(result: &ServerResult) -> Option<Created> {
     match result {
         ServerResult::CreateTaskResult(created) => {
@@ -82,7 +80,7 @@ pub(super) fn created(result: &ServerResult) -> Option<Created> {
     }
 }
 
-/// How long the server should keep what came of a task, in milliseconds.
+/// Time to live of a task, in milliseconds.
 pub(super) fn time_to_live(context: &ToolContext) -> u64 {
     let kept_for = context.time_allowed.saturating_add(KEPT_FOR);
     u64::try_from(kept_for.as_millis()).unwrap_or(u64::MAX)
@@ -94,7 +92,7 @@ fn wait(milliseconds: Option<u64>) -> Duration {
 }
 
 impl McpTool {
-    /// Follows a task that was just made: from here on any worker can.
+    /// Reports a new task, so that any worker can poll it, and polls it.
     pub(super) async fn follow(
         &self,
         created: Created,
@@ -109,7 +107,7 @@ impl McpTool {
         self.watch(&created.id, context).await
     }
 
-    /// Asks how far the task is, until it is over.
+    /// Polls the task until it ends.
     pub(super) async fn watch(
         &self,
         id: &str,
@@ -154,7 +152,7 @@ impl McpTool {
         }
     }
 
-    /// Asks once how far the task is.
+    /// Polls the task once.
     async fn ask_for(
         &self,
         id: &str,
@@ -183,7 +181,7 @@ impl McpTool {
         }
     }
 
-    /// Gets the result of a task of the older generation, which may still have questions.
+    /// Gets the result of a task in the old protocol. The server may still ask for input.
     async fn result_of(
         &self,
         id: &str,
@@ -224,7 +222,6 @@ impl McpTool {
         ))
     }
 
-    /// Tells the server that nobody wants the task any more.
     async fn stop_task(&self, id: &str) {
         let stopping = async {
             let Ok(connection) = self.server.connection().await else { return };
@@ -242,15 +239,15 @@ impl McpTool {
     }
 }
 
-/// Why it is not known how far a task is.
+/// Why the state of a task is unknown.
 enum Lost {
-    /// The server was not reached; it may be asked again.
+    /// The server was unreachable. Polling continues.
     Connection,
-    /// Nobody can tell any more.
+    /// The task is lost.
     Task(ToolError),
 }
 
-/// What was said about a task.
+/// The last reported message of a task, and its time.
 #[derive(Default)]
 struct Heard {
     message: Option<String>,
@@ -259,7 +256,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Passes on what is new, and now and then that there is nothing new.
+    /// Reports a new message, and an unchanged one periodically.
     async fn tell(&mut self, message: Option<String>, context: &ToolContext) {
         let is_old = message == self.message;
         if is_old && self.at.is_some_and(|at| at.elapsed() < SIGN_OF_LIFE) {
@@ -308,11 +305,11 @@ fn result_in(result: JsonObject) -> Result<ToolOutput, ToolError> {
     serde_json::from_value(Value::Object(result)).map_or_else(|_| Err(no_result()), read)
 }
 
-/// How far a task of the older generation is; nothing if its result is to be asked for.
+/// Returns the state of a task in the old protocol; `None` if its result has to be requested.
 fn older_state(result: ServerResult) -> Option<State> {
     let working = |message, interval| Some(State::Working { message, wait: wait(interval) });
     match result {
-        // Its words are those of the newer generation, as far as they go.
+        // These messages are the same as in the new protocol.
         ServerResult::GetTaskResult(got) => match got.task.payload {
             TaskPayload::Working => working(got.task.task.status_message, None),
             TaskPayload::Cancelled => Some(State::Over(Err(stopped()))),

@@ -27,7 +27,7 @@ fn older(status: &str) -> Option<State> {
     })))
 }
 
-/// R21: a task is told from a result in the words of both generations.
+/// R21: a task is distinguished from a result in both protocol versions.
 #[test]
 fn both_generations_make_tasks() {
     let newer = answer(json!({
@@ -44,7 +44,7 @@ fn both_generations_make_tasks() {
     assert_eq!(made(answer(json!({ "content": [] }))), None);
 }
 
-/// A server may not make us ask without a pause, nor forget to.
+/// The poll interval of the server is limited in both directions.
 #[test]
 fn the_pause_has_limits() {
     let pause = |interval| match newer(json!({ "status": "working", "pollIntervalMs": interval })) {
@@ -57,7 +57,7 @@ fn the_pause_has_limits() {
     assert_eq!(pause(Value::Null), USUAL_WAIT);
 }
 
-/// R21: only a task that says so has worked.
+/// R21: only an explicit success is a success.
 #[test]
 fn a_task_ends_as_it_says() {
     let over = |task| match newer(task) {

@@ -1,8 +1,8 @@
-//! What is kept of a login: tokens, and who they were given to.
+//! Storage of tokens and of the client they were issued to.
 //!
-//! In a file that only its owner can read, or in memory. The file is read for every request:
-//! whoever logs in with another process is heard at once, and gateways that share the file share
-//! its tokens.
+//! The tokens are in a file readable only by its owner, or in memory. The file is read for every
+//! request, so that a login in another process takes effect at once, and processes can share the
+//! file.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -23,27 +23,27 @@ use tracing::warn;
 
 use crate::sync::lock;
 
-/// How long to wait for another process that renews the same tokens.
+/// Maximum time to wait for another process that refreshes the same tokens.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often to look whether it is done.
+/// Poll interval of the lock.
 const NEXT_LOOK: Duration = Duration::from_millis(20);
 
-/// What is kept of the login to one server.
+/// The stored login to one server.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Kept {
-    /// The address of the server: its tokens are for nobody else.
+    /// URL of the server. Its tokens are not used for any other server.
     server: String,
-    /// What proves who we are, if the authorization server has given us a secret.
+    /// Client secret, if the authorization server issued one.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret: Option<String>,
-    /// The tokens, and the client they were given to.
+    /// The tokens and the client they were issued to.
     #[serde(skip_serializing_if = "Option::is_none")]
     credentials: Option<StoredCredentials>,
 }
 
-/// The tokens for one server. Clones are the same.
+/// The tokens for one server. Clones share the same store.
 #[derive(Clone)]
 pub(super) struct TokenStore {
     server: Arc<str>,
@@ -68,18 +68,18 @@ impl TokenStore {
         Self { server: server.into(), place: Arc::new(place) }
     }
 
-    /// Remembers the secret that the authorization server has given us.
+    /// Stores the client secret issued by the authorization server.
     pub(super) fn keep_secret(&self, secret: Option<String>) -> io::Result<()> {
         self.change(|kept| kept.client_secret = secret)
     }
 
-    /// The secret that the authorization server has given us.
+    /// Returns the client secret issued by the authorization server.
     pub(super) fn secret(&self) -> io::Result<Option<String>> {
         Ok(self.read()?.client_secret)
     }
 
-    /// Remembers how the server has refused us: that says what the next login has to ask for.
-    /// Beside the tokens, so that whoever writes it cannot lose newer ones.
+    /// Stores the challenge of the server, which contains the scopes for the next login. Stored in
+    /// a separate file, so that writing it cannot overwrite newer tokens.
     pub(super) fn keep_challenge(&self, challenge: &str) {
         match &*self.place {
             Place::File(path) => {
@@ -92,7 +92,7 @@ impl TokenStore {
         }
     }
 
-    /// How the server has refused us since the last login.
+    /// Returns the challenge since the last login.
     pub(super) fn challenge(&self) -> Option<String> {
         match &*self.place {
             Place::File(path) => fs::read_to_string(beside(path, "challenge")).ok(),
@@ -102,13 +102,12 @@ impl TokenStore {
 
     fn forget_challenge(&self) {
         match &*self.place {
-            // One that is not there is forgotten already.
+            // A missing file is not an error.
             Place::File(path) => drop(fs::remove_file(beside(path, "challenge"))),
             Place::Memory(memory) => lock(memory).challenge = None,
         }
     }
 
-    /// What we have been allowed.
     pub(super) fn granted_scopes(&self) -> Vec<String> {
         let credentials = self.read().ok().and_then(|kept| kept.credentials);
         credentials.map(|credentials| credentials.granted_scopes).unwrap_or_default()
@@ -127,7 +126,7 @@ impl TokenStore {
         }
     }
 
-    /// What is kept; nothing if it is for another server.
+    /// Returns the stored login; empty if it is for another server.
     fn read(&self) -> io::Result<Kept> {
         let kept = match &*self.place {
             Place::File(path) => read(path)?,
@@ -142,11 +141,11 @@ fn read(path: &Path) -> io::Result<Kept> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
         text => text?,
     };
-    // The cause would quote the file.
+    // The error would contain the content of the file.
     serde_json::from_slice(&text).map_err(|_| io::Error::other("it is not ours"))
 }
 
-/// Writes the whole file or nothing, readable by its owner alone from the first byte on.
+/// Writes the file atomically. It is never readable by others.
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
@@ -183,8 +182,7 @@ impl CredentialStore for TokenStore {
         self.change(|kept| kept.credentials = None).map_err(not_kept)
     }
 
-    /// A token that renews others is often good for one time only, so one process at a time uses
-    /// it.
+    /// A refresh token can often be used only once, so one process at a time uses it.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let Place::File(path) = &*self.place else { return Ok(None) };
         let path = beside(path, "lock");

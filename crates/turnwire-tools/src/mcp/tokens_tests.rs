@@ -28,7 +28,7 @@ fn in_folder() -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-/// A6: nobody but their owner can read the tokens, nor the folder they are in.
+/// A6: only the owner can read the tokens and their directory.
 #[tokio::test]
 async fn tokens_are_for_their_owner_alone() {
     let (_folder, file) = in_folder();
@@ -39,7 +39,7 @@ async fn tokens_are_for_their_owner_alone() {
     assert_eq!(mode(file.parent().unwrap()), 0o700);
 }
 
-/// Whoever logs in elsewhere is heard at once, also by those who are at work.
+/// A login in another process takes effect at once.
 #[tokio::test]
 async fn what_another_process_writes_is_read() {
     let (_folder, file) = in_folder();
@@ -52,7 +52,8 @@ async fn what_another_process_writes_is_read() {
     assert_eq!(here.granted_scopes(), ["fish"]);
 }
 
-/// A token is for the server it was given for, whoever else is put at its label.
+/// A token is used only for the server it was issued for, even if the label now names another
+/// server.
 #[tokio::test]
 async fn tokens_of_another_server_are_not_used() {
     let (_folder, file) = in_folder();
@@ -61,7 +62,7 @@ async fn tokens_of_another_server_are_not_used() {
     assert_eq!(token(other.load().await.unwrap()), None);
 }
 
-/// What the server asks for is kept until somebody has logged in.
+/// The challenge is stored until the next login.
 #[tokio::test]
 async fn a_challenge_is_kept_until_the_next_login() {
     let store = TokenStore::new(SERVER, None);
@@ -71,7 +72,7 @@ async fn a_challenge_is_kept_until_the_next_login() {
     assert_eq!(store.challenge(), None);
 }
 
-/// Two who renew the same token do so one after the other.
+/// Concurrent refreshes of the same token are serialized.
 #[tokio::test]
 async fn one_renews_at_a_time() {
     let (_folder, file) = in_folder();
@@ -85,7 +86,7 @@ async fn one_renews_at_a_time() {
     assert!(second.await.unwrap().is_some());
 }
 
-/// A12: a file that is not ours is left alone, and its content is told to nobody.
+/// A12: an invalid file is not changed, and its content is not logged.
 #[tokio::test]
 async fn a_broken_file_is_an_error_without_its_content() {
     let (_folder, file) = in_folder();

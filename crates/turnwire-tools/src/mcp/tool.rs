@@ -1,4 +1,4 @@
-//! One tool of a server: what is known about it, and how it is called.
+//! A tool of a server: its spec and its calls.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -33,29 +33,27 @@ use super::{
     wire::{Mailbox, Progress},
 };
 
-/// Where a call's key is in the request: the same for every try of the call.
+/// Key of the idempotency key in `_meta`; the same for every attempt of a call.
 const IDEMPOTENCY_KEY: &str = "dev.turnwire/idempotencyKey";
 
-/// How long telling the server to stop may take.
+/// Timeout of a cancellation notification.
 pub(super) const TELLING: Duration = Duration::from_millis(400);
 
-/// How long a note of a call waits for a newer one after the last that was passed on: a chatty
-/// server is heard ten times a second.
+/// Minimum interval between progress notes, so at most ten per second.
 const BETWEEN_NOTES: Duration = Duration::from_millis(100);
 
-/// The longest name a tool may have.
+/// Maximum length of a tool name.
 const MAX_NAME: usize = 128;
 
-/// How often a server may come back with questions before it has to give an answer.
+/// Maximum number of elicitation rounds per call.
 const MAX_ROUNDS: usize = 10;
 
-/// A tool of an MCP server.
 pub(super) struct McpTool {
     pub(super) server: Arc<Server>,
     spec: ToolSpec,
 }
 
-/// What is sent: the call, and in later rounds what the server wanted to know.
+/// A request of a call. Later rounds contain the replies to the server's requests.
 struct Round {
     arguments: JsonObject,
     key: String,
@@ -69,7 +67,7 @@ impl McpTool {
         Self { server, spec }
     }
 
-    /// Calls the tool, as often as the server has questions.
+    /// Calls the tool, and again after each round of elicitation.
     async fn begin(
         &self,
         request: ToolRequest,
@@ -141,10 +139,11 @@ impl McpTool {
         }
     }
 
-    /// The call as it is sent.
+    /// Builds the request.
     fn called(&self, round: &Round, context: &ToolContext) -> ClientRequest {
         let mut request = if round.as_a_task {
-            // The older generation says so in the call; the protocol library no longer knows how.
+            // In the old protocol the call requests a task. The protocol library no longer supports
+            // this.
             let params = json!({
                 "name": self.spec.name,
                 "arguments": round.arguments,
@@ -164,7 +163,8 @@ impl McpTool {
         request
     }
 
-    /// Sends a request. From here on only the mailbox knows whether the server may have it.
+    /// Sends a request. From here on only the mailbox knows whether the server may have received
+    /// it.
     pub(super) async fn send(
         &self,
         connection: &Connection,
@@ -176,7 +176,7 @@ impl McpTool {
         connection.peer.send_cancellable_request(request, options).await
     }
 
-    /// Waits for the answer, and passes on what comes before it.
+    /// Waits for the response, and passes on notes meanwhile.
     pub(super) async fn answer(
         &self,
         handle: RequestHandle<RoleClient>,
@@ -204,7 +204,7 @@ impl McpTool {
                     pass_on(note, context).await;
                 }
                 (question, tell) = mailbox.next_question() => asking.push(async move {
-                    // A server that has lost interest is told nothing.
+                    // The server may have stopped waiting.
                     let _ = tell.send(context.ask(question).await);
                 }),
                 Some(()) = asking.next() => {}
@@ -221,19 +221,19 @@ impl McpTool {
         }
     }
 
-    /// What a failed request means for the connection.
+    /// Updates the connection after a failed request.
     pub(super) fn settle(&self, error: &ServiceError, connection: &Arc<Connection>) -> Aftermath {
         let aftermath = connection.after(error);
         match aftermath {
             Aftermath::Ended => connection.stop.cancel(),
-            // The next one should not meet it, and those beside it should not suffer from it.
+            // New requests get a new connection; pending ones are not affected.
             Aftermath::OutOfReach => self.server.retire(connection),
             Aftermath::AsBefore => {}
         }
         aftermath
     }
 
-    /// What a failed call means for whoever made it.
+    /// Converts the error of a failed call.
     pub(super) fn problem(
         &self,
         error: ServiceError,
@@ -289,14 +289,13 @@ impl Tool for McpTool {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 pub(super) enum Stop {
     Cancelled,
     Failed(ServiceError),
 }
 
-/// A call the server still works on, as far as is known. Whoever loses interest in it without
-/// saying so has it cancelled all the same.
+/// A call without a response so far. Dropping it cancels the call.
 struct Unanswered<'a> {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
@@ -304,7 +303,7 @@ struct Unanswered<'a> {
 }
 
 impl Unanswered<'_> {
-    /// Tells the server to stop.
+    /// Sends the cancellation.
     async fn tell(&mut self, reason: &str) {
         let Some(id) = self.id.take() else { return };
         let telling = self.peer.send_notification(stop_working_on(id, reason).into());
@@ -320,7 +319,7 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
-        // A runtime that is gone takes the connection along.
+        // Without a runtime the connection is closed anyway.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.tasks.spawn(async move {
                 let telling = peer
@@ -342,9 +341,8 @@ async fn pass_on(note: Progress, context: &ToolContext) {
     }
 }
 
-/// What it means that the server answered a call with an HTTP status that is not a success. What
-/// the client did wrong was not carried out; whoever is behind a server that fell over may have
-/// been at work.
+/// Converts an HTTP error status of a call. A client error was not executed. After a server error
+/// the call may have been executed.
 fn answered_with(status: u16, label: &str) -> ToolError {
     let words = format!("the server `{label}` answered the call with the HTTP status {status}");
     match status {
@@ -362,8 +360,8 @@ fn unsupported(label: &str) -> String {
     format!("the server `{label}` answered with something else than a result")
 }
 
-/// Whether the server says that the tool has to be called as a task: those of the older
-/// generation do not know the method for such a tool otherwise, and have done nothing.
+/// Whether the server requires the tool to be called as a task. Old servers then report an unknown
+/// method, and have not executed the call.
 fn wants_a_task(error: &ServiceError, connection: &Connection) -> bool {
     let is_unknown = matches!(
         error,
@@ -372,8 +370,8 @@ fn wants_a_task(error: &ServiceError, connection: &Connection) -> bool {
     is_unknown && !connection.is_newer()
 }
 
-/// The same in the words of the official library for TypeScript, which makes a result of the
-/// error. The words name the tool, so that no result can be mistaken for them.
+/// The same error from the official TypeScript SDK, which returns it as a result. The text contains
+/// the name of the tool, so it cannot be confused with a regular result.
 fn says_that_it_wants_a_task(result: &CallToolResult, name: &str) -> bool {
     let words = format!("MCP error -32601: Tool {name} requires task augmentation");
     let first = result.content.first();
@@ -382,7 +380,7 @@ fn says_that_it_wants_a_task(result: &CallToolResult, name: &str) -> bool {
     result.is_error == Some(true) && first.is_some_and(is_it)
 }
 
-/// What is known about the tools that a server has told of, as far as they exist for us.
+/// Returns the specs of the enabled tools of a server.
 pub(super) fn specs<'a>(
     label: &'a str,
     options: &'a McpServerOptions,
@@ -403,8 +401,8 @@ pub(super) fn specs<'a>(
     })
 }
 
-/// A name goes to models and people; one that is empty, endless or full of control characters
-/// is of no use to either.
+/// A name is shown to models and people, so it must not be empty, too long or contain control
+/// characters.
 fn is_good_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && !name.contains(char::is_control)
 }
@@ -434,7 +432,7 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
     }
 }
 
-/// The operator says what a tool does to the world; the server can only say that it is worse.
+/// Returns the effect class set by the operator, or a stricter one if the server's hints say so.
 fn tightened(stated: Effect, hints: Option<&ToolAnnotations>) -> Effect {
     let Some(hints) = hints else { return stated };
     if is_seeded(Fault::TrustAnnotations) && hints.read_only_hint == Some(true) {

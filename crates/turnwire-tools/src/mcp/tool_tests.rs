@@ -14,7 +14,7 @@ fn hints(hints: Value) -> ToolAnnotations {
     serde_json::from_value(hints).unwrap()
 }
 
-/// R21: hints of a server make an effect stricter, never looser.
+/// R21: hints of a server make an effect class stricter, never looser.
 #[test]
 fn hints_only_tighten() {
     use Effect::{Idempotent, Once, Pure};

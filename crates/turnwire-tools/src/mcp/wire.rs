@@ -1,10 +1,9 @@
-//! What comes and goes on one connection, looked at before anybody else sees it.
+//! Inspects all messages of a connection before the protocol library handles them.
 //!
-//! Two things have to be known in the order in which the server said them, and the protocol
-//! library hands out notifications side by side: progress, which must reach its call before the
-//! result does, and the word that the tools have changed. So both are picked up here, where
-//! messages still come one after the other. A call is known here before it is sent: no progress
-//! can be too early for it, and what comes after its end finds nobody.
+//! The protocol library handles notifications concurrently. Two kinds need their original order:
+//! progress, which must reach its call before the result, and changes of the tool list. Both are
+//! handled here, where messages are still sequential. A call is registered before it is sent, so
+//! that no progress arrives too early. Progress after its end is dropped.
 #![expect(deprecated, reason = "the newest generation has no logging, the others have")]
 
 use std::{
@@ -38,31 +37,31 @@ use turnwire_contract::{Question, Reply, RunId};
 
 use crate::sync::lock;
 
-/// How much of the message of a note is passed on.
+/// Maximum length of a progress message in bytes.
 const MAX_NOTE_BYTES: usize = 1024;
 
-/// How long a cancellation waits for its request to be out.
+/// Maximum time that a cancellation waits for its request to be sent.
 const OVERTAKING: Duration = Duration::from_millis(100);
 
-/// How much of a log message is passed on.
+/// Maximum length of a log message in characters.
 const MAX_LOG_CHARS: usize = 1_000;
 
-/// How many questions of a call may wait to be asked.
+/// Maximum number of queued questions per call.
 const MAX_QUESTIONS: usize = 8;
 
-/// What is known about a connection from what has passed over it.
+/// State of a connection, derived from its messages.
 #[derive(Debug)]
 pub(super) struct Wire {
     label: String,
-    /// The calls that are out, by their progress token. Whoever waits for a call owns its
-    /// mailbox; when nobody waits any more, the entry is dead.
+    /// Pending calls by progress token. The caller owns the mailbox; when it is dropped, the entry
+    /// is dead.
     calls: Mutex<HashMap<String, Weak<Mailbox>>>,
-    /// How often the server has said that its tools have changed.
+    /// Number of notifications that the tool list has changed.
     changes: AtomicU64,
     changed: Notify,
-    /// Told when something has happened to a task.
+    /// Notified when the state of a task changes.
     task_news: Notify,
-    /// Set when nothing will come any more.
+    /// Cancelled when no more messages can arrive.
     ended: CancellationToken,
 }
 
@@ -78,30 +77,30 @@ impl Wire {
         })
     }
 
-    /// Whether nothing will come any more.
+    /// Whether no more messages can arrive.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// How often the server has said that its tools have changed.
+    /// Returns the number of notifications that the tool list has changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Waits until the server says that its tools have changed.
+    /// Waits for a notification that the tool list has changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Waits until the server says that something has happened to a task, whichever.
+    /// Waits for a notification about any task.
     pub(super) async fn task_news(&self) {
         self.task_news.notified().await;
     }
 
-    /// Asks the person who watches the call that the server works on.
+    /// Passes a question to the call that the server is executing.
     ///
-    /// The protocol does not say which call a question belongs to. If calls of several runs are
-    /// out, nobody is asked: a person must not be shown the question of another's run.
+    /// The elicitation request does not say which call it belongs to. If calls of several runs are
+    /// pending, the question is declined, because a user must not see a question of another run.
     pub(super) async fn ask(&self, question: Question) -> Reply {
         let Some(mailbox) = self.asked_about() else {
             debug!(server = %self.label, "MCP elicitation without a call declined");
@@ -122,7 +121,7 @@ impl Wire {
         open.all(|other| other.run_id == first.run_id).then_some(first)
     }
 
-    /// A request is about to go out.
+    /// Registers a request that is about to be sent.
     fn sending(&self, request: &ClientRequest) {
         let Some(Addressed(mailbox)) = request.extensions().get::<Addressed>() else { return };
         let Some(token) = request.get_meta().get_progress_token() else { return };
@@ -134,7 +133,7 @@ impl Wire {
         calls.insert(key(&token), mailbox.clone());
     }
 
-    /// A notification has come in. Gives it back if others should see it too.
+    /// Handles a notification. Returns whether the protocol library should see it too.
     fn heard(&self, notification: &ServerNotification) -> Passed {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
@@ -154,7 +153,7 @@ impl Wire {
                 self.task_news.notify_waiters();
                 Passed::No
             }
-            // What the older generation calls the same.
+            // The same notification in the old protocol.
             ServerNotification::CustomNotification(other)
                 if other.method == "notifications/tasks/status" =>
             {
@@ -184,7 +183,7 @@ impl Wire {
     }
 }
 
-/// The beginning of a message, if it is too long.
+/// Truncates a message that is too long.
 pub(super) fn shortened(message: &str) -> String {
     if message.len() <= MAX_NOTE_BYTES {
         return message.to_owned();
@@ -194,19 +193,18 @@ pub(super) fn shortened(message: &str) -> String {
     format!("{beginning}…")
 }
 
-/// Some servers give a number back as text.
+/// Formats a token. Some servers return a number as a string.
 fn key(token: &ProgressToken) -> String {
     token.0.to_string()
 }
 
-/// Whether a notification goes on to the protocol library.
+/// Whether a notification is passed to the protocol library.
 #[derive(Debug, PartialEq, Eq)]
 enum Passed {
     On,
     No,
 }
 
-/// How far a call is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Progress {
     pub(super) done: f64,
@@ -214,11 +212,9 @@ pub(super) struct Progress {
     pub(super) message: Option<String>,
 }
 
-/// What has come for one call and was not read yet: the latest note, which says all that those
-/// before it said.
+/// Unread notes of one call. Only the latest note is kept, because it replaces earlier ones.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Whose call it is.
     run_id: RunId,
     latest: Mutex<Option<Progress>>,
     arrived: Notify,
@@ -227,7 +223,7 @@ pub(super) struct Mailbox {
     was_asked: Notify,
 }
 
-/// A question, and where its answer goes.
+/// A question and the sender for its reply.
 pub(super) type Asked = (Question, oneshot::Sender<Reply>);
 
 impl Mailbox {
@@ -242,7 +238,7 @@ impl Mailbox {
         })
     }
 
-    /// The next question of the server.
+    /// Waits for the next question of the server.
     pub(super) async fn next_question(&self) -> Asked {
         loop {
             if let Some(asked) = lock(&self.questions).pop_front() {
@@ -252,7 +248,7 @@ impl Mailbox {
         }
     }
 
-    /// Says whether there was room for it.
+    /// Returns whether there was room in the queue.
     fn put_question(&self, question: Question, tell: oneshot::Sender<Reply>) -> bool {
         let mut questions = lock(&self.questions);
         let has_room = questions.len() < MAX_QUESTIONS;
@@ -263,17 +259,18 @@ impl Mailbox {
         has_room
     }
 
-    /// What a request carries so that its progress finds the way back here.
+    /// Returns the address that is attached to a request, to route its progress.
     pub(super) fn address(self: &Arc<Self>) -> Addressed {
         Addressed(Arc::downgrade(self))
     }
 
-    /// Whether the request was given to the transport: from then on the server may have it.
+    /// Whether the request was given to the transport. From then on the server may have received
+    /// it.
     pub(super) fn was_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::Acquire)
     }
 
-    /// The latest note, as soon as there is one.
+    /// Waits for the latest note.
     pub(super) async fn next(&self) -> Progress {
         loop {
             if let Some(note) = self.take() {
@@ -283,7 +280,7 @@ impl Mailbox {
         }
     }
 
-    /// The latest note, if one is here already.
+    /// Takes the latest note, if any.
     pub(super) fn take(&self) -> Option<Progress> {
         lock(&self.latest).take()
     }
@@ -294,16 +291,16 @@ impl Mailbox {
     }
 }
 
-/// Travels with a request inside this process, never on the wire.
+/// Attached to a request inside this process, never sent.
 #[derive(Debug, Clone)]
 pub(super) struct Addressed(Weak<Mailbox>);
 
-/// A transport that is listened to.
+/// A transport whose messages are inspected.
 #[derive(Debug)]
 pub(super) struct Watched<T> {
     inner: T,
     wire: Arc<Wire>,
-    /// The requests that are on their way out; each closes when it is out.
+    /// Requests that are being sent. The channel closes when the request is sent.
     leaving: HashMap<RequestId, oneshot::Receiver<()>>,
 }
 
@@ -312,9 +309,9 @@ impl<T> Watched<T> {
         Self { inner, wire, leaving: HashMap::new() }
     }
 
-    /// What a message has to wait for, and what says that it is out. The library sends every
-    /// message in a task of its own, and a cancellation that overtakes its request is about
-    /// nothing: the server would work on for ever.
+    /// Returns what a message has to wait for, and the signal that it is sent. The protocol library
+    /// sends every message in a separate task. A cancellation that overtakes its request would have
+    /// no effect, and the server would continue the call.
     fn order(
         &mut self,
         item: &TxJsonRpcMessage<RoleClient>,
@@ -352,7 +349,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         let sending = self.inner.send(item);
         async move {
             if let Some(before) = before {
-                // Over HTTP a request may be out only when it is answered.
+                // Over HTTP, sending may complete only with the response.
                 let _ = timeout(OVERTAKING, before).await;
             }
             let sent = sending.await;

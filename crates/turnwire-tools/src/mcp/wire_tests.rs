@@ -44,7 +44,7 @@ fn progress_finds_its_call() {
     wire.sending(&request(2, &other));
     assert!(one.was_handed_over());
     assert_eq!(wire.heard(&progress(json!(1), 0.5)), Passed::No);
-    // Some servers give the number back as text.
+    // Some servers return the number as a string.
     wire.heard(&progress(json!("2"), 0.25));
     wire.heard(&progress(json!(1), 1.0));
     wire.heard(&progress(json!(3), 1.0));
@@ -52,7 +52,7 @@ fn progress_finds_its_call() {
     assert_eq!(drained(&other), [0.25]);
 }
 
-/// L46: what a server says about a call that is over is heard by nobody, and kept by nobody.
+/// L46: a note about a finished call is dropped.
 #[test]
 fn progress_after_the_end_finds_nobody() {
     let wire = Wire::new("sea");
@@ -64,7 +64,7 @@ fn progress_after_the_end_finds_nobody() {
     assert!(wire.calls.lock().unwrap().len() <= 1, "dead calls are forgotten");
 }
 
-/// A13: a message may be so long and no longer, and is cut between characters.
+/// A13: a message is truncated to the limit, at a character boundary.
 #[test]
 fn a_long_message_is_cut() {
     let wire = Wire::new("sea");
@@ -107,7 +107,7 @@ fn a_question() -> Question {
     Question { message: "Sure?".to_owned(), schema: json!({}) }
 }
 
-/// A server's question goes to the call it works on, and the answer back to the server.
+/// A question reaches the pending call, and the reply reaches the server.
 #[tokio::test]
 async fn a_question_finds_its_call() {
     let wire = Wire::new("sea");
@@ -121,7 +121,7 @@ async fn a_question_finds_its_call() {
     assert_eq!(reply, Reply::Cancelled);
 }
 
-/// A1: no person is shown the question of another's run: where that cannot be told, nobody is.
+/// A1: a question that may belong to another run is declined.
 #[tokio::test]
 async fn a_question_that_may_be_anothers_is_declined() {
     let wire = Wire::new("sea");

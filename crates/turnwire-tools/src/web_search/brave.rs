@@ -1,4 +1,4 @@
-//! Brave Search, by key.
+//! Brave Search.
 
 use std::time::Duration;
 
@@ -13,9 +13,8 @@ use super::{
 };
 use crate::Secret;
 
-/// Where it is.
 pub(super) const ADDRESS: &str = "https://api.search.brave.com/res/v1";
-/// It takes no longer questions, and gives no more findings at once.
+/// Brave rejects longer queries and returns at most 20 results.
 const MAX_CHARACTERS: usize = 400;
 const MAX_WORDS: usize = 50;
 const MOST: usize = 20;
@@ -36,7 +35,7 @@ impl Brave {
     }
 }
 
-/// It says 422 to a key that it does not know.
+/// Brave answers 422 to an unknown key.
 fn explain(status: StatusCode) -> Option<ToolError> {
     let is_about_the_key = matches!(
         status,
@@ -99,7 +98,7 @@ fn shortened(question: &str) -> String {
     words.chars().take(MAX_CHARACTERS).collect()
 }
 
-/// Its texts are written for a page: with entities, and sometimes with tags.
+/// Brave returns texts with HTML entities and sometimes tags.
 fn plain(text: &str) -> String {
     let mut outside = String::new();
     let mut is_tag = false;

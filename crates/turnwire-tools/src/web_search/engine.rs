@@ -1,4 +1,4 @@
-//! What every search engine has in common: a question, findings, and the ways to fail.
+//! Common parts of all search engines: query, results and errors.
 
 use std::time::Duration;
 
@@ -11,34 +11,31 @@ use turnwire_contract::ToolError;
 use super::WebSearchError;
 use crate::answer::{Unread, read_at_most};
 
-/// The longest answer that is read.
+/// Maximum size of a response in bytes.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// How much of a title and of a snippet the model is shown.
+/// Maximum length of a title and of a snippet for the model.
 const MAX_TITLE: usize = 200;
 const MAX_SNIPPET: usize = 500;
-/// How often a search engine may point elsewhere on its own host.
+/// Maximum number of redirects on the same host.
 const MAX_REDIRECTS: usize = 3;
 
-/// Somebody who searches the web for us.
 #[async_trait]
 pub(super) trait SearchEngine: Send + Sync {
-    /// What there is to be found, best first.
+    /// Returns the results, best first.
     async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError>;
 }
 
-/// What is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) text: String,
-    /// How many findings are wanted.
+    /// Number of results to return.
     pub(super) most: usize,
-    /// Only pages of these domains; of all if there are none.
+    /// Restricts the results to these domains; no restriction if empty.
     pub(super) domains: Vec<String>,
-    /// The country of whoever asks, as two letters.
+    /// Country of the user, as two letters.
     pub(super) country: Option<String>,
 }
 
-/// Something that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hit {
     pub(super) url: Url,
@@ -47,7 +44,7 @@ pub(super) struct Hit {
 }
 
 impl Hit {
-    /// A finding as an engine words it; nothing if it is no page of the web.
+    /// Creates a result; `None` if the URL is not http or https.
     pub(super) fn new(url: &str, title: Option<&str>, snippet: Option<&str>) -> Option<Self> {
         let url = Url::parse(url).ok()?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -68,10 +65,10 @@ pub(super) fn on_one_line(text: &str, most: usize) -> String {
     line.chars().take(most).chain(['…']).collect()
 }
 
-/// What a status means to one engine, where it means something of its own.
+/// Converts statuses with an engine-specific meaning.
 pub(super) type Explain = fn(StatusCode) -> Option<ToolError>;
 
-/// The HTTP part of asking. The address is the operator's, so it may be anywhere.
+/// HTTP client for a search engine. The URL comes from the operator, so it may be private.
 #[derive(Debug)]
 pub(super) struct Desk {
     client: Client,
@@ -94,14 +91,14 @@ impl Desk {
         let client = Client::builder()
             .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::custom(stay_on_the_host))
-            // The operator named an address; the environment has no say in it.
+            // A proxy from the environment must not redirect the operator's URL.
             .no_proxy()
             .build()
             .map_err(|error| WebSearchError::Client(error.to_string()))?;
         Ok(Self { client, address, timeout, explain })
     }
 
-    /// Sends what `write` makes of the client and the address, and reads the answer.
+    /// Sends the request built by `write`, and parses the response.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         write: impl FnOnce(&Client, Url) -> RequestBuilder + Send,
@@ -129,8 +126,7 @@ impl Desk {
     }
 }
 
-/// A search engine that points to another host, or to another port of it, is not followed: the
-/// key would go along.
+/// Follows redirects only on the same host and port, because the request contains the key.
 fn stay_on_the_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let (from, to) = (attempt.previous().first(), attempt.url());
     let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
@@ -164,7 +160,7 @@ fn refused(status: StatusCode) -> ToolError {
     }
 }
 
-/// What is said of a key that is not taken.
+/// Error for a key that was refused.
 pub(super) fn key_refused(status: StatusCode) -> ToolError {
     ToolError::failed(format!(
         "the search engine does not take the key ({}): its operator has to check the variable \

@@ -1,22 +1,22 @@
-//! Finds a text in a page, whatever the letters' case.
+//! Finds a text in a page, ignoring case.
 
-/// How many places are shown, and how much around each.
+/// Maximum number of matches to show, and the number of characters around each.
 const MAX_PLACES: usize = 10;
 const AROUND: usize = 160;
 
-/// Where a text was found.
+/// Matches of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Places {
-    /// How often it is there.
+    /// Number of matches.
     pub(super) total: usize,
-    /// The first of them, with what stands around.
+    /// The first matches, with the text around them.
     pub(super) shown: Vec<String>,
 }
 
-/// Every place of `pattern` in `text`. Places do not overlap.
+/// Returns all non-overlapping matches of `pattern` in `text`.
 pub(super) fn find(text: &str, pattern: &str) -> Places {
     let letters: Vec<char> = text.chars().collect();
-    // One letter for one letter, so that a place in the one is a place in the other.
+    // Folds one character to one character, so that indexes are the same in both.
     let folded: Vec<char> = letters.iter().map(|letter| fold(*letter)).collect();
     let wanted: Vec<char> = pattern.trim().chars().map(fold).collect();
     let (mut total, mut shown) = (0, Vec::new());

@@ -18,7 +18,7 @@ fn only_the_first_places_are_shown_and_all_are_counted() {
     assert!(places.shown[9].chars().count() < 400);
 }
 
-/// Letters whose small form is longer must not shift the places.
+/// Characters whose lower case is longer do not shift the matches.
 #[test]
 fn letters_of_other_scripts_are_found_where_they_are() {
     let text = "İİİİ 🦭 ÄPFEL und Birnen";

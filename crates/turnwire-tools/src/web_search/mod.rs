@@ -1,8 +1,8 @@
-//! Searching the web, and reading what was found.
+//! Web search and reading of pages.
 //!
-//! The tool ([`WebSearch`]) knows what a search is; one file per search engine (`searxng`,
-//! `brave`, `tavily`) knows how that one is asked, behind the trait in `engine`. Pages that the
-//! model wants to see go through [`egress`](crate::egress) and are made readable in `reading`.
+//! [`WebSearch`] is the tool. `searxng`, `brave` and `tavily` are the search engines, behind the
+//! trait in `engine`. Pages are fetched through [`egress`](crate::egress) and converted to text in
+//! `reading`.
 
 mod brave;
 mod engine;
@@ -34,22 +34,22 @@ use self::{
 };
 use crate::{Secret, egress::Egress};
 
-/// How many questions one call may ask.
+/// Maximum number of queries per call.
 const MAX_QUERIES: usize = 4;
-/// How much of a page the model is shown at once.
+/// Maximum number of characters of a page for the model.
 const MAX_PAGE_CHARACTERS: usize = 40_000;
 
-/// What the model is told about the tool.
+/// Description of the tool for the model.
 const DESCRIPTION: &str = "Searches the web. Say in your answer where things come from: link the page as in \
      [title](address), or put the number of the finding in brackets, as in [1].";
 const DESCRIPTION_WITH_PAGES: &str = "Searches the web (`search`), shows the text of a page (`open_page`), and finds a text in a \
      page (`find_in_page`). Say in your answer where things come from: link the page as in \
      [title](address), or put the number of the finding in brackets, as in [1].";
 
-/// Who searches.
+/// A search engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchProvider {
-    /// A `SearXNG` that the operator runs.
+    /// A self-hosted `SearXNG`.
     Searxng,
     /// Brave Search.
     Brave,
@@ -57,25 +57,25 @@ pub enum SearchProvider {
     Tavily,
 }
 
-/// How the web is searched.
+/// Settings of the web search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSearchOptions {
-    /// Who is asked.
+    /// The search engine.
     pub provider: SearchProvider,
-    /// Where.
+    /// Base URL of the search engine.
     pub base_url: String,
-    /// The key, for those who want one.
+    /// API key, if required.
     pub api_key: Option<Secret>,
-    /// How many results the model is shown.
+    /// Maximum number of results for the model.
     pub max_results: usize,
-    /// How long the search engine may take.
+    /// Timeout of a request to the search engine.
     pub timeout: Duration,
     /// Whether the model may open pages.
     pub open_pages: bool,
 }
 
 impl WebSearchOptions {
-    /// The `SearXNG` at `base_url`, with the usual limits.
+    /// Settings with default limits for `SearXNG` at `base_url`.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             provider: SearchProvider::Searxng,
@@ -87,40 +87,40 @@ impl WebSearchOptions {
         }
     }
 
-    /// Brave Search, with the usual limits.
+    /// Settings with default limits for Brave Search.
     pub fn brave(api_key: Secret) -> Self {
         let (provider, api_key) = (SearchProvider::Brave, Some(api_key));
         Self { provider, api_key, ..Self::new(brave::ADDRESS) }
     }
 
-    /// Tavily, with the usual limits.
+    /// Settings with default limits for Tavily.
     pub fn tavily(api_key: Secret) -> Self {
         let (provider, api_key) = (SearchProvider::Tavily, Some(api_key));
         Self { provider, api_key, ..Self::new(tavily::ADDRESS) }
     }
 }
 
-/// Why the search could not be set up. All of it is the operator's to repair.
+/// Why the search could not be set up. The operator has to fix the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WebSearchError {
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error("`{0}` is not an http or https URL")]
     BaseUrl(String),
-    /// There is no key, or one that cannot be sent.
+    /// The key is missing or invalid in a header.
     #[error("the search engine needs a key")]
     NoKey,
-    /// The HTTP client does not start, usually for want of root certificates.
+    /// The HTTP client could not be created, usually because there are no root certificates.
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
 }
 
 /// Searches the web and opens pages.
 ///
-/// The model calls it with `{"query": "…"}`, or says more exactly what it wants: `action` is
-/// `search` (with `query` or `queries`), `open_page` (with `url`) or `find_in_page` (with `url`
-/// and `pattern`). A request may narrow it in its tool entry: `filters.allowed_domains`,
-/// `filters.blocked_domains`, `search_context_size`, `user_location.country`; with
-/// `external_web_access: false` no page is opened.
+/// The model calls it with `{"query": "…"}`, or with an `action`: `search` (with `query` or
+/// `queries`), `open_page` (with `url`) or `find_in_page` (with `url` and `pattern`). A request may
+/// restrict it in its tool entry: `filters.allowed_domains`, `filters.blocked_domains`,
+/// `search_context_size`, `user_location.country`; with `external_web_access: false` no page is
+/// opened.
 pub struct WebSearch {
     spec: ToolSpec,
     engine: Box<dyn SearchEngine>,
@@ -130,8 +130,7 @@ pub struct WebSearch {
 }
 
 impl WebSearch {
-    /// A search with these options, which opens pages through `egress`. Nothing is asked before
-    /// the first call.
+    /// Creates the tool. Pages are opened through `egress`. Sends no request.
     pub fn new(options: WebSearchOptions, egress: Egress) -> Result<Self, WebSearchError> {
         let WebSearchOptions { provider, base_url, api_key, max_results, timeout, open_pages } =
             options;
@@ -144,8 +143,7 @@ impl WebSearch {
         Ok(Self { spec: spec(open_pages), engine, egress, max_results, open_pages })
     }
 
-    /// Asks the search engine one question, to see whether it works: how much it found, or why
-    /// it did not.
+    /// Sends one query to test the search engine. Returns the number of results.
     pub async fn try_out(&self, question: &str) -> Result<usize, ToolError> {
         let question = self.question(question, &SearchParams::default());
         Ok(self.engine.find(&question).await?.len())
@@ -259,7 +257,7 @@ fn spec(open_pages: bool) -> ToolSpec {
     }
 }
 
-/// What the model wants.
+/// The action requested by the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Action {
     Search(Vec<String>),
@@ -267,7 +265,7 @@ enum Action {
     FindInPage { url: String, pattern: String },
 }
 
-/// The arguments as they are written.
+/// The arguments of a call.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Arguments {
@@ -300,7 +298,7 @@ impl Action {
             .filter_map(|q| said(Some(q)))
             .collect();
         let missing = |what: &str| ToolError::InvalidArguments(format!("{what} is missing"));
-        // A model that leaves out what it wants has said it by what it gave.
+        // A missing action follows from the other arguments.
         let action = action.unwrap_or(match (&url, &pattern) {
             (Some(_), Some(_)) => ActionName::FindInPage,
             (Some(_), None) if queries.is_empty() => ActionName::OpenPage,
@@ -344,7 +342,7 @@ impl Tool for WebSearch {
     }
 }
 
-/// The first of each question, then the second of each, and so on; no page twice.
+/// Interleaves the results of all queries by rank, without duplicates.
 fn best_of(found: Vec<Vec<Hit>>, params: &SearchParams, most: usize) -> Vec<Hit> {
     let longest = found.iter().map(Vec::len).max().unwrap_or_default();
     let in_turn = (0..longest).flat_map(|rank| found.iter().filter_map(move |hits| hits.get(rank)));
@@ -353,7 +351,7 @@ fn best_of(found: Vec<Vec<Hit>>, params: &SearchParams, most: usize) -> Vec<Hit>
     hits.take(most).cloned().collect()
 }
 
-/// What the model and people are told of findings.
+/// Formats search results for the model and for display.
 fn found_output(queries: &[String], hits: &[Hit]) -> ToolOutput {
     let text = match hits {
         [] => format!("Nothing was found for: {}", queries.join("; ")),
@@ -384,7 +382,7 @@ fn worded((n, hit): (usize, &Hit)) -> String {
     }
 }
 
-/// What the model and people are told of a page.
+/// Formats a page for the model and for display.
 fn page_output(asked: &str, page: &Page) -> ToolOutput {
     let n_characters = page.text.chars().count();
     let shown: String = page.text.chars().take(MAX_PAGE_CHARACTERS).collect();
@@ -407,7 +405,7 @@ fn page_output(asked: &str, page: &Page) -> ToolOutput {
     }
 }
 
-/// What the model and people are told of places in a page.
+/// Formats matches in a page for the model and for display.
 fn places_output(asked: &str, pattern: &str, page: &Page) -> ToolOutput {
     let places = finding::find(&page.text, pattern);
     let (count, n_shown) = (places.total, places.shown.len());
@@ -435,8 +433,8 @@ fn places_output(asked: &str, pattern: &str, page: &Page) -> ToolOutput {
     }
 }
 
-/// The page under the address it was found at, and under the one that was asked for if that is
-/// another: an answer may cite either.
+/// Returns the page under its final URL, and under the requested one if that differs: the model may
+/// cite either.
 fn sources_of(asked: &str, page: &Page) -> Vec<Value> {
     let source = |url: &str| json!({ "url": url, "title": page.title });
     let found = page.url.as_str();

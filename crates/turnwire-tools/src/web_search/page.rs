@@ -1,4 +1,4 @@
-//! Opens pages that the model names, through the one way out.
+//! Opens pages requested by the model, through the egress client.
 
 use std::time::Duration;
 
@@ -12,23 +12,21 @@ use super::{
 };
 use crate::egress::{Egress, EgressError, Fetched};
 
-/// What we can read.
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.9,text/markdown;q=0.9,\
                       application/json;q=0.8,*/*;q=0.1";
-/// How long a page may take to be made readable.
+/// Timeout of the conversion to text.
 const READING: Duration = Duration::from_secs(10);
 
-/// A page that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
-    /// Where it was found in the end.
+    /// URL after redirects.
     pub(super) url: Url,
-    /// What it is called; its address if it has no name.
+    /// Title; the URL if there is none.
     pub(super) title: String,
     pub(super) text: String,
 }
 
-/// Fetches what is at `address`; not read yet.
+/// Fetches the page at `address` without converting it.
 pub(super) async fn fetch(
     egress: &Egress,
     address: &str,
@@ -62,7 +60,7 @@ fn problem(error: EgressError) -> ToolError {
     }
 }
 
-/// Makes readable text of it, beside everything else: a page may be long.
+/// Converts a page to text, on a blocking thread because a page may be long.
 pub(super) async fn read(fetched: Fetched) -> Result<Page, ToolError> {
     let Fetched { url, content_type, body, .. } = fetched;
     let address = url.to_string();

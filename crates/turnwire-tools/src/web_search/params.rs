@@ -1,18 +1,17 @@
-//! What a request says about its searches, in its tool entry.
+//! Settings of the web search in a request.
 
 use reqwest::Url;
 use serde_json::Value;
 
-/// The part of a tool entry that a search can honour.
+/// The supported part of a tool entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SearchParams {
-    /// Only these domains; all of them if it does not say.
+    /// Allowed domains; all if not set.
     allowed: Option<Vec<String>>,
-    /// None of these.
     blocked: Vec<String>,
-    /// The country of whoever asks, as two letters.
+    /// Country of the user, as two letters.
     pub(super) country: Option<String>,
-    /// Only what the search engine knows: no page is opened.
+    /// Whether only search results may be used and no page opened.
     pub(super) is_offline: bool,
     size: Size,
 }
@@ -26,7 +25,7 @@ enum Size {
 }
 
 impl SearchParams {
-    /// Reads a tool entry. What is missing or of the wrong kind is not wished for.
+    /// Parses a tool entry. Missing and invalid fields are ignored.
     pub(super) fn read(entry: &Value) -> Self {
         let country = entry.pointer("/user_location/country").and_then(Value::as_str);
         let size = match entry.get("search_context_size").and_then(Value::as_str) {
@@ -43,7 +42,7 @@ impl SearchParams {
         }
     }
 
-    /// How many findings the model is shown, where `usual` is what the operator says.
+    /// Returns the number of results for the model; `usual` is the operator's setting.
     pub(super) fn most(&self, usual: usize) -> usize {
         match self.size {
             Size::Low => usual.div_ceil(2),
@@ -52,7 +51,7 @@ impl SearchParams {
         }
     }
 
-    /// The domains that an engine may be told to keep to.
+    /// Returns the domains to pass to the search engine.
     pub(super) fn domains(&self) -> Vec<String> {
         self.allowed.clone().unwrap_or_default()
     }

@@ -1,9 +1,8 @@
-//! Makes readable text of a page: the article without what is around it, as Markdown.
+//! Converts a page to text: the main content, as Markdown.
 //!
-//! Pages are written by strangers. One that is nested deeper than any real one is not walked
-//! through: the walk would be as deep, and a stack that runs over takes the process along. One
-//! that opens far more than it closes is not even parsed, because that takes time with the square
-//! of the depth.
+//! Pages are untrusted. A page that is nested too deeply is not converted, because the conversion
+//! is recursive and a stack overflow would end the process. A page with too many unclosed elements
+//! is not parsed, because parsing takes quadratic time in the depth.
 
 use std::{fmt, rc::Rc};
 
@@ -11,42 +10,41 @@ use dom_smoothie::{Config, Readability};
 use encoding_rs::{Encoding, UTF_8};
 use htmd::{HtmlToMarkdown, Node};
 
-/// Deeper than any page that a person wrote.
+/// Maximum depth of a page. Regular pages are less deep.
 const MAX_DEPTH: usize = 400;
-/// So many elements may be open at once while a page is parsed, by a rough count.
+/// Maximum number of elements that are open at once, by an approximate count.
 const MAX_OPEN: usize = 5_000;
-/// Elements that have no end, or that the next of their kind ends.
+/// Elements without an end tag, or closed by the next of their kind.
 const NOT_NESTED: [&str; 24] = [
     "area", "base", "br", "col", "dd", "dt", "embed", "hr", "img", "input", "li", "link", "meta",
     "option", "p", "param", "source", "tbody", "td", "th", "thead", "tr", "track", "wbr",
 ];
-/// More elements than this are not sorted into article and rest.
+/// Maximum number of elements for the extraction of the main content.
 const MAX_ELEMENTS: usize = 100_000;
-/// How far into a page its encoding may be told.
+/// Number of bytes in which the encoding may be declared.
 const HEAD: usize = 1024;
-/// What is no text.
+/// Elements that contain no text.
 const LEFT_OUT: [&str; 13] = [
     "script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "img", "video",
     "audio", "button", "head",
 ];
 
-/// A page as a person would read it.
+/// A converted page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Readable {
-    /// What it is called; may be empty.
+    /// Title; may be empty.
     pub(super) title: String,
-    /// What it says, as Markdown.
     pub(super) text: String,
 }
 
-/// Why a page cannot be read.
+/// Why a page cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// It is something else than text.
+    /// The media type is not supported.
     Kind(String),
-    /// It is nested too deeply.
+    /// The page is nested too deeply.
     TooDeep,
-    /// There is no text in it.
+    /// The page contains no text.
     Empty,
 }
 
@@ -60,7 +58,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// The text of a page with these bytes, found at `url`.
+/// Converts a page with these bytes from `url`.
 pub(super) fn readable(
     body: &[u8],
     content_type: Option<&str>,
@@ -89,7 +87,7 @@ fn is_text(kind: &str) -> bool {
         || kind.ends_with("+xml") && kind != "image/svg+xml"
 }
 
-/// The bytes as text: as a mark at their beginning says, else the header, else the page itself.
+/// Decodes the bytes. A byte order mark takes precedence, then the header, then the page itself.
 fn decoded(body: &[u8], content_type: &str, is_html: bool) -> String {
     let told = charset(content_type);
     let head = || {
@@ -98,11 +96,11 @@ fn decoded(body: &[u8], content_type: &str, is_html: bool) -> String {
     };
     let told = told.or_else(|| if is_html { head() } else { None });
     let encoding = told.and_then(|label| Encoding::for_label(label.as_bytes())).unwrap_or(UTF_8);
-    // A mark at the beginning wins over the encoding given here.
+    // `decode` prefers a byte order mark.
     encoding.decode(body).0.into_owned()
 }
 
-/// What stands after `charset=`.
+/// Returns the value after `charset=`.
 fn charset(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let (_, rest) = text.split_once("charset=")?;
@@ -126,14 +124,14 @@ fn html(page: &str, url: &str) -> Result<Readable, Unreadable> {
     let title = article.as_ref().map(|page| page.get_article_title().to_string());
     let article = article.as_mut().and_then(|page| page.parse().ok());
     let text = article.as_ref().and_then(|article| converter.convert(&article.content).ok());
-    // A page that is no article is read as it is.
+    // A page without an article is converted as a whole.
     let text = text.filter(|text| !text.trim().is_empty());
     let text = text.unwrap_or_else(|| converter.tree_to_markdown(&tree));
     let its_title = article.map(|article| article.title).filter(|title| !title.trim().is_empty());
     Ok(Readable { title: its_title.or(title).unwrap_or_default(), text })
 }
 
-/// Counts what is opened and not closed, as far as one can without parsing.
+/// Counts unclosed elements approximately, without parsing.
 fn opens_too_much(page: &str) -> bool {
     let (mut n_open, mut rest) = (0_usize, page);
     while let Some((_, after)) = rest.split_once('<') {
@@ -146,7 +144,7 @@ fn opens_too_much(page: &str) -> bool {
             continue;
         }
         if !is_end && matches!(name.as_str(), "script" | "style") {
-            // What stands in there is no markup.
+            // The content of these elements is not markup.
             let end = format!("</{name}");
             rest = after.split_once(end.as_str()).map_or("", |(_, after)| after);
             continue;
@@ -159,7 +157,7 @@ fn opens_too_much(page: &str) -> bool {
     false
 }
 
-/// Walks without going deep itself.
+/// Iterative, to avoid deep recursion.
 fn is_too_deep(tree: &Rc<Node>) -> bool {
     let mut to_see = vec![(Rc::clone(tree), 0)];
     while let Some((node, depth)) = to_see.pop() {

@@ -1,4 +1,4 @@
-//! `SearXNG`, which the operator runs.
+//! `SearXNG`, self-hosted.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     engine::{Desk, Hit, Question, SearchEngine},
 };
 
-/// What to do about a `SearXNG` that refuses JSON, as it does until told otherwise.
+/// Advice for a `SearXNG` that refuses JSON, which is its default.
 pub(super) const NO_JSON: &str = "the search engine refuses to answer in JSON (403): its operator has to add `json` to \
      `search.formats` in the settings.yml of SearXNG";
 
@@ -29,7 +29,6 @@ fn explain(status: StatusCode) -> Option<ToolError> {
     (status == StatusCode::FORBIDDEN).then(|| ToolError::failed(NO_JSON))
 }
 
-/// Its answer, as far as we read it.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Tavily, by key.
+//! Tavily.
 
 use std::time::Duration;
 
@@ -14,11 +14,10 @@ use super::{
 };
 use crate::Secret;
 
-/// Where it is.
 pub(super) const ADDRESS: &str = "https://api.tavily.com";
-/// It gives no more findings at once.
+/// Tavily returns at most 20 results.
 const MOST: usize = 20;
-/// Its own numbers for a plan that is used up.
+/// Status codes of Tavily for an exhausted plan.
 const USED_UP: [u16; 2] = [432, 433];
 
 #[derive(Debug)]

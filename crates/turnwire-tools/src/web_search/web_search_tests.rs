@@ -22,7 +22,7 @@ use turnwire_contract::{
 use super::{SearchProvider, WebSearch, WebSearchError, WebSearchOptions};
 use crate::egress::{Egress, EgressOptions};
 
-/// Notes what is said, and can be stopped.
+/// Records notes, and can be cancelled.
 #[derive(Default)]
 struct Listener {
     notes: Mutex<Vec<ToolNote>>,
@@ -44,7 +44,7 @@ impl CallLink for Listener {
     }
 }
 
-/// A search engine that answers with what `answer` makes of the question; gives its address.
+/// Starts a search engine that replies with `answer`. Returns its URL.
 async fn engine<F, R>(answer: F) -> String
 where
     F: Fn(Vec<(String, String)>) -> R + Clone + Send + Sync + 'static,
@@ -171,7 +171,7 @@ async fn nothing_found_is_said() {
     assert_eq!(output.structured, Some(nothing));
 }
 
-/// `SearXNG` answers 403 until its operator has allowed JSON; the error says what to do.
+/// `SearXNG` answers 403 until its operator allows JSON. The error says what to do.
 #[tokio::test]
 async fn a_refusal_of_json_says_which_setting_is_missing() {
     let engine = engine(|_| StatusCode::FORBIDDEN).await;
@@ -204,7 +204,7 @@ async fn an_answer_without_end_is_not_read_to_its_end() {
     assert_eq!(search(&engine, "q").await, Err(ToolError::failed(message)));
 }
 
-/// A4: a search engine cannot send us to another host.
+/// A4: a redirect of the search engine to another host is not followed.
 #[tokio::test]
 async fn a_redirect_to_another_host_is_not_followed() {
     let elsewhere =
@@ -246,7 +246,7 @@ async fn a_silent_engine_is_given_up() {
     assert_eq!(given_up, Err(ToolError::Transient(message.to_owned())));
 }
 
-/// L3: a cancelled search does not go on.
+/// L3: a cancelled search stops.
 #[tokio::test]
 async fn a_cancelled_search_stops() {
     let listener = Arc::new(Listener::default());
@@ -331,7 +331,7 @@ async fn what_is_missing_is_told_to_the_model() {
     }
 }
 
-/// A site with a page, one that has moved, one that is not there, one that is down and a picture.
+/// A site with a page, a moved page, a missing page, a failing page and an image.
 async fn site() -> (String, EgressOptions) {
     let page = "<title>Walruses</title><body><p>The walrus sleeps.</p><p>A Walrus swims.</p>";
     let html = |text: &'static str| ([("content-type", "text/html")], text);
@@ -379,7 +379,7 @@ async fn a_page_is_opened_and_read() {
 async fn a_text_is_found_in_a_page() {
     let (site, egress) = site().await;
     let listener = Arc::new(Listener::default());
-    // What is wanted follows from what is given.
+    // The action follows from the other arguments.
     let arguments = json!({ "url": format!("{site}/page"), "pattern": "walrus" });
     let output = look(&egress, arguments, &listener).await.unwrap();
     let line = "The walrus sleeps. A Walrus swims.";
@@ -413,7 +413,7 @@ async fn a_page_that_cannot_be_shown_says_why() {
     assert_eq!(open("/inside").await, ToolError::failed(inside));
 }
 
-/// A4: without the operator's word, the model opens nothing inside.
+/// A4: by default, the model cannot open internal pages.
 #[tokio::test]
 async fn a4_pages_on_this_machine_are_not_opened() {
     let (site, _) = site().await;

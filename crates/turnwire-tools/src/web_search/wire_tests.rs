@@ -1,4 +1,4 @@
-//! Each engine in its own words: what it is sent, and what it answers, as its makers document it.
+//! Requests to and responses of each search engine, as documented by its vendor.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ async fn brave_is_asked_with_its_token() {
     assert_eq!(found, [hit("https://doc.rust-lang.org/", "Streams & Rust", "It's about streams.")]);
 }
 
-/// It takes fifty words and four hundred characters, and answers nothing else than 422 to more.
+/// Brave accepts at most 50 words and 400 characters, and answers 422 to more.
 #[tokio::test]
 async fn brave_is_not_asked_too_long_questions() {
     let server = answering(200, json!({ "type": "search", "query": { "original": "x" } })).await;
@@ -168,7 +168,7 @@ async fn tavily_is_asked_with_its_key() {
     assert_eq!(found, [hit("https://doc.rust-lang.org/", "Rust", "All about it.")]);
 }
 
-/// The engine may call again after a passing trouble, and only then.
+/// The tool call is retried only after a temporary error.
 #[tokio::test]
 async fn each_engine_tells_passing_trouble_from_the_other() {
     let key = "its operator has to check the variable that `api_key_env` names";
@@ -203,7 +203,7 @@ async fn each_engine_tells_passing_trouble_from_the_other() {
     assert_eq!(failed, Err(ToolError::failed(NO_JSON)));
 }
 
-/// A12: a key is in no message and in no log of ours.
+/// A12: keys are in no error message and in no log.
 #[test]
 fn keys_are_not_shown() {
     let engine = Brave::new("http://s", Secret::new("BSA-key"), SOON).unwrap();

@@ -1,4 +1,4 @@
-//! What only shows when several runs are laid side by side, or a run beside the damage done.
+//! Checks across several runs, and of runs against injected faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,34 +7,34 @@ use turnwire_contract::{Event, RecordedEvent, RunId};
 use super::{Complaints, Kind, Violation, journals::span, stored_results::request_of};
 use crate::observations::{Act, Deed, Observations};
 
-/// The note in a request by which it is known again.
+/// Metadata field that identifies a request.
 pub const KEY_NOTE: &str = "torture_key";
 
-/// The same on `/chat`, whose requests have no notes: what the name of the file begins with that the
-/// person looks at, which the model is told. The key follows.
+/// The same for `/chat`, whose requests have no metadata: prefix of the name of the open file,
+/// which is part of the prompt. The key follows.
 pub const KEY_FILE: &str = "torture-key-";
 
-/// For how long after something was done to a node its runs may change hands, in microseconds.
+/// How long after a fault of a node its runs may be taken over, in microseconds.
 const AFTERMATH: i64 = 10_000_000;
 
-/// The same after a moment in which the machine stood still.
+/// The same after a stall of the machine.
 const AFTERMATH_OF_A_STALL: i64 = 2_000_000;
 
-/// What has to be remembered of a run to compare it with others.
+/// The data of a run that is compared with other runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketch {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The key it was asked for with.
+    /// Idempotency key of its request.
     pub key: Option<String>,
-    /// The conversation it is in.
+    /// Conversation of the run.
     pub conversation: Option<String>,
-    /// When it began, and when it ended.
+    /// Times of its start and of its end.
     pub span: (i64, Option<i64>),
 }
 
 impl Sketch {
-    /// Of the run with this journal; nothing if it is empty.
+    /// Returns the sketch of a journal, or `None` if it is empty.
     pub fn of(run_id: &RunId, journal: &[RecordedEvent]) -> Option<Self> {
         let request = request_of(journal)?;
         let conversation = request.conversation_id.as_ref().map(ToString::to_string);
@@ -49,7 +49,7 @@ impl Sketch {
     }
 }
 
-/// What is wrong with all runs together.
+/// Returns the violations across all runs.
 pub fn check(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
     let mut wrong = keys(sketches, seen);
     wrong.extend(conversations(sketches));
@@ -65,7 +65,7 @@ pub fn check(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
     wrong
 }
 
-/// Every key made one run, whether a client heard of it or not (C9).
+/// Every key has one run, whether a client saw it or not (C9).
 fn keys(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
     let mut runs: BTreeMap<&str, BTreeSet<&RunId>> = BTreeMap::new();
     for (key, asked) in &seen.asked {
@@ -85,7 +85,7 @@ fn keys(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
         .collect()
 }
 
-/// No two runs of a conversation were at work at once (C8).
+/// No two runs of a conversation were active at once (C8).
 fn conversations(sketches: &[Sketch]) -> Vec<Violation> {
     let mut by_conversation: BTreeMap<&str, Vec<&Sketch>> = BTreeMap::new();
     for sketch in sketches {
@@ -108,8 +108,8 @@ fn conversations(sketches: &[Sketch]) -> Vec<Violation> {
     wrong
 }
 
-/// The entries of a run stand together in its conversation: nothing of another one is between
-/// them (C7, C8). `entries` is the conversation and the run of each, in their order.
+/// The entries of a run are contiguous in its conversation (C7, C8). `entries` has the conversation
+/// and the run of each, in order.
 pub fn interleaved(entries: &[(String, String)]) -> Vec<Violation> {
     let mut wrong = Vec::new();
     let mut done: BTreeSet<&(String, String)> = BTreeSet::new();
@@ -130,14 +130,15 @@ fn violation(kind: Kind, run_id: &str, detail: String) -> Violation {
     Violation { kind, run_id: run_id.to_owned(), detail }
 }
 
-/// A run only changes hands when something was done to its worker (C21).
+/// A run is taken over only after a fault of its worker (C21).
 pub(super) fn check_takeovers(journal: &[RecordedEvent], acts: &[Act], wrong: &mut Complaints) {
     for recorded in journal {
         let Event::RunTakenOver { attempt } = recorded.event else { continue };
         let at = recorded.at.as_micros();
         let is_cause = |act: &&Act| {
             let aftermath = match act.deed {
-                // Neither news nor the answer to a commit is needed: who wrote can be read.
+                // These need no takeover: notifications are optional, and the result of a commit
+                // can be read.
                 Deed::RedisFlush | Deed::RedisKill | Deed::RedisNoise | Deed::CutAfterCommit => {
                     return false;
                 }

@@ -1,4 +1,4 @@
-//! The checker goes red: a good run, broken in every way there is.
+//! Tests of the checker: a valid run, broken in every way.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -32,7 +32,7 @@ fn run_id() -> RunId {
     RunId::new(RUN)
 }
 
-/// A call of `tool`, from its name to its arguments.
+/// The events of a call of `tool`, up to its arguments.
 fn call_of(tool: &str) -> Vec<Event> {
     let call_id = CallId::new("call_1");
     let tool =
@@ -88,7 +88,7 @@ fn over(outcome: RunOutcome) -> Event {
     Event::RunFinished { outcome, usage: Usage::default() }
 }
 
-/// A run in which these things happen, one every second.
+/// A run with these events, one per second.
 fn journal_with(middle: Vec<Event>) -> Vec<RecordedEvent> {
     let mut request = RunRequest::new("m", vec![Item::user("Hi")]);
     request.conversation_id = Some("conv_1".into());
@@ -133,7 +133,7 @@ fn line(what: Did, tool: &str, at: i64) -> ToolLine {
     ToolLine { what, tool, key, at }
 }
 
-/// Everything about a run with this journal, as it should be.
+/// Consistent facts about a run with this journal.
 fn facts_of(journal: Vec<RecordedEvent>, tool: &str) -> RunFacts {
     let view = |surface| View {
         seen: frames(surface, &journal),
@@ -178,14 +178,14 @@ fn kinds(facts: &RunFacts, acts: &[Act]) -> BTreeSet<Kind> {
     check_run(&run_id(), facts, acts).into_iter().map(|violation| violation.kind).collect()
 }
 
-/// What the checker says about a good run of `tool` that was broken like this.
+/// Returns the violations in a valid run of `tool` after `break_it`.
 fn broken(tool: &str, break_it: impl FnOnce(&mut RunFacts)) -> BTreeSet<Kind> {
     let mut facts = good(tool);
     break_it(&mut facts);
     kinds(&facts, &[])
 }
 
-/// What it says about another story of the same tool.
+/// Returns the facts and violations of a run with other events.
 fn story(tool: &str, middle: Vec<Event>) -> (RunFacts, BTreeSet<Kind>) {
     let facts = facts_of(journal_with(middle), tool);
     let kinds = kinds(&facts, &[kill_at(0)]);
@@ -209,7 +209,7 @@ fn a_good_run_is_good() {
     }
 }
 
-/// No false alarms: every recorded scenario is good, on every surface.
+/// No false positives: every recorded scenario is valid, on every surface.
 #[tokio::test(start_paused = true)]
 async fn every_scenario_is_good() {
     for scenario in scenarios::all() {
@@ -251,7 +251,7 @@ fn c2_gaps_duplicates_and_reorderings_of_a_journal() {
     assert_finds(&short, Kind::JournalsDisagree);
 }
 
-/// I11: what the invariants of a journal say counts too.
+/// I11: violated invariants of a journal are reported.
 #[test]
 fn i11_a_text_that_is_not_the_sum_of_its_parts() {
     let mut journal = good_journal("look");
@@ -260,7 +260,7 @@ fn i11_a_text_that_is_not_the_sum_of_its_parts() {
     assert_finds(&kinds(&facts_of(numbered(events), "look"), &[]), Kind::InvariantBroken);
 }
 
-/// C3: one end, the last event, and the row of the run agrees.
+/// C3: one end, as the last event, and the row of the run agrees.
 #[test]
 fn c3_ends() {
     let (_, none) = story("look", answer(1, "msg_1"));
@@ -305,7 +305,7 @@ fn c2_every_mistake_of_a_stream() {
     }
 }
 
-/// C11: two readers of one frame, where nobody knows what is right.
+/// C11: two readers saw different bytes of one frame, and there is no journal.
 #[test]
 fn c11_two_versions_of_a_frame() {
     let found = broken("look", |facts| {
@@ -334,7 +334,7 @@ fn c4_unpaired_tools() {
     assert_finds(&twice, Kind::ToolTwice);
 }
 
-/// C5: what was really done.
+/// C5: real effects.
 #[test]
 fn c5_effects() {
     let twice = |tool| broken(tool, |facts| facts.tool_lines.push(facts.tool_lines[0].clone()));
@@ -352,7 +352,7 @@ fn c5_effects() {
     }
 }
 
-/// I3: a start is recorded before the tool does anything.
+/// I3: a start is recorded before the tool acts.
 #[test]
 fn i3_executed_before_or_without_a_start() {
     let early = broken("send", |facts| facts.tool_lines[0].at -= 2 * SECOND);
@@ -363,7 +363,7 @@ fn i3_executed_before_or_without_a_start() {
     assert_finds(&kinds(&facts, &[]), Kind::ExecutedWithoutStart);
 }
 
-/// C5: never silent.
+/// C5: every execution is in the journal.
 #[test]
 fn c5_an_execution_that_the_journal_denies() {
     let mut middle = call_of("send");
@@ -374,7 +374,7 @@ fn c5_an_execution_that_the_journal_denies() {
     assert_finds(&kinds(&facts, &[]), Kind::ExecutionDenied);
 }
 
-/// C5: a worker died over a tool that acts once.
+/// C5: a worker died during a tool of effect class "once".
 #[test]
 fn c5_an_unknown_outcome_is_reported() {
     let ended_as = |tool: &str, outcome: ToolOutcome| {
@@ -389,7 +389,7 @@ fn c5_an_unknown_outcome_is_reported() {
     assert_eq!(ended_as("deposit", worked()), BTreeSet::new());
 }
 
-/// C15: answers of people.
+/// C15: approval answers.
 #[test]
 fn c15_answers_that_are_lost_or_count_twice() {
     let call_id = CallId::new("call_1");
@@ -412,8 +412,7 @@ fn c15_answers_that_are_lost_or_count_twice() {
     assert_finds(&answered(0), Kind::ApprovalLost);
 }
 
-/// C14: a cancel that was taken is carried out, and it is taken while there is something to
-/// cancel.
+/// C14: an accepted cancel takes effect, and a cancel is accepted while the run is active.
 #[test]
 fn c14_a_cancel_that_is_ignored() {
     let cancelled = |taken_at: Option<i64>, refused_at: Option<i64>| {
@@ -428,7 +427,7 @@ fn c14_a_cancel_that_is_ignored() {
     assert_eq!(cancelled(None, Some(60 * SECOND)), BTreeSet::new());
 }
 
-/// C7: all of a run or nothing.
+/// C7: all entries of a run or none.
 #[test]
 fn c7_torn_histories() {
     let entries = |change: fn(&mut Vec<turnwire_contract::Entry>)| {
@@ -441,7 +440,7 @@ fn c7_torn_histories() {
     assert_finds(&other, Kind::HistoryTorn);
 }
 
-/// C6: what was withdrawn is no answer.
+/// C6: withdrawn items are not part of the answer.
 #[test]
 fn c6_a_superseded_item_in_the_answer() {
     let item_id = ItemId::new("msg_0");
@@ -469,7 +468,7 @@ fn c6_a_superseded_item_in_the_answer() {
     assert_finds(&kinds(&facts, &[kill_at(0)]), Kind::SupersededShown);
 }
 
-/// C12: the response that a node tells is the one of the journal.
+/// C12: the response from a node equals the one from the journal.
 #[test]
 fn c12_another_response() {
     let found = broken("look", |facts| {
@@ -478,7 +477,7 @@ fn c12_another_response() {
     assert_finds(&found, Kind::DifferentBytes);
 }
 
-/// C18: nobody wanted it to fail, unless its workers kept dying (C22).
+/// C18: no run fails unless intended, except after repeated worker deaths (C22).
 #[test]
 fn c18_failed_runs_and_wrong_answers() {
     let failed = |n_takeovers: u32| {
@@ -496,7 +495,7 @@ fn c18_failed_runs_and_wrong_answers() {
     assert_finds(&other, Kind::WrongAnswer);
 }
 
-/// C21: nobody had done anything to its worker.
+/// C21: a takeover without a fault.
 #[test]
 fn c21_a_needless_takeover() {
     let mut middle = vec![Event::RunTakenOver { attempt: 2 }];
@@ -524,7 +523,7 @@ fn across_kinds(sketches: &[Sketch], seen: &Observations) -> BTreeSet<Kind> {
     across::check(sketches, seen).into_iter().map(|violation| violation.kind).collect()
 }
 
-/// C9: one key, one run; also when nobody heard of the second one.
+/// C9: one key, one run; also if no client saw the second one.
 #[test]
 fn c9_two_runs_for_one_key() {
     let one = sketch("run_1", "key_1", (1, Some(2)));
@@ -565,7 +564,7 @@ fn c7_entries_that_are_mixed_up() {
     assert_eq!((mixed[0].kind, mixed[0].run_id.as_str()), (Kind::HistoryTorn, "1"));
 }
 
-/// What was noticed on the way is not forgotten.
+/// Violations noticed during the test are reported.
 #[test]
 fn what_was_noticed_on_the_way() {
     let mut seen = Observations::default();

@@ -1,4 +1,4 @@
-//! What tools really did, against what the journal says they did.
+//! Compares real effects of tools with the journal.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use turnwire_testkit::mcp_ledger::Ledger;
 use super::{Complaints, Kind, RunFacts};
 use crate::tool_log::{Did, ToolLine};
 
-/// By how much two readings of the same clock may be off, in microseconds.
+/// Tolerance between two clock readings, in microseconds.
 const BLUR: i64 = 1_000;
 
-/// What the operator says a tool of the tool server does to the world.
+/// Returns the configured effect class of a tool of the tool server.
 pub fn effect_of(tool: &str) -> Effect {
     match tool {
         "look" => Effect::Pure,
@@ -25,7 +25,7 @@ struct Call<'a> {
     tool: Option<&'a str>,
     n_starts: u32,
     started_at: Option<i64>,
-    /// Whether a worker died between the start and the end.
+    /// Whether a worker died between start and end.
     was_orphaned: bool,
     outcomes: Vec<&'a ToolOutcome>,
     n_answers: u32,
@@ -119,7 +119,7 @@ fn check_executions(call_id: &CallId, call: &Call<'_>, wrong: &mut Complaints) {
 }
 
 fn check_outcome(call_id: &CallId, call: &Call<'_>, wrong: &mut Complaints) {
-    // What other tools do is written down nowhere.
+    // Other tools do not log their effects.
     let Some(tool) = call.tool.filter(|tool| Ledger::knows(tool)) else { return };
     let effect = effect_of(tool);
     if effect == Effect::Idempotent && call.n_effects > 1 {

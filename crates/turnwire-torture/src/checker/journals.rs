@@ -1,4 +1,4 @@
-//! The journal itself: no place empty, none taken twice, one end, and it is the last event.
+//! Checks a journal: no gaps, no duplicates, one end, as the last event.
 
 use turnwire_contract::{Event, RecordedEvent, Seq};
 use turnwire_testkit::invariants;
@@ -6,7 +6,7 @@ use turnwire_testkit::invariants;
 use super::{Complaints, Kind, RunFacts, outcome_of};
 use crate::journal::events_of;
 
-/// Checks the journal, and returns the one to judge the rest by.
+/// Checks the journal and returns the one to use for the other checks.
 pub(super) fn check(facts: &RunFacts, wrong: &mut Complaints) -> Vec<RecordedEvent> {
     let told = facts.told.as_ref().map(|told| told.journal.as_slice());
     let kept = facts.rows.as_ref().map(|_| kept(facts, wrong));
@@ -91,7 +91,7 @@ fn check_record(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complai
     let outcome = outcome_of(journal);
     let expected = outcome.and_then(|outcome| serde_json::to_value(outcome).ok());
     let state = if expected.is_some() { "finished" } else { "active" };
-    // A run that could not even begin has no journal, and is not active either.
+    // A run that failed to start has no journal and is not active.
     if record.state != state && !journal.is_empty() {
         let detail = format!("the row says {}, the journal {state}", record.state);
         wrong.add(Kind::StatusDiffers, detail);
@@ -101,7 +101,7 @@ fn check_record(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complai
     }
 }
 
-/// When the run was asked for, and when it ended.
+/// Returns the times of the request and of the end.
 pub(super) fn span(journal: &[RecordedEvent]) -> Option<(i64, Option<i64>)> {
     let first = journal.first()?.at.as_micros();
     let end = journal.iter().find(|recorded| matches!(recorded.event, Event::RunFinished { .. }));

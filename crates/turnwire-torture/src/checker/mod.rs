@@ -1,8 +1,8 @@
-//! Says what is wrong with what was seen. Pure: everything it knows is handed to it.
+//! Checks the observations. Pure: all input is passed in.
 //!
-//! [`check_run`] looks at one run: its journal ([`journals`]), what readers saw of it
-//! ([`views`]), what its tools really did ([`effects`]), and what it left behind ([`stored_results`]).
-//! [`across`] looks at what only shows when several runs are laid side by side.
+//! [`check_run`] checks one run: its journal ([`journals`]), what readers saw ([`views`]), the
+//! effects of its tools ([`effects`]), and its stored results ([`stored_results`]). [`across`]
+//! compares several runs.
 
 pub mod across;
 pub mod effects;
@@ -22,46 +22,46 @@ use crate::{
     tool_log::ToolLine,
 };
 
-/// Everything that is known about one run.
+/// Everything known about one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunFacts {
-    /// Its journal in the database, in the order of the places; nothing where there is none.
+    /// Its journal rows in the database, by seq; `None` without a database.
     pub rows: Option<Vec<Row>>,
-    /// The run as a node tells of it.
+    /// The run as reported by a node.
     pub told: Option<Told>,
-    /// Where the database says that it stands.
+    /// The run's row in the database.
     pub record: Option<Record>,
-    /// What it added to its conversation, in the database.
+    /// Its entries in the conversation, in the database.
     pub entries: Option<Vec<Entry>>,
     /// What readers saw.
     pub views: Vec<View>,
     /// What its tools did.
     pub tool_lines: Vec<ToolLine>,
-    /// What was asked for.
+    /// The request.
     pub asked: Option<Asked>,
     /// The cancel, if there was one.
     pub cancel: Option<Cancel>,
-    /// What people said about its calls.
+    /// Approval answers to its calls.
     pub approvals: Vec<Approval>,
 }
 
-/// Where a run stands, by its own row.
+/// The state in the run's own row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
     /// `active`, `finished` or `hidden`.
     pub state: String,
-    /// How it ended.
+    /// The stored outcome.
     pub outcome: Option<Value>,
 }
 
-/// Something that must not be.
+/// A violated requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Of which kind.
+    /// Kind of the violation.
     pub kind: Kind,
-    /// In which run; empty if in none.
+    /// The run; empty if it concerns none.
     pub run_id: String,
-    /// What exactly.
+    /// Description for the report.
     pub detail: String,
 }
 
@@ -71,41 +71,41 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What can be wrong.
+/// Kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A place of a journal is empty (C2).
+    /// A seq is missing in a journal (C2).
     JournalGap,
-    /// A place of a journal is there twice (C2).
+    /// A seq occurs twice in a journal (C2).
     JournalDuplicate,
-    /// A journal goes back (C2).
+    /// A journal is not in seq order (C2).
     JournalOrder,
-    /// A row cannot be read.
+    /// A journal row cannot be decoded.
     JournalUnreadable,
-    /// The database and a node tell different stories (C12).
+    /// The journals from the database and from a node differ (C12).
     JournalsDisagree,
-    /// One of the invariants I1 to I14 does not hold.
+    /// One of the invariants I1 to I14 is violated.
     InvariantBroken,
     /// A run has no end (C3).
     NoEnd,
     /// A run has several ends (C3).
     SeveralEnds,
-    /// Something follows the end (C3).
+    /// An event follows the end (C3).
     AfterTheEnd,
-    /// The row of a run says something else than its journal (C3).
+    /// The row of a run differs from its journal (C3).
     StatusDiffers,
-    /// The end of a run was visible without what belongs to it (C7).
+    /// The end of a run was visible without its stored results (C7).
     EndTorn,
-    /// A reader saw what is not in the journal (C1).
+    /// A reader saw an event that is not in the journal (C1).
     SeenNotRecorded,
     /// The same frame had different bytes (C11).
     DifferentBytes,
-    /// A reader missed something (C2).
+    /// A reader missed a frame (C2).
     ViewGap,
-    /// A reader saw something twice (C2).
+    /// A reader saw a frame twice (C2).
     ViewDuplicate,
-    /// A reader was sent back (C2).
+    /// A reader saw frames out of order (C2).
     ViewOrder,
     /// A reader never saw the end.
     ViewUnfinished,
@@ -113,50 +113,51 @@ pub enum Kind {
     ToolUnpaired,
     /// A tool has two starts or two ends (C4).
     ToolTwice,
-    /// A tool that acts once was executed twice (C5).
+    /// A tool of effect class "once" was executed twice (C5).
     ExecutedTwice,
-    /// A tool was executed before its start was recorded, or without (I3).
+    /// A tool was executed before its start was recorded, or without one (I3).
     ExecutedWithoutStart,
-    /// A tool was executed, and the journal denies it (C5).
+    /// A tool was executed although the journal says it was not (C5).
     ExecutionDenied,
-    /// A tool is said to have worked, and did nothing (C5).
+    /// A tool succeeded in the journal but had no effect (C5).
     EffectMissing,
-    /// A tool that acts once for each key acted twice (C5).
+    /// An idempotent tool acted twice for one key (C5).
     EffectDoubled,
-    /// A worker died over a tool that acts once, and nobody was told (C5).
+    /// A worker died during a tool of effect class "once", and the outcome was not reported as
+    /// unknown (C5).
     UnknownNotReported,
-    /// A person's answer was lost (C15).
+    /// An approval answer was lost (C15).
     ApprovalLost,
-    /// A person's answer counted twice (C15).
+    /// An approval answer counted twice (C15).
     ApprovalDoubled,
-    /// A cancel was taken and not carried out (C14).
+    /// An accepted cancel had no effect (C14).
     CancelIgnored,
-    /// What a run left behind is not what it said (C7).
+    /// The stored entries of a run differ from its output (C7).
     HistoryTorn,
     /// A withdrawn item is part of the final answer (C6).
     SupersededShown,
-    /// The answer is not what the model said.
+    /// The answer differs from the model's output.
     WrongAnswer,
-    /// A run failed that nobody wanted to fail (C18).
+    /// A run failed unintentionally (C18).
     RunFailed,
-    /// One key made several runs (C9).
+    /// One key has several runs (C9).
     KeyWithSeveralRuns,
-    /// Two runs of one conversation were at work at once (C8).
+    /// Two runs of one conversation were active at once (C8).
     ConversationShared,
-    /// A run was taken from a worker that nobody had disturbed (C21).
+    /// A run was taken over from a worker without a fault (C21).
     NeedlessTakeover,
-    /// A node did not go when it was asked to (C20).
+    /// A node did not exit properly on SIGTERM (C20).
     BadExit,
-    /// A server fell over instead of asking to come back.
+    /// A server returned an error other than "retry later".
     ServerError,
-    /// Nobody took a request for a long time.
+    /// No node accepted a request for a long time.
     RequestGivenUp,
 }
 
-/// After how many takeovers a run may be given up (C22).
+/// Number of takeovers after which a run may be given up (C22).
 pub const GIVES_UP_AFTER: usize = 5;
 
-/// What is wrong with one run. `acts` is what was done to the nodes meanwhile.
+/// Returns the violations of one run. `acts` are the faults injected meanwhile.
 pub fn check_run(run_id: &RunId, facts: &RunFacts, acts: &[Act]) -> Vec<Violation> {
     let mut wrong = Complaints::new(run_id);
     let journal = journals::check(facts, &mut wrong);
@@ -167,12 +168,12 @@ pub fn check_run(run_id: &RunId, facts: &RunFacts, acts: &[Act]) -> Vec<Violatio
     wrong.violations
 }
 
-/// The journal to judge by: the database's if there is one, a node's if not.
+/// Returns the journal to check: from the database if available, else from a node.
 pub fn journal_of(run_id: &RunId, facts: &RunFacts) -> Vec<RecordedEvent> {
     journals::check(facts, &mut Complaints::new(run_id))
 }
 
-/// How the run ended.
+/// Returns the outcome of the run.
 pub fn outcome_of(journal: &[RecordedEvent]) -> Option<&RunOutcome> {
     journal.iter().rev().find_map(|recorded| match &recorded.event {
         Event::RunFinished { outcome, .. } => Some(outcome),
@@ -180,32 +181,32 @@ pub fn outcome_of(journal: &[RecordedEvent]) -> Option<&RunOutcome> {
     })
 }
 
-/// How often the run changed hands.
+/// Returns the number of takeovers.
 pub fn n_takeovers(journal: &[RecordedEvent]) -> usize {
     let taken = |recorded: &&RecordedEvent| matches!(recorded.event, Event::RunTakenOver { .. });
     journal.iter().filter(taken).count()
 }
 
-/// The violations of one run, while they are being found.
+/// Collects the violations of one run.
 #[derive(Debug)]
 pub struct Complaints {
     run_id: RunId,
-    /// What was found so far.
+    /// The violations so far.
     pub violations: Vec<Violation>,
 }
 
 impl Complaints {
-    /// None yet.
+    /// Creates an empty list.
     pub fn new(run_id: &RunId) -> Self {
         Self { run_id: run_id.clone(), violations: Vec::new() }
     }
 
-    /// The run they are about.
+    /// Returns the id of the run.
     pub fn run_id(&self) -> &RunId {
         &self.run_id
     }
 
-    /// One more.
+    /// Adds a violation.
     pub fn add(&mut self, kind: Kind, detail: impl Into<String>) {
         let run_id = self.run_id.to_string();
         self.violations.push(Violation { kind, run_id, detail: detail.into() });

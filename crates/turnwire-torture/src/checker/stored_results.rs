@@ -1,4 +1,4 @@
-//! What a run leaves behind: its outcome, its answer, its share of the conversation.
+//! Checks the stored results of a run: outcome, answer, and entries in the conversation.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,10 +11,10 @@ use turnwire_surfaces::{Profile, Projection, Responses};
 
 use super::{Complaints, GIVES_UP_AFTER, Kind, RunFacts, n_takeovers, outcome_of};
 
-/// How long after a cancel was taken a run may still end by itself, in microseconds.
+/// How long after an accepted cancel a run may still end normally, in microseconds.
 const CANCEL_TIME: i64 = 3_000_000;
 
-/// Checks what the run left behind, if it is over.
+/// Checks the stored results of an ended run.
 pub(super) fn check(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
     let Some(outcome) = outcome_of(journal) else { return };
     check_outcome(facts, journal, outcome, wrong);
@@ -65,7 +65,7 @@ fn check_cancel(
     }
 }
 
-/// The last thing said is what the model was told to say last.
+/// The last text equals the last text of the script.
 fn check_answer(
     facts: &RunFacts,
     journal: &[RecordedEvent],
@@ -90,8 +90,8 @@ fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// The response as a node tells it is the one that follows from the journal, and nothing that
-/// was withdrawn is in it.
+/// The response from a node equals the one derived from the journal, and contains nothing
+/// withdrawn.
 fn check_response(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
     let mut projection = Responses::new(Profile::Strict);
     for recorded in journal {
@@ -112,7 +112,7 @@ fn check_response(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Compl
     }
 }
 
-/// The items of turns that were cut by a crash.
+/// Returns the items of turns interrupted by a crash.
 fn withdrawn(journal: &[RecordedEvent]) -> BTreeSet<ItemId> {
     let (mut withdrawn, mut of_turn) = (BTreeSet::new(), Vec::new());
     for recorded in journal {
@@ -128,7 +128,7 @@ fn withdrawn(journal: &[RecordedEvent]) -> BTreeSet<ItemId> {
     withdrawn
 }
 
-/// All that the run said is in its conversation, once, and nothing else.
+/// The conversation contains exactly the output of the run, once.
 fn check_entries(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
     let Some(entries) = &facts.entries else { return };
     let Some(request) = request_of(journal) else { return };
@@ -148,7 +148,7 @@ fn check_entries(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Compla
     wrong.add(Kind::HistoryTorn, detail);
 }
 
-/// What a run with this journal adds to its conversation.
+/// Returns the entries that a run with this journal adds to its conversation.
 pub fn expected_entries(
     run_id: &RunId,
     request: &Arc<RunRequest>,
@@ -161,7 +161,7 @@ pub fn expected_entries(
     state.added().to_vec()
 }
 
-/// What the run was asked for.
+/// Returns the request of the run.
 pub(super) fn request_of(journal: &[RecordedEvent]) -> Option<&Arc<RunRequest>> {
     journal.iter().find_map(|recorded| match &recorded.event {
         Event::RunQueued { request } => Some(request),

@@ -1,8 +1,7 @@
-//! What readers saw, against what the journal says they should have seen.
+//! Compares what readers saw with the journal.
 //!
-//! The frames of every surface follow from the journal alone, so there is exactly one right
-//! answer: the same numbers with the same bytes, from the first to the last, whatever happened
-//! to the connections in between.
+//! The frames of every surface are derived from the journal alone, so there is exactly one correct
+//! result: the same ids with the same bytes, from first to last, for any reconnects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,7 +13,7 @@ use turnwire_surfaces::{
 use super::{Complaints, Kind, RunFacts};
 use crate::observations::{Place, Seen, Surface, View, fingerprint};
 
-/// How many mistakes of one reader are told.
+/// Maximum number of reported errors per reader.
 const MAX_TOLD: usize = 3;
 
 /// Checks every reader of the run.
@@ -28,7 +27,7 @@ pub(super) fn check(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Com
     }
 }
 
-/// Two readers of one surface must have seen the same, whatever the journal says.
+/// Two readers of one surface must have seen the same frames, whatever the journal says.
 fn check_against_each_other(views: &[View], wrong: &mut Complaints) {
     let mut bytes: HashMap<(Surface, Place), u64> = HashMap::new();
     let mut n_told = 0;
@@ -93,7 +92,7 @@ fn check_view(view: &View, expected: &[Seen], wrong: &mut Complaints) {
     }
 }
 
-/// Every frame that a surface makes of a journal.
+/// Returns all frames of a surface for a journal.
 pub fn frames(surface: Surface, journal: &[RecordedEvent]) -> Vec<Seen> {
     match surface {
         Surface::Responses => {

@@ -1,8 +1,7 @@
-//! Negative controls: gateways that were built with a fault, which the checker has to find.
+//! Negative controls: gateways built with a fault that the checker must find.
 //!
-//! A checker that never complains proves nothing. The gateway of a special build reads the name
-//! of its fault from `TURNWIRE_SEEDED_FAULT`; with `none` nothing may be found, under the very
-//! same damage.
+//! They prove that the checker can fail. A special build of the gateway reads the name of its fault
+//! from `TURNWIRE_SEEDED_FAULT`. With `none`, nothing may be found under the same load.
 
 use std::time::{Duration, Instant};
 
@@ -22,20 +21,20 @@ use crate::{
 
 /// The variable that names the fault.
 pub const VARIABLE: &str = "TURNWIRE_SEEDED_FAULT";
-/// The variable that sets the clock of a node wrong, by so many milliseconds times its number
+/// The variable for the clock skew of a node: this many milliseconds times its number
 /// (`TURNWIRE_SEEDED_NODE`).
 pub const SKEW_VARIABLE: &str = "TURNWIRE_SEEDED_SKEW_MS";
 
-/// How long the checker has.
+/// Maximum time to find the fault.
 const TIME: Duration = Duration::from_mins(1);
-/// How long there is damage before everything is looked at.
+/// Duration of the faults before each check.
 const ROUND: Duration = Duration::from_secs(12);
 
-/// How long runs get to end after a round; whoever is not done by then never will be. A fault may
-/// show in nothing else, and the time counts.
+/// How long runs may take to end after a round; others count as stuck. A fault may show only in
+/// this way.
 const SETTLE: u64 = 25;
 
-/// The damage that brings a fault to light; with none, a little of everything.
+/// Returns the faults to inject that reveal a seeded fault; a mixture for none.
 fn plan(fault: Option<Fault>) -> Plan {
     let deeds = match fault {
         Some(Fault::NoFence) => vec![(3, Deed::Stop), (2, Deed::BlackHole), (1, Deed::Kill)],
@@ -72,7 +71,7 @@ fn plan(fault: Option<Fault>) -> Plan {
     Plan { deeds, pause_ms: 100 }
 }
 
-/// The fault of this name, or none for `none`.
+/// Returns the fault with this name, or `None` for `none`.
 fn fault_named(name: &str) -> anyhow::Result<Option<Fault>> {
     let known = Fault::ALL.into_iter().find(|fault| fault.name() == name);
     if known.is_none() && name != "none" {
@@ -81,7 +80,7 @@ fn fault_named(name: &str) -> anyhow::Result<Option<Fault>> {
     Ok(known)
 }
 
-/// Lets gateways with the fault `name` work until the checker has found something.
+/// Runs gateways with the fault `name` until the checker finds a violation.
 pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, Verdict)> {
     let fault = fault_named(name)?;
     let mut environment = Vec::new();

@@ -1,5 +1,5 @@
-//! What durability costs whoever waits for the first word: a gateway that keeps its runs in
-//! PostgreSQL beside one that keeps them in memory, in turns, with the same load.
+//! The cost of durability until the first token: a gateway with PostgreSQL and one in memory,
+//! alternating under the same load.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::{
     sse::{Piece, SseReader},
 };
 
-/// How many streams there are at any time.
+/// Number of concurrent streams.
 const N_STREAMS: usize = 100;
-/// How long a run talks, and so how often somebody waits for a first word.
+/// Duration of a run, which determines how often a first token is measured.
 const TALK_MS: u64 = 2_000;
-/// How often the two take turns.
+/// Number of alternations.
 const N_TURNS: u64 = 3;
-/// How long a stream may take.
+/// Timeout of a stream.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Measures each of the two for so many seconds.
+/// Measures each of the two for this many seconds.
 pub async fn first_token(options: &Options, seconds: u64) -> anyhow::Result<(Setting, Verdict)> {
     let seed = options.seed.unwrap_or_else(|| now().unsigned_abs());
     let mut dice = Dice::new(seed);
@@ -68,7 +68,7 @@ fn ms(micros: i64) -> String {
     format!("{}.{:02} ms", micros / 1_000, micros.abs() % 1_000 / 10)
 }
 
-/// Keeps the streams open for `time`, each from another moment on.
+/// Keeps the streams open for `time`, with staggered starts.
 async fn measure(
     cluster: &Cluster,
     time: Duration,
@@ -106,7 +106,7 @@ async fn measure(
     Ok(())
 }
 
-/// How long the first word takes. The stream is read to its end.
+/// Returns the time to the first token. Reads the stream to its end.
 async fn first_word(request: reqwest::RequestBuilder) -> anyhow::Result<Duration> {
     let asked = Instant::now();
     let mut answer = request.send().await?.error_for_status()?;

@@ -1,5 +1,5 @@
-//! The database goes away for a while: streams stay open and go on without a gap, new work is
-//! asked to come back (C18).
+//! Database outages: streams stay open and continue without a gap, new requests are told to retry
+//! (C18).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,16 +23,16 @@ use crate::{
     shapes::Shape,
 };
 
-/// How many streams are open when it happens.
+/// Number of open streams.
 const STREAMS: usize = 12;
-/// From how long an outage on new work must have been turned away.
+/// Outages of at least this length must reject new requests.
 const NOTICED: Duration = Duration::from_secs(5);
-/// How long a new request may take until it is turned away.
+/// How long a new request may take to be rejected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// From how long an outage on every stream must have had a comment: two heartbeats.
+/// Outages of at least this length must show a comment on every stream: two heartbeats.
 const COMMENTED: Duration = Duration::from_secs(32);
 
-/// How the database goes away.
+/// Kinds of outages.
 #[derive(Debug, Clone, Copy)]
 enum How {
     Killed,
@@ -40,7 +40,7 @@ enum How {
     Partitioned,
 }
 
-/// Outages of up to `longest` seconds, each way in turn.
+/// Runs outages of up to `longest` seconds, of each kind in turn.
 pub async fn outages(options: &Options, longest: u64) -> anyhow::Result<(Setting, Verdict)> {
     let title = format!("store outages of up to {longest} s");
     let mut stage = Stage::set(&title, options, &[]).await?;
@@ -98,7 +98,7 @@ async fn one_outage(
     stage
         .under_load(&workload, STREAMS, async |injector, dice| {
             sleep(Duration::from_millis(700)).await;
-            // Those that are open are watched; no new ones come.
+            // Open runs are read to their end; no new ones start.
             workload.stop.cancel();
             let over = CancellationToken::new();
             let knocking = knock(&client, &over);
@@ -144,13 +144,13 @@ async fn go_away(injector: &FaultInjector, how: How, length: Duration) -> anyhow
     Ok(())
 }
 
-/// Asks for new work again and again, and counts what comes of it.
+/// Sends new requests during the outage and counts the responses.
 async fn knock(client: &Client, over: &CancellationToken) -> BTreeMap<String, u64> {
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
     let mut dice = Dice::new(5);
     let tasks = TaskTracker::new();
     let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
-    // The first moment of an outage belongs to nobody.
+    // The first moment of an outage is not checked.
     sleep(Duration::from_millis(100)).await;
     while !over.is_cancelled() {
         let Ok(node) = client.cluster.any_node(&mut dice) else { break };

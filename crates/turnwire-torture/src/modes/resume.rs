@@ -1,5 +1,5 @@
-//! Every run is read again, after every frame of every surface, on another node than it was
-//! watched on: byte for byte what came while it went on (C2, C10, C11).
+//! Reads every run again, after every frame of every surface, on another node: the bytes must equal
+//! those of the live stream (C2, C10, C11).
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -23,14 +23,14 @@ use crate::{
     workload::Workload,
 };
 
-/// How long one stream may take from its beginning to its end.
+/// Timeout of one stream.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How many runs are looked at side by side.
+/// Number of runs checked concurrently.
 const N_AT_ONCE: usize = 4;
-/// How many differences are told in words.
+/// Maximum number of reported differences.
 const MAX_TOLD: usize = 10;
 
-/// A way to watch a run.
+/// A surface and its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Responses,
@@ -54,15 +54,15 @@ impl fmt::Display for Way {
     }
 }
 
-/// One frame as it came, and what names its place.
+/// One frame, and the id to resume after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Frame {
     bytes: String,
-    /// Nothing for a frame that one cannot go on after.
+    /// `None` for a frame without an id to resume after.
     place: Option<String>,
 }
 
-/// So many runs, each read again from everywhere.
+/// Starts this many runs and reads each again from every position.
 pub async fn resume(options: &Options, n_runs: u64) -> anyhow::Result<(Setting, Verdict)> {
     let title = format!("{n_runs} runs read again after every frame, on {} nodes", options.nodes);
     let mut stage = Stage::set(&title, options, &[]).await?;
@@ -94,7 +94,7 @@ pub async fn resume(options: &Options, n_runs: u64) -> anyhow::Result<(Setting, 
     Ok((stage.setting, verdict))
 }
 
-/// What came of one run.
+/// The result for one run.
 #[derive(Debug, Default)]
 struct Looked {
     n_places: [u64; WAYS.len()],
@@ -119,7 +119,7 @@ async fn one_run(workload: &Workload, key: &str, dice: &mut Dice) -> anyhow::Res
             let Some(place) = &frame.place else { continue };
             let rest = frames.get(n + 1..).unwrap_or_default();
             if way == Way::Socket && rest.is_empty() {
-                // The socket stays open for the next turn: nothing would come.
+                // The socket stays open for the next turn, so there is nothing to read.
                 continue;
             }
             let there = dice.pick(&others).context("there is no other node")?;
@@ -140,7 +140,7 @@ fn difference(run_id: &RunId, way: Way, place: &str, again: &[Frame], rest: &[Fr
     format!("{run_id} on {way} after {place}, frame {n_same}: {ours:?}, live it was {theirs:?}")
 }
 
-/// What a surface says of a run after `place`, or from its beginning, up to its end.
+/// Reads a run on a surface after `place`, or from the start, to its end.
 async fn read(
     client: &Client,
     node: &Node,
@@ -180,7 +180,7 @@ fn path(run_id: &RunId, way: Way, place: Option<&str>) -> String {
     }
 }
 
-/// The frames in the bytes of a stream, without what keeps it open.
+/// Splits the bytes of a stream into frames, without keep-alive comments.
 fn frames(way: Way, text: &str) -> Vec<Frame> {
     let end = if way == Way::Lines { "\n" } else { "\n\n" };
     let is_said = |bytes: &&str| !bytes.trim().is_empty() && !bytes.starts_with(':');
@@ -243,7 +243,7 @@ fn ends_the_turn(text: &str) -> bool {
     let message: Value = serde_json::from_str(text).unwrap_or_default();
     match message.get("type").and_then(Value::as_str) {
         Some("complete") => true,
-        // Without an outcome it is news on the way.
+        // Without an outcome it is not the end.
         Some("error") => message.get("outcome").is_some(),
         Some(_) | None => false,
     }

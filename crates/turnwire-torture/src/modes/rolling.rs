@@ -1,4 +1,4 @@
-//! Rolling restarts under load: every node goes when it is asked to, and no client notices (C20).
+//! Rolling restarts under load: every node exits on SIGTERM, and no client notices (C20).
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::{
     evidence::Verdict, observations::Deed, options::Options, report::Setting, shapes::Shape,
 };
 
-/// How long nodes are left alone between two of them.
+/// Pause between two nodes.
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// So many times, every node is asked to go and started again.
+/// Restarts every node this many times.
 pub async fn rolling(options: &Options, n_rounds: u64) -> anyhow::Result<(Setting, Verdict)> {
     let title = format!("{n_rounds} rolling restarts of {} nodes", options.nodes);
     let mut stage = Stage::set(&title, options, &[]).await?;

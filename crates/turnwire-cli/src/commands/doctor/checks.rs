@@ -1,4 +1,4 @@
-//! The parts of an examination: each looks at one thing that the settings name.
+//! The checks of `turnwire doctor`, one per part of the settings.
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
@@ -16,15 +16,15 @@ use crate::{
     wiring,
 };
 
-/// What the search engine is asked.
+/// Query that is sent to the search engine.
 const QUESTION: &str = "weather";
-/// The variables that send HTTP through somebody else, and those that say where not.
+/// Variables for HTTP proxies.
 const PROXIES: [&str; 6] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-/// How many models are named; some providers have hundreds.
+/// Maximum number of model names to print.
 const MODELS_NAMED: usize = 5;
 
-/// Looks at everything, all at once.
+/// Runs all checks concurrently.
 pub(super) async fn everything(settings: &ServeSettings, environment: &Environment) -> Report {
     let looking = join4(
         Box::pin(models(settings)),
@@ -54,8 +54,7 @@ fn read_settings(settings: &ServeSettings) -> Finding {
 async fn models(settings: &ServeSettings) -> Vec<Finding> {
     let served = &settings.models;
     let named = served.named.iter().map(|(name, model)| (name.as_str(), model));
-    // The one that every other name is passed on to is among the named ones, unless it comes from
-    // the environment.
+    // The provider for other names is among the named models, unless it comes from the environment.
     let passed_on = match &served.others {
         OtherNames::PassedOn(provider) if !served.named.contains_key(&served.default_name) => {
             Some(ModelSettings::Provider(provider.clone()))
@@ -93,8 +92,8 @@ async fn one_model(name: &str, model: &ModelSettings) -> Finding {
     }
 }
 
-/// A server without the model that is asked for is most likely a slip; some have more than they
-/// list.
+/// A model that the server does not list is probably a mistake. Some servers list only part of
+/// their models.
 fn listed(subject: String, base_url: &str, wanted: &str, known: &[String]) -> Finding {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     if known.contains(&wanted) {
@@ -156,7 +155,7 @@ async fn database(options: &StoreOptions) -> Finding {
     {
         return not_there_yet(path);
     }
-    // As `serve` opens it, but without news: those have a finding of their own.
+    // Opened as by `serve`, but without notifications, which have a finding of their own.
     match Store::open(StoreOptions { fanout: None, ..options.clone() }).await {
         Ok(store) => {
             store.close().await;
@@ -167,7 +166,7 @@ async fn database(options: &StoreOptions) -> Finding {
     }
 }
 
-/// A file that `serve` will make, if it can.
+/// Checks a file that `serve` will create.
 fn not_there_yet(path: &Path) -> Finding {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -212,7 +211,7 @@ async fn web_search(settings: &ServeSettings) -> Option<Finding> {
     })
 }
 
-/// What to do about a refusal that has a well-known reason.
+/// Returns advice for known errors.
 fn advice(options: &WebSearchOptions, error: &str) -> Option<&'static str> {
     let is_json_refused = options.provider == SearchProvider::Searxng && error.contains("(403)");
     is_json_refused.then_some(
@@ -222,7 +221,7 @@ fn advice(options: &WebSearchOptions, error: &str) -> Option<&'static str> {
     )
 }
 
-/// What the operator has opened is repeated, because it is easily forgotten.
+/// Lists the networks that the operator allows, as a reminder.
 fn way_out(settings: &ServeSettings) -> Option<Finding> {
     let open = &settings.egress.open_networks;
     let networks: Vec<String> = open.iter().map(ToString::to_string).collect();
@@ -243,7 +242,7 @@ async fn listen(address: SocketAddr) -> Finding {
     }
 }
 
-/// Proxies of the environment are in the way of streams, and some parts do not use them.
+/// Proxies in the environment may buffer streams, and some parts ignore them.
 pub(super) fn proxies(environment: &Environment) -> Option<Finding> {
     let set: Vec<&str> =
         PROXIES.into_iter().filter(|variable| environment.is_set(variable)).collect();

@@ -24,7 +24,7 @@ fn proxies_are_told_with_what_they_do() {
     let found = of(&[("HTTPS_PROXY", "http://p:3128"), ("NO_PROXY", "localhost")]).unwrap();
     assert_eq!(found.status, Health::Warning);
     assert!(found.message.starts_with("HTTPS_PROXY is set, except for localhost:"), "{found:?}");
-    // The address of a proxy may hold a password.
+    // The URL of a proxy may contain a password.
     let found = of(&[("http_proxy", "http://me:secret@p")]).unwrap();
     assert!(!format!("{found:?}").contains("secret"));
 }

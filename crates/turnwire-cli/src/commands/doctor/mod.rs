@@ -1,7 +1,7 @@
-//! `turnwire doctor`: what works, what does not, what to do.
+//! `turnwire doctor`: checks everything that the settings name.
 //!
-//! It reads the settings as `serve` does and tries everything they name, all at once: each part
-//! of `checks` looks at one thing and says what it found, and `report` words it.
+//! Reads the settings as `serve` does. `checks` has one check per part, all run concurrently, and
+//! `report` prints the findings.
 
 mod checks;
 mod report;
@@ -19,14 +19,14 @@ use crate::{
 
 use self::report::{Finding, Report};
 
-/// Runs the command. Whatever is found is told on standard output; the exit code says whether
-/// something is broken.
+/// Runs the command. Findings are printed to standard output; the exit code says whether something
+/// is broken.
 pub(crate) fn doctor(arguments: &DoctorArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stdout().is_terminal());
     match examined(arguments, environment, paint) {
         Ok(report) => {
             let text = if arguments.json { report.as_json() } else { report.as_text(paint) };
-            // If nobody reads it, nobody misses it.
+            // A closed standard output is not an error.
             let _ = writeln!(io::stdout().lock(), "{text}");
             if report.is_well() { Exit::Done } else { Exit::Failed }
         }
@@ -42,7 +42,7 @@ fn examined(
     environment: &Environment,
     paint: Paint,
 ) -> Result<Report, Problem> {
-    // What goes wrong is told in the report; the log only if somebody asks for it.
+    // Findings are in the report, so the log is enabled only on request.
     if telemetry::is_wanted(environment) {
         telemetry::start_to_stay(environment, paint)?;
     }
@@ -54,7 +54,7 @@ fn examined(
     };
     let settings = match ServeSettings::read(&as_served, environment) {
         Ok(settings) => settings,
-        // Nothing else can be tried, but the surroundings can be looked at.
+        // Without valid settings only the environment can be checked.
         Err(problem) => {
             let proxies = checks::proxies(environment);
             return Ok(Report(

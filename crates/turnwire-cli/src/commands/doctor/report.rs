@@ -1,4 +1,4 @@
-//! What was found, for people and for scripts.
+//! The report, as text and as JSON.
 
 use serde::Serialize;
 use turnwire_surfaces::{clean, wire_json};
@@ -8,20 +8,20 @@ use crate::{
     terminal::{Colour, Paint},
 };
 
-/// How something is.
+/// Status of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Health {
     Ok,
-    /// It works, and may not be what one wants.
+    /// Works, but may not be intended.
     Warning,
     Broken,
 }
 
-/// What was found about one thing.
+/// A finding about one part of the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// Which thing.
+    /// The checked part.
     pub(super) subject: String,
     pub(super) status: Health,
     pub(super) message: String,
@@ -52,7 +52,7 @@ impl Finding {
         self
     }
 
-    /// Settings that cannot be used, with every mistake in them.
+    /// Creates a finding with all errors in the settings.
     pub(super) fn of_settings(problem: &Problem) -> Self {
         let details = problem.details.iter().map(|detail| format!("\n{detail}"));
         let message = [problem.message.clone()].into_iter().chain(details).collect::<String>();
@@ -60,12 +60,10 @@ impl Finding {
     }
 }
 
-/// Everything that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report(pub(super) Vec<Finding>);
 
 impl Report {
-    /// Whether nothing is broken.
     pub(super) fn is_well(&self) -> bool {
         self.0.iter().all(|finding| finding.status != Health::Broken)
     }
@@ -84,7 +82,7 @@ impl Report {
                 Health::Warning => paint.colour(Colour::Yellow, "warning "),
                 Health::Broken => paint.bold(Colour::Red, "broken  "),
             };
-            // A message may quote a provider or a file, and those may hold anything.
+            // A message may quote a provider or a file, which may contain escape sequences.
             let mut message = message.lines().map(|line| clean(line).into_owned());
             let first = message.next().unwrap_or_default();
             lines.push(format!("{status} {:widest$}  {first}", clean(subject)));

@@ -35,7 +35,7 @@ fn scripts_read_json() {
     assert_eq!(json, expected);
 }
 
-/// A name from a file may hold anything, and must not draw on the terminal.
+/// A name from a file must not send escape sequences to the terminal.
 #[test]
 fn nothing_draws_on_the_terminal() {
     let paint = Paint::choose(ColorChoice::Never, &Environment::default(), false);

@@ -1,5 +1,5 @@
-//! Asks the person at the terminal about calls that must be allowed: one question after the other,
-//! in the order in which they come up. Where there is no person, every answer is no.
+//! Approval requests at the terminal, one at a time in the order of their arrival. Without a
+//! terminal every request is denied.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,11 +10,11 @@ use turnwire_surfaces::{Call, CallBook, clean};
 use super::keyboard::{Keyboard, Request, Typed};
 use crate::terminal::{Colour, News, Paint};
 
-/// What the model is told when a person would have to be asked.
+/// Reason for the denial, for the model.
 const NOBODY_TO_ASK: &str = "a person has to allow this, and there is nobody to ask";
-/// Where the answers come from.
+/// Source of the answers.
 const BY: &str = "terminal";
-/// How many characters of the arguments are shown; the editor shows all of them.
+/// Maximum number of characters of the arguments that are shown. The editor shows all.
 const MAX_SHOWN: usize = 2_000;
 
 const CHOICES: &str =
@@ -27,37 +27,36 @@ const HELP: &str = "\
   ctrl-c     stops the run
 ";
 
-/// Everything that waits for the person.
+/// The pending approval requests.
 pub(super) struct Approver {
-    /// Nothing if there is nobody to ask.
+    /// None if there is no terminal.
     keyboard: Option<Keyboard>,
     paint: Paint,
     has_editor: bool,
     calls: CallBook,
-    /// The tools whose every call the person has allowed.
+    /// Tools that the person approved for all calls.
     always: HashSet<String>,
-    /// The question that is open, and then those that wait.
+    /// The open question, followed by the waiting ones.
     questions: VecDeque<Question>,
-    /// Whether arguments are being typed, and not an answer.
+    /// Whether the next line is edited arguments instead of an answer.
     is_editing: bool,
-    /// How many lines are still to come that were asked for by questions that are settled.
+    /// Number of requested lines whose question is already settled. They are ignored.
     n_stale: usize,
 }
 
 struct Question {
     call_id: CallId,
-    /// What the tool says of itself now, if that is why a person is asked.
+    /// The tool's current description, if its definition changed.
     changed: Option<String>,
 }
 
-/// What a person wants to be done about the open question.
+/// The person's answer to the open question.
 pub(super) struct Answer {
     pub(super) call_id: CallId,
     pub(super) answer: ApprovalAnswer,
 }
 
 impl Approver {
-    /// Asks at `keyboard`, if there is one.
     pub(super) fn new(keyboard: Option<Keyboard>, has_editor: bool, paint: Paint) -> Self {
         let (calls, always, questions) = (CallBook::new(), HashSet::new(), VecDeque::new());
         Self {
@@ -72,7 +71,7 @@ impl Approver {
         }
     }
 
-    /// Takes note of an event of the run. Says what is answered at once, if nobody can be asked.
+    /// Processes an event of the run. Returns an answer if no person can be asked.
     pub(super) fn note(
         &mut self,
         recorded: &RecordedEvent,
@@ -87,7 +86,7 @@ impl Approver {
                     return Some(Answer { call_id, answer: denied.into() });
                 }
                 if changed.is_none() && self.always.contains(&self.title(&call_id)) {
-                    // The run answers it by itself.
+                    // The run resolves it from the earlier answer.
                     return None;
                 }
                 self.questions.push_back(Question { call_id, changed: changed.clone() });
@@ -95,7 +94,7 @@ impl Approver {
                     self.ask(news);
                 }
             }
-            // Answered here, or settled without the person: by its expiry, or by the end.
+            // Answered here, or resolved otherwise: by expiry, or by the end of the call.
             Event::ApprovalResolved { call_id, .. } | Event::ToolFinished { call_id, .. } => {
                 self.settle(call_id, false, news);
             }
@@ -104,7 +103,7 @@ impl Approver {
         None
     }
 
-    /// Waits for what the person types; for ever, if nothing is asked.
+    /// Waits for input. Waits forever if there is no question.
     pub(super) async fn typed(&mut self) -> Typed {
         match &mut self.keyboard {
             Some(keyboard) if !self.questions.is_empty() => keyboard.typed().await,
@@ -112,17 +111,18 @@ impl Approver {
         }
     }
 
-    /// Makes an answer of what the person typed, or asks on.
+    /// Interprets the input. Returns an answer, or asks again.
     pub(super) fn read(&mut self, typed: Typed, news: &mut VecDeque<News>) -> Option<Answer> {
         let call_id = self.questions.front()?.call_id.clone();
         if self.n_stale > 0 {
-            // It was begun for a question that is gone, and must not answer another one.
+            // The line was started for a question that is already settled, and must not answer
+            // another one.
             self.n_stale -= 1;
             news.push_back(News::Question(format!("  {CHOICES}")));
             return None;
         }
         let Some(typed) = typed else {
-            // The end of the keyboard, or an editor that failed: nothing was allowed.
+            // The terminal was closed, or the editor failed: the call is denied.
             let denied = Decision::Denied { reason: String::new() };
             return answered(call_id, denied.into());
         };
@@ -152,13 +152,13 @@ impl Approver {
         }
     }
 
-    /// Asks the open question once more, because of what was wrong with its answer.
+    /// Repeats the open question, with the problem of the last answer.
     pub(super) fn ask_again(&mut self, why: &str, news: &mut VecDeque<News>) {
         let text = format!("{}\n  {CHOICES}", why.trim_end());
         self.put(Request::Line, text, news);
     }
 
-    /// Puts a question away, and asks the next one.
+    /// Removes a question, and asks the next one.
     pub(super) fn settle(&mut self, call_id: &CallId, was_typed: bool, news: &mut VecDeque<News>) {
         let was_open = self.questions.front().is_some_and(|open| open.call_id == *call_id);
         self.questions.retain(|question| question.call_id != *call_id);
@@ -170,7 +170,7 @@ impl Approver {
         }
     }
 
-    /// Asks the first of the questions that wait.
+    /// Asks the first waiting question.
     fn ask(&mut self, news: &mut VecDeque<News>) {
         let Some(question) = self.questions.front() else { return };
         let mut lines = vec![format!(
@@ -242,7 +242,7 @@ fn answered(call_id: CallId, answer: ApprovalAnswer) -> Option<Answer> {
     Some(Answer { call_id, answer: answer.by(BY) })
 }
 
-/// A text that somebody else wrote, as far as it fits and without what a terminal would obey.
+/// Truncates untrusted text and removes escape sequences.
 fn shown(text: &str) -> String {
     let cleaned = clean(text).replace(['\n', '\r'], " ");
     match cleaned.char_indices().nth(MAX_SHOWN) {

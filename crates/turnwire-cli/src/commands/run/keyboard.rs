@@ -1,5 +1,5 @@
-//! The person at the terminal, who types on a thread of its own: reading a terminal cannot be
-//! given up once it has begun, and must not hold up the run or Ctrl-C.
+//! Reads from the terminal on a separate thread. A read cannot be cancelled, and must not block the
+//! run or Ctrl-C.
 
 use std::{
     fs::File,
@@ -11,19 +11,17 @@ use std::{
 
 use tokio::sync::mpsc;
 
-/// What is asked of the person.
 #[derive(Debug)]
 pub(super) enum Request {
-    /// A line.
     Line,
-    /// This text, as it should be: in the editor, or typed anew if there is none.
+    /// This text, edited in the editor, or typed again if there is none.
     Edited(String),
 }
 
-/// What the person typed: nothing if that cannot be known any more.
+/// The input; `None` if the terminal is closed or the editor failed.
 pub(super) type Typed = Option<String>;
 
-/// The keyboard of the terminal that this process belongs to, whatever its standard input is.
+/// The controlling terminal of this process, independent of standard input.
 #[derive(Debug)]
 pub(super) struct Keyboard {
     requests: requests::Sender<Request>,
@@ -31,7 +29,7 @@ pub(super) struct Keyboard {
 }
 
 impl Keyboard {
-    /// Nothing, if there is no terminal. `editor` is the program that texts are edited with.
+    /// Opens the terminal; `None` if there is none. `editor` is the editor command.
     pub(super) fn open(editor: Option<String>) -> Option<Self> {
         let terminal = File::open("/dev/tty").ok()?;
         let (sender, requests) = requests::channel::<Request>();
@@ -53,11 +51,11 @@ impl Keyboard {
     }
 
     pub(super) fn ask(&self, request: Request) {
-        // A thread that is gone gives no answer, and that is noticed.
+        // If the thread has ended, `typed` returns `None`.
         let _ = self.requests.send(request);
     }
 
-    /// Waits for what was asked for. Nothing is lost when it is not waited for to the end.
+    /// Waits for input. Cancel safe.
     pub(super) async fn typed(&mut self) -> Typed {
         self.typed.recv().await.flatten()
     }
@@ -71,7 +69,7 @@ fn line(lines: &mut impl BufRead) -> Typed {
     }
 }
 
-/// Lets the person edit `text`, as programs like Git do it: the editor may have arguments.
+/// Opens `text` in the editor. As in Git, the editor command may have arguments.
 fn edited(editor: &str, text: &str) -> io::Result<String> {
     let mut file = tempfile::Builder::new().prefix("turnwire-").suffix(".json").tempfile()?;
     file.write_all(text.as_bytes())?;

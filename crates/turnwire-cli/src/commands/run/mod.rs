@@ -1,8 +1,8 @@
-//! `turnwire run`: one question, the answer on standard output, the exit code tells the outcome.
+//! `turnwire run`: runs one prompt and prints the answer to standard output. The exit code is the
+//! outcome.
 //!
-//! Two threads share the work. This one follows the run and listens for Ctrl-C; the other one
-//! owns the terminal and may be held up by it, say by a pager that does not read on. So the
-//! second Ctrl-C always gets through.
+//! This thread follows the run and handles Ctrl-C. A second thread writes to the terminal, which
+//! may block, for example on a pager. So the second Ctrl-C always works.
 
 mod approvals;
 mod keyboard;
@@ -42,16 +42,14 @@ use crate::{
     wiring,
 };
 
-/// How far the terminal may be behind. When it is, the run is read on later and loses nothing:
-/// the journal keeps it.
+/// Maximum number of queued updates for the terminal. If it is full, reading the events pauses;
+/// they stay in the journal.
 const MAX_WAITING_NEWS: usize = 64;
-/// How long what still goes on at the very end may take: long enough to end the processes of
-/// tool servers, too short to be noticed.
+/// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// Where the causes are, for whoever wants to know more than what failed.
+/// Hint for the cause of an error.
 const SEE_LOG: &str = "TURNWIRE_LOG=warn shows the cause";
 
-/// Runs the command, and says what went wrong if something did.
 pub(crate) fn run(arguments: &RunArguments, environment: &Environment) -> Exit {
     let look = Look::choose(arguments, environment, Streams::of_this_process());
     answer(arguments, environment, look).unwrap_or_else(|problem| {
@@ -76,7 +74,7 @@ fn answer(
         .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
     let approver = approver(environment, look);
     let ending = runtime.block_on(Box::pin(ask(agent, tool_servers, question, look, approver)));
-    // Nothing that still goes on in there may hold up the end for long.
+    // Background tasks must not delay the exit.
     runtime.shutdown_timeout(LAST_MOMENT);
     match ending? {
         Ending::Left(signal) => Ok(signal.into()),
@@ -101,13 +99,13 @@ fn answer(
     }
 }
 
-/// How it came that the run is no longer followed.
+/// Why the run is no longer followed.
 enum Ending {
-    /// It is over.
+    /// The run ended.
     Over { answer: String, outcome: RunOutcome, stopped_by: Option<Signal> },
-    /// The person did not want to wait for that.
+    /// A second signal ended the wait.
     Left(Signal),
-    /// Whoever read the answer has had enough, as in `turnwire run … | head -1`.
+    /// The reader of standard output closed it, as in `turnwire run … | head -1`.
     NobodyReads,
 }
 
@@ -127,11 +125,10 @@ async fn ask(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut answer, mut stopped_by) = (Answer::default(), None);
-    // What has to be shown of questions and answers, which nobody may miss.
+    // Updates about questions, which must not be dropped.
     let mut news = VecDeque::new();
     loop {
-        // In this order: whoever wants to stop is heard, and time passes, however many events
-        // there are.
+        // In this order, so that signals and timers are handled even if many events arrive.
         tokio::select! {
             biased;
             signal = signals.next() => {
@@ -164,7 +161,7 @@ async fn ask(
     }
     tokio::select! {
         biased;
-        // The run is over: there is nothing left to stop but us.
+        // The run is over, so a signal ends the process.
         signal = signals.next() => return Ok(Ending::Left(signal)),
         closed = put_away(&agent, &tool_servers, display) => if let Err(error) = closed {
             return unwritten(&error);
@@ -176,7 +173,7 @@ async fn ask(
     Ok(Ending::Over { answer: answer.text().to_owned(), outcome, stopped_by })
 }
 
-/// Whoever sees the questions and has a keyboard is asked.
+/// Asks for approvals if the questions are visible and there is a terminal.
 fn approver(environment: &Environment, look: Look) -> Approver {
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| environment.get(name));
     let can_ask = look.stderr_is_terminal && look.view != View::Json;
@@ -184,7 +181,7 @@ fn approver(environment: &Environment, look: Look) -> Approver {
     Approver::new(keyboard, editor.is_some(), look.paint)
 }
 
-/// Hands in an answer. One that does not fit the tool is asked for again.
+/// Submits an answer. If it does not fit the tool, the question is repeated.
 async fn give(
     agent: &Agent,
     run: &Run,
@@ -203,15 +200,14 @@ async fn give(
     Ok(())
 }
 
-/// Lets everybody finish: the terminal with what it has, the engine with its log, and then the
-/// tool servers, which nobody needs any more.
+/// Shuts down the display and the engine, then the tool servers.
 async fn put_away(agent: &Agent, tool_servers: &McpServers, display: Display) -> io::Result<()> {
     let (closed, ()) = tokio::join!(display.close(), agent.shut_down());
     tool_servers.shut_down().await;
     closed
 }
 
-/// Stops a run that cannot be shown any more.
+/// Cancels a run that can no longer be displayed.
 async fn display_lost(
     run: &Run,
     display: Display,
@@ -220,7 +216,7 @@ async fn display_lost(
     run.cancel();
     tokio::select! {
         signal = signals.next() => return Ok(Ending::Left(signal)),
-        // How it ended does not matter now; that it ended properly does.
+        // The outcome does not matter here, only that the run ends properly.
         _ = run.reply() => {}
     }
     match display.close().await {
@@ -236,16 +232,16 @@ fn unwritten(error: &io::Error) -> Result<Ending, Problem> {
     }
 }
 
-/// The thread that owns the terminal.
+/// The thread that writes to the terminal.
 struct Display {
     news: mpsc::Sender<News>,
     result: oneshot::Receiver<io::Result<()>>,
 }
 
-/// What came of waiting for the next event.
+/// Result of waiting for the next event.
 enum Shown {
     Event(Result<Arc<RecordedEvent>, Problem>),
-    /// Something else was shown first.
+    /// Another update was displayed first.
     News,
     TheEnd,
     NoDisplay,
@@ -261,7 +257,7 @@ impl Display {
             while let (Ok(()), Some(news)) = (&shown, incoming.blocking_recv()) {
                 shown = screen.show(&news);
             }
-            // Even when the answer cannot be written, the terminal is left in order.
+            // Restores the terminal even if the answer could not be written.
             let finished = screen.finish();
             let _ = done.send(shown.and(finished));
         };
@@ -272,13 +268,13 @@ impl Display {
         }
     }
 
-    /// Says what may be missed: a terminal that is held up has no use for it.
+    /// Sends an update that may be dropped if the queue is full.
     fn tell(&self, news: News) {
         let _ = self.news.try_send(news);
     }
 
-    /// Waits until there is room, then for an event, and shows it; `news` comes first. Nothing is
-    /// lost when it is not waited for to the end.
+    /// Waits for room in the queue, then displays an update or the next event; updates come first.
+    /// Cancel safe.
     async fn show_next(&mut self, events: &mut EventStream, news: &mut VecDeque<News>) -> Shown {
         let Ok(room) = self.news.reserve().await else { return Shown::NoDisplay };
         if let Some(news) = news.pop_front() {
@@ -298,14 +294,14 @@ impl Display {
         }
     }
 
-    /// Lets it show what it still has, and says whether all could be written.
+    /// Waits until everything is displayed. Returns whether all of it could be written.
     async fn close(self) -> io::Result<()> {
         drop(self.news);
         self.result.await.unwrap_or_else(|_| Err(io::Error::other("the terminal crashed")))
     }
 }
 
-/// Says before the run what would be a pity afterwards.
+/// Detects an invalid output path before the run.
 fn check_writable(path: &Path) -> Result<(), Problem> {
     let place = path.parent().filter(|place| !place.as_os_str().is_empty());
     let why = match place {
@@ -317,7 +313,7 @@ fn check_writable(path: &Path) -> Result<(), Problem> {
         .hint("name a file in a directory that exists"))
 }
 
-/// Writes the answer to a file, unless there is none.
+/// Writes the answer to a file, if the run has one.
 fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> {
     match outcome {
         RunOutcome::Completed | RunOutcome::Incomplete { .. } => {}

@@ -1,9 +1,8 @@
-//! What is asked: the argument, what is piped in, or both.
+//! The prompt: the argument, piped input, or both.
 //!
-//! A pipe or a file on standard input is put before the question, as other programs for models
-//! do it: `cat report.md | turnwire run "Sum this up."`. Anything else that may be there without
-//! being meant (a terminal, `/dev/null`, the socket of the process that started us) is read only if
-//! nothing else was asked, or if `-` says so.
+//! A pipe or file on standard input is put before the argument: `cat report.md | turnwire run "Sum
+//! this up."`. Any other standard input (a terminal, `/dev/null`, a socket of the parent process)
+//! is read only without an argument, or with `-`.
 
 use std::{
     io::{self, IsTerminal, Read},
@@ -14,10 +13,10 @@ use std::{
 
 use crate::{exit::Problem, terminal::tell};
 
-/// How long standard input may stay open before the person is told that it is waited for.
+/// Time after which the person is told that standard input is being read.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// The question, from `argument` and standard input.
+/// Returns the prompt from `argument` and standard input.
 pub(super) fn question(argument: Option<&str>) -> Result<String, Problem> {
     let empty = || {
         Problem::usage("the question is empty")
@@ -40,8 +39,7 @@ fn before(text: &str, question: &str) -> String {
     }
 }
 
-/// All of standard input. It may be a pipe that nobody ever closes: then the person learns what is
-/// waited for.
+/// Reads all of standard input. Prints a notice if it stays open.
 fn piped() -> Result<String, Problem> {
     let (sender, read) = mpsc::channel();
     let work = move || {

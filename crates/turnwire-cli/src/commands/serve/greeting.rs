@@ -1,4 +1,4 @@
-//! What a person is told when the gateway listens.
+//! The lines that are printed when the gateway listens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,7 +12,6 @@ use crate::{
     wiring::FINISHED_RUNS_KEPT,
 };
 
-/// The lines, in the order in which one needs them.
 pub(super) fn lines(
     address: SocketAddr,
     settings: &ServeSettings,
@@ -48,7 +47,7 @@ pub(super) fn lines(
     lines
 }
 
-/// Where runs are kept, without the password.
+/// Describes the store, without its password.
 fn kept(store: Option<&StoreOptions>) -> String {
     let Some(store) = store else {
         return format!("in memory: the last {FINISHED_RUNS_KEPT} runs, until this process ends");
@@ -69,7 +68,7 @@ fn kept(store: Option<&StoreOptions>) -> String {
     }
 }
 
-/// Where a client on this machine finds what listens everywhere.
+/// Returns an address for local clients if the gateway listens on all interfaces.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! What a person reads first.
+//! The lines that are printed at the start.
 
 use turnwire_tools::McpServerOptions;
 

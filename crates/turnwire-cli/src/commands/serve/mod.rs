@@ -1,4 +1,4 @@
-//! `turnwire serve`: the gateway, until it is told to close.
+//! `turnwire serve`: runs the gateway until it is stopped.
 
 mod greeting;
 mod tool_servers;
@@ -25,11 +25,9 @@ use crate::{
     wiring::{self, Gateway},
 };
 
-/// How long what still goes on at the very end may take: long enough to end the processes of
-/// tool servers, too short to be noticed.
+/// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-/// Runs the command, and says what went wrong if something did.
 pub(crate) fn serve(arguments: &ServeArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
     let closed = serve_with(arguments, environment, Voice { paint, json: arguments.json });
@@ -39,7 +37,7 @@ pub(crate) fn serve(arguments: &ServeArguments, environment: &Environment) -> Ex
     })
 }
 
-/// How the command speaks: with people, or with a script.
+/// Output format: for people, or JSON for scripts.
 #[derive(Debug, Clone, Copy)]
 struct Voice {
     paint: Paint,
@@ -47,7 +45,7 @@ struct Voice {
 }
 
 impl Voice {
-    /// Says something that only people want to know.
+    /// Prints a line for people only.
     fn say(self, line: &str) {
         if !self.json {
             tell(line);
@@ -98,7 +96,7 @@ async fn until_closed(
     let address = server.address().map_err(|error| {
         Problem::failure(format!("the address that was taken is not known: {error}"))
     })?;
-    // From here on, others may take over our runs, and we theirs.
+    // From here on, runs may be taken over in both directions.
     app.runs()
         .start_worker()
         .await
@@ -108,7 +106,7 @@ async fn until_closed(
     background.spawn(indexer.run(stop.clone()));
     background.close();
     let mut serving = Box::pin(server.run());
-    // Told beside the serving: nobody has to wait for a slow tool server.
+    // Runs concurrently with serving, so that a slow tool server delays nothing.
     let mut connecting = Box::pin(tool_servers::connect(&tool_servers, settings, voice));
     let mut connected = false;
     loop {
@@ -144,11 +142,11 @@ async fn until_closed(
     }
 }
 
-/// Says that it listens: a script reads where, a person what can be done with it.
+/// Announces the address: as JSON for scripts, or with hints for people.
 fn begin(address: SocketAddr, settings: &ServeSettings, app: &turnwire_gateway::App, voice: Voice) {
     if voice.json {
         let mut stdout = io::stdout().lock();
-        // If nobody reads it, nobody misses it.
+        // A closed standard output is not an error.
         let _ = writeln!(stdout, "{}", json!({ "listening": address.to_string() }));
         let _ = stdout.flush();
     }

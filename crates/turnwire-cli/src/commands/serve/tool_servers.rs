@@ -1,4 +1,4 @@
-//! Connects to the tool servers, and says what came of it.
+//! Connects to the tool servers and prints the results.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use turnwire_tools::{McpServerOptions, McpServers};
 use super::Voice;
 use crate::settings::{ServeSettings, did_you_mean};
 
-/// Connects to all of them at once, so that the first run need not wait, and tells of each as
-/// soon as it is known. One that is not there is tried again when a run wants it.
+/// Connects to all servers concurrently, so that the first run does not have to wait, and prints
+/// each result. A failed server is tried again when a run needs it.
 pub(super) async fn connect(servers: &Arc<McpServers>, settings: &ServeSettings, voice: Voice) {
     let tenant = TenantId::default();
     let connecting = settings.tool_servers.iter().map(|(label, options)| {
@@ -39,8 +39,8 @@ fn counted(n_tools: usize) -> String {
     if n_tools == 1 { "1 tool".to_owned() } else { format!("{n_tools} tools") }
 }
 
-/// What the settings say about tools that the server does not have: most likely a slip, and
-/// one that would leave a tool without the approval that was meant for it.
+/// Returns the tools in the settings that the server does not have. They are probably typos, which
+/// would leave a tool without its intended approval.
 fn unknown_tools(label: &str, options: &McpServerOptions, names: &[&str]) -> Vec<String> {
     let asked = match &options.require_approval {
         AskBefore::Only(tools) | AskBefore::AllBut(tools) => tools.as_slice(),

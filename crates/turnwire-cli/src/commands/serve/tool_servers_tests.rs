@@ -1,8 +1,8 @@
-//! Slips in the names of tools are noticed.
+//! Unknown tool names in the settings are reported.
 
 use super::*;
 
-/// A7: an approval that was meant for a tool must not be lost to a slip in silence.
+/// A7: a typo must not silently disable an approval.
 #[test]
 fn names_that_the_server_does_not_know_are_told() {
     let mut options = McpServerOptions::http("http://d");

@@ -7,10 +7,8 @@ use std::{borrow::Borrow, sync::Arc};
 
 use turnwire_contract::{CallId, Decision, FirstCall, Item, ToolKind, ToolRef, ToolSpec};
 
-use super::{
-    error::{ClientError, shown},
-    input::{ApprovalAnswer, Input},
-};
+use super::input::{ApprovalAnswer, Input};
+use crate::client_error::{ClientError, shown};
 
 /// Checks that `new` can follow `history`: each output belongs to an earlier call that has none
 /// yet, and no call is left open, except calls of MCP servers that wait for an approval.

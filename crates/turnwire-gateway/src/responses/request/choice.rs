@@ -6,11 +6,11 @@ use serde_json::Value;
 use turnwire_contract::{ToolChoice, ToolKind, ToolSpec};
 
 use super::{
-    error::{ClientError, shown},
     fields::{Fields, known_word},
     tools::{FILE_SEARCH, RequestedServer, RequestedTool, WEB_SEARCH, is_web_search},
     unread::Unread,
 };
+use crate::client_error::{ClientError, shown};
 
 /// Reads the field `tool_choice` of a request. Returns the choice, and those of the
 /// `requested_tools` that stay on offer.

@@ -7,10 +7,8 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::{
-    error::{ClientError, join, shown},
-    unread::Unread,
-};
+use super::unread::Unread;
+use crate::client_error::{ClientError, join, shown};
 use crate::limits::RequestLimits;
 
 /// An object in a request, and its path.

@@ -1,11 +1,10 @@
 //! Fields that the chosen model does not support.
 
+use crate::client_error::ClientError;
 use turnwire_contract::{
     Capabilities, Content, CustomTools, InputFormat, Item, Parameter, RunRequest, ToolKind,
     ToolSpec,
 };
-
-use super::error::ClientError;
 
 /// Path of the input format of a custom tool.
 const FORMATS: &str = "tools[].format";

@@ -11,13 +11,13 @@ use turnwire_contract::{CallId, Content, Decision, Item, Role, ToolKind, ToolOut
 
 use super::{
     InputBody,
-    error::{ClientError, shown},
     fields::{Fields, placed},
     native_items, parts,
     summary::unwrap_summary,
     tools::PlacedTool,
     unread::Unread,
 };
+use crate::client_error::{ClientError, shown};
 use crate::limits::RequestLimits;
 
 /// Type of an item that brings tools.

@@ -19,7 +19,6 @@
 mod calls;
 mod choice;
 mod echo;
-mod error;
 mod fields;
 mod ignored;
 mod input;
@@ -40,7 +39,6 @@ pub use self::{
     calls::{check_calls, name_calls, take_first_calls},
     choice::{names_web_search, read_choice},
     echo::echo,
-    error::{ClientError, refuse_unknown},
     ignored::{check_custom_tools, not_taken},
     input::{
         ADDITIONAL_TOOLS, ApprovalAnswer, FoundFile, Input, References, ResolvedReferences,
@@ -58,6 +56,7 @@ use self::{
     fields::{Fields, known_word},
     unread::Unread,
 };
+pub use crate::client_error::{ClientError, refuse_unknown};
 use crate::limits::RequestLimits;
 
 /// The values of `include`.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use turnwire_contract::{CallId, Item, ToolKind};
 
-use super::{FILE_SEARCH, WEB_SEARCH, error::ClientError, fields::Fields, input::read_arguments};
+use super::{FILE_SEARCH, WEB_SEARCH, fields::Fields, input::read_arguments};
+use crate::client_error::ClientError;
 
 /// The result of a call without output.
 const NO_OUTPUT: &str = "(no output)";

@@ -5,10 +5,10 @@ use serde_json::Value;
 use turnwire_contract::{Content, Image, LibraryAddress};
 
 use super::{
-    error::{ClientError, shown},
     fields::{Fields, placed},
     input::{FoundFile, ResolvedReferences},
 };
+use crate::client_error::{ClientError, shown};
 
 /// The content of a message: a string, or an array of parts.
 pub(super) fn read_content(

@@ -10,12 +10,8 @@ use std::{collections::HashSet, fmt};
 use serde_json::Value;
 use turnwire_contract::{AskBefore, InputFormat, ToolKind, ToolRef, ToolSpec};
 
-use super::{
-    error::{ClientError, shown},
-    fields::Fields,
-    parts::is_web_address,
-    unread::Unread,
-};
+use super::{fields::Fields, parts::is_web_address, unread::Unread};
+use crate::client_error::{ClientError, shown};
 use crate::limits::RequestLimits;
 
 /// Name of the built-in web search for the model.

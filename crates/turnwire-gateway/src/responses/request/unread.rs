@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::error::{ClientError, join, shown};
+use crate::client_error::{ClientError, join, shown};
 use crate::limits::RequestLimits;
 
 /// Maximum number of reported fields.

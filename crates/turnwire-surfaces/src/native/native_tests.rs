@@ -1,10 +1,13 @@
 use expect_test::expect;
 use proptest::prelude::*;
-use turnwire_contract::{Finish, RunRequest, tool::ToolOutput};
+use turnwire_contract::{
+    DiscoveryOutcome, Event, Finish, RunRequest, ToolOutcome, ToolRef, tool::ToolOutput,
+};
 
 use super::*;
 use crate::{
     Answer,
+    preview::WIRE_BYTES,
     story::{Story, failed, request, succeeded},
     tests::{tell, turns},
 };

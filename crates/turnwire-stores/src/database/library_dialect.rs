@@ -1,37 +1,36 @@
-//! How passages are written and found by their words: the part of it that SQLite and PostgreSQL
-//! do not have in common.
+//! SQL for full-text search of chunks, where SQLite and PostgreSQL differ.
 //!
-//! Both get the words as a [`TextAnalyzer`](turnwire_contract::Reader) says them, so that a file is
-//! found by the same words wherever it is kept, and both have the collection in the index of
-//! words, so that other collections cost nothing.
+//! Both store the words from the same [`TextAnalyzer`](turnwire_contract::TextAnalyzer), so that a
+//! search matches the same words in both. Both include the collection in the full-text index, so
+//! that other collections cost nothing.
 
 use std::{collections::BTreeMap, fmt::Write};
 
-/// What the two databases say differently about passages.
+/// SQL about chunks that differs between the two databases.
 #[derive(Debug)]
 pub(crate) struct LibraryDialect {
-    /// The time now in microseconds, by the database's clock.
+    /// The current time in microseconds, by the database's clock.
     pub(crate) now: &'static str,
-    /// Writes passages: `$1` tenant, `$2` attachment, `$3` the first place, `$4` the texts, `$5`
+    /// Inserts chunks: `$1` tenant, `$2` attachment, `$3` the first position, `$4` the texts, `$5`
     /// the words of each, as [`worded`](Self::worded), `$6` the collection.
     pub(crate) insert: &'static str,
-    /// The words of a passage in collection `0`, as they are kept.
+    /// Encodes the words of a chunk in collection `0`.
     pub(crate) worded: fn(i64, &[String]) -> String,
-    /// Passages with any of `1` in any of the collections `0`.
+    /// Query for chunks with any of the words `1` in any of the collections `0`.
     pub(crate) asked: fn(&[i64], &[String]) -> String,
-    /// Finds passages, best first: number and score in thousand millionths. `$1` what is
-    /// [`asked`](Self::asked), `$2` tenant, `$3` how many; unless it counts by itself, `$4` how
-    /// many passages there are and `$5` the words alone.
+    /// Finds chunks, best first: row number and score in billionths. `$1` the
+    /// [`asked`](Self::asked) query, `$2` tenant, `$3` limit; unless `counts` is set, `$4` the
+    /// number of chunks and `$5` the words.
     pub(crate) by_words: &'static str,
-    /// The same among the attachments that come as one parameter more.
+    /// The same, restricted to attachments given by one more parameter.
     pub(crate) by_words_among: &'static str,
-    /// Whether it knows by itself how rare a word is.
+    /// Whether the database computes word rarity itself.
     pub(crate) counts: bool,
 }
 
 pub(crate) static SQLITE: LibraryDialect = LibraryDialect {
     now: "cast(unixepoch('subsec') * 1000000 as integer)",
-    // Kept apart first: matching one list with the other directly would read it over and over.
+    // Materialized first: a direct join would scan one list for every element of the other.
     insert: "insert into worded_passages (tenant, attachment, place, text, scope, words)
              with ones as materialized (select key, value from json_each($4)),
                   others as materialized (select key, value from json_each($5))
@@ -75,9 +74,9 @@ pub(crate) static POSTGRES: LibraryDialect = LibraryDialect {
     counts: false,
 };
 
-/// PostgreSQL ranks by how often a word is in a passage, and not by how rare it is among all of
-/// them, so a question's common words would count as much as its telling ones. How rare each is
-/// can be counted among the hits themselves: whoever has the word is one.
+/// PostgreSQL ranks by word frequency in a chunk, not by rarity among all chunks, so common words
+/// of a query would count as much as rare ones. The rarity can be counted among the hits: every
+/// chunk with the word is one.
 macro_rules! by_words {
     ($among:literal) => {
         concat!(
@@ -103,17 +102,16 @@ macro_rules! by_words {
 const BY_WORDS: &str = by_words!("");
 const BY_WORDS_AMONG: &str = by_words!("and p.attachment = any($6::bigint[])");
 
-/// Whether this is a word as a reader promises it. Any other could be taken for the language of
-/// the database.
-pub(super) fn is_word(word: &str) -> bool {
+/// Returns whether this is a valid word from an analyzer. Any other text could inject query syntax.
+pub(crate) fn is_word(word: &str) -> bool {
     !word.is_empty() && word.chars().all(char::is_alphanumeric)
 }
 
-/// How far PostgreSQL counts places in a text, and how often one word.
+/// Maximum word position in PostgreSQL, and maximum number of positions per word.
 const LAST_PLACE: usize = 16_383;
 const MAX_PLACES: usize = 255;
 
-/// Words with their places, as PostgreSQL reads them; first the sign of their collection.
+/// Encodes words with positions as a `tsvector`; the first lexeme is the collection.
 fn lexemes(collection: i64, words: &[String]) -> String {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (n, word) in words.iter().enumerate() {
@@ -125,12 +123,12 @@ fn lexemes(collection: i64, words: &[String]) -> String {
     let mut text = format!("'#{collection}'");
     for (word, at) in places {
         let at: Vec<String> = at.iter().map(ToString::to_string).collect();
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, " '{word}':{}", at.join(","));
     }
     text
 }
 
 #[cfg(test)]
-#[path = "dialect_tests.rs"]
+#[path = "library_dialect_tests.rs"]
 mod tests;

@@ -10,7 +10,7 @@ fn words_are_kept_with_their_collection() {
     assert_eq!((POSTGRES.worded)(7, &words("sea walrus sea")), "'#7' 'sea':1,3 'walrus':2");
 }
 
-/// A word is always a word, whatever it means to the database.
+/// A word is never parsed as query syntax.
 #[test]
 fn what_is_asked_is_no_language() {
     let asked = words("not near and");

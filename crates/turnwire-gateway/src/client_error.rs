@@ -35,7 +35,7 @@ impl ClientError {
     }
 
     /// A value of the wrong type.
-    pub(super) fn wrong_type(param: impl Into<String>, expected: &str, got: &Value) -> Self {
+    pub(crate) fn wrong_type(param: impl Into<String>, expected: &str, got: &Value) -> Self {
         let param = param.into();
         let message = format!("`{param}` must be {expected}, not {}.", type_of(got));
         Self::new("invalid_type", param, message)
@@ -86,7 +86,7 @@ pub fn refuse_unknown(body: &Map<String, Value>, known: &[&str]) -> Result<(), C
 }
 
 /// The path of the field `name` of the object at `path`. An empty name is the object itself.
-pub(super) fn join(path: &str, name: &str) -> String {
+pub(crate) fn join(path: &str, name: &str) -> String {
     match (path, name) {
         ("", name) => name.to_owned(),
         (path, "") => path.to_owned(),
@@ -106,7 +106,7 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 /// Client input for use in a message: shortened, and without control characters.
-pub(super) fn shown(text: &str) -> Cow<'_, str> {
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     const MOST: usize = 64;
     let is_tame = |c: char| !c.is_control();
     if text.chars().count() <= MOST && text.chars().all(is_tame) {

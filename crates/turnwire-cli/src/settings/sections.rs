@@ -1,0 +1,123 @@
+//! The sections of `turnwire.toml`, each validated by its own module.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Value;
+use turnwire_tools::EgressOptions;
+
+use super::{
+    approvals::{ApprovalSettings, approvals},
+    egress::egress,
+    embeddings::EmbeddingsSection,
+    file::{RawTable, SettingsFile, read_table, table_of},
+    functions::{NamedFunction, named_functions},
+    limits::{LimitsSection, limits},
+    mcp_files::{McpSection, mcp},
+    models::{NamedModel, named_models},
+    server::ServerSection,
+    store::StoreSection,
+    tool_servers::{NamedServer, named_servers},
+    web_search::WebSearchSection,
+};
+use crate::exit::Problem;
+
+/// The validated file.
+#[derive(Default)]
+pub(super) struct Sections {
+    pub(super) models: BTreeMap<String, NamedModel>,
+    pub(super) server: ServerSection,
+    pub(super) tool_servers: BTreeMap<String, NamedServer>,
+    /// Files with further servers.
+    pub(super) mcp: McpSection,
+    pub(super) functions: BTreeMap<String, NamedFunction>,
+    pub(super) web_search: Option<WebSearchSection>,
+    pub(super) egress: EgressOptions,
+    pub(super) embeddings: Option<EmbeddingsSection>,
+    pub(super) limits: LimitsSection,
+    pub(super) approvals: ApprovalSettings,
+    pub(super) store: StoreSection,
+}
+
+impl Sections {
+    pub(super) fn read(
+        file: Option<&SettingsFile>,
+        mistakes: &mut Vec<String>,
+    ) -> Result<Self, Problem> {
+        let Some(file) = file else { return Ok(Self::default()) };
+        let RawSettings {
+            models,
+            server,
+            mcp_servers,
+            mcp: of_others,
+            functions,
+            web_search: search,
+            egress: way_out,
+            embeddings,
+            limits: most,
+            approvals: asking,
+            store,
+            fanout,
+        } = read_table("", file.table()?, mistakes);
+        let mut section = |name: &str, value| table_of(name, value, mistakes);
+        let models = section("models", models);
+        let server = section("server", server);
+        let servers = section("mcp_servers", mcp_servers);
+        let of_others = section("mcp", of_others);
+        let functions = section("functions", functions);
+        let search = section("web_search", search);
+        let way_out = section("egress", way_out);
+        let embeddings = section("embeddings", embeddings);
+        let most = section("limits", most);
+        let asking = section("approvals", asking);
+        let (store, fanout) = (section("store", store), section("fanout", fanout));
+        Ok(Self {
+            models: named_models(models.unwrap_or_default(), mistakes),
+            server: ServerSection::read(server.unwrap_or_default(), mistakes),
+            tool_servers: named_servers(servers.unwrap_or_default(), mistakes),
+            mcp: mcp(of_others.unwrap_or_default(), file, mistakes),
+            functions: named_functions(functions.unwrap_or_default(), file, mistakes),
+            web_search: search.and_then(|table| WebSearchSection::read(table, mistakes)),
+            egress: egress(way_out.unwrap_or_default(), mistakes),
+            embeddings: embeddings.and_then(|table| EmbeddingsSection::read(table, mistakes)),
+            limits: limits(most.unwrap_or_default(), mistakes),
+            approvals: approvals(asking.unwrap_or_default(), mistakes),
+            store: StoreSection::read(store, fanout, mistakes),
+        })
+    }
+}
+
+/// The file as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSettings {
+    models: Option<Value>,
+    server: Option<Value>,
+    mcp_servers: Option<Value>,
+    mcp: Option<Value>,
+    functions: Option<Value>,
+    web_search: Option<Value>,
+    egress: Option<Value>,
+    embeddings: Option<Value>,
+    limits: Option<Value>,
+    approvals: Option<Value>,
+    store: Option<Value>,
+    fanout: Option<Value>,
+}
+
+impl RawTable for RawSettings {
+    const KEYS: &'static [&'static str] = &[
+        "models",
+        "server",
+        "mcp_servers",
+        "mcp",
+        "functions",
+        "web_search",
+        "egress",
+        "embeddings",
+        "limits",
+        "approvals",
+        "store",
+        "fanout",
+    ];
+}

@@ -1,0 +1,389 @@
+//! All appends to the journal of a run.
+//!
+//! A [`LiveRun`] is a run that this process executes. Every event goes through [`LiveRun::record`],
+//! which guarantees: an event is durable before anyone sees it, the state is never ahead of the
+//! journal, and a worker that lost its run finds out at its next append.
+//!
+//! Events recorded during an append wait and are then written in one batch (group commit). Eight
+//! tools that report at once cost one or two appends.
+
+use std::{
+    collections::HashMap,
+    fmt, mem,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use turnwire_contract::{
+    BlobError, CallId, Event, IncompleteReason, InputId, Journal, JournalError, RecordedEvent,
+    Reply, RunEnd, RunId, RunOutcome, Seq, StoreError, TenantId, Timestamp,
+};
+
+use crate::{
+    clock_and_ids::ClockAndIds, failures, run_state::RunState, sync::lock, work_time::WorkTime,
+};
+
+mod people;
+mod stopping;
+
+/// First delay of the exponential backoff while a store is unavailable.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A run that this process executes.
+pub struct LiveRun {
+    id: RunId,
+    tenant: TenantId,
+    journal: Arc<dyn Journal>,
+    clock_and_ids: Arc<ClockAndIds>,
+    waiting: Mutex<Waiting>,
+    /// Seq of the last durable event. Locked during an append, so that other events form the next
+    /// batch.
+    committed: tokio::sync::Mutex<Seq>,
+    state: Mutex<RunState>,
+    /// Work time of the run, with a notification when it starts or stops waiting for people.
+    worked: Mutex<WorkTime>,
+    paused: Notify,
+    stop: CancellationToken,
+    /// Requests a handover to another worker at the next safe point.
+    leave: CancellationToken,
+    /// End of the lease. `None` means the run cannot be claimed by others.
+    lease_end: Option<watch::Receiver<Instant>>,
+    stopped_by: OnceLock<Stop>,
+    calls_at_work: Mutex<HashMap<CallId, CancellationToken>>,
+    /// Serializes answers of people: each checks the state before it is recorded.
+    resolving: tokio::sync::Mutex<()>,
+    resolved: Notify,
+    /// Notified when a new question may expire.
+    asked: Notify,
+    /// Tool calls that wait for the answer to a question.
+    repliers: Mutex<HashMap<InputId, oneshot::Sender<Reply>>>,
+    /// Whether the [`RunEnd`] was stored in the batch of the end event.
+    ending_is_stored: AtomicBool,
+    persisted: CancellationToken,
+    watcher: Option<Watcher>,
+}
+
+/// Events that have a seq but are not durable yet.
+#[derive(Debug)]
+struct Waiting {
+    last: Seq,
+    /// Whether the end event has a seq. No event may follow it.
+    is_over: bool,
+    /// Why the journal rejected an event. After that, only the end is recorded.
+    rejected: Option<String>,
+    events: Vec<Arc<RecordedEvent>>,
+    /// Stored together with the end event.
+    ending: Option<RunEnd>,
+}
+
+async fn retry_while_unavailable<T, E: StoreFailure, F>(ask: impl Fn() -> F) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match ask().await {
+            Err(error) if error.is_unavailable() => sleep(pause).await,
+            heard => return heard,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+pub(crate) trait StoreFailure {
+    /// Returns whether the store is temporarily unavailable.
+    fn is_unavailable(&self) -> bool;
+}
+
+impl StoreFailure for StoreError {
+    fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+impl StoreFailure for BlobError {
+    fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+/// An observer in this process that sees a tool's start before the tool runs.
+#[derive(Debug)]
+pub struct Watcher {
+    seen: watch::Receiver<Seq>,
+    is_slow: AtomicBool,
+}
+
+/// Why a run is stopped early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Cancelled by a command.
+    Cancelled,
+    /// The time limit is reached.
+    TimeLimit,
+    /// The process shuts down.
+    Shutdown,
+    /// A task of the run panicked.
+    Panicked,
+}
+
+impl Stop {
+    /// Returns the outcome of a run stopped for this reason.
+    pub fn outcome(self) -> RunOutcome {
+        match self {
+            Self::Cancelled => RunOutcome::Cancelled,
+            Self::TimeLimit => RunOutcome::Incomplete { reason: IncompleteReason::TimeLimit },
+            Self::Shutdown => RunOutcome::Failed { failure: failures::engine_stopped() },
+            Self::Panicked => RunOutcome::Failed { failure: failures::engine_failed() },
+        }
+    }
+}
+
+impl LiveRun {
+    /// Creates a run whose journal ends at `head`, in this `state`.
+    pub fn new(
+        id: RunId,
+        journal: Arc<dyn Journal>,
+        clock_and_ids: Arc<ClockAndIds>,
+        state: RunState,
+        head: Seq,
+    ) -> Self {
+        Self {
+            id,
+            tenant: state.request().tenant.clone(),
+            journal,
+            clock_and_ids,
+            waiting: Mutex::new(Waiting {
+                last: head,
+                is_over: false,
+                rejected: None,
+                events: Vec::new(),
+                ending: None,
+            }),
+            committed: tokio::sync::Mutex::new(head),
+            worked: Mutex::new(WorkTime::begin(Duration::ZERO, state.asks_people())),
+            paused: Notify::new(),
+            state: Mutex::new(state),
+            stop: CancellationToken::new(),
+            leave: CancellationToken::new(),
+            lease_end: None,
+            stopped_by: OnceLock::new(),
+            calls_at_work: Mutex::default(),
+            resolving: tokio::sync::Mutex::default(),
+            resolved: Notify::new(),
+            asked: Notify::new(),
+            repliers: Mutex::default(),
+            ending_is_stored: AtomicBool::new(false),
+            persisted: CancellationToken::new(),
+            watcher: None,
+        }
+    }
+
+    /// Attaches an observer that sees a tool's start before the tool runs.
+    pub fn watched_by(mut self, watcher: Option<watch::Receiver<Seq>>) -> Self {
+        self.watcher = watcher.map(|seen| Watcher { seen, is_slow: AtomicBool::new(false) });
+        self
+    }
+
+    /// Also stops the run when `everything` is cancelled.
+    pub fn stopped_with(mut self, everything: &CancellationToken) -> Self {
+        self.stop = everything.child_token();
+        self
+    }
+
+    /// Also hands the run over when `everything` is cancelled.
+    pub(crate) fn left_with(mut self, everything: &CancellationToken) -> Self {
+        self.leave = everything.clone();
+        self
+    }
+
+    /// Sets the work time used by previous workers.
+    pub(crate) fn having_worked(self, worked: Duration) -> Self {
+        *lock(&self.worked) = WorkTime::begin(worked, self.state().asks_people());
+        self
+    }
+
+    /// Sets the lease; the run acts only while it is valid.
+    pub(crate) fn with_lease(mut self, lease_end: Option<watch::Receiver<Instant>>) -> Self {
+        self.lease_end = lease_end;
+        self
+    }
+
+    /// Returns the last assigned seq.
+    pub(crate) fn head(&self) -> Seq {
+        lock(&self.waiting).last
+    }
+
+    /// Returns the id of the run.
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// Returns the tenant that owns the run.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock_and_ids.now()
+    }
+
+    /// Returns a new id that starts with `prefix`.
+    pub fn new_id(&self, prefix: &'static str) -> String {
+        self.clock_and_ids.new_id(prefix)
+    }
+
+    /// Locks the state folded from the durable events.
+    pub fn state(&self) -> MutexGuard<'_, RunState> {
+        lock(&self.state)
+    }
+
+    /// Appends `event` and applies it to the state. Returns its seq once it is durable.
+    pub async fn record(&self, event: Event) -> Result<Seq, JournalError> {
+        self.record_all(vec![event]).await
+    }
+
+    /// Appends `events` in one batch. Returns the last seq once all are durable.
+    ///
+    /// Not cancel-safe: if the future is dropped during the append, the events may or may not be
+    /// stored. The engine never drops it: only models and tools are aborted, and external requests
+    /// run in their own tasks.
+    pub async fn record_all(&self, events: Vec<Event>) -> Result<Seq, JournalError> {
+        let seq = self.assign_seqs(events, None)?;
+        self.commit_up_to(seq).await
+    }
+
+    /// Appends the events that end the run, with its [`RunEnd`], in one batch. If the journal
+    /// rejects the events that close open blocks, only the end is appended.
+    pub(crate) async fn record_end(&self, outcome: RunOutcome) -> Result<Seq, JournalError> {
+        // An answer that is being recorded must not be closed a second time.
+        let _one_at_a_time = self.resolving.lock().await;
+        drop(self.committed.lock().await);
+        let (closing, entries) = {
+            let state = self.state();
+            let closing = state.closing_events(outcome.clone());
+            let mut closed = state.clone();
+            for event in &closing {
+                closed.apply(event);
+            }
+            (closing, closed.added().to_vec())
+        };
+        let end = closing.last().cloned();
+        let ended = self.commit_end(closing, RunEnd { outcome: outcome.clone(), entries }).await;
+        match ended {
+            Err(JournalError::Rejected { .. }) => {
+                let (end, entries) = (end.into_iter().collect(), Vec::new());
+                self.commit_end(end, RunEnd { outcome, entries }).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn commit_end(&self, closing: Vec<Event>, ending: RunEnd) -> Result<Seq, JournalError> {
+        lock(&self.waiting).rejected = None;
+        let seq = self.assign_seqs(closing, Some(ending))?;
+        self.commit_up_to(seq).await
+    }
+
+    /// Waits until all events up to `seq` are durable.
+    async fn commit_up_to(&self, seq: Seq) -> Result<Seq, JournalError> {
+        let mut committed = self.committed.lock().await;
+        if *committed >= seq {
+            // Another batch included this event.
+            return Ok(seq);
+        }
+        let (batch, ending) = {
+            let mut waiting = lock(&self.waiting);
+            (mem::take(&mut waiting.events), waiting.ending.take())
+        };
+        let Some(last) = batch.last().map(|recorded| recorded.seq) else {
+            // Another batch included this event and failed; the run is lost.
+            return Err(self.lost_at(seq));
+        };
+        let appended = match ending {
+            None => self.journal.append(&self.tenant, batch.clone()).await.map(|()| false),
+            Some(ending) => self.journal.append_end(&self.tenant, batch.clone(), ending).await,
+        };
+        match appended {
+            Ok(true) => self.ending_is_stored.store(true, Ordering::Release),
+            Ok(false) => {}
+            Err(error) => {
+                if let JournalError::Rejected { reason, .. } = &error {
+                    self.take_back(&batch, *committed, reason);
+                }
+                return Err(error);
+            }
+        }
+        let mut state = self.state();
+        for recorded in &batch {
+            state.apply(&recorded.event);
+        }
+        let asks_people = state.asks_people();
+        drop(state);
+        if lock(&self.worked).pause(asks_people) {
+            self.paused.notify_one();
+        }
+        *committed = last;
+        Ok(seq)
+    }
+
+    /// Rolls back every seq after `committed`. No event of the `batch` was stored, and the end of
+    /// the run follows the last durable event.
+    fn take_back(&self, batch: &[Arc<RecordedEvent>], committed: Seq, reason: &str) {
+        let was_end = batch.last().is_some_and(|last| last.event.ends_the_run());
+        let mut waiting = lock(&self.waiting);
+        waiting.events.clear();
+        waiting.ending = None;
+        waiting.last = committed;
+        // A relinquished run stays relinquished.
+        waiting.is_over &= !was_end;
+        waiting.rejected = Some(reason.to_owned());
+    }
+
+    fn lost_at(&self, seq: Seq) -> JournalError {
+        let run_id = self.id.clone();
+        match lock(&self.waiting).rejected.clone() {
+            Some(reason) => JournalError::Rejected { run_id, reason },
+            None => JournalError::Conflict { run_id, seq },
+        }
+    }
+
+    fn assign_seqs(&self, events: Vec<Event>, ending: Option<RunEnd>) -> Result<Seq, JournalError> {
+        let at = self.clock_and_ids.now();
+        let mut waiting = lock(&self.waiting);
+        if let Some(reason) = waiting.rejected.clone() {
+            return Err(JournalError::Rejected { run_id: self.id.clone(), reason });
+        }
+        for event in events {
+            let seq = waiting.last.next();
+            if waiting.is_over {
+                return Err(JournalError::Conflict { run_id: self.id.clone(), seq });
+            }
+            waiting.is_over = event.ends_the_run();
+            waiting.last = seq;
+            waiting.events.push(Arc::new(RecordedEvent {
+                run_id: self.id.clone(),
+                seq,
+                at,
+                event,
+            }));
+        }
+        waiting.ending = waiting.ending.take().or(ending);
+        Ok(waiting.last)
+    }
+}
+
+impl fmt::Debug for LiveRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveRun").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! Dependencies of the steps of a run, and their results for the loop.
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use tokio_util::task::TaskTracker;
+use turnwire_contract::{BlobStore, Model, RunOutcome, RunStore, ToolServers};
+
+use crate::{
+    concurrency::ConcurrencyLimits, policy::ApprovalPolicy, prompt_files::PromptFiles,
+    toolbox::Toolbox,
+};
+
+/// Dependencies of a run.
+pub(crate) struct RunContext {
+    pub(crate) model: Arc<dyn Model>,
+    /// Loads the files named in conversations.
+    pub(crate) files: Arc<PromptFiles>,
+    pub(crate) tools: Toolbox,
+    pub(crate) servers: Arc<dyn ToolServers>,
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) tasks: TaskTracker,
+    /// Interval between heartbeats of a silent tool.
+    pub(crate) heartbeat: Duration,
+    /// Decides which calls need an approval.
+    pub(crate) policy: ApprovalPolicy,
+    pub(crate) concurrency: ConcurrencyLimits,
+    /// Number of unreadable answer parts, over all runs.
+    pub(crate) skipped_parts: Arc<AtomicU64>,
+}
+
+/// Whether the loop continues after a step.
+pub(crate) enum StepOutcome {
+    Continue,
+    End(RunOutcome),
+}
+
+/// How this worker's execution of a run ended.
+pub(crate) enum DriveOutcome {
+    Ended(RunOutcome),
+    /// The run continues on another worker.
+    HandedOver,
+}

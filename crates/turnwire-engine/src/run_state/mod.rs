@@ -1,0 +1,365 @@
+//! The state of a run, folded from its events.
+//!
+//! Pure: no I/O, no clock, no tasks. A fresh run and a run read from the journal after a crash have
+//! the same state.
+//!
+//! It answers three questions: [`RunState::next_step`], [`RunState::prompt`], and which events
+//! close everything open ([`RunState::closing_events`]). The last answer is the same for the end of
+//! a turn, a cancel, a time limit, a model failure and a takeover.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use turnwire_contract::{
+    ApprovalAnswer, CallId, Completeness, Decision, Entry, Finish, InputId, Item, ItemId, Limits,
+    Prompt, RunId, RunOutcome, RunRequest, ServerUse, Timestamp, ToolChoice, ToolOutcome, ToolRef,
+    ToolSpec, Usage,
+};
+
+use crate::{citations::Sources, compaction::compacted, output::Output};
+
+mod closing;
+mod fold;
+mod next_step;
+mod questions;
+
+pub(crate) use fold::item_prefix;
+use fold::{is_call, stubs_for_open_calls};
+
+/// The next step of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Discover the tools of these servers.
+    Discover(Vec<ServerUse>),
+    /// Request the next turn of the model.
+    AskModel,
+    /// Request approvals for these calls.
+    AskApproval(Vec<CallId>),
+    /// Execute these calls concurrently.
+    RunTools(Vec<CallId>),
+    /// End these calls without executing them.
+    SkipCalls {
+        /// Ids of the calls.
+        calls: Vec<CallId>,
+        /// The reason shown to the model.
+        reason: String,
+    },
+    /// Wait for a person's answer.
+    Wait,
+    /// End the run with this outcome.
+    Finish(RunOutcome),
+}
+
+/// The state folded from a run's events.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    request: Arc<RunRequest>,
+    /// The conversation before this run.
+    history: Vec<Entry>,
+    /// The entries that this run adds.
+    added: Vec<Entry>,
+    /// The input, held back until the calls in the request have ended: their results come first.
+    held_input: Vec<Entry>,
+    /// Servers with an open discovery.
+    discovering: Vec<(String, ItemId)>,
+    /// Servers whose discovery has ended.
+    asked: Vec<String>,
+    /// Tools from discovered servers.
+    discovered: Vec<Arc<ToolSpec>>,
+    turn: u32,
+    turn_is_open: bool,
+    last_finish: Option<Finish>,
+    message: Option<OpenMessage>,
+    reasoning: Option<OpenReasoning>,
+    /// Output of the open turn. Enters the history when the turn ends, or is withdrawn.
+    said: Vec<Entry>,
+    /// The calls of the latest turn, in the model's order.
+    calls: Vec<Call>,
+    all_call_ids: Vec<CallId>,
+    /// Open questions of tools.
+    questions: Vec<OpenQuestion>,
+    /// Tools that a person allowed for the rest of the conversation, in this run.
+    remembered: Vec<String>,
+    n_dispatched: u32,
+    /// Size of the model output.
+    output: Output,
+    /// Tool results that an answer may cite.
+    sources: Sources,
+    /// Fingerprint of the last round, and how many rounds in a row had it.
+    last_round: Option<u64>,
+    n_same_rounds: u32,
+    n_workers: u32,
+    /// Number of workers that made progress, and whether the current one has.
+    n_fruitful_workers: u32,
+    is_fruitful: bool,
+    usage: Usage,
+    /// Whether an event could not be decoded, which makes the state unreliable.
+    is_unreadable: bool,
+    outcome: Option<RunOutcome>,
+}
+
+#[derive(Debug, Clone)]
+struct OpenMessage {
+    item_id: ItemId,
+    text: String,
+    refusal: String,
+    /// Whether the model sent citations itself.
+    has_sources: bool,
+}
+
+#[derive(Debug, Clone)]
+struct OpenReasoning {
+    item_id: ItemId,
+    text: String,
+}
+
+/// A call of the latest turn and its progress.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Id of the call.
+    pub call_id: CallId,
+    item_id: ItemId,
+    /// The called tool.
+    pub tool: ToolRef,
+    /// The arguments so far, as raw JSON text.
+    pub arguments: String,
+    /// Number of times the tool was started.
+    pub attempts: u32,
+    /// The model's arguments, if a person edited them.
+    edited_from: Option<String>,
+    /// Id of the tool's task, if the tool continues without a connection.
+    pub task: Option<String>,
+    completeness: Option<Completeness>,
+    approval: Approval,
+    outcome: Option<ToolOutcome>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Approval {
+    NotNeeded,
+    Needed,
+    Requested { expires_at: Option<Timestamp> },
+    Resolved(ApprovalAnswer),
+}
+
+/// An unanswered question of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenQuestion {
+    /// The call whose tool asks.
+    pub call_id: CallId,
+    /// Id of the question.
+    pub input_id: InputId,
+    /// JSON Schema of the answer.
+    pub schema: Value,
+    /// When the question expires.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl RunState {
+    /// Creates the state of a requested run in a conversation with this `history`.
+    pub fn new(run_id: &RunId, request: Arc<RunRequest>, history: Vec<Entry>) -> Self {
+        let mut added = stubs_for_open_calls(&request, &history);
+        let mut held_input = request.entries(run_id);
+        if request.first_calls.is_empty() {
+            added.append(&mut held_input);
+        }
+        Self {
+            added,
+            held_input,
+            request,
+            history,
+            discovering: Vec::new(),
+            asked: Vec::new(),
+            discovered: Vec::new(),
+            turn: 0,
+            turn_is_open: false,
+            last_finish: None,
+            message: None,
+            reasoning: None,
+            said: Vec::new(),
+            calls: Vec::new(),
+            all_call_ids: Vec::new(),
+            questions: Vec::new(),
+            remembered: Vec::new(),
+            n_dispatched: 0,
+            output: Output::default(),
+            sources: Sources::default(),
+            last_round: None,
+            n_same_rounds: 0,
+            n_workers: 0,
+            n_fruitful_workers: 0,
+            is_fruitful: false,
+            usage: Usage::default(),
+            is_unreadable: false,
+            outcome: None,
+        }
+    }
+
+    /// Returns the request of the run.
+    pub fn request(&self) -> &Arc<RunRequest> {
+        &self.request
+    }
+
+    /// Returns the limits of the run.
+    pub fn limits(&self) -> &Limits {
+        &self.request.limits
+    }
+
+    /// Returns the number of started turns.
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Returns whether an event could not be decoded. Such a run cannot be continued.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
+    }
+
+    /// Returns whether an approval or a question is open.
+    pub(crate) fn asks_people(&self) -> bool {
+        !self.questions.is_empty() || self.calls.iter().any(Call::waits_for_approval)
+    }
+
+    /// Returns the outcome, if the run has ended.
+    pub fn outcome(&self) -> Option<&RunOutcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Returns the byte limit of the next turn.
+    pub fn room_for_turn(&self) -> usize {
+        self.output.room_for_turn(self.limits())
+    }
+
+    /// Returns the entries that this run adds to its conversation.
+    pub fn added(&self) -> &[Entry] {
+        &self.added
+    }
+
+    /// Returns the maximum number of worker deaths. The run ends above it. Workers that finished a
+    /// turn or a tool call do not count.
+    pub fn max_deaths(&self) -> u32 {
+        self.n_fruitful_workers.saturating_add(self.limits().max_recoveries)
+    }
+
+    /// Returns a call of the latest turn.
+    pub fn call(&self, call_id: &CallId) -> Option<&Call> {
+        self.calls.iter().rev().find(|call| call.call_id == *call_id)
+    }
+
+    /// Returns the calls of the latest turn, in the model's order.
+    pub(crate) fn call_ids(&self) -> impl Iterator<Item = &CallId> {
+        self.calls.iter().map(|call| &call.call_id)
+    }
+
+    /// Returns whether the latest turn has client-side calls.
+    pub(crate) fn calls_client(&self) -> bool {
+        self.calls.iter().any(|call| call.tool.kind.is_run_by_client())
+    }
+
+    /// Returns whether the run or its conversation has a call with this id.
+    pub fn knows_call(&self, call_id: &CallId) -> bool {
+        self.all_call_ids.contains(call_id) || self.history.iter().any(|e| is_call(e, call_id))
+    }
+
+    /// Returns the spec of a tool that was offered to the model.
+    pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.offered().find(|spec| spec.name == name).map(Arc::as_ref)
+    }
+
+    /// Returns the specs of all offered tools.
+    pub fn offered(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.request.tools.iter().chain(&self.discovered)
+    }
+
+    /// Returns the item of an open discovery.
+    pub(crate) fn discovering(&self, server: &str) -> Option<&ItemId> {
+        self.discovering.iter().find(|(label, _)| label == server).map(|(_, item_id)| item_id)
+    }
+
+    /// Returns the next prompt.
+    pub fn prompt(&self) -> Prompt {
+        let request = &self.request;
+        Prompt {
+            model: request.model.clone(),
+            instructions: request.instructions.clone(),
+            items: self.items(),
+            tools: self.offered().cloned().collect(),
+            tool_choice: self.tool_choice(),
+            parallel_tool_calls: request.parallel_tool_calls,
+            generation: request.generation.clone(),
+        }
+    }
+
+    /// Returns the conversation as shown to the model.
+    fn items(&self) -> Vec<Arc<Item>> {
+        let history = self.history.iter().map(|entry| Arc::clone(&entry.item)).collect();
+        let mut items = match self.limits().whole_results_for {
+            // The current turn is the newest one.
+            Some(n_turns) => compacted(history, n_turns.saturating_sub(1)),
+            None => history,
+        };
+        items.extend(self.added.iter().map(|entry| Arc::clone(&entry.item)));
+        items
+    }
+
+    /// A forced tool choice applies until the first call. Otherwise the model could never answer.
+    fn tool_choice(&self) -> ToolChoice {
+        match &self.request.tool_choice {
+            ToolChoice::Required | ToolChoice::Named { .. } if self.n_dispatched > 0 => {
+                ToolChoice::Auto
+            }
+            choice @ (ToolChoice::Auto
+            | ToolChoice::None
+            | ToolChoice::Required
+            | ToolChoice::Named { .. }) => choice.clone(),
+        }
+    }
+}
+
+impl Call {
+    /// Returns the reason of a denial, if a person denied the call.
+    pub fn denied(&self) -> Option<&str> {
+        match &self.answer()?.decision {
+            Decision::Denied { reason } => Some(reason),
+            Decision::Approved => None,
+        }
+    }
+
+    /// Returns the approval answer, if there is one.
+    pub fn answer(&self) -> Option<&ApprovalAnswer> {
+        match &self.approval {
+            Approval::Resolved(answer) => Some(answer),
+            Approval::NotNeeded | Approval::Needed | Approval::Requested { .. } => None,
+        }
+    }
+
+    /// Returns when the open approval expires.
+    fn expires_at(&self) -> Option<Timestamp> {
+        match &self.approval {
+            Approval::Requested { expires_at } if self.outcome.is_none() => *expires_at,
+            Approval::Requested { .. }
+            | Approval::NotNeeded
+            | Approval::Needed
+            | Approval::Resolved(_) => None,
+        }
+    }
+
+    /// Returns whether an approval is open.
+    pub fn waits_for_approval(&self) -> bool {
+        matches!(self.approval, Approval::Requested { .. }) && self.outcome.is_none()
+    }
+
+    /// Returns whether the client executes the call after the run. The call must be complete.
+    fn is_for_client(&self) -> bool {
+        self.tool.kind.is_run_by_client() && self.completeness == Some(Completeness::Complete)
+    }
+
+    /// Returns whether the arguments exceeded the limit. Such a call is never executed.
+    pub fn was_cut(&self) -> bool {
+        self.completeness == Some(Completeness::Cut)
+    }
+
+    fn was_skipped(&self) -> bool {
+        matches!(self.outcome, Some(ToolOutcome::Skipped { .. }))
+    }
+}
