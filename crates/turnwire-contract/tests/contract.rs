@@ -25,7 +25,7 @@ fn times_are_written_as_rfc_3339() {
 /// S2-12: all timestamps have the same width, so they sort as text the way they sort as moments,
 /// and there is none that cannot be written.
 #[test]
-fn s2_12_times_have_a_fixed_width() {
+fn times_have_a_fixed_width() {
     let micros = [
         i64::MIN,
         -1,

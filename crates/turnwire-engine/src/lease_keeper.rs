@@ -344,7 +344,7 @@ mod tests {
 
     /// C14: a cancel stays pending until the run has ended, because its worker may die first.
     #[tokio::test]
-    async fn c14_a_cancel_stays_until_the_end() {
+    async fn a_cancel_stays_until_the_end() {
         let (id, request) = (RunId::from("run_1"), RunRequest::new("m", vec![Item::user("hi")]));
         let state = RunState::new(&id, Arc::new(request), Vec::new());
         let (journal, clock_and_ids) =

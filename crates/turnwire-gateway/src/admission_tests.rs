@@ -15,7 +15,7 @@ fn setting<T>(admitted: Result<T, ApiError>) -> &'static str {
 /// A13: runs are counted per process, per tenant and per key. A run at the limit is admitted; the
 /// next one is refused until another ends.
 #[test]
-fn a13_runs_at_once_are_bounded() {
+fn runs_at_once_are_bounded() {
     let admission = Admission::new(limits());
     let (one, other) = (TenantId::from("one"), TenantId::from("other"));
     let [a, b, c] = ["a", "b", "c"].map(|key| Some(KeyDigest::of(key)));
@@ -34,7 +34,7 @@ fn a13_runs_at_once_are_bounded() {
 
 /// A13: runs that this process took over count as well.
 #[test]
-fn a13_runs_that_were_taken_over_count() {
+fn runs_that_were_taken_over_count() {
     let admission = Admission::new(limits());
     assert!(admission.admit_run(&TenantId::default(), None, 4).is_ok());
     assert_eq!(setting(admission.admit_run(&TenantId::default(), None, 5)), "limits.max_runs");
@@ -42,7 +42,7 @@ fn a13_runs_that_were_taken_over_count() {
 
 /// A13: a refused run does not change any count.
 #[test]
-fn a13_who_is_refused_takes_nothing() {
+fn who_is_refused_takes_nothing() {
     let admission = Admission::new(AdmissionLimits { runs_per_key: 1, ..limits() });
     let (tenant, key) = (TenantId::default(), Some(KeyDigest::of("a")));
     let _first = admission.admit_run(&tenant, key, 0).unwrap();
@@ -56,7 +56,7 @@ fn a13_who_is_refused_takes_nothing() {
 
 /// A13: connections are counted per key; without keys there is no limit.
 #[test]
-fn a13_connections_of_a_key_are_bounded() {
+fn connections_of_a_key_are_bounded() {
     let admission = Admission::new(limits());
     let (a, b) = (Some(KeyDigest::of("a")), Some(KeyDigest::of("b")));
     let open: Vec<Permit> = (0..3).map(|_| admission.admit_connection(a).unwrap()).collect();
@@ -69,7 +69,7 @@ fn a13_connections_of_a_key_are_bounded() {
 
 /// A12: a digest does not reveal the key, and equal keys have equal digests.
 #[test]
-fn a12_a_key_is_counted_by_its_digest() {
+fn a_key_is_counted_by_its_digest() {
     assert_eq!(KeyDigest::of("tw_secret"), KeyDigest::of("tw_secret"));
     assert_ne!(KeyDigest::of("tw_secret"), KeyDigest::of("tw_secret2"));
     let shown = format!("{:?}", KeyDigest::of("tw_secret"));
@@ -79,7 +79,7 @@ fn a12_a_key_is_counted_by_its_digest() {
 /// A13: a run that starts just as another ends gets its permit; without a free permit it is refused
 /// after a short wait.
 #[tokio::test(start_paused = true)]
-async fn a13_the_place_of_a_run_that_ends_is_waited_for() {
+async fn the_place_of_a_run_that_ends_is_waited_for() {
     let admission = Admission::new(AdmissionLimits { runs_per_key: 1, ..limits() });
     let (tenant, key) = (TenantId::default(), Some(KeyDigest::of("a")));
     let first = admission.admit_run(&tenant, key, 0).unwrap();

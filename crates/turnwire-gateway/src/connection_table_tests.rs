@@ -17,7 +17,7 @@ fn is_closed(slot: &ConnectionSlot) -> bool {
 /// A13: at the limit of one address all connections stay; past it the oldest unknown one is closed,
 /// and none of another address.
 #[test]
-fn a13_unknown_connections_of_an_address_are_bounded() {
+fn unknown_connections_of_an_address_are_bounded() {
     let table = table(100, 3, 1);
     let enter = |last| table.enter(address(last)).0;
     let other = enter(9);
@@ -36,7 +36,7 @@ fn a13_unknown_connections_of_an_address_are_bounded() {
 
 /// A13: idle unknown connections never block an authenticated one.
 #[test]
-fn a13_strangers_make_way() {
+fn strangers_make_way() {
     let table = table(5, 5, 2);
     let strangers: Vec<ConnectionSlot> = (0..50).map(|n| table.enter(address(n)).0).collect();
     assert_eq!(strangers.iter().filter(|slot| !is_closed(slot)).count(), 7);
@@ -51,7 +51,7 @@ fn a13_strangers_make_way() {
 /// A13: authenticated connections are limited to their share; probes can use the reserve, and freed
 /// capacity is used again.
 #[test]
-fn a13_a_full_server_keeps_a_reserve() {
+fn a_full_server_keeps_a_reserve() {
     let table = table(3, 3, 2);
     let known: Vec<ConnectionSlot> = (0..3).map(|n| table.enter(address(n)).0).collect();
     assert!(known.iter().all(ConnectionSlot::note_known));
@@ -68,7 +68,7 @@ fn a13_a_full_server_keeps_a_reserve() {
 /// A13: an IPv6 client is counted by its network, and an IPv4 address is the same in either
 /// notation.
 #[test]
-fn a13_an_address_is_whose_it_is() {
+fn an_address_is_whose_it_is() {
     let parse = |text: &str| whose(text.parse().unwrap());
     assert_eq!(parse("2001:db8::1"), parse("2001:db8::ffff:1:2:3"));
     assert_ne!(parse("2001:db8::1"), parse("2001:db8:0:1::1"));

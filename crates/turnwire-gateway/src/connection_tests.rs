@@ -39,7 +39,7 @@ async fn next(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
 
 /// C13: a large body is handed over in small pieces, and all of it arrives.
 #[tokio::test]
-async fn c13_a_big_body_is_handed_over_in_pieces() {
+async fn a_big_body_is_handed_over_in_pieces() {
     let connection = Connection::default();
     let whole: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
     for body in [Body::from(whole.clone()), body_of(vec![whole.clone()]).0] {
@@ -60,7 +60,7 @@ async fn c13_a_big_body_is_handed_over_in_pieces() {
 
 /// C13: a body that is not polled in time is dropped, and its connection closed.
 #[tokio::test(start_paused = true)]
-async fn c13_a_body_that_nobody_reads_is_dropped() {
+async fn a_body_that_nobody_reads_is_dropped() {
     let connection = Connection::default();
     let (body, is_gone) = body_of(vec![vec![1; 10], vec![2; 10]]);
     let mut body = connection.watch(body, Held::default(), connection.begin());
@@ -79,7 +79,7 @@ async fn c13_a_body_that_nobody_reads_is_dropped() {
 
 /// C13: a body that waits for its source is never considered stuck.
 #[tokio::test(start_paused = true)]
-async fn c13_a_body_that_has_nothing_to_say_is_waited_for() {
+async fn a_body_that_has_nothing_to_say_is_waited_for() {
     let connection = Connection::default();
     let (body, is_gone) = body_of(vec![vec![1; 10]]);
     let mut body = connection.watch(body, Held::default(), connection.begin());
@@ -92,7 +92,7 @@ async fn c13_a_body_that_has_nothing_to_say_is_waited_for() {
 
 /// C13: of two responses on one connection, only the unread one is dropped.
 #[tokio::test(start_paused = true)]
-async fn c13_a_stuck_response_harms_no_other() {
+async fn a_stuck_response_harms_no_other() {
     let connection = Connection::default();
     let ((stuck, stuck_is_gone), (read, read_is_gone)) =
         (body_of(vec![vec![1; 10]]), body_of(vec![vec![2; 10], vec![3; 10]]));
@@ -112,7 +112,7 @@ async fn c13_a_stuck_response_harms_no_other() {
 /// A13: an unauthenticated connection may be open for the header timeout, one without requests for
 /// a minute, and any for an hour; one with a request is not idle.
 #[tokio::test(start_paused = true)]
-async fn a13_a_connection_has_its_time() {
+async fn a_connection_has_its_time() {
     let step = Duration::from_millis(1);
     let connection = Connection::default();
     let after = async |time: Duration| advance(time.checked_sub(step).unwrap()).await;

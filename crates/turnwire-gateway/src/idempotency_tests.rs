@@ -9,7 +9,7 @@ fn headers(values: &[&[u8]]) -> HeaderMap {
 
 /// C9, A13: valid and invalid keys, at the limit and one past it.
 #[test]
-fn c9_keys_are_visible_and_not_too_long() {
+fn keys_are_visible_and_not_too_long() {
     assert_eq!(given(&headers(&[])), Ok(None));
     let longest = "k".repeat(255);
     for key in ["k", "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"", &longest] {
@@ -26,7 +26,7 @@ fn c9_keys_are_visible_and_not_too_long() {
 
 /// C9: method, path and body all change the fingerprint.
 #[test]
-fn c9_the_fingerprint_is_of_method_path_and_body() {
+fn the_fingerprint_is_of_method_path_and_body() {
     let of = |method, path, body: &str| {
         request_key("k".to_owned(), &method, path, body.as_bytes()).fingerprint
     };

@@ -14,7 +14,7 @@ fn part(first: usize, last: usize) -> Range {
 
 /// R17: every form of a range, and invalid ones.
 #[test]
-fn r17_ranges_are_read() {
+fn ranges_are_read() {
     assert_eq!(range_of(&HeaderMap::new(), 10), Range::Everything);
     let cases = [
         ("bytes=0-3", part(0, 3)),

@@ -14,7 +14,7 @@ fn a_frame_is_one_piece_with_a_blank_line() {
 
 /// A11: data can neither end its frame nor start another.
 #[test]
-fn a11_line_breaks_stay_inside_the_frame() {
+fn line_breaks_stay_inside_the_frame() {
     let frame = SseFrame::data("a\nid: 9\r\n\ndata: b".to_owned());
     assert_eq!(frame.bytes(), "data: a\ndata: id: 9\ndata: \ndata: \ndata: data: b\n\n");
 }
@@ -22,7 +22,7 @@ fn a11_line_breaks_stay_inside_the_frame() {
 /// S3-18: a stream is never silent for longer than the heartbeat interval, and the heartbeat is a
 /// single line, because the official Python client reads an event from a comment with a blank line.
 #[tokio::test(start_paused = true)]
-async fn s3_18_silence_is_filled_with_comments() {
+async fn silence_is_filled_with_comments() {
     let frames = stream::once(async {
         tokio::time::sleep(Duration::from_secs(35)).await;
         Bytes::from_static(b"data: late\n\n")

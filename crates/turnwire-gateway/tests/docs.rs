@@ -28,7 +28,7 @@ fn the_page_of_events_is_up_to_date() {
 
 /// S1-FR-012, R1: page, constants and `OpenAPI` document list the same events, in both profiles.
 #[test]
-fn s1_fr_012_page_types_and_document_name_the_same_events() {
+fn page_types_and_document_name_the_same_events() {
     let page = Page::new().write();
     let strict = listed(&page, STRICT);
     let extended = listed(&page, EXTENDED);

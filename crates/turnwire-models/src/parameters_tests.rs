@@ -92,8 +92,9 @@ fn check(kind: &str, capabilities: &Capabilities, written: fn(&Prompt) -> Value)
     }
 }
 
+/// C30.
 #[test]
-fn c30_a_provider_is_sent_what_it_takes_and_nothing_else() {
+fn a_provider_is_sent_what_it_takes_and_nothing_else() {
     let responses = OpenAiResponses::new(OpenAiResponsesOptions::default()).unwrap();
     check("openai_responses", &responses.capabilities(), openai_responses::written);
     let chat = ChatCompletions::new(ChatCompletionsOptions::new("http://localhost:1/v1")).unwrap();
@@ -102,9 +103,9 @@ fn c30_a_provider_is_sent_what_it_takes_and_nothing_else() {
     check("anthropic_messages", &messages.capabilities(), anthropic_messages::written);
 }
 
-/// Every parameter that a request sets is in `asked`.
+/// C30: Every parameter that a request sets is in `asked`.
 #[test]
-fn c30_what_is_set_is_asked_for() {
+fn what_is_set_is_asked_for() {
     let elsewhere = [Parameter::ImageDetail, Parameter::StrictFunctions, Parameter::Namespaces];
     for parameter in Parameter::ALL.iter().copied() {
         let (without, with) = without_and_with(parameter);
@@ -117,9 +118,9 @@ fn c30_what_is_set_is_asked_for() {
     assert_eq!(names.len(), Parameter::ALL.len(), "each has a name of its own");
 }
 
-/// Parameters that the operator excludes are not sent, and are reported as omitted.
+/// C30: Parameters that the operator excludes are not sent, and are reported as omitted.
 #[tokio::test]
-async fn c30_a_limited_server_is_not_sent_what_it_refuses() {
+async fn a_limited_server_is_not_sent_what_it_refuses() {
     for parameter in Parameter::ALL.iter().copied() {
         let (without, with) = without_and_with(parameter);
         let model = Scripted::new([Turn::new().text("a")]);

@@ -152,7 +152,7 @@ fn recorded() -> Vec<(&'static str, u16, Value, &'static str)> {
 /// The class of an error does not depend on the provider. A12: the error contains no text of the
 /// provider.
 #[test]
-fn a12_what_a_provider_means_goes_on_and_what_it_says_does_not() {
+fn what_a_provider_means_goes_on_and_what_it_says_does_not() {
     for (make, status, body, expected) in recorded() {
         let Fault { error, provider_text } = fault_of_status(status, None, &body.to_string());
         assert_eq!(word(&error), expected, "{make}: {body}");
@@ -167,7 +167,7 @@ fn a12_what_a_provider_means_goes_on_and_what_it_says_does_not() {
 
 /// A12: a secret in any field, in any format, is not in the error.
 #[test]
-fn a12_no_field_of_a_complaint_is_quoted() {
+fn no_field_of_a_complaint_is_quoted() {
     let shapes = [
         json!({ "error": CANARY }),
         json!({ "error": { "message": CANARY, "type": CANARY, "code": CANARY, "param": CANARY } }),

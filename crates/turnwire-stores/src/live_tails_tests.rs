@@ -53,7 +53,7 @@ fn a_tail_is_bounded() {
 /// C2: events from elsewhere are added if they follow the head, known ones are ignored, and a gap
 /// is never skipped.
 #[test]
-fn c2_only_what_follows_is_taken() {
+fn only_what_follows_is_taken() {
     let tails = Arc::new(LiveTails::default());
     let head = Head { tenant: tenant(), last: Seq(3), is_over: false };
     let run_id = RunId::from("run_1");

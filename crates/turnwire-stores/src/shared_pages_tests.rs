@@ -17,7 +17,7 @@ fn page_of(seqs: impl IntoIterator<Item = u64>) -> Page {
 
 /// C13: readers at the same position share one copy, and concurrent readers fetch it once.
 #[tokio::test]
-async fn c13_readers_of_one_place_share_a_page() {
+async fn readers_of_one_place_share_a_page() {
     let (pages, n_fetched, open) = (SharedPages::default(), Mutex::new(0), Notify::new());
     let read = || {
         pages.page(Seq(0), async {
@@ -37,7 +37,7 @@ async fn c13_readers_of_one_place_share_a_page() {
 
 /// C13: a page is freed with its last reader, and after its last event.
 #[tokio::test]
-async fn c13_a_page_is_gone_with_its_last_reader() {
+async fn a_page_is_gone_with_its_last_reader() {
     let pages = SharedPages::default();
     let mut reader = pages.page(Seq(0), async { Ok(page_of(1..=2)) }).await.unwrap();
     let first = Arc::downgrade(&reader.next().unwrap());

@@ -60,7 +60,7 @@ async fn a_pooler_in_transaction_mode_is_refused() {
 
 /// C8: an expected refusal does not close its connection.
 #[tokio::test]
-async fn c8_a_refusal_keeps_its_connection() {
+async fn a_refusal_keeps_its_connection() {
     let options = StoreOptions { connections: 1, ..StoreOptions::at(services::postgres_url()) };
     let store = Store::open(options).await.unwrap();
     let (tenant, id) = (TenantId::default(), ConversationId::from("conv_1"));

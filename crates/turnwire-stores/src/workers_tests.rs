@@ -55,7 +55,7 @@ async fn plan(store: &Store, explain: &str) -> String {
 
 /// C17: a claim does not read the runs of live workers.
 #[tokio::test]
-async fn c17_claiming_does_not_read_the_runs_of_the_living() {
+async fn claiming_does_not_read_the_runs_of_the_living() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = format!("sqlite://{}", directory.path().join("runs.db").display());
     for (url, explain) in [(file, "explain query plan"), (postgres_url(), "explain")] {
@@ -79,7 +79,7 @@ async fn c17_claiming_does_not_read_the_runs_of_the_living() {
 
 /// C18: a gap of more than a lease restarts the series of heartbeats.
 #[test]
-fn c18_a_worker_is_settled_after_a_lease_of_beats() {
+fn a_worker_is_settled_after_a_lease_of_beats() {
     let lease = Duration::from_secs(2);
     let (heartbeats, start) = (HeartbeatState::default(), tokio::time::Instant::now());
     let at = |millis| start + Duration::from_millis(millis);
@@ -99,7 +99,7 @@ fn c18_a_worker_is_settled_after_a_lease_of_beats() {
 /// C27: a node whose writer is stuck stops its heartbeats, so that others claim its runs. After a
 /// common outage, the writer gets its time first.
 #[test]
-fn c27_a_node_that_cannot_write_does_not_beat() {
+fn a_node_that_cannot_write_does_not_beat() {
     let (lease, start) = (Duration::from_secs(2), tokio::time::Instant::now());
     let at = |seconds| start + Duration::from_secs(seconds);
     let long = MAX_STUCK + Duration::from_secs(1);

@@ -72,7 +72,7 @@ async fn stopped(store: &Store, backends: impl Iterator<Item = u64>) -> Vec<Even
 /// gone; and whoever asks how far the run has come, or reads it from end to end, does not hold all
 /// of it either.
 #[tokio::test]
-async fn c13_readers_that_do_not_read_cost_little() {
+async fn readers_that_do_not_read_cost_little() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/runs.db", folder.path().display());
     let store = Store::open(StoreOptions::at(url)).await.unwrap();

@@ -39,8 +39,9 @@ fn cut_text_counts_and_superseded_text_does_not() {
     check(story, "", "");
 }
 
+/// R20.
 #[test]
-fn r20_an_abandoned_turn_leaves_nothing() {
+fn an_abandoned_turn_leaves_nothing() {
     let story = Story::new().turn().says(&["Before."]).turn_done(Finish::CalledTools);
     let story = story.turn().says(&["Lost."]).then(Event::TurnAbandoned { turn: 2 });
     check(story, "Before.", "");
@@ -59,8 +60,9 @@ fn a_refusal_is_shown_when_there_is_nothing_else() {
     assert_eq!(answer.content(), "Yes.");
 }
 
+/// S4-5.
 #[test]
-fn s4_5_the_answer_is_clean() {
+fn the_answer_is_clean() {
     check(Story::new().turn().says(&["\u{1b}[31mred\0"]), "red", "");
     let story = Story::new().turn().message().refusal("n\0o").message_done(Completeness::Complete);
     check(story, "", "no");

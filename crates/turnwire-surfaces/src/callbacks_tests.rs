@@ -45,7 +45,7 @@ fn result_of(told: ToolCallbacks, outcome: ToolOutcome) -> Vec<CallbackFrame> {
 
 /// S0-9: text only.
 #[test]
-fn s0_9_text_alone_is_only_tokens() {
+fn text_alone_is_only_tokens() {
     let story = || Story::new().turn().says(&["Hel", "lo"]).ended(RunOutcome::Completed);
     for told in [NEITHER, START, END, BOTH] {
         check(
@@ -60,7 +60,7 @@ fn s0_9_text_alone_is_only_tokens() {
 
 /// S0-3 and S0-9: one tool, byte for byte.
 #[test]
-fn s0_3_s0_9_without_callbacks_a_tool_is_bracketed_text() {
+fn without_callbacks_a_tool_is_bracketed_text() {
     check(
         NEITHER,
         one_tool(),
@@ -78,7 +78,7 @@ fn s0_3_s0_9_without_callbacks_a_tool_is_bracketed_text() {
 
 /// S0-4 and S0-10: every delta arrives, and nothing else.
 #[test]
-fn s0_4_s0_10_with_both_callbacks_no_token_is_about_tools() {
+fn with_both_callbacks_no_token_is_about_tools() {
     check(
         BOTH,
         one_tool(),
@@ -92,8 +92,9 @@ fn s0_4_s0_10_with_both_callbacks_no_token_is_about_tools() {
     );
 }
 
+/// S0-5a.
 #[test]
-fn s0_5a_only_the_start_is_given() {
+fn only_the_start_is_given() {
     check(
         START,
         one_tool(),
@@ -109,8 +110,9 @@ fn s0_5a_only_the_start_is_given() {
     );
 }
 
+/// S0-5b.
 #[test]
-fn s0_5b_only_the_end_is_given() {
+fn only_the_end_is_given() {
     check(
         END,
         one_tool(),
@@ -128,7 +130,7 @@ fn s0_5b_only_the_end_is_given() {
 
 /// S0-9: two tools in one turn, one after the other and side by side.
 #[test]
-fn s0_9_the_line_breaks_are_around_all_tools_of_a_turn() {
+fn the_line_breaks_are_around_all_tools_of_a_turn() {
     let two = || {
         let story = Story::new().turn().calls("call_1", "a", "{}").calls("call_2", "b", "{}");
         story.turn_done(Finish::CalledTools)
@@ -161,8 +163,9 @@ fn s0_9_the_line_breaks_are_around_all_tools_of_a_turn() {
     );
 }
 
+/// S0-9.
 #[test]
-fn s0_9_each_turn_has_its_own_line_breaks() {
+fn each_turn_has_its_own_line_breaks() {
     let turn = |story: Story, call: &str| {
         let story = story.turn().calls(call, "a", "{}").turn_done(Finish::CalledTools);
         story.started(call).finished(call, succeeded("1"))
@@ -183,8 +186,9 @@ fn s0_9_each_turn_has_its_own_line_breaks() {
     );
 }
 
+/// S0-9.
 #[test]
-fn s0_9_a_result_has_100_characters() {
+fn a_result_has_100_characters() {
     let token = |told, outcome| match result_of(told, outcome).first() {
         Some(CallbackFrame::Token(text)) => text.clone(),
         other => panic!("{other:?}"),
@@ -199,7 +203,7 @@ fn s0_9_a_result_has_100_characters() {
 
 /// S0-2 with R16: the summary is on one line.
 #[test]
-fn s0_2_the_summary_is_not_the_whole_result() {
+fn the_summary_is_not_the_whole_result() {
     let ended = result_of(BOTH, succeeded(&format!("a\n{}", "b".repeat(5_000))));
     let summary = format!("a {}...", "b".repeat(98));
     assert_eq!(ended, [CallbackFrame::ToolEnd { name: "x".to_owned(), summary }]);
@@ -207,7 +211,7 @@ fn s0_2_the_summary_is_not_the_whole_result() {
 
 /// S0-12: a tool that never started still has a start and an end.
 #[test]
-fn s0_12_every_end_has_a_start() {
+fn every_end_has_a_start() {
     let unknown = || {
         let outcome = ToolOutcome::NotFound { message: "there is no tool `x`".to_owned() };
         Story::new().turn().calls("call_1", "x", "{}").finished("call_1", outcome)
@@ -230,8 +234,9 @@ fn s0_12_every_end_has_a_start() {
     );
 }
 
+/// S0-1.
 #[test]
-fn s0_1_a_tool_that_is_tried_again_starts_once() {
+fn a_tool_that_is_tried_again_starts_once() {
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     let story = story.started_with("call_1", 2, "").finished("call_1", succeeded("1"));
     check(
@@ -294,7 +299,7 @@ fn a_refusal_is_shown() {
 
 /// S4-5: a delta that contains only a color sequence is not a token.
 #[test]
-fn s4_5_tokens_are_clean() {
+fn tokens_are_clean() {
     let story = Story::new().turn().message().text("a\u{1b}[3").text("1m").text("red\0");
     check(
         BOTH,

@@ -30,8 +30,9 @@ fn a_call_begins_once_and_ends_once() {
     check_news(story, &[CallEvent::Began, CallEvent::Ended]);
 }
 
+/// S0-12.
 #[test]
-fn s0_12_an_end_without_a_start_brings_its_own() {
+fn an_end_without_a_start_brings_its_own() {
     let story = Story::new().turn().calls("call_1", "x", "{}");
     check_news(story.finished("call_1", succeeded("1")), &[CallEvent::BeganAndEnded]);
 }
@@ -67,8 +68,9 @@ fn a_tool_without_a_server_goes_by_its_name() {
     assert_eq!(call(&book).label(), "");
 }
 
+/// S4-11.
 #[test]
-fn s4_11_the_spec_says_which_arguments_are_telling() {
+fn the_spec_says_which_arguments_are_telling() {
     let telling = |name: &str, argument: &str| ToolSpec {
         telling_arguments: vec![argument.to_owned()],
         ..ToolSpec::new(name, "")
@@ -80,8 +82,9 @@ fn s4_11_the_spec_says_which_arguments_are_telling() {
     assert_eq!(call(&book).raw_arguments(), Some(arguments));
 }
 
+/// S4-11.
 #[test]
-fn s4_11_what_the_tool_calls_them_wins() {
+fn what_the_tool_calls_them_wins() {
     let story = Story::new().turn().calls("call_1", "grep", r#"{"query":"q"}"#);
     let (book, _) = read(story.started_with("call_1", 1, "my own\nwords"));
     assert_eq!(call(&book).label(), "my own words");
@@ -96,8 +99,9 @@ fn check_arguments(raw: &str, expected: Value) {
     assert_eq!(Value::Object(call(&book).arguments()), expected);
 }
 
+/// S3-3.
 #[test]
-fn s3_3_arguments_are_always_an_object() {
+fn arguments_are_always_an_object() {
     check_arguments(r#" {"a": 5} "#, json!({"a": 5}));
     check_arguments("", json!({}));
     check_arguments(" \n", json!({}));

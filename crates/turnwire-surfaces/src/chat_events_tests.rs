@@ -12,8 +12,9 @@ fn check(story: Story, expected: Expect) {
     expected.assert_eq(&lines.join("\n"));
 }
 
+/// S3-3, S3-4, S3-5.
 #[test]
-fn s3_3_s3_4_s3_5_a_tool_shows_before_and_after_and_the_answer_comes_once() {
+fn a_tool_shows_before_and_after_and_the_answer_comes_once() {
     let conversation_id = Some(ConversationId::new("conv_1"));
     let story = Story::of(RunRequest { conversation_id, ..request() });
     let story = story
@@ -39,8 +40,9 @@ fn s3_3_s3_4_s3_5_a_tool_shows_before_and_after_and_the_answer_comes_once() {
     );
 }
 
+/// S3-4.
 #[test]
-fn s3_4_a_failed_tool_says_so() {
+fn a_failed_tool_says_so() {
     let story = Story::new().turn().calls("call_1", "x", "").started("call_1");
     check(
         story.finished("call_1", failed("no")),
@@ -50,8 +52,9 @@ fn s3_4_a_failed_tool_says_so() {
     );
 }
 
+/// S3-3.
 #[test]
-fn s3_3_a_call_that_never_started_is_shown_all_the_same() {
+fn a_call_that_never_started_is_shown_all_the_same() {
     let outcome = turnwire_contract::ToolOutcome::NotFound { message: String::new() };
     let story = Story::new().turn().calls("call_1", "x", "{a").finished("call_1", outcome);
     check(
@@ -68,8 +71,9 @@ fn a_call_nobody_announced_is_not_shown() {
     check(story, expect![""]);
 }
 
+/// S3-5.
 #[test]
-fn s3_5_a_run_that_stopped_at_a_limit_has_a_response() {
+fn a_run_that_stopped_at_a_limit_has_a_response() {
     let story = Story::new().turn().message().text("Half").message_done(Completeness::Cut);
     let reason = IncompleteReason::MaxOutputTokens;
     check(
@@ -80,8 +84,9 @@ fn s3_5_a_run_that_stopped_at_a_limit_has_a_response() {
     );
 }
 
+/// S3-5.
 #[test]
-fn s3_5_a_refusal_is_a_response() {
+fn a_refusal_is_a_response() {
     let story = Story::new().turn().message().refusal("No.").message_done(Completeness::Complete);
     check(
         story.ended(RunOutcome::Completed),
@@ -91,8 +96,9 @@ fn s3_5_a_refusal_is_a_response() {
     );
 }
 
+/// S3-6, S3-13.
 #[test]
-fn s3_6_s3_13_a_failed_run_has_an_error_and_then_the_end() {
+fn a_failed_run_has_an_error_and_then_the_end() {
     let failure = Failure::new("model_unavailable", "the model is not available");
     let story = Story::new().turn().says(&["Half"]).ended(RunOutcome::Failed { failure });
     check(
@@ -103,8 +109,9 @@ fn s3_6_s3_13_a_failed_run_has_an_error_and_then_the_end() {
     );
 }
 
+/// S3-6, S3-7.
 #[test]
-fn s3_6_s3_7_a_cancelled_run_has_an_error_and_then_the_end() {
+fn a_cancelled_run_has_an_error_and_then_the_end() {
     check(
         Story::new().turn().ended(RunOutcome::Cancelled),
         expect![[r#"

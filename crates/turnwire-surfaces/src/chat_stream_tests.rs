@@ -48,8 +48,9 @@ fn check(story: Story, options: ChatStreamOptions, expected: Expect) {
     expected.assert_eq(stream.trim_end());
 }
 
+/// S3-3, S3-4, S3-5, S3-7, S3-8, S3-17, R11.
 #[test]
-fn s3_3_s3_4_s3_5_s3_7_s3_8_s3_17_r11_five_frames_and_no_tokens_unless_asked() {
+fn five_frames_and_no_tokens_unless_asked() {
     check(
         multiplies(),
         ChatStreamOptions::default(),
@@ -68,8 +69,9 @@ fn s3_3_s3_4_s3_5_s3_7_s3_8_s3_17_r11_five_frames_and_no_tokens_unless_asked() {
     );
 }
 
+/// S3-17, R11.
 #[test]
-fn s3_17_r11_tokens_and_approvals_come_when_asked_for() {
+fn tokens_and_approvals_come_when_asked_for() {
     check(
         multiplies(),
         EVERYTHING,
@@ -100,8 +102,9 @@ fn s3_17_r11_tokens_and_approvals_come_when_asked_for() {
     );
 }
 
+/// S3-4, R16.
 #[test]
-fn s3_4_r16_a_failing_tool_says_so_in_a_summary() {
+fn a_failing_tool_says_so_in_a_summary() {
     let story = Story::new().turn().calls("call_1", "x", "").started("call_1");
     let long = format!("no\n{}", "é".repeat(200));
     let frames = story.finished("call_1", failed(&long)).seen_by(&mut ChatStream::default());
@@ -111,8 +114,9 @@ fn s3_4_r16_a_failing_tool_says_so_in_a_summary() {
     assert_eq!((*success, summary.as_str()), (false, &*format!("Error: no {}...", "é".repeat(90))));
 }
 
+/// S3-6, S3-7, S3-13.
 #[test]
-fn s3_6_s3_7_s3_13_a_failed_turn_is_an_error_and_then_done() {
+fn a_failed_turn_is_an_error_and_then_done() {
     let failure = Failure::new("model_unavailable", "the model is not \u{1b}[1mavailable");
     let story = in_session().turn().says(&["Half"]).ended(RunOutcome::Failed { failure });
     check(
@@ -127,8 +131,9 @@ fn s3_6_s3_7_s3_13_a_failed_turn_is_an_error_and_then_done() {
     );
 }
 
+/// S3-8.
 #[test]
-fn s3_8_a_frame_is_one_line_for_every_reader() {
+fn a_frame_is_one_line_for_every_reader() {
     let hostile = "a\u{85}b\u{2028}c\nd\r\u{c}e\u{1b}[1m";
     let story = in_session().turn().says(&[hostile]).calls("call_1", hostile, "{\u{85}");
     let story = story.finished("call_1", failed(hostile)).ended(RunOutcome::Completed);
@@ -161,7 +166,7 @@ fn a_call_that_is_over_is_not_asked_about() {
 
 /// S3-10: `/chat` has the same text as the `response` of the stream.
 #[test]
-fn s3_10_the_plain_answer_is_the_response_of_the_stream() {
+fn the_plain_answer_is_the_response_of_the_stream() {
     let answer = Answer::of(&multiplies().events());
     let answer = ChatAnswer::of(&answer, session()).unwrap();
     let written = serde_json::to_string(&answer).unwrap();
@@ -184,7 +189,7 @@ fn s3_10_the_plain_answer_is_the_response_of_the_stream() {
 proptest! {
     /// R11, C11: `Last-Event-ID` returns exactly the remaining frames, also with other options.
     #[test]
-    fn r11_c11_who_comes_back_gets_exactly_what_is_missing(turns in turns(), at in any::<prop::sample::Index>()) {
+    fn who_comes_back_gets_exactly_what_is_missing(turns in turns(), at in any::<prop::sample::Index>()) {
         let whole = tell(&turns).seen_by(&mut WithCursors::new(ChatStream::new(EVERYTHING)));
         let seen: Cursor = whole[at.index(whole.len())].cursor.to_string().parse().unwrap();
         let rest: Vec<_> = whole.iter().filter(|placed| placed.cursor.is_after(seen)).collect();
@@ -197,7 +202,7 @@ proptest! {
     /// S3-5, S3-7, S3-17: one `response` or `error`, then `done`, and no frames that were not
     /// enabled.
     #[test]
-    fn s3_5_s3_7_s3_17_a_stream_has_one_last_word_and_ends_with_done(turns in turns()) {
+    fn a_stream_has_one_last_word_and_ends_with_done(turns in turns()) {
         let frames = tell(&turns).seen_by(&mut ChatStream::default());
         let types: Vec<&'static str> = frames.iter().map(|frame| match frame {
             ChatStreamFrame::ToolCall { .. } | ChatStreamFrame::ToolResult { .. } => "tool",

@@ -7,8 +7,9 @@ fn check(pieces: &[&str], expected: &[&str]) {
     assert_eq!(kept, expected);
 }
 
+/// S4-5.
 #[test]
-fn s4_5_clean_text_is_not_copied() {
+fn clean_text_is_not_copied() {
     let mut cleaner = Cleaner::new();
     for text in ["", "plain", "tab\tline\nreturn\r", "é 漢 😀", "0°C £5 «quoted»", "\u{a0}"]
     {
@@ -16,36 +17,40 @@ fn s4_5_clean_text_is_not_copied() {
     }
 }
 
+/// S4-5.
 #[test]
-fn s4_5_text_after_a_closed_sequence_is_not_copied() {
+fn text_after_a_closed_sequence_is_not_copied() {
     let mut cleaner = Cleaner::new();
     assert_eq!(cleaner.clean("é\u{1b}[31mred\u{1b}[0m"), "éred");
     assert!(matches!(cleaner.clean("plain"), Cow::Borrowed("plain")));
 }
 
+/// S4-5.
 #[test]
-fn s4_5_nul_and_other_controls_are_taken_out() {
+fn nul_and_other_controls_are_taken_out() {
     check(&["a\0b\u{7}c\u{8}d\u{b}e\u{c}f\u{1f}g\u{7f}h"], &["abcdefgh"]);
     check(&["a\tb\nc\rd"], &["a\tb\nc\rd"]);
     check(&["a\tb\0\nc\rd\n"], &["a\tb\nc\rd\n"]);
 }
 
-/// Some terminals treat `U+009B` as a CSI.
+/// C1: Some terminals treat `U+009B` as a CSI.
 #[test]
-fn c1_controls_are_taken_out() {
+fn controls_are_taken_out() {
     check(&["a\u{80}b\u{9b}31mc\u{9f}d\u{a0}e"], &["ab31mcd\u{a0}e"]);
 }
 
+/// S4-5.
 #[test]
-fn s4_5_colours_and_titles_are_stripped() {
+fn colours_and_titles_are_stripped() {
     check(&["\u{1b}[1;31mred\u{1b}[0m text"], &["red text"]);
     check(&["\u{1b}]0;title\u{7}after"], &["after"]);
     check(&["\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\"], &["link"]);
     check(&["\u{1b}[2J\u{1b}[Hhome"], &["home"]);
 }
 
+/// S4-5.
 #[test]
-fn s4_5_a_sequence_split_over_pieces_is_stripped() {
+fn a_sequence_split_over_pieces_is_stripped() {
     check(&["a\u{1b}", "[3", "1", "mred"], &["a", "", "", "red"]);
     check(&["x\u{1b}]0;ti", "tle", "\u{7}y"], &["x", "", "y"]);
     check(&["é\u{1b}[", "1mü"], &["é", "ü"]);
@@ -57,8 +62,9 @@ fn a_sequence_that_is_never_closed_costs_one_line() {
     check(&["\u{1b}]0;evil\n\nshown"], &["\n\nshown"]);
 }
 
+/// S2-21.
 #[test]
-fn s2_21_characters_beside_and_inside_sequences_survive_or_go_whole() {
+fn characters_beside_and_inside_sequences_survive_or_go_whole() {
     check(&["\u{1b}[é1mx"], &["x"]);
     check(&["漢\u{1b}[31m字\0😀"], &["漢字😀"]);
 }

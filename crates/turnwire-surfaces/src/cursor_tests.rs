@@ -3,8 +3,9 @@ use serde_json::json;
 
 use super::*;
 
+/// R11.
 #[test]
-fn r11_a_place_is_written_as_event_and_frame() {
+fn a_place_is_written_as_event_and_frame() {
     let place = Cursor::new(Seq(12), 3);
     assert_eq!(place.to_string(), "12.3");
     assert_eq!("12.3".parse(), Ok(place));

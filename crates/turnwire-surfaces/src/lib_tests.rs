@@ -81,8 +81,9 @@ pub(crate) fn tell(turns: &[Turn]) -> Story {
 }
 
 proptest! {
+    /// S4-19.
     #[test]
-    fn s4_19_all_surfaces_tell_the_same_story(turns in turns()) {
+    fn all_surfaces_tell_the_same_story(turns in turns()) {
         let n_calls = turns.iter().filter(|turn| !turn.is_abandoned).map(|turn| turn.fates.len()).sum();
         let said: Vec<String> = turns.iter().map(|turn| turn.text.replace('\0', "")).collect();
 

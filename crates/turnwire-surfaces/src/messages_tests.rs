@@ -63,7 +63,7 @@ fn block(messages: &Messages) -> &ToolBlock {
 
 /// S4-1, S4-3, S4-13.
 #[test]
-fn s4_1_s4_3_s4_13_content_grows_in_a_slot_that_is_there_already() {
+fn content_grows_in_a_slot_that_is_there_already() {
     let story = Story::new().turn().says(&["Hel", "lo"]).turn_done(Finish::Answered);
     let messages = check(
         story.ended(RunOutcome::Completed),
@@ -88,8 +88,9 @@ fn s4_1_s4_3_s4_13_content_grows_in_a_slot_that_is_there_already() {
     assert_eq!(messages.accumulated(7), "");
 }
 
+/// S4-3.
 #[test]
-fn s4_3_what_was_asked_is_in_the_list() {
+fn what_was_asked_is_in_the_list() {
     let mut asked = request();
     let image = Content::image("data:");
     let refusal = Content::Refusal { text: "no".to_owned() };
@@ -110,7 +111,7 @@ fn s4_3_what_was_asked_is_in_the_list() {
 
 /// S4-13: once per model call, before its first content or tool event.
 #[test]
-fn s4_13_each_turn_is_one_message() {
+fn each_turn_is_one_message() {
     let reason = Failure::new("away", "away");
     let story = Story::new()
         .turn()
@@ -139,9 +140,9 @@ fn s4_13_each_turn_is_one_message() {
     assert_eq!(ids, ["input_1", "fc_call_1", "msg_1"]);
 }
 
-/// S4-6 to S4-11: the life of a call.
+/// S4-7, S4-8, S4-9, S4-10: S4-6 to S4-11: the life of a call.
 #[test]
-fn s4_7_s4_8_s4_9_s4_10_s4_11_a_call_has_four_stages() {
+fn a_call_has_four_stages() {
     let story = Story::new()
         .turn()
         .announced("call_1", "search")
@@ -180,8 +181,9 @@ fn s4_7_s4_8_s4_9_s4_10_s4_11_a_call_has_four_stages() {
     assert_eq!(block.note, "no update for 15s");
 }
 
+/// S4-9.
 #[test]
-fn s4_9_everything_a_tool_says_is_running() {
+fn everything_a_tool_says_is_running() {
     let id = call_id;
     let reason = Failure::new("away", "away");
     let (progress, total, message) = (1.0, Some(2.0), None);
@@ -214,9 +216,9 @@ fn what_a_tool_lets_out_is_gathered_clean() {
     assert_eq!(block(&messages).output, "one\ntwo");
 }
 
-/// The arguments are closed once a tool has started.
+/// S4-8: The arguments are closed once a tool has started.
 #[test]
-fn s4_8_a_stage_never_goes_back() {
+fn a_stage_never_goes_back() {
     let story = Story::new().turn().announced("call_1", "x").started("call_1");
     let (messages, seen) = lines(story.writes("call_1", "{}"));
     assert_eq!(seen.last().map(String::as_str), Some("changed"));
@@ -228,8 +230,9 @@ fn s4_8_a_stage_never_goes_back() {
     assert!(Stage::Running < Stage::End);
 }
 
+/// S4-8.
 #[test]
-fn s4_8_arguments_that_come_whole_are_one_piece() {
+fn arguments_that_come_whole_are_one_piece() {
     let story = Story::new().turn().announced("call_1", "x").written("call_1", r#"{"a":1}"#);
     check(
         story,
@@ -255,8 +258,9 @@ fn the_closing_event_has_the_last_word_on_the_arguments() {
     assert_eq!(block(&messages).parameters, r#"{"a":1}"#);
 }
 
+/// S4-11.
 #[test]
-fn s4_11_the_tools_telling_arguments_make_the_label() {
+fn the_tools_telling_arguments_make_the_label() {
     let telling_arguments = vec!["pattern".to_owned()];
     let spec = ToolSpec { telling_arguments, ..ToolSpec::new("grep", "") };
     let story = Story::with_tools(vec![spec]).turn().announced("call_1", "grep");
@@ -277,8 +281,9 @@ fn check_failed(outcome: ToolOutcome, error: &str) {
     assert_eq!(messages.update(&frames[1]), None);
 }
 
+/// S4-10.
 #[test]
-fn s4_10_whatever_ended_a_call_is_its_one_end() {
+fn whatever_ended_a_call_is_its_one_end() {
     let text = |text: &str| text.to_owned();
     check_failed(failed("exit 1"), "exit 1");
     check_failed(ToolOutcome::TimedOut { after_ms: 1_000 }, "timed out after 1 s");
@@ -290,8 +295,9 @@ fn s4_10_whatever_ended_a_call_is_its_one_end() {
     check_failed(ToolOutcome::OutcomeUnknown { message: text("gone") }, "gone");
 }
 
+/// S4-6.
 #[test]
-fn s4_6_images_and_short_results_are_handed_on() {
+fn images_and_short_results_are_handed_on() {
     let image = Image { media_type: "image/png".to_owned(), base64: "AA==".to_owned() };
     let short = Some("a chart".to_owned());
     let output = ToolOutput { images: vec![image], short, ..ToolOutput::text("text") };
@@ -305,9 +311,9 @@ fn s4_6_images_and_short_results_are_handed_on() {
     assert_eq!((update.success, update.error), (Some(true), None));
 }
 
-/// L46: a call that was not announced gets no block.
+/// S4-10: L46: a call that was not announced gets no block.
 #[test]
-fn s4_10_a_call_nobody_announced_makes_no_block() {
+fn a_call_nobody_announced_makes_no_block() {
     let story = Story::new().turn().says(&["a"]).started("call_9").writes("call_9", "{}");
     let story = story.written("call_9", "{}").finished("call_9", succeeded("1"));
     let (messages, lines) = lines(story);
@@ -317,7 +323,7 @@ fn s4_10_a_call_nobody_announced_makes_no_block() {
 
 /// S4-10 and I12: a cancel closes what is open, and the text so far stays.
 #[test]
-fn s4_10_a_cancel_ends_open_calls_and_keeps_the_text() {
+fn a_cancel_ends_open_calls_and_keeps_the_text() {
     let client = ToolRef { name: "ask".to_owned(), kind: ToolKind::Client, server: None };
     let story = Story::new().turn().message().text("Half").announced("call_1", "x");
     let story = story.announced_as("call_2", client).ended(RunOutcome::Cancelled);
@@ -340,8 +346,9 @@ fn s4_10_a_cancel_ends_open_calls_and_keeps_the_text() {
     assert_eq!(message.tool_blocks[1].stage, Stage::Start);
 }
 
+/// S4-10.
 #[test]
-fn s4_10_the_reason_of_an_open_end_is_the_runs() {
+fn the_reason_of_an_open_end_is_the_runs() {
     let failure = Failure::new("x", "x");
     let reason = IncompleteReason::MaxTurns;
     for (outcome, state, error) in [
@@ -361,7 +368,7 @@ fn s4_10_the_reason_of_an_open_end_is_the_runs() {
 
 /// R20 and S4-10: a crash in the middle of a turn.
 #[test]
-fn s4_10_a_superseded_message_stays_and_is_marked() {
+fn a_superseded_message_stays_and_is_marked() {
     let story = Story::new().turn().says(&["Half"]).announced("call_1", "x");
     let story = story.then(Event::TurnAbandoned { turn: 1 }).turn().says(&["Whole"]);
     let messages = check(
@@ -459,8 +466,9 @@ fn a_refusal_is_content() {
     assert_eq!(messages.accumulated(1), "I will not.");
 }
 
+/// S4-5.
 #[test]
-fn s4_5_content_is_clean_before_anyone_sees_it() {
+fn content_is_clean_before_anyone_sees_it() {
     let story = Story::new().turn().message().text("a\u{1b}[3").text("1m").text("b\0c");
     check(
         story,
@@ -480,7 +488,7 @@ fn s4_5_content_is_clean_before_anyone_sees_it() {
 
 /// S4-15: the low-level callbacks can be fed from the same frames.
 #[test]
-fn s4_15_content_and_parameters_are_there_whole() {
+fn content_and_parameters_are_there_whole() {
     let mut messages = Messages::new();
     let story = Story::new().turn().says(&["a", "b"]).announced("call_1", "x");
     let frames = story.writes("call_1", "{").writes("call_1", "}").last_seen_by(&mut messages);
@@ -492,7 +500,7 @@ fn s4_15_content_and_parameters_are_there_whole() {
 
 /// R14: neither the content nor the arguments are copied whole per piece.
 #[test]
-fn r14_a_piece_costs_what_it_is_long() {
+fn a_piece_costs_what_it_is_long() {
     let grown_to = |n_bytes: usize| {
         let mut messages = Messages::new();
         let long = "x".repeat(n_bytes);

@@ -23,7 +23,7 @@ fn check(text: &str, expected: Value) {
 
 /// S4-11: the test vectors of the original implementation.
 #[test]
-fn s4_11_what_the_origin_wanted() {
+fn what_the_origin_wanted() {
     check("", json!({}));
     check(r#"{"na"#, json!({}));
     check(r#"{"name": "Jo"#, json!({"name": "Jo"}));
@@ -36,7 +36,7 @@ fn s4_11_what_the_origin_wanted() {
 
 /// S4-11: cases that the regular expressions of the original implementation got wrong.
 #[test]
-fn s4_11_what_the_origin_got_wrong() {
+fn what_the_origin_got_wrong() {
     check(r#"{"path": "C:\\new\\dir"#, json!({"path": r"C:\new\dir"}));
     check(r#"{"msg": "He said \"Hi"#, json!({"msg": "He said \"Hi"}));
     check(r#"{"text": "say \"n\": 5 }""#, json!({"text": "say \"n\": 5 }"}));
@@ -293,8 +293,9 @@ fn written(arguments: &Map<String, Value>, pretty: bool, escaped: bool) -> Strin
 }
 
 proptest! {
+    /// S4-11.
     #[test]
-    fn s4_11_every_beginning_of_an_object_is_a_part_of_it(
+    fn every_beginning_of_an_object_is_a_part_of_it(
         arguments in arguments(), pretty: bool, escaped: bool,
     ) {
         let text = written(&arguments, pretty, escaped);
@@ -337,13 +338,15 @@ fn long_string(n_bytes: usize) -> PartialJson {
     read(&format!(r#"{{"content": "{}"#, "x".repeat(n_bytes)))
 }
 
+/// S4-8.
 #[test]
-fn s4_8_the_cost_of_a_byte_does_not_depend_on_what_came_before() {
+fn the_cost_of_a_byte_does_not_depend_on_what_came_before() {
     check_that_size_does_not_matter(long_string, |partial| partial.push("x"));
 }
 
+/// S4-11.
 #[test]
-fn s4_11_the_cost_of_a_label_does_not_depend_on_what_came_before() {
+fn the_cost_of_a_label_does_not_depend_on_what_came_before() {
     check_that_size_does_not_matter(long_string, |partial| {
         partial.push("x");
         let label = preview::label(&[], partial);

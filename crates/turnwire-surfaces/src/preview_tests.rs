@@ -23,8 +23,9 @@ fn with_images(text: &str, n_images: usize) -> ToolOutcome {
     ToolOutcome::Succeeded { output: ToolOutput { images, ..ToolOutput::text(text) } }
 }
 
+/// R16.
 #[test]
-fn r16_up_to_100_characters_stay_whole() {
+fn up_to_100_characters_stay_whole() {
     let text = "é".repeat(100);
     check_summary(&succeeded(&text), &text, &text);
     let longer = "é".repeat(101);
@@ -32,29 +33,33 @@ fn r16_up_to_100_characters_stay_whole() {
     check_summary(&succeeded(&longer), &cut, &cut);
 }
 
+/// R16.
 #[test]
-fn r16_a_summary_is_on_one_line_and_s0_keeps_line_breaks() {
+fn a_summary_is_on_one_line_and_s0_keeps_line_breaks() {
     check_summary(&succeeded(" a\n\n b\tc \r\n"), "a b c", " a\n\n b\tc \r\n");
 }
 
+/// R16.
 #[test]
-fn r16_white_space_does_not_count() {
+fn white_space_does_not_count() {
     let spaced = format!("{}\n\n\n  {}  ", "a".repeat(50), "b".repeat(49));
     let line = format!("{} {}", "a".repeat(50), "b".repeat(49));
     assert_eq!(result_summary(&succeeded(&spaced)), line);
     assert_eq!(result_summary(&succeeded(&(spaced + "c"))), format!("{line}..."));
 }
 
+/// R16.
 #[test]
-fn r16_a_cut_between_two_words_is_a_cut() {
+fn a_cut_between_two_words_is_a_cut() {
     let hundred = "a".repeat(100);
     assert_eq!(result_summary(&succeeded(&format!("{hundred} b"))), format!("{hundred}..."));
     let with_space = format!("{} ...", "a".repeat(99));
     assert_eq!(result_summary(&succeeded(&format!("{} b", "a".repeat(99)))), with_space);
 }
 
+/// R16.
 #[test]
-fn r16_a_failure_begins_with_error() {
+fn a_failure_begins_with_error() {
     check_summary(&failed("no disk"), "Error: no disk", "Error: no disk");
     let long = failed(&"x".repeat(94));
     let cut = format!("Error: {}...", "x".repeat(93));
@@ -65,7 +70,7 @@ fn r16_a_failure_begins_with_error() {
 
 /// S0-12: every outcome has a summary.
 #[test]
-fn s0_12_every_ending_has_a_summary() {
+fn every_ending_has_a_summary() {
     let message = || "there is no tool `x`".to_owned();
     for (outcome, expected) in [
         (ToolOutcome::TimedOut { after_ms: 1500 }, "Error: timed out after 1.5 s"),
@@ -83,9 +88,9 @@ fn s0_12_every_ending_has_a_summary() {
     }
 }
 
-/// L44: a result that has only an image is not "no output".
+/// R19: L44: a result that has only an image is not "no output".
 #[test]
-fn r19_a_result_without_words_still_says_something() {
+fn a_result_without_words_still_says_something() {
     check_summary(&succeeded(""), "(no output)", "");
     check_summary(&succeeded(" \n"), "(no output)", " \n");
     check_summary(&with_images("", 1), "(1 image)", "(1 image)");
@@ -93,8 +98,9 @@ fn r19_a_result_without_words_still_says_something() {
     check_summary(&with_images("a chart", 2), "a chart", "a chart");
 }
 
+/// R17.
 #[test]
-fn r17_a_result_kept_elsewhere_says_that_there_is_more() {
+fn a_result_kept_elsewhere_says_that_there_is_more() {
     let rest = Some(BlobRef { blob: BlobId::new("blob_1"), bytes: 1 << 30 });
     let output = ToolOutput { rest, ..ToolOutput::text("begin") };
     check_summary(&ToolOutcome::Succeeded { output }, "begin...", "begin...");
@@ -109,7 +115,7 @@ fn what_a_terminal_would_obey_is_taken_out() {
 
 /// S4-11: the label follows the arguments while they are generated.
 #[test]
-fn s4_11_the_telling_argument_is_shown_as_far_as_it_is_written() {
+fn the_telling_argument_is_shown_as_far_as_it_is_written() {
     check_label(&[], r#"{"query": "ru"#, "ru");
     check_label(&[], r#"{"query": "rust\u00e"#, "rust");
     check_label(&[], r#"{"n": 5, "query": "rust"}"#, "rust");
@@ -179,8 +185,9 @@ fn only_the_beginning_of_a_big_argument_is_looked_at() {
     check_label(&[], &seen, "late");
 }
 
+/// R17.
 #[test]
-fn r17_wire_text_is_cut_between_characters() {
+fn wire_text_is_cut_between_characters() {
     let check = |text, max_bytes, expected, truncated| {
         assert_eq!(wire_text(text, max_bytes), WireText { text: expected, truncated });
     };

@@ -227,8 +227,9 @@ fn another_turn_begins_on_a_line_of_its_own() {
     );
 }
 
+/// S4-5.
 #[test]
-fn s4_5_text_is_clean() {
+fn text_is_clean() {
     let story = Story::new().turn().message().text("\u{1b}]0;x").message().text("a\u{1b}[31mb");
     check(story, expect![[r#""ab""#]]);
 }

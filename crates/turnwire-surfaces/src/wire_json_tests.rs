@@ -3,8 +3,9 @@ use serde_json::json;
 
 use super::*;
 
+/// S3-8.
 #[test]
-fn s3_8_no_reader_sees_a_line_end_inside_a_frame() {
+fn no_reader_sees_a_line_end_inside_a_frame() {
     let text = wire_json(&json!({ "a": "x\u{85}y\u{2028}z\n\u{9b}31m\u{7f}é" }));
     assert_eq!(text, r#"{"a":"x\u0085y\u2028z\n\u009b31m\u007fé"}"#);
     let pretty = wire_json_pretty(&json!({ "a": "x\u{2029}" }));

@@ -44,8 +44,9 @@ fn check_with(story: Story, options: WsOptions, expected: Expect) {
     expected.assert_eq(&lines.join("\n"));
 }
 
+/// S2-8, S2-9, S2-15, S2-16.
 #[test]
-fn s2_8_s2_9_s2_15_s2_16_a_tool_comes_between_the_words_before_and_after_it() {
+fn a_tool_comes_between_the_words_before_and_after_it() {
     let story = in_conversation()
         .turn()
         .says(&["Let me ", "see."])
@@ -70,8 +71,9 @@ fn s2_8_s2_9_s2_15_s2_16_a_tool_comes_between_the_words_before_and_after_it() {
     );
 }
 
+/// S2-2, S2-18.
 #[test]
-fn s2_2_s2_18_a_turn_without_tools_is_words_and_the_end() {
+fn a_turn_without_tools_is_words_and_the_end() {
     let story = in_conversation().turn().says(&["Hi", "\0", "\u{1b}[31", "m!"]);
     let story = story.turn_done(Finish::Answered).ended(RunOutcome::Completed);
     check(
@@ -83,8 +85,9 @@ fn s2_2_s2_18_a_turn_without_tools_is_words_and_the_end() {
     );
 }
 
+/// S2-2.
 #[test]
-fn s2_2_a_refusal_is_shown_like_any_text() {
+fn a_refusal_is_shown_like_any_text() {
     let story = in_conversation().turn().message().refusal("No.");
     let story = story.message_done(Completeness::Complete).turn_done(Finish::Answered);
     check(
@@ -95,8 +98,9 @@ fn s2_2_a_refusal_is_shown_like_any_text() {
     );
 }
 
+/// S2-10, S2-11.
 #[test]
-fn s2_10_s2_11_a_failing_tool_is_an_error_and_the_answer_still_comes() {
+fn a_failing_tool_is_an_error_and_the_answer_still_comes() {
     let story = in_conversation()
         .turn()
         .calls("call_1", "divide", r#"{"a":5,"b":0}"#)
@@ -120,7 +124,7 @@ fn s2_10_s2_11_a_failing_tool_is_an_error_and_the_answer_still_comes() {
 /// S2-10, S2-23, S2-28: calls that never started have a start too, and only a success has a
 /// `tool_complete`.
 #[test]
-fn s2_10_s2_23_s2_28_every_way_to_fail_is_a_tool_error_after_its_start() {
+fn every_way_to_fail_is_a_tool_error_after_its_start() {
     let text = || "why".to_owned();
     let endings = [
         (failed("why"), "failed"),
@@ -152,8 +156,9 @@ fn s2_10_s2_23_s2_28_every_way_to_fail_is_a_tool_error_after_its_start() {
     }
 }
 
+/// S2-17, S2-24.
 #[test]
-fn s2_17_s2_24_parallel_calls_of_one_tool_are_told_apart() {
+fn parallel_calls_of_one_tool_are_told_apart() {
     let story = Story::new()
         .turn()
         .calls("call_1", "multiply", r#"{"a":1}"#)
@@ -176,8 +181,9 @@ fn s2_17_s2_24_parallel_calls_of_one_tool_are_told_apart() {
     assert_eq!(told, expected);
 }
 
+/// S2-28.
 #[test]
-fn s2_28_a_call_that_is_tried_again_has_one_start() {
+fn a_call_that_is_tried_again_has_one_start() {
     let reason = Failure::new("tool_failed", "busy");
     let story = Story::new()
         .turn()
@@ -191,8 +197,9 @@ fn s2_28_a_call_that_is_tried_again_has_one_start() {
     assert!(matches!(seen.as_slice(), [WsMessage::ToolStart(_), WsMessage::ToolComplete(_)]));
 }
 
+/// S2-12.
 #[test]
-fn s2_12_times_are_utc_and_those_of_the_events() {
+fn times_are_utc_and_those_of_the_events() {
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1").wait_ms(2_400);
     let seen = messages(story.finished("call_1", succeeded("1")), WsOptions::default());
     let times: Vec<String> = seen
@@ -204,7 +211,7 @@ fn s2_12_times_are_utc_and_those_of_the_events() {
 
 /// S2-8, S2-13, S2-14: an input is always the text of a JSON object.
 #[test]
-fn s2_8_s2_13_s2_14_whatever_the_model_writes_the_input_is_json() {
+fn whatever_the_model_writes_the_input_is_json() {
     let inputs = [
         ("", "{}"),
         ("  ", "{}"),
@@ -230,8 +237,9 @@ fn s2_8_s2_13_s2_14_whatever_the_model_writes_the_input_is_json() {
     assert!(matches!(&seen[..], [WsMessage::ToolStart(start)] if start.tool_input == exact));
 }
 
+/// S2-13, R19.
 #[test]
-fn s2_13_r19_a_tool_that_returns_nothing_says_so() {
+fn a_tool_that_returns_nothing_says_so() {
     for nothing in ["", "\0\u{1b}[0m"] {
         let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
         let seen = messages(story.finished("call_1", succeeded(nothing)), WsOptions::default());
@@ -247,8 +255,9 @@ fn s2_13_r19_a_tool_that_returns_nothing_says_so() {
     assert_eq!((end.tool_result.as_str(), end.empty), ("(1 image)", false));
 }
 
+/// S2-13.
 #[test]
-fn s2_13_a_call_without_a_name_gets_one() {
+fn a_call_without_a_name_gets_one() {
     let story = Story::new().turn().calls("call_1", "\0", "{}");
     let story = story.finished("call_1", ToolOutcome::NotFound { message: "no".to_owned() });
     let seen = messages(story, WsOptions::default());
@@ -257,8 +266,9 @@ fn s2_13_a_call_without_a_name_gets_one() {
     );
 }
 
+/// S2-21.
 #[test]
-fn s2_21_hostile_text_arrives_clean_and_never_breaks_a_message() {
+fn hostile_text_arrives_clean_and_never_breaks_a_message() {
     let hostile = "a\0b\u{1b}]0;title\u{7}c\u{9b}31md\u{85}e\u{2028}f\r\n\tg";
     let story = Story::new().turn().says(&[hostile]).calls("call_1", "x\u{1b}[1m", "{}");
     let story =
@@ -275,8 +285,9 @@ fn s2_21_hostile_text_arrives_clean_and_never_breaks_a_message() {
     }
 }
 
+/// S2-21.
 #[test]
-fn s2_21_an_escape_that_is_never_closed_ends_with_its_message() {
+fn an_escape_that_is_never_closed_ends_with_its_message() {
     let story = Story::new().turn().says(&["a\u{1b}]0;title"]).says(&["b"]);
     let token = |content: &str| WsMessage::Token(Token { content: content.to_owned() });
     assert_eq!(messages(story, WsOptions::default()), [token("a"), token("b")]);
@@ -287,8 +298,9 @@ fn big_text() -> String {
     format!("x{}", "é".repeat(WIRE_BYTES))
 }
 
+/// S2-Q1, R17.
 #[test]
-fn s2_q1_r17_a_big_result_is_cut_at_a_character_and_says_where_the_rest_is() {
+fn a_big_result_is_cut_at_a_character_and_says_where_the_rest_is() {
     let text = big_text();
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     let seen = messages(story.finished("call_1", succeeded(&text)), WsOptions::default());
@@ -301,8 +313,9 @@ fn s2_q1_r17_a_big_result_is_cut_at_a_character_and_says_where_the_rest_is() {
     assert_eq!(end.result_ref.as_deref(), Some("/v1/runs/run_1/calls/call_1/result"));
 }
 
+/// S2-Q1, R17.
 #[test]
-fn s2_q1_r17_a_result_that_just_fits_is_not_cut() {
+fn a_result_that_just_fits_is_not_cut() {
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     let story = story.finished("call_1", succeeded(&"x".repeat(WIRE_BYTES)));
     let seen = messages(story, EVERYTHING);
@@ -311,9 +324,9 @@ fn s2_q1_r17_a_result_that_just_fits_is_not_cut() {
     assert_eq!((end.result_bytes, &end.result_ref), (None, &None));
 }
 
-/// R17: also if the part in the journal would fit, but is not all.
+/// S2-Q1: R17: also if the part in the journal would fit, but is not all.
 #[test]
-fn s2_q1_r17_a_result_kept_aside_is_never_cut_in_silence() {
+fn a_result_kept_aside_is_never_cut_in_silence() {
     let rest = Some(BlobRef { blob: "blob_1".into(), bytes: 5_000_000 });
     let output = ToolOutput { text: "begin".to_owned(), rest, ..ToolOutput::default() };
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
@@ -328,8 +341,9 @@ fn s2_q1_r17_a_result_kept_aside_is_never_cut_in_silence() {
     );
 }
 
+/// S2-F1.
 #[test]
-fn s2_f1_a_big_result_comes_in_pieces_that_add_up() {
+fn a_big_result_comes_in_pieces_that_add_up() {
     let text = big_text();
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     let options = WsOptions { chunks: true, ..WsOptions::default() };
@@ -352,8 +366,9 @@ fn s2_f1_a_big_result_comes_in_pieces_that_add_up() {
     assert_eq!(seen.len(), 6);
 }
 
+/// S2-3.
 #[test]
-fn s2_3_the_last_message_that_is_kept_is_named() {
+fn the_last_message_that_is_kept_is_named() {
     let said_then_silent = in_conversation()
         .turn()
         .says(&["Let me see."])
@@ -411,8 +426,9 @@ fn completed(story: Story) -> String {
     complete.message_id
 }
 
+/// S2-3.
 #[test]
-fn s2_3_a_turn_that_stopped_at_a_limit_is_complete_and_says_so() {
+fn a_turn_that_stopped_at_a_limit_is_complete_and_says_so() {
     let story = in_conversation().turn().message().text("Half").message_done(Completeness::Cut);
     let outcome = RunOutcome::Incomplete { reason: IncompleteReason::MaxOutputTokens };
     let story = story.turn_done(Finish::Length).ended(outcome);
@@ -424,8 +440,9 @@ fn s2_3_a_turn_that_stopped_at_a_limit_is_complete_and_says_so() {
     );
 }
 
+/// S2-4.
 #[test]
-fn s2_4_a_turn_that_fails_ends_with_an_error_and_has_no_complete() {
+fn a_turn_that_fails_ends_with_an_error_and_has_no_complete() {
     let ended = |code, message| {
         let failure = Failure::new(code, message);
         in_conversation().turn().says(&["Half"]).ended(RunOutcome::Failed { failure })
@@ -444,8 +461,9 @@ fn s2_4_a_turn_that_fails_ends_with_an_error_and_has_no_complete() {
     );
 }
 
+/// S2-4.
 #[test]
-fn s2_4_a_turn_that_somebody_stopped_says_so_without_a_code() {
+fn a_turn_that_somebody_stopped_says_so_without_a_code() {
     check(
         in_conversation().turn().ended(RunOutcome::Cancelled),
         expect![[r#"
@@ -453,8 +471,9 @@ fn s2_4_a_turn_that_somebody_stopped_says_so_without_a_code() {
     );
 }
 
+/// S2-22.
 #[test]
-fn s2_22_a_broken_piece_from_the_model_is_told_and_the_stream_goes_on() {
+fn a_broken_piece_from_the_model_is_told_and_the_stream_goes_on() {
     let broke_off = Failure::new("model_broke_off", "the model's answer broke off");
     let reason = Failure::new("model_unreadable", "a part could not be read");
     let story = in_conversation()
@@ -474,9 +493,9 @@ fn s2_22_a_broken_piece_from_the_model_is_told_and_the_stream_goes_on() {
     );
 }
 
-/// C6: never silently retracted or repeated.
+/// S2-22: C6: never silently retracted or repeated.
 #[test]
-fn s2_22_an_answer_that_begins_again_says_so() {
+fn an_answer_that_begins_again_says_so() {
     let story = in_conversation()
         .turn()
         .message()
@@ -542,8 +561,9 @@ fn what_was_asked_for_comes_and_each_message_says_its_place() {
     );
 }
 
+/// S2-20, R12.
 #[test]
-fn s2_20_r12_who_asks_for_nothing_gets_only_the_messages_of_old() {
+fn who_asks_for_nothing_gets_only_the_messages_of_old() {
     let call_id = || CallId::from("call_1");
     let story = in_conversation()
         .turn()
@@ -590,7 +610,7 @@ fn a_message_of_the_person_is_named_when_several_were_sent() {
 proptest! {
     /// S2-2, S2-10, S2-17, S2-24, S2-28 over random turns.
     #[test]
-    fn s2_2_s2_17_s2_28_whatever_happens_tools_pair_and_words_add_up(turns in turns()) {
+    fn whatever_happens_tools_pair_and_words_add_up(turns in turns()) {
         let mut words = String::new();
         let (mut begun, mut over) = (HashSet::new(), HashSet::new());
         let mut n_complete = 0;
@@ -641,7 +661,7 @@ proptest! {
     /// I6, I8, C11: the frames of a prefix are a prefix; a client that resumes gets exactly the
     /// rest; and a cursor means the same with any options.
     #[test]
-    fn c11_who_comes_back_gets_exactly_what_is_missing(turns in turns(), cut in any::<prop::sample::Index>()) {
+    fn who_comes_back_gets_exactly_what_is_missing(turns in turns(), cut in any::<prop::sample::Index>()) {
         let whole = tell(&turns).seen_by(&mut WsChat::new(EVERYTHING));
         let events = tell(&turns).events();
         let n_events = cut.index(events.len() + 1);
@@ -661,9 +681,9 @@ proptest! {
     }
 }
 
-/// C11: also in the middle of the pieces of a large result.
+/// S2-F1: C11: also in the middle of the pieces of a large result.
 #[test]
-fn c11_s2_f1_places_do_not_depend_on_what_was_asked_for() {
+fn places_do_not_depend_on_what_was_asked_for() {
     let story = || {
         let story = Story::new().turn().calls("call_1", "x", "{}");
         story.finished("call_1", succeeded(&big_text()))

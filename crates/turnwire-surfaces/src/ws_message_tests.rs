@@ -49,8 +49,9 @@ fn with(mut message: Value, field: &str, value: &str) -> Value {
     message
 }
 
+/// S2-U1, S2-U5.
 #[test]
-fn s2_u1_s2_u5_a_tool_message_with_all_fields_is_valid() {
+fn a_tool_message_with_all_fields_is_valid() {
     for message in [start(), end()] {
         let valid = read(&message).unwrap();
         assert_eq!(serde_json::to_value(valid).unwrap(), message);
@@ -61,9 +62,9 @@ fn s2_u1_s2_u5_a_tool_message_with_all_fields_is_valid() {
     assert_eq!((built.tool_name.as_str(), built.tool_result.as_str()), ("multiply", "20"));
 }
 
-/// This crate has no clock, so the reader passes the time (S2-13).
+/// S2-U2, S2-U6: This crate has no clock, so the reader passes the time (S2-13).
 #[test]
-fn s2_u2_s2_u6_a_tool_message_without_a_time_is_dated() {
+fn a_tool_message_without_a_time_is_dated() {
     for message in [start(), end()] {
         let dated = read(&without(message.clone(), "timestamp")).unwrap();
         assert_eq!(
@@ -73,8 +74,9 @@ fn s2_u2_s2_u6_a_tool_message_without_a_time_is_dated() {
     }
 }
 
+/// S2-U3, S2-U7.
 #[test]
-fn s2_u3_s2_u7_a_tool_message_needs_a_name() {
+fn a_tool_message_needs_a_name() {
     for message in [start(), end()] {
         let missing = read(&without(message.clone(), "tool_name")).unwrap_err();
         assert_eq!(missing, "missing field `tool_name`");
@@ -84,23 +86,26 @@ fn s2_u3_s2_u7_a_tool_message_needs_a_name() {
     assert_eq!(ToolComplete::new("c", "", "20", noon()), Err(EmptyField("tool_name")));
 }
 
+/// S2-U4.
 #[test]
-fn s2_u4_a_start_needs_an_input() {
+fn a_start_needs_an_input() {
     assert_eq!(read(&without(start(), "tool_input")).unwrap_err(), "missing field `tool_input`");
     assert!(read(&with(start(), "tool_input", "")).is_err());
     let empty = ToolStart::new("c", "x", "", noon()).unwrap_err();
     assert_eq!(empty.to_string(), "tool_input must not be empty");
 }
 
+/// S2-U8.
 #[test]
-fn s2_u8_an_end_needs_a_result() {
+fn an_end_needs_a_result() {
     assert_eq!(read(&without(end(), "tool_result")).unwrap_err(), "missing field `tool_result`");
     assert!(read(&with(end(), "tool_result", "")).is_err());
     assert_eq!(ToolComplete::new("c", "x", "", noon()), Err(EmptyField("tool_result")));
 }
 
+/// S2-14.
 #[test]
-fn s2_14_an_input_or_result_that_is_no_text_is_refused() {
+fn an_input_or_result_that_is_no_text_is_refused() {
     let mut message = start();
     message["tool_input"] = json!({ "a": 5 });
     assert!(read(&message).is_err());
@@ -109,15 +114,17 @@ fn s2_14_an_input_or_result_that_is_no_text_is_refused() {
     assert!(read(&message).is_err());
 }
 
+/// R12.
 #[test]
-fn r12_a_tool_message_needs_the_id_of_its_call() {
+fn a_tool_message_needs_the_id_of_its_call() {
     for message in [start(), end()] {
         assert!(read(&without(message, "tool_call_id")).is_err());
     }
 }
 
+/// S2-U9, S2-U10, S2-U11.
 #[test]
-fn s2_u9_s2_u10_s2_u11_what_is_written_is_json_with_iso_times_and_every_field() {
+fn what_is_written_is_json_with_iso_times_and_every_field() {
     let built = ToolStart::new("call_1", "multiply", r#"{"a":5}"#, noon()).unwrap();
     let text = serde_json::to_string(&WsMessage::ToolStart(built)).unwrap();
     let written: Value = serde_json::from_str(&text).unwrap();
@@ -151,7 +158,7 @@ fn s2_u9_s2_u10_s2_u11_what_is_written_is_json_with_iso_times_and_every_field() 
 
 /// The original messages, without later additions (S2-20).
 #[test]
-fn s2_20_messages_of_old_still_read() {
+fn messages_of_old_still_read() {
     let old = [
         json!({ "type": "token", "content": "Hi" }),
         json!({ "type": "complete", "message_id": "m", "conversation_id": "c" }),
@@ -167,8 +174,9 @@ fn s2_20_messages_of_old_still_read() {
     }
 }
 
+/// S2-1.
 #[test]
-fn s2_1_the_types_are_lower_case_words() {
+fn the_types_are_lower_case_words() {
     let schema = serde_json::to_value(WsMessage::schema()).unwrap().to_string();
     let names = [
         "token",
@@ -189,8 +197,9 @@ fn s2_1_the_types_are_lower_case_words() {
     }
 }
 
+/// S2-4.
 #[test]
-fn s2_4_an_error_has_a_message_and_one_of_five_codes() {
+fn an_error_has_a_message_and_one_of_five_codes() {
     let codes: Vec<&str> = ErrorCode::ALL.map(ErrorCode::as_str).into();
     assert_eq!(codes.join(" "), "INVALID_FORMAT ACCESS_DENIED LLM_ERROR INTERNAL_ERROR TOOL_ERROR");
     for code in ErrorCode::ALL {
@@ -203,8 +212,9 @@ fn s2_4_an_error_has_a_message_and_one_of_five_codes() {
     assert_eq!(closing["fatal"], json!(true));
 }
 
+/// S2-F5, S2-Q2.
 #[test]
-fn s2_f5_s2_q2_tools_come_with_their_descriptions_and_schemas() {
+fn tools_come_with_their_descriptions_and_schemas() {
     let mut multiply = ToolSpec::new("multiply", "Multiplies two numbers.");
     multiply.parameters = json!({ "type": "object", "required": ["a", "b"] });
     let mut search = ToolSpec::new("search", "Searches.");

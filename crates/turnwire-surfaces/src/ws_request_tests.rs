@@ -13,8 +13,9 @@ fn check_refused(text: &str, reason: &str) {
     assert_eq!(WsRequest::read(text), Err(reason.to_owned()));
 }
 
+/// S2-1, S2-6.
 #[test]
-fn s2_1_s2_6_a_message_says_something_in_a_conversation() {
+fn a_message_says_something_in_a_conversation() {
     let expected = WsRequest::Message {
         conversation_id: ConversationId::new("conv_1"),
         content: "multiply 5 and 4".to_owned(),
@@ -31,7 +32,7 @@ fn s2_1_s2_6_a_message_says_something_in_a_conversation() {
 
 /// C30: an unknown field is refused.
 #[test]
-fn c30_an_unknown_field_is_refused() {
+fn an_unknown_field_is_refused() {
     let refused = |text: &str| WsRequest::read(text).unwrap_err();
     let message = r#"{"type":"message","conversation_id":"c","content":"x","modle":"m"}"#;
     assert_eq!(refused(message), "unknown field `modle`, expected `conversation_id` or `content`");
@@ -39,14 +40,16 @@ fn c30_an_unknown_field_is_refused() {
     assert!(refused(approval).starts_with("unknown field `rember`"));
 }
 
+/// S2-1.
 #[test]
-fn s2_1_ping_needs_nothing_else() {
+fn ping_needs_nothing_else() {
     check(r#"{"type":"ping"}"#, WsRequest::Ping);
     check(r#"{"type":"ping","nonce":7}"#, WsRequest::Ping);
 }
 
+/// S2-6.
 #[test]
-fn s2_6_what_is_wrong_with_a_message_is_said() {
+fn what_is_wrong_with_a_message_is_said() {
     check_refused("hello", "a message is a JSON object: expected value at line 1 column 1");
     check_refused("", "a message is a JSON object: EOF while parsing a value at line 1 column 0");
     check_refused(r#""message""#, "a message is a JSON object");
@@ -70,14 +73,15 @@ fn s2_6_what_is_wrong_with_a_message_is_said() {
 
 /// S2-6, S2-21: an error repeats client input, so it is short and cleaned.
 #[test]
-fn s2_6_a_complaint_cannot_be_abused() {
+fn a_complaint_cannot_be_abused() {
     let hostile = json!({ "type": format!("\u{1b}]0;x\u{7}{}", "é".repeat(100_000)) });
     let complaint = WsRequest::read(&hostile.to_string()).unwrap_err();
     assert!(complaint.chars().count() <= 200 && !complaint.contains(char::is_control));
 }
 
+/// S2-F3, S2-F4, S2-Q5.
 #[test]
-fn s2_f3_s2_f4_s2_q5_calls_and_turns_can_be_steered() {
+fn calls_and_turns_can_be_steered() {
     let tool_call_id = CallId::from("call_1");
     check(
         r#"{"type":"tool_cancel","tool_call_id":"call_1"}"#,
@@ -112,8 +116,9 @@ fn a_client_says_where_it_goes_on() {
     assert!(WsRequest::read(r#"{"type":"resume","after":"x"}"#).unwrap_err().contains("12.0"));
 }
 
+/// S2-Q2.
 #[test]
-fn s2_q2_a_client_says_what_it_understands() {
+fn a_client_says_what_it_understands() {
     check(r#"{"type":"hello"}"#, WsRequest::Hello(WsOptions::default()));
     check(
         r#"{"type":"hello","chunks":true,"progress":true,"tools":true,"approvals":true,"inputs":true,"output":true,"resume":true,"later":1}"#,

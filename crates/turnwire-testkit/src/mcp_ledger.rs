@@ -62,7 +62,7 @@ mod tests {
 
     /// C5: each effect class acts as often as it promises.
     #[test]
-    fn c5_each_class_acts_as_often_as_it_says() {
+    fn each_class_acts_as_often_as_it_says() {
         let ledger = Ledger::default();
         let acts =
             |name: &str| [ledger.acts(name, "a"), ledger.acts(name, "a"), ledger.acts(name, "b")];

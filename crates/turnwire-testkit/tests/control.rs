@@ -120,7 +120,7 @@ async fn cancel_one_of_three(runs: &Runs, round: usize) -> Duration {
 /// beside it and the run go on, the server has seen every cancellation, and in a thousand rounds
 /// no call is stuck or ends twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn c14_one_of_three_is_cancelled_a_thousand_times() {
+async fn one_of_three_is_cancelled_a_thousand_times() {
     let world = World::new(None);
     let began = Instant::now();
     let rounds = stream::iter(0..ROUNDS).map(|round| {
@@ -174,7 +174,7 @@ async fn answered(world: &World, run_id: &RunId, reply: Option<Reply>) -> Vec<Ar
 /// C15: a server of either generation asks the person in the middle of a call, and is told what
 /// the person said; where nobody can be asked it is told that, at once.
 #[tokio::test]
-async fn c15_a_server_asks_the_person() {
+async fn a_server_asks_the_person() {
     let Value::Object(content) = json!({ "name": "Ada" }) else { panic!() };
     let accepted = Reply::Accepted { content };
     let cases = [
@@ -204,7 +204,7 @@ async fn c15_a_server_asks_the_person() {
 /// A1: a question that does not say which call it is about is not asked while calls of several
 /// runs share the connection: somebody might answer for somebody else.
 #[tokio::test]
-async fn a1_nobody_answers_for_somebody_else() {
+async fn nobody_answers_for_somebody_else() {
     let world = World::new(Some("--older"));
     let waiting = json!([{ "id": "call_w", "name": "wait_for_cancel", "arguments": {} }]);
     let other = world.runs.start(request(waiting)).await.unwrap();

@@ -619,7 +619,7 @@ async fn a_server_that_cannot_start_says_why() {
 /// A4: a server that a request brings is reached where the operator lets it be, through the one
 /// client that looks at addresses, and under the name that the request gives it.
 #[tokio::test]
-async fn a4_a_request_may_bring_a_server_from_where_it_is_welcome() {
+async fn a_request_may_bring_a_server_from_where_it_is_welcome() {
     let folder = tempfile::tempdir().unwrap();
     let http = HttpServer::start(over_http(&Log::in_folder(folder.path()), 0, Way::Http)).await;
     let (address, port) = (format!("http://127.0.0.1:{}/mcp", http.port), http.port);

@@ -184,7 +184,7 @@ fn kill(file: &Path) {
 
 /// C5: a server of pipes that is killed while its tool is at work.
 #[tokio::test]
-async fn c5_a_killed_server_leaves_an_unknown_outcome() {
+async fn a_killed_server_leaves_an_unknown_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let (log, pid) = (Log::in_folder(folder.path()), folder.path().join("pid"));
     let servers = one(killable(&log, &pid));
@@ -200,7 +200,7 @@ async fn c5_a_killed_server_leaves_an_unknown_outcome() {
 /// C5: a tool that may be repeated is called again when its server was killed; if that does not
 /// help, the outcome of a pure one is a failure, and of an idempotent one it is unknown.
 #[tokio::test]
-async fn c5_a_tool_that_may_be_repeated_is_called_again() {
+async fn a_tool_that_may_be_repeated_is_called_again() {
     for effect in [Effect::Pure, Effect::Idempotent] {
         let folder = tempfile::tempdir().unwrap();
         let (log, pid) = (Log::in_folder(folder.path()), folder.path().join("pid"));
@@ -229,7 +229,7 @@ async fn props_over_http(log: &Log) -> HttpServer {
 
 /// C5: the same over HTTP: the server's process is killed while its tool is at work.
 #[tokio::test]
-async fn c5_a_killed_http_server_leaves_an_unknown_outcome() {
+async fn a_killed_http_server_leaves_an_unknown_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::in_folder(folder.path());
     let mut server = props_over_http(&log).await;
@@ -245,7 +245,7 @@ async fn c5_a_killed_http_server_leaves_an_unknown_outcome() {
 
 /// C5: a server that was killed before it was given the call has done nothing, and that is known.
 #[tokio::test]
-async fn c5_a_call_that_never_went_out_has_failed() {
+async fn a_call_that_never_went_out_has_failed() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::in_folder(folder.path());
     let mut server = props_over_http(&log).await;
@@ -284,7 +284,7 @@ import time; time.sleep(60)
 
 /// C5: a line that a server of pipes did not take was not carried out, and that is known.
 #[tokio::test]
-async fn c5_a_call_that_a_pipe_did_not_take_has_failed() {
+async fn a_call_that_a_pipe_did_not_take_has_failed() {
     let servers = one(McpServerOptions::stdio("python3", ["-c", DEAF]));
     mcp_world::tools(&servers).await.unwrap();
     let ran = run_with_server(servers, "act", async {}).await;
@@ -363,7 +363,7 @@ async fn answer(mut socket: TcpStream, then: Then) {
 
 /// C5: a function whose connection is cut after the request went out, in every way.
 #[tokio::test]
-async fn c5_a_function_that_was_cut_off_has_an_unknown_outcome() {
+async fn a_function_that_was_cut_off_has_an_unknown_outcome() {
     let ways = [
         (Then::HangsUp, "the connection broke before it answered"),
         (Then::Resets, "the connection broke before it answered"),
@@ -385,7 +385,7 @@ async fn c5_a_function_that_was_cut_off_has_an_unknown_outcome() {
 
 /// C5: a pure function is called again; nothing is unknown about it in the end.
 #[tokio::test]
-async fn c5_a_pure_function_that_was_cut_off_is_called_again() {
+async fn a_pure_function_that_was_cut_off_is_called_again() {
     let (port, n_read, _serving) = server_that(Then::HangsUp).await;
     let ran = run_with_function(function(port, Effect::Pure)).await;
     assert_eq!((ran.n_retries(), n_read.load(Ordering::SeqCst)), (1, 2));
@@ -394,7 +394,7 @@ async fn c5_a_pure_function_that_was_cut_off_is_called_again() {
 
 /// C5: nobody was there to take the call, so nothing has happened, and that is known.
 #[tokio::test]
-async fn c5_a_function_that_was_never_reached_has_failed() {
+async fn a_function_that_was_never_reached_has_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

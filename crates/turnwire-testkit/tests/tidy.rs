@@ -56,7 +56,7 @@ fn every_failure_code_is_in_the_docs() {
 
 /// S2-27: every code of the chat socket is explained.
 #[test]
-fn s2_27_every_code_of_the_socket_is_in_the_docs() {
+fn every_code_of_the_socket_is_in_the_docs() {
     let page = read(&root().join("docs/errors.md"));
     for code in turnwire_surfaces::ErrorCode::ALL {
         assert!(page.contains(&format!("\n| `{code}` |")), "{code} is not in docs/errors.md");

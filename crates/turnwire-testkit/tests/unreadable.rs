@@ -10,10 +10,11 @@ use turnwire_testkit::{scenarios, surfaces};
 
 const TERMINAL: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
 
-/// Nothing panics; and a client of the Responses API gets numbers without a gap and, as long as the
+/// C27: Nothing panics; and a client of the Responses API gets numbers without a gap and, as long
+/// as the
 /// end of the run can be read, one end.
 #[test]
-fn c27_every_surface_shows_a_run_with_an_unreadable_event() {
+fn every_surface_shows_a_run_with_an_unreadable_event() {
     let mut n_journals = 0;
     for scenario in scenarios::all() {
         let text = fs::read_to_string(scenario.folder().join("events.jsonl")).unwrap();

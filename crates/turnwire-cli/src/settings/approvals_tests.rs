@@ -8,7 +8,7 @@ fn read(text: &str) -> (ApprovalSettings, Vec<String>) {
 
 /// A7: definitions are pinned by default, and approvals are set per effect class.
 #[test]
-fn a7_the_section_is_read() {
+fn the_section_is_read() {
     assert_eq!(read(""), (ApprovalSettings::default(), Vec::new()));
     assert!(ApprovalSettings::default().pin_definitions);
     let text = "once = 'always'\nidempotent = 'always'\npure = 'never'\nexpire_after_sec = 90\n\

@@ -53,7 +53,7 @@ fn every_limit_of_a_run_is_read() {
 
 /// A13: `serve` uses the limits in the file.
 #[test]
-fn a13_every_limit_of_a_server_is_read() {
+fn every_limit_of_a_server_is_read() {
     let mut mistakes = Vec::new();
     let read = limits(numbered(), &mut mistakes).server;
     assert_eq!(mistakes, [""; 0]);
@@ -106,7 +106,7 @@ fn a13_every_limit_of_a_server_is_read() {
 
 /// A13: every limit is a setting, and `docs/limits.md` describes every setting.
 #[test]
-fn a13_every_limit_is_explained() {
+fn every_limit_is_explained() {
     let explained = include_str!("../../../../docs/limits.md");
     for key in RawLimits::KEYS {
         assert!(explained.contains(&format!("| `{key}` |")), "docs/limits.md has no `{key}`");

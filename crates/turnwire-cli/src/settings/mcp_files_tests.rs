@@ -132,7 +132,7 @@ fn section(text: &str) -> (McpSection, Vec<String>) {
 
 /// A4: requests may supply servers only at URLs that are listed.
 #[test]
-fn a4_places_are_opened_one_by_one() {
+fn places_are_opened_one_by_one() {
     assert_eq!(section("").0.on_request, []);
     let (read, mistakes) = section(
         "[[on_request]]\nurl = \"https://a.example/x\"\n\

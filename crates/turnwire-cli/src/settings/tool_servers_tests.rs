@@ -63,7 +63,7 @@ headers = { X-Team = "${TEAM}" }
 
 /// A7: all forms of `require_approval`, and settings of individual tools.
 #[test]
-fn a7_who_is_asked_about_what() {
+fn who_is_asked_about_what() {
     let approval = |form: &str| {
         let lines = format!("url = \"http://d\"\nrequire_approval = {form}");
         let options = server(&lines, &[]);

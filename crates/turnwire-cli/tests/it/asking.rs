@@ -26,7 +26,7 @@ fn told(bytes: &[u8]) -> String {
 
 /// A7: a person at the terminal is asked, and the call waits for the answer.
 #[test]
-fn a7_yes_lets_the_call_happen() {
+fn yes_lets_the_call_happen() {
     let world = careful();
     let mut terminal = Terminal::start(&world, &MULTIPLY);
     terminal.output.wait_until("the question", |bytes| {
@@ -44,7 +44,7 @@ fn a7_yes_lets_the_call_happen() {
 
 /// A7: no is no, whatever else is typed before it, and its reason is told to the model.
 #[test]
-fn a7_no_denies_with_its_reason() {
+fn no_denies_with_its_reason() {
     let server = Server::new();
     let file = "[approvals]\nonce = \"always\"\npure = \"always\"\n[functions.pay]\n\
                 description = \"Pays.\"\nmethod = \"POST\"\nurl = \"http://127.0.0.1:1/\"\n";
@@ -72,7 +72,7 @@ fn a7_no_denies_with_its_reason() {
 
 /// A7: always is asked once.
 #[test]
-fn a7_always_holds_for_the_run() {
+fn always_holds_for_the_run() {
     let server = Server::new();
     let file = "[approvals]\nonce = \"always\"\n[functions.pay]\ndescription = \"Pays.\"\n\
                 method = \"POST\"\nurl = \"http://127.0.0.1:1/\"\n";
@@ -101,7 +101,7 @@ fn a7_always_holds_for_the_run() {
 /// A7: the person may change the arguments, in an editor or by hand; what does not fit is asked for
 /// again.
 #[test]
-fn a7_arguments_can_be_edited() {
+fn arguments_can_be_edited() {
     let world = careful();
     let editor = world.path().join("editor");
     std::fs::write(&editor, "#!/bin/sh\nsed -i 's/5/6/' \"$2\"\n").unwrap();
@@ -129,9 +129,10 @@ fn a7_arguments_can_be_edited() {
     assert_eq!(code, 0);
 }
 
-/// A7: Ctrl-C at the question stops the run like anywhere else, and the end of the keyboard is a no.
+/// A7: Ctrl-C at the question stops the run like anywhere else, and the end of the keyboard is a
+/// no.
 #[test]
-fn a7_a_question_can_be_left() {
+fn a_question_can_be_left() {
     let world = careful();
     let mut terminal = Terminal::start(&world, &MULTIPLY);
     terminal.answer(CHOICES, "\x03");
@@ -149,7 +150,7 @@ fn a7_a_question_can_be_left() {
 
 /// A7: scripts are not asked: where only the events are wanted, the answer is no.
 #[test]
-fn a7_with_json_nobody_is_asked() {
+fn with_json_nobody_is_asked() {
     let (bytes, code) =
         Terminal::start(&careful(), &[&MULTIPLY[..], &["--json"]].concat()).finish();
     let written = String::from_utf8_lossy(&bytes);
@@ -160,7 +161,7 @@ fn a7_with_json_nobody_is_asked() {
 
 /// A7: with a question from a pipe, the person still answers at the terminal.
 #[test]
-fn a7_the_person_answers_while_stdin_is_a_pipe() {
+fn the_person_answers_while_stdin_is_a_pipe() {
     let line = format!("echo 'multiply 5 and 4' | {TURNWIRE} run --model scripted");
     let world = careful();
     let mut terminal = Terminal::start_program(&world, "/bin/sh", &["-c", &line]);

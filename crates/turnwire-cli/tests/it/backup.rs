@@ -54,7 +54,7 @@ async fn found_in_copy(file: &Path, paths: &[&str]) -> Vec<StatusCode> {
 /// C28: a copy that is made while the server works has everything that was finished before, and is
 /// a store like any other. Only its owner can read it, and the store itself.
 #[tokio::test]
-async fn c28_a_store_is_copied_while_it_is_at_work() {
+async fn a_store_is_copied_while_it_is_at_work() {
     let folder = tempfile::tempdir().unwrap();
     let (store, copy): (PathBuf, PathBuf) =
         (folder.path().join("runs.db"), folder.path().join("it's a copy.db"));
@@ -78,7 +78,7 @@ async fn c28_a_store_is_copied_while_it_is_at_work() {
 
 /// C28: after SIGTERM everything is in the one file; nothing of it is left in the `-wal` beside it.
 #[tokio::test]
-async fn c28_after_a_clean_end_the_file_alone_is_the_store() {
+async fn after_a_clean_end_the_file_alone_is_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("runs.db");
     let (_world, mut gateway) = kept_in(&store);

@@ -85,7 +85,7 @@ async fn check(store: &str, url: &str) {
 
 /// A1: an id with a NUL character is 404 like any other that is not there.
 #[tokio::test]
-async fn a1_an_id_that_nothing_can_have_is_not_there() {
+async fn an_id_that_nothing_can_have_is_not_there() {
     check("SQLite", "sqlite://odd.db").await;
     check("memory", "memory:").await;
     check("PostgreSQL", &services::postgres_url()).await;

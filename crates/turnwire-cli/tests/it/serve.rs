@@ -383,7 +383,8 @@ async fn tool_servers_are_told_of_and_ended() {
     assert_eq!(alive.all(), "goodbye");
 }
 
-/// A9: `--origin` lets a page in that is refused without it, and what is not the origin of a page is
+/// A9: `--origin` lets a page in that is refused without it, and what is not the origin of a page
+/// is
 /// told before anything is started.
 #[tokio::test]
 async fn a_page_is_let_in_by_a_flag() {
@@ -404,7 +405,7 @@ async fn a_page_is_let_in_by_a_flag() {
 
 /// C20: SIGHUP ends nothing. It was handled if the server says so, and answers afterwards.
 #[tokio::test]
-async fn c20_a_hangup_does_not_end_it() {
+async fn a_hangup_does_not_end_it() {
     let world = quick().with("TURNWIRE_LOG", "info");
     let mut gateway = Gateway::start(&world, &DEMO);
     gateway.signal("HUP");
@@ -461,7 +462,7 @@ async fn a_run_outlives_its_process() {
 
 /// A13: `serve` keeps the limits of the file, and answers probes at an address of their own.
 #[tokio::test]
-async fn a13_limits_and_the_address_for_probes_come_from_the_file() {
+async fn limits_and_the_address_for_probes_come_from_the_file() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings =
         format!("[server]\nhealth_listen = \"{free}\"\n[limits]\nmax_body_bytes = 200\n");

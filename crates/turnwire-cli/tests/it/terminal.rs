@@ -203,7 +203,7 @@ fn plain_has_colours_and_no_animation() {
 /// S4-X: an answer that is longer than the terminal is written whole and once, below a tool that
 /// was at work.
 #[test]
-fn s4_x_an_answer_longer_than_the_terminal_is_whole() {
+fn an_answer_longer_than_the_terminal_is_whole() {
     let server = Server::new();
     let world = World::new().with("OPENAI_BASE_URL", &server.url());
     let terminal = Terminal::start(&world, &["run", "Count."]);

@@ -77,7 +77,7 @@ async fn outcome_after(n_refusals: usize, refusal: BlobError) -> (Runs, ToolOutc
 
 /// C27: it waits like everything else that has to be kept, and is whole.
 #[tokio::test(start_paused = true)]
-async fn c27_a_big_result_waits_for_an_outage_to_pass() {
+async fn a_big_result_waits_for_an_outage_to_pass() {
     let away = BlobError::Unavailable("restarting".to_owned());
     let (runs, outcome) = outcome_after(20, away).await;
     let ToolOutcome::Succeeded { output } = outcome else { panic!("{outcome:?}") };
@@ -88,7 +88,7 @@ async fn c27_a_big_result_waits_for_an_outage_to_pass() {
 
 /// C27: what will never be kept is not waited for.
 #[tokio::test(start_paused = true)]
-async fn c27_a_big_result_that_is_never_taken_fails_its_call() {
+async fn a_big_result_that_is_never_taken_fails_its_call() {
     let never = BlobError::Rejected("too large".to_owned());
     let (_, outcome) = outcome_after(usize::MAX, never).await;
     let ToolOutcome::Failed { failure } = outcome else { panic!("{outcome:?}") };

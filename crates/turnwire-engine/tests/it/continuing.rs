@@ -101,7 +101,7 @@ async fn a_first_call_comes_before_the_model() {
 /// C15: a run that hands its approvals back ends with the question; the next run brings the
 /// answer, carries the call out, and the model sees one call with one result.
 #[tokio::test(start_paused = true)]
-async fn c15_an_approval_is_answered_by_the_next_run() {
+async fn an_approval_is_answered_by_the_next_run() {
     for (decision, worked) in
         [(Decision::Approved, true), (Decision::Denied { reason: "too risky".to_owned() }, false)]
     {

@@ -108,7 +108,7 @@ async fn ids_and_times_of_a_simulation() {
 
 /// C29: what is finished is bounded by its weight too, and the latest is there in any case.
 #[tokio::test]
-async fn c29_finished_runs_are_bounded_by_bytes() {
+async fn finished_runs_are_bounded_by_bytes() {
     let (tenant, at) = (TenantId::default(), Timestamp::from_micros(0));
     let log = MemoryJournal::keeping(100).within_bytes(10_000);
     let is_there = async |run: &str| log.head(&tenant, &RunId::from(run)).await.is_ok();

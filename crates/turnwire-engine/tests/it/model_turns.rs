@@ -71,7 +71,7 @@ async fn a_wait_that_is_asked_for_is_kept_or_told() {
 
 /// A12: whatever a model's error says stays in the log: the words of a failure are ours.
 #[tokio::test(start_paused = true)]
-async fn a12_the_words_of_an_error_are_not_told() {
+async fn the_words_of_an_error_are_not_told() {
     let message = || "sk-UPSTREAMSECRET".to_owned();
     let errors = [
         (ModelError::Unavailable { message: message(), retry_after: None }, "model_unavailable"),
@@ -103,7 +103,7 @@ fn skipped(played: &Played) -> Vec<(u32, u64, String)> {
 /// S2-22: a part that cannot be read is recorded where it stood, and the answer goes on; as many as
 /// the limit allows, and one more ends the turn.
 #[tokio::test(start_paused = true)]
-async fn s2_22_an_unreadable_part_is_recorded_and_the_answer_goes_on() {
+async fn an_unreadable_part_is_recorded_and_the_answer_goes_on() {
     let lost = || ModelPart::Unreadable { bytes: 9 };
     let told = || (1, 9, "model_unreadable".to_owned());
     let two = || Turn::new().text("It ").part(lost()).text("goes ").part(lost()).text("on.");
@@ -129,10 +129,11 @@ async fn s2_22_an_unreadable_part_is_recorded_and_the_answer_goes_on() {
     assert_eq!(retries(&played).len(), 1);
 }
 
-/// R18: a call whose arguments may have a gap is not carried out, wherever the gap is; the model is
+/// S2-22: R18: a call whose arguments may have a gap is not carried out, wherever the gap is; the
+/// model is
 /// told. A call of the client's ends the run, because the client would carry it out.
 #[tokio::test(start_paused = true)]
-async fn s2_22_a_call_of_an_answer_with_a_gap_is_not_carried_out() {
+async fn a_call_of_an_answer_with_a_gap_is_not_carried_out() {
     let lost = || ModelPart::Unreadable { bytes: 9 };
     let call = || Turn::new().call("t", json!({ "a": 1 }));
     for turn in [call().part(lost()), Turn::new().part(lost()).call("t", json!({ "a": 1 }))] {

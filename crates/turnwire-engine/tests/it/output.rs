@@ -31,7 +31,7 @@ fn said(played: &Played) -> String {
 
 /// C29: an answer of exactly as many bytes as allowed is one; a byte more is cut, and said to be.
 #[tokio::test(start_paused = true)]
-async fn c29_an_answer_has_a_limit() {
+async fn an_answer_has_a_limit() {
     let answers = |n_bytes: usize| {
         let turn = Turn::new().text_in(["x".repeat(60), "y".repeat(n_bytes - 60)]);
         TestBench::new([turn]).limits(|limits| limits.max_turn_output = 100)
@@ -51,7 +51,7 @@ async fn c29_an_answer_has_a_limit() {
 
 /// C29: whatever the model sends counts, and no character is torn.
 #[tokio::test(start_paused = true)]
-async fn c29_all_that_a_model_sends_counts() {
+async fn all_that_a_model_sends_counts() {
     let turns = [
         Turn::new().reasoning("x".repeat(101)),
         Turn::new().refusal("x".repeat(101)),
@@ -81,7 +81,7 @@ async fn c29_all_that_a_model_sends_counts() {
 /// C29: all answers of a run together have a limit too; one that its provider cut has its own
 /// reason.
 #[tokio::test(start_paused = true)]
-async fn c29_a_run_has_a_limit() {
+async fn a_run_has_a_limit() {
     let talk = |n: u32| Turn::new().text("x".repeat(1_000)).call("t", json!({ "n": n }));
     let model = Scripted::new((0..20).map(talk));
     let played = TestBench::with_model(Arc::new(model.clone()))
@@ -101,7 +101,7 @@ async fn c29_a_run_has_a_limit() {
 /// R18, C29: arguments of exactly as many bytes as allowed are carried out; with one more they are
 /// cut, the tool is not called, the model is told, and the run goes on.
 #[tokio::test(start_paused = true)]
-async fn r18_arguments_that_are_too_long_are_never_carried_out() {
+async fn arguments_that_are_too_long_are_never_carried_out() {
     let arguments = |n_bytes: usize| {
         let text = format!(r#"{{"a":"{}"}}"#, "x".repeat(n_bytes - 8));
         assert_eq!(text.len(), n_bytes);
@@ -160,7 +160,7 @@ async fn r18_arguments_that_are_too_long_are_never_carried_out() {
 
 /// R18: nobody is asked about half a call.
 #[tokio::test(start_paused = true)]
-async fn r18_nobody_is_asked_about_half_a_call() {
+async fn nobody_is_asked_about_half_a_call() {
     let tool = returns("t", "x").with(|spec| spec.needs_approval = true);
     let long = Turn::new().call("t", json!({ "a": "x".repeat(4_000) }));
     let played = TestBench::new([long, Turn::new().text("ok")])
@@ -198,7 +198,7 @@ impl Tool for Chatterbox {
 /// C29: what a tool tells while it works is kept up to the limit, and then it is said that it is
 /// not. What it returns is there in any case.
 #[tokio::test(start_paused = true)]
-async fn c29_a_tool_that_talks_without_end_does_not_fill_the_journal() {
+async fn a_tool_that_talks_without_end_does_not_fill_the_journal() {
     let play = async |limit: usize| {
         TestBench::new([Turn::new().call("t", json!({})), Turn::new().text("ok")])
             .tool(Chatterbox(ToolSpec::new("t", "Talks.")))

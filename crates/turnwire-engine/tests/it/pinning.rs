@@ -56,7 +56,7 @@ fn changed(played: &Played) -> Option<String> {
 /// A7: a changed tool is not called before a person has allowed it, its words do not reach the
 /// model before that, and afterwards it is trusted as it is.
 #[tokio::test(start_paused = true)]
-async fn a7_a_changed_tool_waits_for_a_person() {
+async fn a_changed_tool_waits_for_a_person() {
     let pins = Arc::new(MemoryPins::default());
     let (first, _) = run(&pins, &tool("Adds."), Approvals::Wait).await;
     assert_eq!(changed(&first), None, "the first definition is trusted");
@@ -115,7 +115,7 @@ impl Pins for AwayAtFirst {
 
 /// A7, C18: a store that is away for a moment does not make a trusted tool a changed one.
 #[tokio::test(start_paused = true)]
-async fn a7_an_outage_is_no_change() {
+async fn an_outage_is_no_change() {
     let pins = Arc::new(AwayAtFirst { pins: MemoryPins::default(), times: AtomicUsize::new(3) });
     let (played, model) = run(&pins, &tool("Adds."), Approvals::Decline).await;
     assert!(outcome_of(&played, "call_1").is_success());
@@ -126,13 +126,13 @@ async fn a7_an_outage_is_no_change() {
 /// A7: what one tenant trusts says nothing about another, and of two that meet a tool at once
 /// both are told the same.
 #[tokio::test]
-async fn a7_pins_keep_their_promises() {
+async fn pins_keep_their_promises() {
     turnwire_testkit::conformance::pins::check(&MemoryPins::default()).await;
 }
 
 /// A7: without pins tools may change as they like.
 #[tokio::test(start_paused = true)]
-async fn a7_it_can_be_turned_off() {
+async fn it_can_be_turned_off() {
     for description in ["Adds.", EVIL] {
         let played = TestBench::new([calls(&["add"]), Turn::new().text("ok")])
             .servers(FakeServers::default().with("sums", [tool(description)]))

@@ -27,7 +27,7 @@ fn names(tools: &[Arc<ToolSpec>]) -> Vec<&str> {
 
 /// S1-A4, S1-O2: asking a server for its tools is part of the run, before the model is asked.
 #[tokio::test(start_paused = true)]
-async fn s1_a4_a_server_is_asked_before_the_model() {
+async fn a_server_is_asked_before_the_model() {
     let servers = FakeServers::default().slow(
         "docs",
         Duration::from_secs(1),
@@ -88,7 +88,7 @@ async fn a_dead_server_costs_its_tools_and_not_the_run() {
 
 /// A7: two tools of one name are told apart by their servers.
 #[tokio::test(start_paused = true)]
-async fn a7_a_name_that_is_taken_gets_its_server_in_front() {
+async fn a_name_that_is_taken_gets_its_server_in_front() {
     let servers = FakeServers::default()
         .with("one", [returns("find", "first")])
         .with("two", [returns("find", "second")]);

@@ -142,7 +142,7 @@ async fn no_more_calls_run_at_once_than_allowed() {
 
 /// S4-9: a silent tool is said to be still at work; a tool that reports is not.
 #[tokio::test(start_paused = true)]
-async fn s4_9_a_silent_tool_has_a_heartbeat() {
+async fn a_silent_tool_has_a_heartbeat() {
     let silent = FakeTool::new("silent", Behaviour::Takes(Duration::from_millis(3500), "x".into()));
     let chatty =
         FakeTool::new("chatty", Behaviour::Reports(4, Duration::from_millis(900), "y".into()));

@@ -34,7 +34,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 /// C15: where nobody can be asked, the model is told so and the run goes on.
 #[tokio::test]
-async fn c15_nobody_is_waited_for_who_cannot_be_asked() {
+async fn nobody_is_waited_for_who_cannot_be_asked() {
     let (plan, risky) = plan();
     let world = plan.start().await;
     let (status, answer) = soon(world.post("/chat", json!({ "message": "?" }))).await;
@@ -46,7 +46,7 @@ async fn c15_nobody_is_waited_for_who_cannot_be_asked() {
 
 /// C15: the same on the stream.
 #[tokio::test]
-async fn c15_a_stream_without_approvals() {
+async fn a_stream_without_approvals() {
     let (plan, risky) = plan();
     let world = plan.start().await;
     let request = world.request(Method::POST, "/chat/stream").json(&json!({ "message": "?" }));
@@ -59,7 +59,7 @@ async fn c15_a_stream_without_approvals() {
 
 /// C15: the same on the socket; and one that says it can be asked is asked.
 #[tokio::test]
-async fn c15_sockets_with_and_without_approvals() {
+async fn sockets_with_and_without_approvals() {
     for approvals in [false, true] {
         let (plan, risky) = plan();
         let world = plan.start().await;
@@ -82,7 +82,7 @@ async fn c15_sockets_with_and_without_approvals() {
 
 /// C11, C15: a client that comes back is shown the question it can answer.
 #[tokio::test]
-async fn c11_questions_are_asked_again_on_resume() {
+async fn questions_are_asked_again_on_resume() {
     let (plan, risky) = plan();
     let world = plan.start().await;
     let body = json!({ "message": "?", "approvals": true });
@@ -118,7 +118,7 @@ async fn c11_questions_are_asked_again_on_resume() {
 /// C15: two surfaces see the same question with everything that belongs to it; an answer with
 /// other arguments, for the whole conversation, comes over one of them, the other is too late.
 #[tokio::test]
-async fn c15_edited_and_remembered_over_two_surfaces() {
+async fn edited_and_remembered_over_two_surfaces() {
     let risky = FakeTool::new("risky", Behaviour::Multiplies);
     let risky = risky.with(|spec| {
         spec.needs_approval = true;
@@ -178,7 +178,7 @@ async fn c15_edited_and_remembered_over_two_surfaces() {
 /// C15: what a tool asks is shown to a client that says it understands, and answered from
 /// there or over the native surface; others do not see it, and the tool is told so.
 #[tokio::test]
-async fn c15_a_tool_asks_over_every_surface() {
+async fn a_tool_asks_over_every_surface() {
     use turnwire_contract::Question;
     let schema = json!({
         "type": "object", "properties": { "seat": { "type": "string" } }, "required": ["seat"],
@@ -250,7 +250,7 @@ async fn c15_a_tool_asks_over_every_surface() {
 
 /// R17: a big result is read in pieces.
 #[tokio::test]
-async fn r17_a_result_is_read_by_ranges() {
+async fn a_result_is_read_by_ranges() {
     let big = "0123456789".repeat(10_000);
     let tool = FakeTool::new("big", Behaviour::Returns(big.clone()));
     let turns = [Turn::new().call_with_id("call_b", "big", json!({})), Turn::new().text("ok")];

@@ -42,7 +42,7 @@ fn is_public(path: &str) -> bool {
 /// A1, A2: no route answers without a key, with a wrong one, or with one in a place where none
 /// belongs; every route of the document is tried.
 #[tokio::test]
-async fn a2_no_route_without_a_key() {
+async fn no_route_without_a_key() {
     let world = locked().start().await;
     let attempts: [&[(&str, &str)]; 8] = [
         &[],
@@ -92,7 +92,7 @@ async fn status_with(world: &World, method: Method, headers: &[(&str, &str)]) ->
 
 /// A9: a foreign web page and a foreign name are turned away, on every kind of route.
 #[tokio::test]
-async fn a9_foreign_pages_and_names() {
+async fn foreign_pages_and_names() {
     let world = Plan::new([]).start().await;
     let port = world.address.port();
     for origin in [
@@ -154,7 +154,7 @@ async fn a_named_page_may_read() {
 /// A9: a page on another port of this machine is told about `origins`: its browser lets it ask, and
 /// read the refusal. What it asked for is not done, and a page of another machine reads nothing.
 #[tokio::test]
-async fn a9_a_page_on_another_local_port_is_told_about_origins() {
+async fn a_page_on_another_local_port_is_told_about_origins() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     for page in ["http://localhost:5173", "http://127.0.0.1:5173", "http://[::1]:5173"] {
         let preflight = world
@@ -193,7 +193,7 @@ async fn a9_a_page_on_another_local_port_is_told_about_origins() {
 /// A9: with `hosts`, probes may still use the address; nothing else may, and neither may they use
 /// another name.
 #[tokio::test]
-async fn a9_hosts_do_not_break_probes_by_address() {
+async fn hosts_do_not_break_probes_by_address() {
     let named = Plan::new([]).options(|options| {
         options.auth.hosts = vec!["chat.example.com".to_owned()];
     });
@@ -217,7 +217,7 @@ async fn a9_hosts_do_not_break_probes_by_address() {
 
 /// A9: only loopback without a key.
 #[tokio::test]
-async fn a9_other_addresses_need_a_key() {
+async fn other_addresses_need_a_key() {
     let world = Plan::new([]).start().await;
     let bind = async |keys: Vec<String>| {
         let auth = AuthOptions { api_keys: keys, ..AuthOptions::default() };
@@ -232,7 +232,7 @@ async fn a9_other_addresses_need_a_key() {
 
 /// A13: bodies, depth and keys have limits, tried at the limit and one past it.
 #[tokio::test]
-async fn a13_limits_of_a_body() {
+async fn limits_of_a_body() {
     let world = Plan::new([]).options(|options| options.body_limit = 10_000).start().await;
     let post = async |body: String| {
         let request = world
@@ -268,7 +268,7 @@ async fn a13_limits_of_a_body() {
 
 /// A13: so do headers.
 #[tokio::test]
-async fn a13_limits_of_headers() {
+async fn limits_of_headers() {
     let world = Plan::new([]).start().await;
     let status_of = async |n_headers: usize, length: usize| {
         let mut request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n", world.address);

@@ -67,7 +67,7 @@ fn with_keys(plan: Plan) -> Plan {
 
 /// A13: idle connections without a key shut nobody out, however many they are, and go.
 #[tokio::test]
-async fn a13_idle_strangers_shut_nobody_out() {
+async fn idle_strangers_shut_nobody_out() {
     let plan = with_keys(Plan::new([])).limits(|limits| {
         limits.connections = 4;
         limits.unknown_per_address = 8;
@@ -97,7 +97,7 @@ async fn a13_idle_strangers_shut_nobody_out() {
 /// A13: clients get as many connections as there are for them; one more is told to come back, and
 /// probes are answered all the same.
 #[tokio::test]
-async fn a13_a_full_server_answers_probes() {
+async fn a_full_server_answers_probes() {
     let plan = Plan::new([]).limits(|limits| limits.connections = 2);
     let world = plan.start().await;
     let mut held = Vec::new();
@@ -124,7 +124,7 @@ async fn a13_a_full_server_answers_probes() {
 /// A13: a connection of HTTP/2 over which nothing is let in, one that is idle, and one that is old
 /// are ended; a request under way is not.
 #[tokio::test]
-async fn a13_http2_connections_have_their_time() {
+async fn http2_connections_have_their_time() {
     type Change = fn(&mut HttpLimits, Duration);
     let short = Duration::from_millis(200);
     let cases: [(&str, bool, Change); 3] = [
@@ -156,7 +156,7 @@ async fn a13_http2_connections_have_their_time() {
 /// A13: probes have an address of their own, where nothing else is answered, also while the server
 /// closes.
 #[tokio::test]
-async fn a13_probes_have_an_address_of_their_own() {
+async fn probes_have_an_address_of_their_own() {
     let world = Plan::new([]).start().await;
     let loopback = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(loopback, world.app.clone(), HttpLimits::default()).await.unwrap();
@@ -185,7 +185,7 @@ async fn a13_probes_have_an_address_of_their_own() {
 /// A13: a key may have so many runs at once; one more is told to come back, and another key is
 /// not. When a run is over there is room again.
 #[tokio::test]
-async fn a13_a_key_has_so_many_runs() {
+async fn a_key_has_so_many_runs() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
     let plan = with_keys(Plan::with_model(model).server("m", [waits]));
@@ -210,7 +210,7 @@ async fn a13_a_key_has_so_many_runs() {
 /// A13: 2,000 runs in the background are not taken in: the process has so many and no more, and
 /// every one of the others is told to come back.
 #[tokio::test]
-async fn a13_a_flood_of_background_runs_is_bounded() {
+async fn a_flood_of_background_runs_is_bounded() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
     let plan = Plan::with_model(model).server("m", [waits]);
@@ -229,7 +229,7 @@ async fn a13_a_flood_of_background_runs_is_bounded() {
 
 /// A13: a key may have so many requests, streams and sockets open; a stream counts to its end.
 #[tokio::test]
-async fn a13_a_key_has_so_many_connections() {
+async fn a_key_has_so_many_connections() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let model = Scripted::new([Turn::new().call("wait", json!({}))]).looping();
     let plan = with_keys(Plan::with_model(model).server("m", [waits]));
@@ -255,7 +255,7 @@ async fn a13_a_key_has_so_many_connections() {
 
 /// A13: a body that comes drop by drop is not waited for, however steadily it drips.
 #[tokio::test]
-async fn a13_a_body_has_its_time() {
+async fn a_body_has_its_time() {
     let time = Duration::from_millis(300);
     let plan = Plan::new([Turn::new().text("Hi.")]);
     let world = plan.options(|options| options.requests.body_time = time).start().await;
@@ -304,7 +304,7 @@ async fn a_close_frame_is_answered() {
 
 /// A13: frames of every kind count: so many in a second are taken, and one more ends the socket.
 #[tokio::test]
-async fn a13_frames_of_every_kind_are_counted() {
+async fn frames_of_every_kind_are_counted() {
     let most = 10;
     let plan = Plan::new([]).limits(|limits| limits.socket_messages_per_second = most);
     let world = plan.start().await;
@@ -381,7 +381,7 @@ async fn an_event_source_at_the_end_is_told_so() {
 /// A13: the document says of every route behind a key that it may be too much, and when to come
 /// back.
 #[test]
-fn a13_too_much_is_described() {
+fn too_much_is_described() {
     let document = serde_json::to_value(turnwire_gateway::openapi::document()).unwrap();
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {

@@ -25,7 +25,7 @@ async fn stream(world: &World, body: Value) -> Vec<Value> {
 /// S3-T2, S3-7, S3-8, S3-17: tool call, tool result, response, done, and nothing else; the
 /// headers that keep proxies from gathering.
 #[tokio::test]
-async fn s3_t2_the_stream_of_one_tool() {
+async fn the_stream_of_one_tool() {
     let world = Plan::new([ask_to_multiply(), Turn::new().text("It is 20.")])
         .tool(multiply())
         .start()
@@ -58,7 +58,7 @@ async fn s3_t2_the_stream_of_one_tool() {
 
 /// S3-17: tokens come only to those who ask.
 #[tokio::test]
-async fn s3_17_tokens_on_request() {
+async fn tokens_on_request() {
     let world = Plan::new([Turn::new().text_in(["Hel", "lo."])]).start().await;
     let frames = stream(&world, json!({ "message": "Hi", "tokens": true })).await;
     assert_eq!(types(&frames), ["token", "token", "response", "done"]);
@@ -67,7 +67,7 @@ async fn s3_17_tokens_on_request() {
 
 /// S3-13: a turn that fails is an error and then done, with status 200.
 #[tokio::test]
-async fn s3_13_a_failed_turn_ends_with_done() {
+async fn a_failed_turn_ends_with_done() {
     let broken = ModelError::Rejected { message: "no".to_owned() };
     let world = Plan::new([Turn::fails(broken)]).start().await;
     let frames = stream(&world, json!({ "message": "Hi" })).await;
@@ -79,7 +79,7 @@ async fn s3_13_a_failed_turn_ends_with_done() {
 /// S3-9, S3-10: a session begun by one endpoint goes on in the other, and `/chat` answers as it
 /// always did.
 #[tokio::test]
-async fn s3_9_sessions_are_shared() {
+async fn sessions_are_shared() {
     let turns = ["One.", "Two.", "Three."].map(|text| Turn::new().text(text));
     let world = Plan::new(turns).start().await;
     let (status, first) = world.post("/chat", json!({ "message": "1" })).await;
@@ -102,7 +102,7 @@ async fn s3_9_sessions_are_shared() {
 
 /// S3-14, C10: a client that hangs up finds the turn in its session; the tool worked once.
 #[tokio::test]
-async fn s3_14_a_turn_survives_its_client() {
+async fn a_turn_survives_its_client() {
     let slow = FakeTool::new("work", Behaviour::Takes(Duration::from_millis(200), "worked".into()));
     let turns = [
         Turn::new().call("work", json!({})),
@@ -134,7 +134,7 @@ async fn s3_14_a_turn_survives_its_client() {
 
 /// S3-11: a reader that does not read slows nobody down.
 #[tokio::test]
-async fn s3_11_a_slow_reader_does_not_slow_the_turn() {
+async fn a_slow_reader_does_not_slow_the_turn() {
     let long = "word ".repeat(40_000);
     let model =
         Scripted::new([Turn::new().text_in(long.split_inclusive(' ')), Turn::new().text("Next.")]);
@@ -157,7 +157,7 @@ async fn s3_11_a_slow_reader_does_not_slow_the_turn() {
 
 /// S3-12: old results are shortened for the model, and no call is parted from its result.
 #[tokio::test]
-async fn s3_12_old_results_are_shortened() {
+async fn old_results_are_shortened() {
     let big = FakeTool::new("read", Behaviour::Returns("x".repeat(5_000)));
     let turns =
         (0..5).flat_map(|_| [Turn::new().call("read", json!({})), Turn::new().text("Read.")]);
@@ -186,7 +186,7 @@ async fn s3_12_old_results_are_shortened() {
 
 /// R11: `Last-Event-ID` reads on at any frame.
 #[tokio::test]
-async fn r11_a_chat_stream_is_resumed_at_any_frame() {
+async fn a_chat_stream_is_resumed_at_any_frame() {
     let world = Plan::new([ask_to_multiply(), Turn::new().text_in(["It ", "is 20."])])
         .tool(multiply())
         .start()

@@ -15,7 +15,7 @@ use crate::world::{Plan, World};
 
 /// A13: whoever says nothing, or only begins to, keeps nobody out for long.
 #[tokio::test]
-async fn a13_a_silent_connection_is_ended() {
+async fn a_silent_connection_is_ended() {
     for first in ["", "P", "PRI * HTTP/2.0"] {
         let plan = Plan::new([]).limits(|limits| {
             limits.header_time = Duration::from_millis(100);
@@ -33,7 +33,7 @@ async fn a13_a_silent_connection_is_ended() {
 
 /// A13: a socket is a connection for as long as it is open.
 #[tokio::test]
-async fn a13_sockets_are_counted() {
+async fn sockets_are_counted() {
     for path in ["/ws/chat", "/v1/responses"] {
         let world = Plan::new([]).limits(|limits| limits.connections = 1).start().await;
         let mut socket = world.socket(path).await;
@@ -53,7 +53,7 @@ async fn a13_sockets_are_counted() {
 
 /// A13: a message of the biggest size is taken in, and a bigger one ends the socket with 1009.
 #[tokio::test]
-async fn a13_big_messages_end_a_socket() {
+async fn big_messages_end_a_socket() {
     let world = Plan::new([]).start().await;
     for path in ["/ws/chat", "/v1/responses"] {
         let mut socket = world.socket(path).await;
@@ -96,13 +96,13 @@ async fn at_work(world: &World, path: &str, hello: Value) -> Blocking {
     opened.await.unwrap()
 }
 
-/// When the server closes, a socket gets the end of its turn and is told why it ends, before
+/// C3: When the server closes, a socket gets the end of its turn and is told why it ends, before
 /// the server is gone.
 ///
 /// The client reads only after the server is gone, and without giving its thread to anybody: it
 /// finds what was written by then, and nothing else.
 #[tokio::test]
-async fn c3_sockets_are_told_the_end_when_the_server_closes() {
+async fn sockets_are_told_the_end_when_the_server_closes() {
     for path in ["/ws/chat", "/v1/responses"] {
         let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
         let turns = [Turn::new().call("wait", json!({}))];

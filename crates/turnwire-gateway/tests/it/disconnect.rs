@@ -125,7 +125,7 @@ fn id(frame: &str) -> &str {
 
 /// C10, C11: `/v1/responses`, resumed by `starting_after`.
 #[tokio::test]
-async fn c10_responses_survive_their_clients() {
+async fn responses_survive_their_clients() {
     let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
     let body = json!({ "input": "?", "tools": tools, "stream": true });
     leave_everywhere(
@@ -142,7 +142,7 @@ async fn c10_responses_survive_their_clients() {
 
 /// C10, C11, S3-14: `/chat/stream`, resumed by `Last-Event-ID`.
 #[tokio::test]
-async fn c10_chats_survive_their_clients() {
+async fn chats_survive_their_clients() {
     let body = json!({ "message": "?", "tokens": true });
     leave_everywhere(
         |world| world.request(Method::POST, "/chat/stream").json(&body),
@@ -159,7 +159,7 @@ async fn c10_chats_survive_their_clients() {
 
 /// C10, C11: the native events, of a run that was begun on another surface.
 #[tokio::test]
-async fn c10_native_readers_come_and_go() {
+async fn native_readers_come_and_go() {
     for (number, scenario) in scenarios().into_iter().enumerate() {
         let (world, _) = scenario.start().await;
         let tools = json!([{ "type": "mcp", "server_label": "m", "require_approval": "never" }]);
@@ -184,7 +184,7 @@ async fn c10_native_readers_come_and_go() {
 
 /// C10, C11: the chat socket, resumed on another by its cursor.
 #[tokio::test]
-async fn c10_chat_sockets_come_and_go() {
+async fn chat_sockets_come_and_go() {
     let is_over = |message: &Value| {
         message["type"] == "complete"
             || (message["type"] == "error" && message["outcome"].is_string())

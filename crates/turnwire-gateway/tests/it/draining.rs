@@ -58,7 +58,7 @@ fn last_place(text: &str) -> &str {
 /// numbers go on elsewhere. That its run should go with its client changes nothing: the client
 /// has not gone.
 #[tokio::test]
-async fn c20_a_response_is_read_on_elsewhere() {
+async fn a_response_is_read_on_elsewhere() {
     let (here, there) = two_servers().await;
     let body = json!({ "input": "?", "stream": true, "on_disconnect": "cancel" });
     let request = here.request(Method::POST, "/v1/responses").json(&body);
@@ -84,7 +84,7 @@ async fn c20_a_response_is_read_on_elsewhere() {
 
 /// C20, C9: what is stored nowhere is read on with the key of its request.
 #[tokio::test]
-async fn c20_a_request_with_a_key_is_sent_again_elsewhere() {
+async fn a_request_with_a_key_is_sent_again_elsewhere() {
     let (here, there) = two_servers().await;
     let body = json!({ "input": "?", "stream": true, "store": false });
     let request = |world: &World| {
@@ -101,7 +101,7 @@ async fn c20_a_request_with_a_key_is_sent_again_elsewhere() {
 
 /// C20: `/chat/stream`, read on by the `id` of its last frame.
 #[tokio::test]
-async fn c20_a_chat_is_read_on_elsewhere() {
+async fn a_chat_is_read_on_elsewhere() {
     let (here, there) = two_servers().await;
     let body = json!({ "message": "?", "tokens": true });
     let request = here.request(Method::POST, "/chat/stream").json(&body);
@@ -121,7 +121,7 @@ async fn c20_a_chat_is_read_on_elsewhere() {
 
 /// C20: the native events, as an event stream and as lines.
 #[tokio::test]
-async fn c20_native_events_are_read_on_elsewhere() {
+async fn native_events_are_read_on_elsewhere() {
     for format in ["sse", "ndjson"] {
         let (here, there) = two_servers().await;
         let response = here.respond(json!({ "input": "?", "background": true })).await;
@@ -158,7 +158,7 @@ async fn cut_of(path: &str, here: World, word: &str) -> String {
 
 /// C20: a chat socket closes with 1012 and the place where it was, and is resumed elsewhere.
 #[tokio::test]
-async fn c20_a_chat_socket_is_resumed_elsewhere() {
+async fn a_chat_socket_is_resumed_elsewhere() {
     let (here, there) = two_servers().await;
     let id = here.post("/v1/conversations", json!({})).await.1["id"].clone();
     let mut socket = here.socket("/ws/chat").await;
@@ -182,7 +182,7 @@ async fn c20_a_chat_socket_is_resumed_elsewhere() {
 
 /// C20: a socket of the Responses API closes with 1012 and says which responses go on where.
 #[tokio::test]
-async fn c20_a_responses_socket_says_where_to_read_on() {
+async fn a_responses_socket_says_where_to_read_on() {
     let (here, there) = two_servers().await;
     let mut socket = here.socket("/v1/responses").await;
     socket.send(json!({ "type": "response.create", "input": "?" })).await;
@@ -203,7 +203,7 @@ async fn c20_a_responses_socket_says_where_to_read_on() {
 
 /// C20: whoever waits for a whole answer gets it from wherever it is made.
 #[tokio::test]
-async fn c20_plain_answers_are_waited_for() {
+async fn plain_answers_are_waited_for() {
     for (path, body) in
         [("/v1/responses", json!({ "input": "?" })), ("/chat", json!({ "message": "?" }))]
     {
@@ -223,7 +223,7 @@ async fn c20_plain_answers_are_waited_for() {
 
 /// C20: a server that closes says so, and begins nothing.
 #[tokio::test]
-async fn c20_a_closing_server_begins_no_runs() {
+async fn a_closing_server_begins_no_runs() {
     let (here, there) = two_servers().await;
     let router = router(&here.app, &HttpLimits::default());
     here.app.close();
@@ -256,7 +256,7 @@ async fn c20_a_closing_server_begins_no_runs() {
 
 /// C20: a tool that is at work is given time; streams are not what it is waited for with.
 #[tokio::test]
-async fn c20_streams_end_before_their_tools() {
+async fn streams_end_before_their_tools() {
     let (store, log, team) =
         (SlowStore::default(), BreakingLog::after(usize::MAX), Team::default());
     let slow = Behaviour::Takes(Duration::from_millis(1_500), "ok".to_owned());

@@ -230,7 +230,7 @@ async fn a_run_whose_tool_has_acted_is_still_a_response() {
 /// C9: the same key finds the same run, also a failed one, and official clients are told not to
 /// send it again by themselves: it would bring the same answer.
 #[tokio::test]
-async fn c9_a_key_finds_the_failed_run() {
+async fn a_key_finds_the_failed_run() {
     let wait = Some(Duration::from_secs(7));
     let world = failing(&ModelError::RateLimited { message: message(), retry_after: wait }).await;
     for (path, body, name) in [

@@ -54,7 +54,7 @@ fn plan() -> (Plan, Scripted) {
 /// C29: whatever names a file, and however often, costs its name in the journal and in the
 /// conversation; the model is shown all of it, in every turn; the client is told the name.
 #[tokio::test]
-async fn c29_a_named_file_is_kept_by_its_name() {
+async fn a_named_file_is_kept_by_its_name() {
     let (plan, model) = plan();
     let world = plan.start().await;
     let content = vec![b'x'; 2_000_000];
@@ -94,7 +94,7 @@ async fn c29_a_named_file_is_kept_by_its_name() {
 /// C29: the same in the outputs of tools that the client runs, as far as they are pictures; texts
 /// become a part of the output, and so they have a limit.
 #[tokio::test]
-async fn c29_a_file_in_the_output_of_a_tool() {
+async fn a_file_in_the_output_of_a_tool() {
     let (plan, model) = plan();
     let world = plan.start().await;
     let picture = upload(&world, "a.png", b"PNG").await;
@@ -129,7 +129,7 @@ async fn c29_a_file_in_the_output_of_a_tool() {
 
 /// C29, A1: an address of the library is not something that a client can write.
 #[tokio::test]
-async fn a1_the_address_of_a_file_cannot_be_sent() {
+async fn the_address_of_a_file_cannot_be_sent() {
     let (plan, model) = plan();
     let world = plan.start().await;
     let file = upload(&world, "a.png", b"PNG").await;
@@ -151,7 +151,7 @@ async fn a1_the_address_of_a_file_cannot_be_sent() {
 /// C29: a file that is deleted before the model is asked ends the run, and the client is told which
 /// one it was; in a later turn the model is told instead.
 #[tokio::test]
-async fn c29_a_deleted_file_is_told() {
+async fn a_deleted_file_is_told() {
     let model = Scripted::new([
         Turn::new().text("I see."),
         Turn::new().call("slow", json!({})),

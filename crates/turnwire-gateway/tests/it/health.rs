@@ -25,7 +25,7 @@ async fn a_worker_says_its_name() {
 /// C18: a server whose store does not answer takes no work, but is alive; and it notices when
 /// the store is back.
 #[tokio::test]
-async fn c18_without_its_store_a_server_is_not_ready() {
+async fn without_its_store_a_server_is_not_ready() {
     let store = SlowStore::default();
     let world = Plan::new([]).store(store.clone()).start().await;
     store.finding.set_open(false);

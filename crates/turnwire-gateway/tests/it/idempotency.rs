@@ -34,7 +34,7 @@ fn counting() -> Plan {
 /// C9: the same request twice at once makes one run, whose answer both get; and so does every
 /// one that comes later, on every surface and in every manner.
 #[tokio::test]
-async fn c9_the_same_request_makes_one_run() {
+async fn the_same_request_makes_one_run() {
     let store = SlowStore::default();
     let world = counting().store(store.clone()).start().await;
     let session = world.session().await;
@@ -69,7 +69,7 @@ async fn c9_the_same_request_makes_one_run() {
 /// C9, C11: whoever attaches to a stream gets all of it, in the same bytes, while it goes on
 /// and when it is over.
 #[tokio::test]
-async fn c9_a_stream_is_attached_to_from_its_beginning() {
+async fn a_stream_is_attached_to_from_its_beginning() {
     let slow = Behaviour::Takes(Duration::from_millis(300), "ok".to_owned());
     let turns = [Turn::new().text("Hm. ").call("work", json!({})), Turn::new().text("Done.")];
     let work = FakeTool::new("work", slow);
@@ -100,7 +100,7 @@ async fn c9_a_stream_is_attached_to_from_its_beginning() {
 
 /// C9: what is made in the background is answered as it is by then.
 #[tokio::test]
-async fn c9_a_background_response_is_shown_as_it_is() {
+async fn a_background_response_is_shown_as_it_is() {
     let world = counting().start().await;
     let body = json!({ "input": "?", "background": true });
     let (_, first) = post(&world, "/v1/responses", "b", body.clone()).await;
@@ -114,7 +114,7 @@ async fn c9_a_background_response_is_shown_as_it_is() {
 
 /// C9: the same key for something else is a mistake; at another endpoint it is another key.
 #[tokio::test]
-async fn c9_a_key_stands_for_one_request() {
+async fn a_key_stands_for_one_request() {
     let world = counting().start().await;
     for (path, body, other) in [
         ("/v1/responses", json!({ "input": "1" }), json!({ "input": "2" })),
@@ -138,7 +138,7 @@ async fn c9_a_key_stands_for_one_request() {
 
 /// C9: what cannot be a key is refused, before anything is done.
 #[tokio::test]
-async fn c9_bad_keys_are_refused() {
+async fn bad_keys_are_refused() {
     let world = counting().start().await;
     let too_long = "k".repeat(256);
     for path in ["/v1/responses", "/chat", "/chat/stream"] {
@@ -162,7 +162,7 @@ async fn c9_bad_keys_are_refused() {
 
 /// C9, C8: the run that the first request made does not stand in the way of the second.
 #[tokio::test]
-async fn c9_a_conversation_is_not_busy_with_the_very_same_request() {
+async fn a_conversation_is_not_busy_with_the_very_same_request() {
     let slow = Behaviour::Takes(Duration::from_millis(300), "ok".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).server("m", [FakeTool::new("work", slow)]).start().await;
@@ -180,7 +180,7 @@ async fn c9_a_conversation_is_not_busy_with_the_very_same_request() {
 /// C9: the result of a call that was handed in is in the conversation; to hand it in again with
 /// the same key finds the answer, not a mistake.
 #[tokio::test]
-async fn c9_what_the_first_request_changed_is_not_held_against_the_second() {
+async fn what_the_first_request_changed_is_not_held_against_the_second() {
     let turns =
         [Turn::new().call_with_id("call_1", "ask", json!({})), Turn::new().text("Thank you.")];
     let world = Plan::new(turns).start().await;
@@ -203,7 +203,7 @@ async fn c9_what_the_first_request_changed_is_not_held_against_the_second() {
 
 /// C9, C10: a client with a key comes back for an answer that is stored nowhere.
 #[tokio::test]
-async fn c9_a_client_with_a_key_comes_back() {
+async fn a_client_with_a_key_comes_back() {
     let slow = Behaviour::Takes(Duration::from_millis(200), "ok".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let work = FakeTool::new("work", slow);
@@ -221,7 +221,7 @@ async fn c9_a_client_with_a_key_comes_back() {
 
 /// C9: a call is tried again once, however often that is asked for with one key.
 #[tokio::test]
-async fn c9_a_call_is_tried_again_once() {
+async fn a_call_is_tried_again_once() {
     let fails = FakeTool::new("fail", Behaviour::Fails("no".to_owned()));
     let turns = [
         Turn::new().call_with_id("call_f", "fail", json!({})),

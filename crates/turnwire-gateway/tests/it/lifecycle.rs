@@ -192,7 +192,7 @@ impl Tool for Watched {
 /// S1-FR-006, S1-FR-003, S1-FR-004, S1-FR-007: a web search and a file search, the real ones, are
 /// told on the wire before they begin and completed only after they are done; also one that fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s1_fr_006_a_search_is_told_before_it_begins() {
+async fn a_search_is_told_before_it_begins() {
     let upstreams = turnwire_testkit::upstreams::Upstreams::start(0).await.unwrap();
     let egress = turnwire_tools::Egress::new(&turnwire_tools::EgressOptions::default()).unwrap();
     let options = turnwire_tools::WebSearchOptions::new(upstreams.search_url());
@@ -345,7 +345,7 @@ fn check(wire: &Wire, log: &HashMap<String, Seen>) -> Duration {
 /// arrived before the tool begins, every end comes after it has ended and soon, whatever its
 /// siblings do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s1_fr_006_a_thousand_runs_are_told_truthfully() {
+async fn a_thousand_runs_are_told_truthfully() {
     const N_RUNS: u64 = 1_000;
     let mut dice = Dice(0x5eed);
     let (wire, log) = (Arc::<Mutex<Wire>>::default(), Arc::<Mutex<HashMap<_, _>>>::default());

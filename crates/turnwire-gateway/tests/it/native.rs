@@ -21,7 +21,7 @@ async fn newest(world: &World) -> String {
 
 /// Every event as it is in the journal, as SSE and as lines, resumable at any place (C11).
 #[tokio::test]
-async fn c11_every_event_from_any_place() {
+async fn every_event_from_any_place() {
     let world = plan().start().await;
     world.post("/chat", json!({ "message": "Go" })).await;
     let run = newest(&world).await;
@@ -74,7 +74,7 @@ async fn a_late_viewer_gets_a_snapshot_and_the_rest() {
 
 /// C14: one of two calls is cancelled, its sibling and the run go on; then it is tried again.
 #[tokio::test]
-async fn c14_one_call_is_cancelled_and_tried_again() {
+async fn one_call_is_cancelled_and_tried_again() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let sibling =
         FakeTool::new("work", Behaviour::Takes(Duration::from_millis(300), "ok".to_owned()));
@@ -121,7 +121,7 @@ async fn c14_one_call_is_cancelled_and_tried_again() {
 
 /// C15: a call that waits for a person is answered over the native surface, once.
 #[tokio::test]
-async fn c15_an_approval_is_answered_once() {
+async fn an_approval_is_answered_once() {
     let drop = FakeTool::new("drop", Behaviour::Returns("dropped".to_owned()))
         .with(|spec| spec.needs_approval = true);
     let turns = [Turn::new().call_with_id("call_d", "drop", json!({})), Turn::new().text("Gone.")];

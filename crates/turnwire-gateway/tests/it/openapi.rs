@@ -33,7 +33,7 @@ fn type_names(schema: &Value, found: &mut BTreeSet<String>) {
 /// S1-FR-012, S1-FR-013, S1-SC-003: the types that can be sent, the enum and the schemas are the
 /// same, and there are at least thirty.
 #[tokio::test]
-async fn s1_fr_012_the_document_lists_what_can_be_sent() {
+async fn the_document_lists_what_can_be_sent() {
     let document = document().await;
     let schemas = &document["components"]["schemas"];
     let listed: BTreeSet<String> = schemas["StreamEventType"]["enum"]
@@ -83,7 +83,7 @@ fn references<'a>(document: &'a Value, found: &mut BTreeSet<&'a str>) {
 
 /// S1-FR-012: whatever the document refers to is in it.
 #[tokio::test]
-async fn s1_fr_012_no_reference_dangles() {
+async fn no_reference_dangles() {
     let document = document().await;
     let mut found = BTreeSet::new();
     references(&document, &mut found);
@@ -174,7 +174,7 @@ async fn every_path_is_described() {
 /// A2: the document says how one says who one is, and what is answered otherwise, on every
 /// route where it matters.
 #[tokio::test]
-async fn a2_the_document_describes_the_door() {
+async fn the_document_describes_the_door() {
     let document = document().await;
     let scheme = &document["components"]["securitySchemes"]["api_key"];
     assert_eq!((&scheme["type"], &scheme["scheme"]), (&"http".into(), &"bearer".into()));
@@ -193,7 +193,7 @@ async fn a2_the_document_describes_the_door() {
 
 /// C9: wherever a run can be made over HTTP, the key is described.
 #[tokio::test]
-async fn c9_the_document_describes_the_key() {
+async fn the_document_describes_the_key() {
     let document = document().await;
     let retry = "/v1/runs/{run_id}/calls/{call_id}/retry";
     for path in ["/v1/responses", "/chat", "/chat/stream", retry] {

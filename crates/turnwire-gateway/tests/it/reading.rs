@@ -37,7 +37,7 @@ async fn raw(world: &World, headers: &str, body: &str) -> (String, Value) {
 
 /// A13: a body that pauses and one that breaks off are not too big.
 #[tokio::test]
-async fn a13_broken_bodies() {
+async fn broken_bodies() {
     let plan = Plan::new([]).limits(|limits| limits.body_pause = Duration::from_millis(100));
     let world = plan.start().await;
     let paused = raw(&world, "content-length: 100", "{\"message\":").await;
@@ -64,7 +64,7 @@ async fn a_handler_that_falls_over_answers() {
 
 /// C11: a place that the run has not come to is refused, whether the run goes on or not.
 #[tokio::test]
-async fn c11_a_place_beyond_the_end() {
+async fn a_place_beyond_the_end() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = [Turn::new().text("Hi."), Turn::new().call("wait", json!({}))];
     let world = Plan::new(turns).server("m", [waits]).start().await;
@@ -97,7 +97,7 @@ async fn c11_a_place_beyond_the_end() {
 
 /// C11: the last place of all is one, and what is no place at all is refused.
 #[tokio::test]
-async fn c11_the_last_place_and_none() {
+async fn the_last_place_and_none() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     let events = world.stream(json!({ "input": "?" })).await;
     let response = events[0]["response"]["id"].as_str().unwrap();
@@ -147,7 +147,7 @@ async fn begun(store: &SlowStore, log: &BreakingLog) -> RunId {
 
 /// C3: a run that is over without having recorded its end is not waited for.
 #[tokio::test]
-async fn c3_a_run_without_an_end_is_not_waited_for() {
+async fn a_run_without_an_end_is_not_waited_for() {
     let (store, log) = (SlowStore::default(), BreakingLog::after(usize::MAX));
     let run_id = begun(&store, &log).await;
     store.finish(&run_id, RunOutcome::Cancelled, Vec::new()).await.unwrap();
@@ -160,7 +160,7 @@ async fn c3_a_run_without_an_end_is_not_waited_for() {
 
 /// C3: nor is one that ends like that while it is read.
 #[tokio::test(start_paused = true)]
-async fn c3_a_reader_notices_that_its_run_is_over() {
+async fn a_reader_notices_that_its_run_is_over() {
     let (store, log) = (SlowStore::default(), BreakingLog::after(usize::MAX));
     let run_id = begun(&store, &log).await;
     let runs = Runs::new(EngineParts {
@@ -179,9 +179,9 @@ async fn c3_a_reader_notices_that_its_run_is_over() {
     assert!(end.expect("nobody waits for ever").is_none());
 }
 
-/// A response whose journal cannot be read is not answered as if it were empty.
+/// C1: A response whose journal cannot be read is not answered as if it were empty.
 #[tokio::test]
-async fn c1_a_response_without_a_journal_is_an_error() {
+async fn a_response_without_a_journal_is_an_error() {
     let world = Plan::new([Turn::new().text("Hi.")]).log(BreakingLog::after(0)).start().await;
     let body = json!({ "input": "?", "background": true });
     let (status, error) = world.post("/v1/responses", body).await;
@@ -194,7 +194,7 @@ async fn c1_a_response_without_a_journal_is_an_error() {
 
 /// R10: a client that hangs up before its run has begun leaves nothing behind.
 #[tokio::test]
-async fn r10_hanging_up_before_the_run_begins() {
+async fn hanging_up_before_the_run_begins() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = [Turn::new().call("wait", json!({})), Turn::new().text("Done.")];
     let store = SlowStore::default();
@@ -219,7 +219,7 @@ async fn r10_hanging_up_before_the_run_begins() {
 
 /// R10: a summary is forgotten, also when nobody waits for it any more.
 #[tokio::test]
-async fn r10_hanging_up_on_a_summary() {
+async fn hanging_up_on_a_summary() {
     let store = SlowStore::default();
     let model = Scripted::new([Turn::new().pause(Duration::from_mins(1)).text("Short.")]);
     let world = Plan::with_model(model).store(store.clone()).start().await;
@@ -257,7 +257,7 @@ async fn a_conversation_is_summed_up() {
 /// C1, C10: a stream whose journal cannot be read on says so and tells its client to come back;
 /// its run is not stopped, even if it should go with its client.
 #[tokio::test]
-async fn c10_a_lost_journal_sends_readers_back() {
+async fn a_lost_journal_sends_readers_back() {
     for (path, body) in [
         ("/v1/responses", json!({ "input": "?", "stream": true, "on_disconnect": "cancel" })),
         ("/chat/stream", json!({ "message": "?", "tokens": true })),
@@ -283,7 +283,7 @@ async fn c10_a_lost_journal_sends_readers_back() {
 
 /// C11: the native events of a run that goes on, too.
 #[tokio::test]
-async fn c11_a_lost_journal_sends_native_readers_back() {
+async fn a_lost_journal_sends_native_readers_back() {
     let turn = Turn::new().text_in(["It ", "is ", "20."]).wait_forever();
     let world = Plan::new([turn]).log(BreakingLog::after(5)).start().await;
     let response = world.respond(json!({ "input": "?", "background": true })).await;
@@ -297,7 +297,7 @@ async fn c11_a_lost_journal_sends_native_readers_back() {
 
 /// C10, C11: a chat socket whose journal cannot be read on closes with the place where it was.
 #[tokio::test]
-async fn c10_a_lost_journal_closes_a_chat_socket() {
+async fn a_lost_journal_closes_a_chat_socket() {
     let turns = [Turn::new().text_in(["It ", "is ", "20."])];
     let world = Plan::new(turns).log(BreakingLog::after(6)).start().await;
     let id = world.post("/v1/conversations", json!({})).await.1["id"].clone();

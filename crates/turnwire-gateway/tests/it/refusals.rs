@@ -177,7 +177,7 @@ async fn bodies_are_refused_by_the_field() {
 /// S2-7, S3-9: a session that is not there is refused on `/chat` and `/chat/stream` as it is on
 /// `/ws/chat`; one that is there goes on.
 #[tokio::test]
-async fn s3_9_unknown_sessions_are_refused_everywhere() {
+async fn unknown_sessions_are_refused_everywhere() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     for path in ["/chat", "/chat/stream"] {
         let (status, answer) =

@@ -167,8 +167,9 @@ async fn mistake(world: &World, provider: &Provider, row: &Row) -> Option<String
     (!holds).then(|| format!("{} is not {:?} ({}): {seen}", row.field, row.becomes, row.check))
 }
 
+/// C30.
 #[tokio::test]
-async fn c30_every_row_of_the_table_holds() {
+async fn every_row_of_the_table_holds() {
     let (world, provider) = world().await;
     let mut mistakes = String::new();
     for row in rows().iter().filter(|row| !row.check.starts_with("test ")) {
@@ -179,9 +180,9 @@ async fn c30_every_row_of_the_table_holds() {
     assert!(mistakes.is_empty(), "{mistakes}");
 }
 
-/// A row that cannot be tried with one request names the test that shows it.
+/// C30: A row that cannot be tried with one request names the test that shows it.
 #[test]
-fn c30_rows_without_an_example_name_a_test_that_is_there() {
+fn rows_without_an_example_name_a_test_that_is_there() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
     let files = std::fs::read_dir(tests).unwrap();
     let text: String =
@@ -197,9 +198,10 @@ fn c30_rows_without_an_example_name_a_test_that_is_there() {
     }
 }
 
-/// A new field of our own request type without a row fails too: the document says which there are.
+/// C30: A new field of our own request type without a row fails too: the document says which there
+/// are.
 #[tokio::test]
-async fn c30_every_field_of_the_document_has_a_row() {
+async fn every_field_of_the_document_has_a_row() {
     let (world, _) = world().await;
     let (_, document) = world.get("/openapi.json").await;
     let fields = &document["components"]["schemas"]["CreateResponse"]["properties"];
@@ -230,9 +232,9 @@ fn terse(custom_tools: CustomTools) -> Arc<dyn Model> {
     Arc::new(Terse(Scripted::new([Turn::new().text("Yes.")]), custom_tools))
 }
 
-/// What a kind of provider cannot be told is reported, wherever the response is seen.
+/// C30: What a kind of provider cannot be told is reported, wherever the response is seen.
 #[tokio::test]
-async fn c30_what_the_model_cannot_be_told_is_reported() {
+async fn what_the_model_cannot_be_told_is_reported() {
     let plan = Plan::new([Turn::new().text("Yes.")]);
     let world = plan.model("terse", terse(CustomTools::AsFunctions)).start().await;
     let format = json!({ "type": "grammar", "syntax": "regex", "definition": "a+" });
@@ -274,9 +276,9 @@ async fn custom_tools_are_refused_where_there_are_none() {
     world.close().await;
 }
 
-/// A search that nobody has set up is left out, unless the request counts on it.
+/// C30: A search that nobody has set up is left out, unless the request counts on it.
 #[tokio::test]
-async fn c30_a_search_that_is_not_there() {
+async fn a_search_that_is_not_there() {
     let world = Plan::new([Turn::new().text("Yes.")]).start().await;
     let function = json!({ "type": "function", "name": "f" });
     let search = json!({ "type": "web_search" });
@@ -345,9 +347,9 @@ async fn an_unknown_field_is_refused_with_what_was_meant() {
     world.close().await;
 }
 
-/// The other bodies have no unknown fields either.
+/// C30: The other bodies have no unknown fields either.
 #[tokio::test]
-async fn c30_other_routes_refuse_unknown_fields() {
+async fn other_routes_refuse_unknown_fields() {
     let world = Plan::new([]).start().await;
     let (_, conversation) = world.post("/v1/conversations", json!({})).await;
     let conversation = format!("/v1/conversations/{}", conversation["id"].as_str().unwrap());
@@ -396,9 +398,9 @@ async fn c30_other_routes_refuse_unknown_fields() {
     world.close().await;
 }
 
-/// What these routes take and do not heed is told where there is an answer to tell it in.
+/// C30: What these routes take and do not heed is told where there is an answer to tell it in.
 #[tokio::test]
-async fn c30_other_routes_report_what_they_do_not_heed() {
+async fn other_routes_report_what_they_do_not_heed() {
     let world = Plan::new([Turn::new().text("Short.")]).start().await;
     let item = json!({ "role": "assistant", "content": "x", "phase": "commentary" });
     let note = json!({ "ignored": ["items[].phase"] });

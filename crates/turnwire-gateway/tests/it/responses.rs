@@ -47,7 +47,7 @@ fn check_order(events: &[Value]) {
 
 /// S1-US1-AS4, S1-FR-010, S1-FR-008: a stream without tools, to the letter.
 #[tokio::test]
-async fn s1_fr_010_a_stream_without_tools() {
+async fn a_stream_without_tools() {
     let world = Plan::new([Turn::new().text_in(["Hel", "lo."])]).start().await;
     let events = world.stream(json!({ "model": "default", "input": "Hi" })).await;
     assert_eq!(
@@ -75,7 +75,7 @@ async fn s1_fr_010_a_stream_without_tools() {
 /// S1-E3, S1-FR-009: a plain request gets one JSON body, which is what the stream adds up to;
 /// all 31 keys are there.
 #[tokio::test]
-async fn s1_e3_the_plain_answer_is_the_fold_of_the_stream() {
+async fn the_plain_answer_is_the_fold_of_the_stream() {
     let turns = || [Turn::new().call("add", json!({})), Turn::new().text("Three.")];
     let body = || json!({ "input": "1 + 2", "tools": [mcp("math")], "metadata": { "a": "b" } });
     let made = || Plan::new(turns()).server("math", [returns("add", "3")]);
@@ -142,7 +142,7 @@ async fn s1_e3_the_plain_answer_is_the_fold_of_the_stream() {
 /// S1-US3-AS1, S1-FR-002, S1-FR-005, S1-FR-011, S1-O1, S1-O2: the life of an MCP call, beside
 /// its output items and with the tool's name on every event.
 #[tokio::test]
-async fn s1_us3_as1_an_mcp_call() {
+async fn an_mcp_call() {
     let turn = Turn::new().call_raw("add", ["{\"a\":", "1}"]);
     let plan = Plan::new([turn, Turn::new().text("Done.")]).server("math", [returns("add", "3")]);
     let world = plan.start().await;
@@ -182,7 +182,7 @@ async fn s1_us3_as1_an_mcp_call() {
 /// S1-US1-AS3, S1-US3-AS2, R7: however a call fails, it ends once with `failed`, never with
 /// `completed`; the model is told and the run goes on.
 #[tokio::test]
-async fn s1_us3_as2_a_failed_mcp_call() {
+async fn a_failed_mcp_call() {
     let strict = FakeTool::new("strict", Behaviour::Multiplies);
     let slow = FakeTool::new("slow", Behaviour::Hangs)
         .with(|spec| spec.timeout = Some(Duration::from_millis(50)));
@@ -246,7 +246,7 @@ async fn one_search(world: &World, name: &str, settings: Value) -> Value {
 
 /// R6: a failed search has no `completed`, and no event of its own in the strict profile.
 #[tokio::test]
-async fn r6_a_failed_search() {
+async fn a_failed_search() {
     let broken = Behaviour::Fails("the search engine is away".to_owned());
     let turns =
         || [Turn::new().call("web_search", json!({ "query": "x" })), Turn::new().text("Hm.")];
@@ -279,7 +279,7 @@ async fn r6_a_failed_search() {
 /// S1-A1: a function of the client named `web_search` stays a function, and an MCP tool of that
 /// name is an MCP tool. S1-E4: functions have output items and arguments only.
 #[tokio::test]
-async fn s1_a1_the_kind_decides_not_the_name() {
+async fn the_kind_decides_not_the_name() {
     let function = json!({ "type": "function", "name": "web_search", "parameters": null });
     let world = Plan::new([Turn::new().call("web_search", json!({}))]).start().await;
     let events = world.stream(json!({ "input": "?", "tools": [function] })).await;
@@ -300,7 +300,7 @@ async fn s1_a1_the_kind_decides_not_the_name() {
 /// R3: a client's function ends the response; its result comes with the next request, and the
 /// model sees both.
 #[tokio::test]
-async fn r3_a_function_round_trip() {
+async fn a_function_round_trip() {
     let function =
         json!({ "type": "function", "name": "locate", "parameters": { "type": "object" } });
     let turns =
@@ -336,7 +336,7 @@ async fn r3_a_function_round_trip() {
 /// R3, S1-A1: a function that is only named is this server's, if it has one of that name; whoever
 /// describes a function means their own.
 #[tokio::test]
-async fn r3_a_function_that_is_only_named_is_the_servers() {
+async fn a_function_that_is_only_named_is_the_servers() {
     let plan = || {
         let turns = [Turn::new().call("weather", json!({})), Turn::new().text("Sunny.")];
         Plan::new(turns).tool(returns("weather", "22 degrees"))
@@ -370,7 +370,7 @@ async fn r3_a_function_that_is_only_named_is_the_servers() {
 /// S1-E1: three tools side by side have events and items of their own, and none waits for its
 /// siblings.
 #[tokio::test]
-async fn s1_e1_three_tools_side_by_side() {
+async fn three_tools_side_by_side() {
     let turn =
         Turn::new().call("slow", json!({})).call("quick", json!({})).call("middle", json!({}));
     let world = Plan::new([turn, Turn::new().text("All.")])
@@ -391,7 +391,7 @@ async fn s1_e1_three_tools_side_by_side() {
 
 /// S1-E2: with `parallel_tool_calls: false` the second begins after the first has ended.
 #[tokio::test]
-async fn s1_e2_one_after_the_other() {
+async fn one_after_the_other() {
     let turn = Turn::new().call("one", json!({})).call("two", json!({}));
     let world = Plan::new([turn, Turn::new().text("Both.")])
         .server("m", [takes("one", 100), takes("two", 10)])
@@ -427,7 +427,7 @@ async fn s1_e2_one_after_the_other() {
 
 /// R5: what a tool reports is on the wire while it works, on the official event.
 #[tokio::test]
-async fn r5_progress_is_on_the_wire() {
+async fn progress_is_on_the_wire() {
     let reports = Behaviour::Reports(3, Duration::from_millis(20), "done".to_owned());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).server("m", [FakeTool::new("work", reports)]).start().await;
@@ -446,7 +446,7 @@ async fn r5_progress_is_on_the_wire() {
 /// S1-D: a cut answer is incomplete with its reason, a refusal has its own events, and a model
 /// that cannot be reached is an error and then a failed response (R9).
 #[tokio::test]
-async fn s1_d_how_responses_end() {
+async fn how_responses_end() {
     let world = Plan::new([Turn::new().text("Once upon a").length_cut()]).start().await;
     let events = world.stream(json!({ "input": "?" })).await;
     let last = events.last().unwrap();
@@ -490,7 +490,7 @@ async fn allowed_tools_is_a_hard_constraint() {
 
 /// C15: an approval is handed back as `mcp_approval_request`, and answered by the next request.
 #[tokio::test]
-async fn c15_an_approval_round_trip() {
+async fn an_approval_round_trip() {
     let turns = [Turn::new().call("drop", json!({ "n": 1 })), Turn::new().text("Gone.")];
     let drop = returns("drop", "dropped");
     let world = Plan::new(turns).server("m", [drop.clone()]).start().await;
@@ -559,7 +559,7 @@ async fn items_are_named_in_the_input() {
 
 /// A13: what is named often is not copied without end.
 #[tokio::test]
-async fn a13_mentions_are_counted() {
+async fn mentions_are_counted() {
     let world = Plan::new([Turn::new().text("x".repeat(200_000))]).start().await;
     let first = world.respond(json!({ "input": "Talk." })).await;
     let named = json!({ "type": "item_reference", "id": first["output"][0]["id"] });

@@ -161,7 +161,7 @@ async fn nonsense_is_answered_and_the_socket_stays() {
 
 /// C10: a stored response goes on when its socket is gone; R10: an unstored one does not.
 #[tokio::test]
-async fn r10_what_happens_when_the_socket_is_gone() {
+async fn what_happens_when_the_socket_is_gone() {
     for stores in [true, false] {
         let waits =
             FakeTool::new("wait", Behaviour::Takes(Duration::from_millis(200), "ok".into()));
@@ -201,7 +201,7 @@ async fn a_connection_that_was_open_for_too_long() {
 
 /// R10: what waits in a lane is not begun for a client that is gone.
 #[tokio::test]
-async fn r10_waiting_turns_go_with_the_client() {
+async fn waiting_turns_go_with_the_client() {
     let slow = FakeTool::new("slow", Behaviour::Takes(Duration::from_millis(300), "ok".into()));
     let turns = [Turn::new().call("slow", json!({})), Turn::new().text("Done.")];
     let model = Scripted::new(turns).looping();
@@ -284,7 +284,7 @@ async fn named_lanes_leave_the_nameless_one() {
 
 /// C3: a response whose journal cannot be read on ends with an error, not with silence.
 #[tokio::test]
-async fn c3_a_lost_journal_is_told() {
+async fn a_lost_journal_is_told() {
     let world = talkative().log(BreakingLog::after(3)).start().await;
     let mut socket = world.socket("/v1/responses").await;
     let last = create(&mut socket, json!({ "input": "?" })).await.pop().unwrap();
@@ -297,7 +297,7 @@ async fn c3_a_lost_journal_is_told() {
 
 /// R1: a socket has the profile that its address asks for.
 #[tokio::test]
-async fn r1_the_profile_of_a_socket() {
+async fn the_profile_of_a_socket() {
     let works = Behaviour::Reports(3, Duration::from_millis(5), "ok".into());
     let turns = [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let model = Scripted::new(turns).looping();

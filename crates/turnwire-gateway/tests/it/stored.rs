@@ -36,7 +36,7 @@ async fn wait_for(world: &World, id: &str, is_it: impl Fn(&Value) -> bool) -> Va
 /// A background response is there at once, can be watched, and ends when it is cancelled; to
 /// cancel it again changes nothing (R8, C14).
 #[tokio::test]
-async fn r8_in_the_background_and_cancelled() {
+async fn in_the_background_and_cancelled() {
     let world = patient().start().await;
     let mut asked = body();
     asked["background"] = json!(true);
@@ -63,7 +63,7 @@ async fn r8_in_the_background_and_cancelled() {
 
 /// R8: what is over cannot be cancelled, in OpenAI's words.
 #[tokio::test]
-async fn r8_what_is_over_cannot_be_cancelled() {
+async fn what_is_over_cannot_be_cancelled() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     let response = world.respond(json!({ "input": "?" })).await;
     let path = format!("/v1/responses/{}/cancel", response["id"].as_str().unwrap());
@@ -75,7 +75,7 @@ async fn r8_what_is_over_cannot_be_cancelled() {
 
 /// C11: whatever the place, what is read on joins what was read before.
 #[tokio::test]
-async fn c11_a_stream_is_resumed_at_any_place() {
+async fn a_stream_is_resumed_at_any_place() {
     let turns = [Turn::new().text("a").call("t", json!({})), Turn::new().text_in(["b", "c"])];
     let tool = FakeTool::new("t", Behaviour::Returns("r".to_owned()));
     let world = Plan::new(turns).server("m", [tool]).start().await;
@@ -168,7 +168,7 @@ async fn a_conversation_by_hand_and_by_response() {
 
 /// C8: a conversation that is busy takes no second response.
 #[tokio::test]
-async fn c8_a_busy_conversation_is_locked() {
+async fn a_busy_conversation_is_locked() {
     let world = patient().start().await;
     let (_, conversation) = world.post("/v1/conversations", json!({})).await;
     let mut asked = body();

@@ -66,7 +66,7 @@ async fn until_given_up(world: &World, n_clients: u64) {
 /// C13: over HTTP/1.1 a blocked write closes the connection, whatever is written; what was not
 /// read can be read later.
 #[tokio::test(flavor = "multi_thread")]
-async fn c13_http1_a_blocked_write_closes_the_connection() {
+async fn http1_a_blocked_write_closes_the_connection() {
     let world = talkative().await;
     let run = long_run(&world).await;
     let response = run.replacen("run_", "resp_", 1);
@@ -104,7 +104,7 @@ async fn c13_http1_a_blocked_write_closes_the_connection() {
 
 /// C13: over HTTP/2 a peer that gives no window is given up, and its connection closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn c13_http2_a_peer_without_a_window_is_given_up() {
+async fn http2_a_peer_without_a_window_is_given_up() {
     let world = talkative().await;
     let run = long_run(&world).await;
     let stream = TcpStream::connect(world.address).await.unwrap();
@@ -128,7 +128,7 @@ async fn c13_http2_a_peer_without_a_window_is_given_up() {
 
 /// C13: over HTTP/2 a response that is not read goes alone; others of the same connection go on.
 #[tokio::test(flavor = "multi_thread")]
-async fn c13_http2_a_stuck_stream_harms_no_other() {
+async fn http2_a_stuck_stream_harms_no_other() {
     let world = talkative().await;
     let run = long_run(&world).await;
     let stream = TcpStream::connect(world.address).await.unwrap();
@@ -164,7 +164,7 @@ async fn c13_http2_a_stuck_stream_harms_no_other() {
 
 /// C13: a socket whose client does not read is closed, and the run goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn c13_sockets_a_blocked_write_closes_the_socket() {
+async fn sockets_a_blocked_write_closes_the_socket() {
     let world = talkative().await;
     let run = long_run(&world).await;
     let mut chat = world.socket("/ws/chat").await;

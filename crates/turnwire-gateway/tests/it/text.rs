@@ -52,7 +52,7 @@ async fn said(world: &World, path: &str, first: Value, is_last: &str) -> String 
 /// S3-8: U+2028, U+2029 and U+0085 are escapes on every surface, because widely used clients split
 /// text there.
 #[tokio::test]
-async fn s3_8_line_ends_are_escaped_on_every_surface() {
+async fn line_ends_are_escaped_on_every_surface() {
     let world =
         Plan::with_model(Scripted::new((0..8).map(|_| Turn::new().text(ODD)))).start().await;
     let ask = |stream: bool| Some(json!({ "input": ODD, "stream": stream }));
@@ -95,7 +95,7 @@ async fn s3_8_line_ends_are_escaped_on_every_surface() {
 
 /// S3-18: on every route that streams, a silent run gives a sign of life, and again.
 #[tokio::test]
-async fn s3_18_no_stream_is_silent() {
+async fn no_stream_is_silent() {
     assert!(AppOptions::default().heartbeat <= Duration::from_secs(15));
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = (0..4).map(|_| Turn::new().call("wait", json!({})));

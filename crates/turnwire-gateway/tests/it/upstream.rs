@@ -167,7 +167,7 @@ async fn everything_shown(world: &World) -> Vec<(String, String)> {
 /// A12: what a provider writes, with a secret in every field, is on no surface, in no journal and
 /// in no metric: three kinds of providers, every way to complain.
 #[tokio::test]
-async fn a12_what_a_provider_writes_reaches_nobody() {
+async fn what_a_provider_writes_reaches_nobody() {
     let tasks = TaskTracker::new();
     let mut n_shown = 0;
     for kind in KINDS {
@@ -201,7 +201,7 @@ fn garbled() -> Answer {
 /// S2-22: a chunk of the model's stream that cannot be read is told with a generic error, the
 /// stream goes on to its end, and the part is counted. Nothing of it is shown.
 #[tokio::test]
-async fn s2_22_an_unreadable_chunk_is_told_and_the_stream_goes_on() {
+async fn an_unreadable_chunk_is_told_and_the_stream_goes_on() {
     let tasks = TaskTracker::new();
     let world = world("chat_completions", garbled(), &tasks).await;
     let (_, conversation) = world.post("/v1/conversations", json!({})).await;
@@ -243,7 +243,7 @@ async fn s2_22_an_unreadable_chunk_is_told_and_the_stream_goes_on() {
 
 /// S2-22: by setting the first unreadable part ends the turn.
 #[tokio::test]
-async fn s2_22_by_setting_an_unreadable_chunk_ends_the_turn() {
+async fn by_setting_an_unreadable_chunk_ends_the_turn() {
     let tasks = TaskTracker::new();
     let address = provider(garbled(), &tasks).await;
     let plan = Plan::new([]).only_model(adapter("chat_completions", &address));
@@ -256,10 +256,11 @@ async fn s2_22_by_setting_an_unreadable_chunk_ends_the_turn() {
     world.close().await;
 }
 
-/// A call that may lack a part of its arguments is not carried out, also where what is left of
+/// S2-22: A call that may lack a part of its arguments is not carried out, also where what is left
+/// of
 /// them makes sense: the model is told, and calls again.
 #[tokio::test]
-async fn s2_22_a_call_with_a_gap_is_not_carried_out() {
+async fn a_call_with_a_gap_is_not_carried_out() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let call = |arguments: &str, id: &str| {
         json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [{

@@ -32,7 +32,7 @@ fn is_over(message: &Value) -> bool {
 /// S2-X1, S2-I1, S2-8, S2-9, S2-15, S2-16, S2-25, S2-3: multiply 5 and 4, from connect to the
 /// saved conversation.
 #[tokio::test]
-async fn s2_x1_multiply_5_and_4() {
+async fn multiply_5_and_4() {
     let turn = Turn::new().text("Let me see. ").call("multiply", json!({ "a": 5, "b": 4 }));
     let world =
         Plan::new([turn, Turn::new().text_in(["It is ", "20."])]).tool(multiply()).start().await;
@@ -72,7 +72,7 @@ async fn s2_x1_multiply_5_and_4() {
 
 /// S2-X2, S2-18: no tool, no tool messages.
 #[tokio::test]
-async fn s2_x2_without_a_tool() {
+async fn without_a_tool() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
@@ -83,7 +83,7 @@ async fn s2_x2_without_a_tool() {
 
 /// S2-17, S2-I2: several calls, one pair each, also when they come in one answer.
 #[tokio::test]
-async fn s2_17_a_pair_for_each_call() {
+async fn a_pair_for_each_call() {
     let two = Turn::new()
         .call("multiply", json!({ "a": 2, "b": 3 }))
         .call("multiply", json!({ "a": 4, "b": 5 }));
@@ -107,7 +107,7 @@ async fn s2_17_a_pair_for_each_call() {
 /// S2-Q4: what fails for the moment is tried again only where that does no harm; the error of what
 /// is not goes to the model, and the turn completes. Only the model's own failure ends a turn.
 #[tokio::test]
-async fn s2_q4_who_tries_again() {
+async fn who_tries_again() {
     let passing = |name: &str, effect| {
         let fails_once = Behaviour::FailsAtFirst(1, "done".to_owned());
         FakeTool::new(name, fails_once).with(|spec| spec.effect = effect)
@@ -148,7 +148,7 @@ async fn s2_q4_who_tries_again() {
 /// S2-10, S2-11, S2-23, S2-I4, S2-4: a failing tool and wrong arguments are errors with
 /// the tool's name, not ends; the answer comes all the same and the socket stays.
 #[tokio::test]
-async fn s2_10_a_failing_tool() {
+async fn a_failing_tool() {
     let fails = FakeTool::new("weather", Behaviour::Fails("no such city".into()));
     let turns = [
         Turn::new().call("weather", json!({})).call("multiply", json!({ "a": "five" })),
@@ -177,7 +177,7 @@ async fn s2_10_a_failing_tool() {
 
 /// S2-5: `ping` is answered while a turn is streaming.
 #[tokio::test]
-async fn s2_5_ping_is_answered_during_a_turn() {
+async fn ping_is_answered_during_a_turn() {
     let slow = FakeTool::new("slow", Behaviour::WaitsToBeStopped);
     let world = Plan::new([Turn::new().call("slow", json!({})), Turn::new().text("x")])
         .tool(slow)
@@ -196,7 +196,7 @@ async fn s2_5_ping_is_answered_during_a_turn() {
 
 /// S2-6, S2-4: what makes no sense is `INVALID_FORMAT`, and the socket stays open.
 #[tokio::test]
-async fn s2_6_nonsense_is_answered() {
+async fn nonsense_is_answered() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     let id = world.session().await;
     let mut socket = world.socket("/ws/chat").await;
@@ -224,7 +224,7 @@ async fn s2_6_nonsense_is_answered() {
 /// S2-7, A1: a conversation that is not there, or somebody else's, is `ACCESS_DENIED`, and the two
 /// cannot be told apart; so is a run of somebody else's. The socket stays open.
 #[tokio::test]
-async fn s2_7_unknown_conversations_and_those_of_others() {
+async fn unknown_conversations_and_those_of_others() {
     let world = Plan::new([Turn::new().text("Hi.")]).start().await;
     let others = TenantId::from("others");
     let (id, created_at) = (ConversationId::from("conv_theirs"), world.app.runs().now());
@@ -258,7 +258,7 @@ async fn s2_7_unknown_conversations_and_those_of_others() {
 
 /// S2-4: a model that does not answer is `LLM_ERROR`; the socket stays and the next turn works.
 #[tokio::test]
-async fn s2_4_a_broken_model() {
+async fn a_broken_model() {
     let broken = ModelError::Rejected { message: "no".to_owned() };
     let world = Plan::new([Turn::fails(broken), Turn::new().text("Back.")]).start().await;
     let id = world.session().await;
@@ -273,7 +273,7 @@ async fn s2_4_a_broken_model() {
 
 /// S2-19, S2-20, S2-I3: who asked for nothing gets the eight messages of old and no others.
 #[tokio::test]
-async fn s2_20_nothing_new_unless_asked() {
+async fn nothing_new_unless_asked() {
     let reports = Behaviour::Reports(3, Duration::from_millis(5), "x".repeat(100_000));
     let turns = || [Turn::new().call("work", json!({})), Turn::new().text("Done.")];
     let plan = || Plan::new(turns()).tool(FakeTool::new("work", reports.clone()));
@@ -309,7 +309,7 @@ async fn s2_20_nothing_new_unless_asked() {
 /// S2-F3, S2-Q5: one call is cancelled and ends soon; the model goes on. The whole turn can be
 /// cancelled too.
 #[tokio::test]
-async fn s2_f3_a_call_is_cancelled() {
+async fn a_call_is_cancelled() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
     let turns = [
         Turn::new().call("wait", json!({})),
@@ -336,7 +336,7 @@ async fn s2_f3_a_call_is_cancelled() {
 
 /// S2-F4: a failed call is tried again, in a turn of its own.
 #[tokio::test]
-async fn s2_f4_a_call_is_tried_again() {
+async fn a_call_is_tried_again() {
     // Fails twice: the engine itself tries a pure tool a second time.
     let flaky = FakeTool::new("flaky", Behaviour::FailsAtFirst(2, "worked".into()));
     let turns = [
@@ -359,7 +359,7 @@ async fn s2_f4_a_call_is_tried_again() {
 
 /// S2-F5, S2-Q2: the tools, for those who ask in the address or later.
 #[tokio::test]
-async fn s2_f5_the_tools_on_request() {
+async fn the_tools_on_request() {
     let world = Plan::new([])
         .tool(multiply())
         .server("m", [FakeTool::new("add", Behaviour::Returns("3".into()))])
@@ -379,7 +379,7 @@ async fn s2_f5_the_tools_on_request() {
 
 /// C10, C11: a turn survives its socket, and another socket reads on where it was.
 #[tokio::test]
-async fn c11_a_turn_is_resumed_on_another_socket() {
+async fn a_turn_is_resumed_on_another_socket() {
     let slow = FakeTool::new("slow", Behaviour::Takes(Duration::from_millis(100), "ok".into()));
     let turns = [Turn::new().text("Well. ").call("slow", json!({})), Turn::new().text("Done.")];
     let world = Plan::new(turns).tool(slow.clone()).start().await;
@@ -402,7 +402,7 @@ async fn c11_a_turn_is_resumed_on_another_socket() {
 
 /// S2-21: whatever a tool returns, the socket stands it.
 #[tokio::test]
-async fn s2_21_hostile_results() {
+async fn hostile_results() {
     let hostile = FakeTool::new("evil", Behaviour::Returns("a\0b\u{1b}[31m\u{2028}\r\n\"}".into()));
     let world = Plan::new([Turn::new().call("evil", json!({})), Turn::new().text("Hm.")])
         .tool(hostile)
@@ -420,7 +420,7 @@ async fn s2_21_hostile_results() {
 /// S2-26, S2-14: messages and their sizes are counted, and big values are strings as small ones
 /// are.
 #[tokio::test]
-async fn s2_26_messages_are_counted() {
+async fn messages_are_counted() {
     let big = FakeTool::new("big", Behaviour::Returns("x".repeat(20_000)));
     let turns =
         [Turn::new().call("big", json!({ "q": "y".repeat(20_000) })), Turn::new().text("Ok.")];
@@ -463,7 +463,7 @@ async fn messages_wait_their_turn() {
 /// S2-F5, S2-5: servers are asked for their tools all at once and beside everything else, and
 /// one that does not answer is not waited for.
 #[tokio::test]
-async fn s2_f5_slow_servers_hold_up_nobody() {
+async fn slow_servers_hold_up_nobody() {
     let add = || FakeTool::new("add", Behaviour::Returns("3".into()));
     let minute = Duration::from_mins(1);
     let servers = ["a", "b", "c"]

@@ -84,7 +84,7 @@ async fn no_key_means_no_header() {
 
 /// A12: an error of the provider that quotes the key, instead of an answer or within one.
 #[tokio::test]
-async fn a12_a_complaint_becomes_an_error_that_never_shows_the_key() {
+async fn a_complaint_becomes_an_error_that_never_shows_the_key() {
     let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.") } });
     let error = error_of(ResponseTemplate::new(401).set_body_json(&body)).await;
     let message = "the provider did not accept the key, or the account is empty (HTTP 401)";

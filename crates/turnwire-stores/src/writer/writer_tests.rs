@@ -28,7 +28,7 @@ fn first_event_of(run_id: &str) -> Vec<Arc<RecordedEvent>> {
 /// C27: a writer that panics fails the appends of its batch, continues with the next, and does not
 /// appear stuck.
 #[tokio::test(start_paused = true)]
-async fn c27_a_panic_costs_one_batch() {
+async fn a_panic_costs_one_batch() {
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let (isolated, _jobs) = mpsc::unbounded_channel();
     let notifier = CommitNotifier { tails: Arc::default(), publisher: None };

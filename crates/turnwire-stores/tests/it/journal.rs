@@ -56,7 +56,7 @@ async fn a_file_that_is_opened_again_has_everything() {
 /// C16: a worker that lost its run writes nothing, and its neighbours in the batch do not suffer
 /// for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn c16_a_zombie_writes_nothing() {
+async fn a_zombie_writes_nothing() {
     for (zombie, other) in pairs().await {
         for run in ["run_1", "run_2", "run_3"] {
             zombie.append(&tenant(), vec![text(run, 1, "mine")]).await.unwrap();
@@ -86,7 +86,7 @@ async fn c16_a_zombie_writes_nothing() {
 /// C2: an answer that got lost is asked for again, and nothing is written twice, whether it was
 /// one statement or the transaction that ends a run.
 #[tokio::test(flavor = "multi_thread")]
-async fn c2_a_lost_answer_changes_nothing() {
+async fn a_lost_answer_changes_nothing() {
     const N: u64 = 20;
     let url = services::postgres_url();
     let port: u16 = url.split(':').nth(2).unwrap().split('/').next().unwrap().parse().unwrap();
@@ -110,7 +110,7 @@ async fn c2_a_lost_answer_changes_nothing() {
 
 /// C3, C4: a second end of a call is refused by the database itself, and only that append.
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_of_a_batch_only_the_guilty_one_is_refused() {
+async fn of_a_batch_only_the_guilty_one_is_refused() {
     let (_directory, file) = sqlite().await;
     let (postgres, _) = pairs().await.swap_remove(0);
     for store in [file, postgres] {
@@ -141,7 +141,7 @@ async fn c4_of_a_batch_only_the_guilty_one_is_refused() {
 /// C2, C11: readers on another worker see everything, in order and once, however it is cut into
 /// batches, and wherever they begin.
 #[tokio::test(flavor = "multi_thread")]
-async fn c2_readers_on_another_worker_see_everything_in_order() {
+async fn readers_on_another_worker_see_everything_in_order() {
     const N: u64 = 300;
     for (writer, other) in pairs().await {
         let runs: Vec<String> = (0..8).map(|n| format!("run_{n}")).collect();
@@ -174,7 +174,7 @@ async fn c2_readers_on_another_worker_see_everything_in_order() {
 
 /// C11: a reader that did not read for long finds everything, also what is no longer at hand.
 #[tokio::test]
-async fn c11_a_reader_that_fell_behind_catches_up() {
+async fn a_reader_that_fell_behind_catches_up() {
     let (_directory, store) = sqlite().await;
     store.append(&tenant(), vec![text("run_1", 1, "a")]).await.unwrap();
     let mut slow = reader(&store, "run_1", 0).await;
@@ -261,7 +261,7 @@ async fn until(is_so: impl Fn() -> bool) {
 /// C1, C2, C18: PostgreSQL is killed and started again under load. No acknowledged event is
 /// missing, nobody has seen an event that is not in the journal, and no stream breaks.
 #[tokio::test(flavor = "multi_thread")]
-async fn c1_nothing_visible_is_lost_when_postgres_is_killed() {
+async fn nothing_visible_is_lost_when_postgres_is_killed() {
     const RUNS: [&str; 4] = ["run_a", "run_b", "run_c", "run_d"];
     let mut server = services::Postgres::start();
     let (writer, other) = (at(&server.url(), None).await, at(&server.url(), None).await);
@@ -315,7 +315,7 @@ async fn c1_nothing_visible_is_lost_when_postgres_is_killed() {
 
 /// C18: a PostgreSQL that does not answer at all is waited for, by writers and by readers.
 #[tokio::test(flavor = "multi_thread")]
-async fn c18_a_frozen_postgres_is_waited_for() {
+async fn a_frozen_postgres_is_waited_for() {
     let server = services::Postgres::start();
     let (writer, other) = (at(&server.url(), None).await, at(&server.url(), None).await);
     writer.append(&tenant(), vec![text("run_1", 1, "a")]).await.unwrap();

@@ -78,7 +78,7 @@ async fn goes_on(writer: &Store, reader: &mut EventStream, after: u64, n: u64) -
 
 /// C19: garbage, a forged entry, an old one and one with a gap: readers see only the truth.
 #[tokio::test(flavor = "multi_thread")]
-async fn c19_what_strangers_say_is_not_believed() {
+async fn what_strangers_say_is_not_believed() {
     let (url, redis) = (services::postgres_url(), services::redis_url());
     let writer = at(&url, Some(redis.clone())).await;
     let other = at(&url, Some(redis.clone())).await;
@@ -117,7 +117,7 @@ async fn c19_what_strangers_say_is_not_believed() {
 /// C19: one who knows the secret is believed; this is what shows that the test above would see
 /// a lie that got through.
 #[tokio::test(flavor = "multi_thread")]
-async fn c19_what_a_worker_says_is_believed() {
+async fn what_a_worker_says_is_believed() {
     let (url, redis) = (services::postgres_url(), services::redis_url());
     let writer = at(&url, Some(redis.clone())).await;
     let other = at(&url, Some(redis.clone())).await;
@@ -133,7 +133,7 @@ async fn c19_what_a_worker_says_is_believed() {
 
 /// C19: flushing Redis changes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn c19_a_flushed_redis_loses_nothing() {
+async fn a_flushed_redis_loses_nothing() {
     let (url, redis) = (services::postgres_url(), services::Redis::start());
     let writer = at(&url, Some(redis.url())).await;
     let other = at(&url, Some(redis.url())).await;
@@ -151,7 +151,7 @@ async fn c19_a_flushed_redis_loses_nothing() {
 
 /// C19: without Redis news comes later, but comes; and when it is back it comes fast again.
 #[tokio::test(flavor = "multi_thread")]
-async fn c19_a_redis_that_is_killed_and_restarted_loses_nothing() {
+async fn a_redis_that_is_killed_and_restarted_loses_nothing() {
     let (url, mut redis) = (services::postgres_url(), services::Redis::start());
     let writer = at(&url, Some(redis.url())).await;
     let other = at(&url, Some(redis.url())).await;

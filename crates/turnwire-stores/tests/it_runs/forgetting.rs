@@ -90,7 +90,7 @@ impl Backend {
 
 /// C25: by hand.
 #[tokio::test]
-async fn c25_a_forgotten_run_leaves_nothing() {
+async fn a_forgotten_run_leaves_nothing() {
     for backend in Backend::both() {
         let store = backend.store().await;
         let run_id = backend.sing(&store, "run_1").await;
@@ -107,7 +107,7 @@ async fn c25_a_forgotten_run_leaves_nothing() {
 
 /// C25: by age, in batches; what is young, active, or in a conversation stays.
 #[tokio::test]
-async fn c25_old_runs_leave_nothing() {
+async fn old_runs_leave_nothing() {
     for backend in Backend::both() {
         let day = |options: &mut turnwire_stores::StoreOptions| {
             options.retention = Some(Duration::from_hours(24));
@@ -142,7 +142,7 @@ async fn c25_old_runs_leave_nothing() {
 /// C25: conversations that nobody has used for as long as they are kept go, with what was said in
 /// them; those with a run at work, and those that were used since, stay.
 #[tokio::test]
-async fn c25_unused_conversations_go() {
+async fn unused_conversations_go() {
     for backend in Backend::both() {
         let store = backend.store().await;
         let done = RunOutcome::Completed;
@@ -175,7 +175,7 @@ async fn c25_unused_conversations_go() {
 /// C25: a run that others continue is gone for everybody, and its last words go with the last of
 /// those that continue it.
 #[tokio::test]
-async fn c25_a_continued_run_goes_with_the_last_that_continues_it() {
+async fn a_continued_run_goes_with_the_last_that_continues_it() {
     for backend in Backend::both() {
         let store = backend.store().await;
         let run_id = backend.sing(&store, "run_1").await;
@@ -214,7 +214,7 @@ async fn c25_a_continued_run_goes_with_the_last_that_continues_it() {
 /// C25: two runs that continue the same one and are forgotten at the same time do not both leave
 /// it to the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn c25_the_last_two_do_not_leave_it_to_each_other() {
+async fn the_last_two_do_not_leave_it_to_each_other() {
     let backend = Backend::postgres();
     let (one, other) = (backend.store().await, backend.store().await);
     let done = RunOutcome::Completed;
@@ -241,7 +241,7 @@ async fn c25_the_last_two_do_not_leave_it_to_each_other() {
 
 /// C25: a long chain goes at once when all of it is old.
 #[tokio::test]
-async fn c25_an_old_chain_goes_as_a_whole() {
+async fn an_old_chain_goes_as_a_whole() {
     for backend in Backend::both() {
         let store = backend.store().await;
         let done = RunOutcome::Completed;

@@ -24,7 +24,7 @@ async fn postgres_keeps_the_promises_of_a_run_store() {
 /// C7: a run is there with the beginning of its journal, or not at all, whatever it has to do
 /// with others.
 #[tokio::test(flavor = "multi_thread")]
-async fn c7_a_run_is_there_with_its_journal_or_not_at_all() {
+async fn a_run_is_there_with_its_journal_or_not_at_all() {
     for backend in Backend::both() {
         let store = backend.store().await;
         let key = RequestKey {
@@ -78,7 +78,7 @@ async fn both_keep_the_promises_of_a_blob_store() {
 
 /// A7: which definitions are trusted is kept, also over a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn a7_both_keep_the_promises_of_pins() {
+async fn both_keep_the_promises_of_pins() {
     for backend in Backend::both() {
         conformance::pins::check(&backend.store().await).await;
         let again = backend.store().await;
@@ -223,7 +223,7 @@ fn long_name() -> String {
 
 /// C9: a key holds for a day by the clock of the database, and as long as its run is there.
 #[tokio::test]
-async fn c9_a_key_is_free_again_after_a_day_and_with_its_run() {
+async fn a_key_is_free_again_after_a_day_and_with_its_run() {
     for backend in Backend::both() {
         let store = backend.store().await;
         let sent = |id: &str, fingerprint: &str| {
@@ -258,7 +258,7 @@ async fn c9_a_key_is_free_again_after_a_day_and_with_its_run() {
 /// C18: while the database is away, work is refused, soon and as what it is; and a run that may
 /// have been kept all the same does not stay for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn c18_an_outage_is_told_and_leaves_no_run_behind() {
+async fn an_outage_is_told_and_leaves_no_run_behind() {
     let mut server = Postgres::start();
     let backend = Backend::at(server.url());
     let store = backend.store().await;

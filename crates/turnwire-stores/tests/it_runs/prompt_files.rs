@@ -81,7 +81,7 @@ fn shown(prompt: &Prompt) -> Vec<String> {
 /// C29, C17: the run keeps the name of a file; whoever asks the model reads it, also the worker
 /// that takes the run over.
 #[tokio::test]
-async fn c29_a_file_is_read_by_whoever_asks_the_model() {
+async fn a_file_is_read_by_whoever_asks_the_model() {
     for backend in Backend::both() {
         let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         let content = "x".repeat(3_000_000);
@@ -124,7 +124,7 @@ fn base64_of(text: &str) -> String {
 /// C29: a file of the run itself that is gone ends the run, with its code; one of an earlier turn
 /// does not: the model is told in its place.
 #[tokio::test]
-async fn c29_a_file_that_is_gone_is_told() {
+async fn a_file_that_is_gone_is_told() {
     let backend = Backend::sqlite();
     let store = backend.store().await;
     add_file(&store, "file_1", b"one").await;
@@ -151,7 +151,7 @@ async fn c29_a_file_that_is_gone_is_told() {
 
 /// C29: the files of one question have a limit, each mention counted.
 #[tokio::test]
-async fn c29_the_files_of_a_question_have_a_limit() {
+async fn the_files_of_a_question_have_a_limit() {
     let backend = Backend::sqlite();
     let store = backend.store().await;
     add_file(&store, "file_1", &[b'x'; 750]).await;
@@ -191,7 +191,7 @@ impl Model for Counting {
 /// C29: all questions together carry so many bytes of files at once; the others wait, and all are
 /// answered.
 #[tokio::test]
-async fn c29_questions_with_files_wait_for_room() {
+async fn questions_with_files_wait_for_room() {
     let backend = Backend::sqlite();
     let store = backend.store().await;
     add_file(&store, "file_1", &vec![b'x'; 75_000]).await;

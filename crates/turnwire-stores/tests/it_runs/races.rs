@@ -24,7 +24,7 @@ async fn insist(store: &Store, run: NewRun) -> Result<Created, StoreError> {
 
 /// C8: of many runs that begin in one conversation at once, on several nodes, one does.
 #[tokio::test(flavor = "multi_thread")]
-async fn c8_a_conversation_has_one_winner() {
+async fn a_conversation_has_one_winner() {
     let backend = Backend::postgres();
     let stores = backend.stores(3).await;
     for round in 0..50 {
@@ -47,7 +47,7 @@ async fn c8_a_conversation_has_one_winner() {
 
 /// C9: 1,000 posts, three of ten sent again, over several nodes: one run for each key.
 #[tokio::test(flavor = "multi_thread")]
-async fn c9_runs_are_as_many_as_keys() {
+async fn runs_are_as_many_as_keys() {
     let backend = Backend::postgres();
     let stores = backend.stores(3).await;
     let keys: Vec<String> = (0..1_000).map(|n| format!("key_{}", n % 700)).collect();
@@ -78,7 +78,7 @@ async fn c9_runs_are_as_many_as_keys() {
 /// C7: a conversation that people change while runs begin and end in it keeps its order, and
 /// every run has seen all that stood there when it began.
 #[tokio::test(flavor = "multi_thread")]
-async fn c7_what_a_run_has_seen_is_a_prefix_of_its_conversation() {
+async fn what_a_run_has_seen_is_a_prefix_of_its_conversation() {
     let backend = Backend::postgres();
     let stores = backend.stores(3).await;
     let id = "conv_1".into();

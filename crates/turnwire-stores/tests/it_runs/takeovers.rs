@@ -90,7 +90,7 @@ async fn outcome_of(store: &Store, run_id: &RunId) -> RunOutcome {
 /// C14: a cancel that was taken while a run had no worker holds, also if the next worker would
 /// have had the answer at once.
 #[tokio::test]
-async fn c14_a_cancel_is_heeded_before_the_next_worker_begins() {
+async fn a_cancel_is_heeded_before_the_next_worker_begins() {
     for backend in Backend::both() {
         let [first, second]: [Store; 2] = backend.stores_with(2, LEASE).await.try_into().unwrap();
         // It beats once and never again: gone, without a word.
@@ -108,7 +108,7 @@ async fn c14_a_cancel_is_heeded_before_the_next_worker_begins() {
 /// C16: a worker that was held up since its claim finds out that the run is another's before it
 /// writes to its journal.
 #[tokio::test]
-async fn c16_who_is_late_does_not_write() {
+async fn who_is_late_does_not_write() {
     for backend in Backend::both() {
         let [first, late] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         let owner = engine(&first, slow());
@@ -124,7 +124,7 @@ async fn c16_who_is_late_does_not_write() {
 /// C17: a worker that was stopped in the middle of a takeover comes back, and writes to a run
 /// that was given to another meanwhile. Both let go of it; it must not stay without anybody.
 #[tokio::test]
-async fn c17_a_run_that_a_late_worker_wrote_to_is_taken_up_again() {
+async fn a_run_that_a_late_worker_wrote_to_is_taken_up_again() {
     for backend in Backend::both() {
         let [first, late] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         let owner = engine(&first, slow());
@@ -134,7 +134,7 @@ async fn c17_a_run_that_a_late_worker_wrote_to_is_taken_up_again() {
 
 /// C17, C18: the same, and the store does not hear that the run is given up. That is said again.
 #[tokio::test]
-async fn c17_a_release_that_is_not_heard_is_said_again() {
+async fn a_release_that_is_not_heard_is_said_again() {
     for backend in Backend::both() {
         let [first, late] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         let deaf = Arc::new(HalfDeaf::to(&first, Loss::Release));
@@ -147,7 +147,7 @@ async fn c17_a_release_that_is_not_heard_is_said_again() {
 /// C17, C18: the store gives a run to a worker that never hears of it, because the answer is
 /// lost. It must not stay that worker's for as long as it lives.
 #[tokio::test]
-async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
+async fn a_claim_whose_answer_is_lost_leaves_no_run_behind() {
     for backend in Backend::both() {
         let [first, second] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();
         first.heartbeat().await.unwrap();
@@ -167,7 +167,7 @@ async fn c17_a_claim_whose_answer_is_lost_leaves_no_run_behind() {
 /// read what is there. What its client was told comes true all the same: another worker finds
 /// the run begun and released, and goes on.
 #[tokio::test]
-async fn c7_a_run_that_was_taken_is_carried_out_by_somebody() {
+async fn a_run_that_was_taken_is_carried_out_by_somebody() {
     for reads_lost in [0, 1] {
         for backend in Backend::both() {
             let [first, second] = backend.stores_with(2, LONG_LEASE).await.try_into().unwrap();

@@ -197,8 +197,9 @@ fn the_ledger_has_every_try_and_why_it_was_made() {
     assert_eq!((call.output_so_far.as_str(), call.progress), ("", None));
 }
 
+/// R16.
 #[test]
-fn r16_a_call_that_is_over_has_a_summary_and_a_reference_and_does_not_change() {
+fn a_call_that_is_over_has_a_summary_and_a_reference_and_does_not_change() {
     let story = Story::new().turn().calls("call_1", "x", "{}").started("call_1");
     let story = story.finished("call_1", succeeded(&"é".repeat(200)));
     let call = only_call(story);
@@ -215,8 +216,9 @@ fn r16_a_call_that_is_over_has_a_summary_and_a_reference_and_does_not_change() {
     assert_eq!(only_call(over()).failure, Some(Failure::new("tool_failed", "no")));
 }
 
+/// R3.
 #[test]
-fn r3_a_call_for_the_client_is_in_the_clients_hands() {
+fn a_call_for_the_client_is_in_the_clients_hands() {
     let tool = ToolRef { name: "x".to_owned(), kind: ToolKind::Client, server: None };
     let story = Story::new().turn().announced_as("call_1", tool).written("call_1", "{}");
     assert_eq!(only_call(story.ended(RunOutcome::Completed)).state, CallState::Running);
@@ -268,7 +270,7 @@ fn a_turn_that_is_tried_again_says_why_until_the_model_speaks() {
 
 /// R20: text of a dead worker is marked as superseded and is not part of the answer.
 #[test]
-fn r20_a_run_that_was_taken_over_shows_both() {
+fn a_run_that_was_taken_over_shows_both() {
     let story = Story::new()
         .turn()
         .says(&["It"])
@@ -351,7 +353,7 @@ fn a_result_that_is_a_picture_is_counted() {
 proptest! {
     /// S4-19: the snapshot agrees with the other surfaces.
     #[test]
-    fn s4_19_the_snapshot_agrees_with_the_answer(turns in turns()) {
+    fn the_snapshot_agrees_with_the_answer(turns in turns()) {
         let events = tell(&turns).events();
         let shown = RunSnapshot::of(&events).unwrap();
         let answer = Answer::of(&events);

@@ -16,7 +16,7 @@ fn seen(profile: Profile) -> BTreeSet<&'static str> {
 
 /// S1-FR-012: the types that can be sent are exactly those that are listed, in either profile.
 #[test]
-fn s1_fr_012_every_listed_type_is_sent_and_no_other() {
+fn every_listed_type_is_sent_and_no_other() {
     let strict: BTreeSet<_> = ResponseEvent::TYPES_STRICT.iter().copied().collect();
     let own: BTreeSet<_> = ResponseEvent::TYPES_EXTENDED.iter().copied().collect();
     assert_eq!(seen(Profile::Strict), strict);
@@ -25,7 +25,7 @@ fn s1_fr_012_every_listed_type_is_sent_and_no_other() {
 
 /// S1-FR-013, S1-SC-003, R1: at least thirty, all of them official.
 #[test]
-fn s1_fr_013_s1_sc_003_there_are_at_least_thirty_and_all_are_official() {
+fn there_are_at_least_thirty_and_all_are_official() {
     let strict: BTreeSet<_> = ResponseEvent::TYPES_STRICT.iter().collect();
     assert_eq!(strict.len(), ResponseEvent::TYPES_STRICT.len(), "named twice");
     assert!(strict.len() >= 30, "{}", strict.len());
@@ -50,7 +50,7 @@ fn names(schema: &Value, into: &mut BTreeSet<String>) {
 
 /// S1-FR-012: the `OpenAPI` document is made from the same table.
 #[test]
-fn s1_fr_012_the_schema_names_the_same_types() {
+fn the_schema_names_the_same_types() {
     let mut named = BTreeSet::new();
     names(&to_json(&ResponseEvent::schema()), &mut named);
     let all = ResponseEvent::TYPES_STRICT.iter().chain(ResponseEvent::TYPES_EXTENDED);

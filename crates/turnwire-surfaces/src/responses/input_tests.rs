@@ -87,7 +87,7 @@ fn thoughts_with_and_without_words() {
 
 /// R3: a function and its result are two items.
 #[test]
-fn r3_a_function_and_its_result_are_two_items() {
+fn a_function_and_its_result_are_two_items() {
     let shown = items(vec![
         ("fc_1", call(ToolKind::Client, "weather", "{}")),
         ("fco_1", result("rain", false)),
@@ -103,7 +103,7 @@ fn r3_a_function_and_its_result_are_two_items() {
 
 /// R3: native calls contain their result, also if IDs are used again later.
 #[test]
-fn r3_native_calls_are_one_item_each() {
+fn native_calls_are_one_item_each() {
     let shown = items(vec![
         ("mcp_1", call(ToolKind::Mcp, "docs__ask", r#"{"q":1}"#)),
         ("fco_1", result("yes", false)),

@@ -50,7 +50,7 @@ fn check_extended(story: Story, expected: Expect) {
 
 /// S1-US1-AS4, S1-FR-010: no tools, no tool frames.
 #[test]
-fn s1_us1_as4_s1_fr_010_text() {
+fn text() {
     check(
         stories::text(),
         expect![[r#"
@@ -69,7 +69,7 @@ fn s1_us1_as4_s1_fr_010_text() {
 
 /// S1-D: a refusal has frames of its own, and each part is closed before the next.
 #[test]
-fn s1_d_refusal() {
+fn refusal() {
     check(
         stories::refusal(),
         expect![[r#"
@@ -142,7 +142,7 @@ fn a_source_has_a_frame_and_a_place_in_the_text() {
 
 /// S1-E4, R3: a function of the client has an item only, and ends the response.
 #[test]
-fn s1_e4_r3_a_function_of_the_client_ends_the_response() {
+fn a_function_of_the_client_ends_the_response() {
     check(
         stories::client_function(),
         expect![[r#"
@@ -159,7 +159,7 @@ fn s1_e4_r3_a_function_of_the_client_ends_the_response() {
 
 /// S1-E4, R3: a function of the server is a call and then an output.
 #[test]
-fn s1_e4_r3_a_function_of_the_server_has_an_output_item() {
+fn a_function_of_the_server_has_an_output_item() {
     check(
         stories::server_function(),
         expect![[r#"
@@ -189,7 +189,7 @@ fn s1_e4_r3_a_function_of_the_server_has_an_output_item() {
 
 /// S1-US1-AS2, S1-US3-AS1, S1-FR-002, S1-FR-005, S1-FR-006, S1-O1, S1-FR-011.
 #[test]
-fn s1_us1_as2_s1_us3_as1_s1_fr_002_s1_o1_a_tool_of_a_server() {
+fn a_tool_of_a_server() {
     check(
         stories::mcp(),
         expect![[r#"
@@ -215,7 +215,7 @@ fn s1_us1_as2_s1_us3_as1_s1_fr_002_s1_o1_a_tool_of_a_server() {
 
 /// S1-US1-AS3, S1-US3-AS2, R7: the failure is in the item, and the response continues.
 #[test]
-fn s1_us1_as3_s1_us3_as2_r7_a_tool_of_a_server_that_fails() {
+fn a_tool_of_a_server_that_fails() {
     check(
         stories::mcp_failed(),
         expect![[r#"
@@ -240,7 +240,7 @@ fn s1_us1_as3_s1_us3_as2_r7_a_tool_of_a_server_that_fails() {
 
 /// S1-FR-007: a call that never started has one start and one end.
 #[test]
-fn s1_fr_007_a_call_that_never_started() {
+fn a_call_that_never_started() {
     check(
         stories::mcp_never_started(),
         expect![[r#"
@@ -258,7 +258,7 @@ fn s1_fr_007_a_call_that_never_started() {
 
 /// R5: progress repeats the official event.
 #[test]
-fn r5_news_of_a_tool_at_work() {
+fn news_of_a_tool_at_work() {
     check(
         stories::mcp_at_work(),
         expect![[r#"
@@ -281,7 +281,7 @@ fn r5_news_of_a_tool_at_work() {
 
 /// S1-US2-AS1, S1-FR-004, S1-A3.
 #[test]
-fn s1_us2_as1_s1_fr_004_s1_a3_a_web_search() {
+fn a_web_search() {
     check(
         stories::web_search(),
         expect![[r#"
@@ -305,7 +305,7 @@ fn s1_us2_as1_s1_fr_004_s1_a3_a_web_search() {
 
 /// S1-US1-AS3, R6: no `completed` event, and the item has the status `failed`.
 #[test]
-fn s1_us1_as3_r6_a_web_search_that_fails() {
+fn a_web_search_that_fails() {
     check(
         stories::web_search_failed(),
         expect![[r#"
@@ -325,7 +325,7 @@ fn s1_us1_as3_r6_a_web_search_that_fails() {
 /// S1-FR-003, S1-FR-004, R5: a search that reports its searching phase gets one `searching` event;
 /// every other phase is sent as progress.
 #[test]
-fn s1_fr_003_s1_fr_004_searching_is_said_once() {
+fn searching_is_said_once() {
     for (kind, name) in [(ToolKind::WebSearch, "web_search"), (ToolKind::FileSearch, "file_search")]
     {
         let story = called(Story::new().turn(), "a", tool(name, kind, None), &["{}"]);
@@ -357,7 +357,7 @@ fn s1_fr_003_s1_fr_004_searching_is_said_once() {
 
 /// S1-US2-AS2, S1-FR-003.
 #[test]
-fn s1_us2_as2_s1_fr_003_a_file_search() {
+fn a_file_search() {
     check(
         stories::file_search(),
         expect![[r#"
@@ -380,7 +380,7 @@ fn s1_us2_as2_s1_fr_003_a_file_search() {
 
 /// S1-E1: frames of parallel calls interleave, each with its own item.
 #[test]
-fn s1_e1_three_calls_side_by_side() {
+fn three_calls_side_by_side() {
     check(
         stories::side_by_side(),
         expect![[r#"
@@ -418,7 +418,7 @@ fn s1_e1_three_calls_side_by_side() {
 
 /// S1-E2: no frame of the second call comes before the first has ended.
 #[test]
-fn s1_e2_calls_one_after_the_other() {
+fn calls_one_after_the_other() {
     check(
         stories::one_after_the_other(),
         expect![[r#"
@@ -444,7 +444,7 @@ fn s1_e2_calls_one_after_the_other() {
 
 /// S1-A4, S1-O2: listing the tools of a server is visible.
 #[test]
-fn s1_a4_s1_o2_discovery() {
+fn discovery() {
     check(
         stories::discovery(),
         expect![[r#"
@@ -473,7 +473,7 @@ fn s1_a4_s1_o2_discovery() {
 
 /// S1-A4, S1-O2.
 #[test]
-fn s1_a4_s1_o2_discovery_that_fails() {
+fn discovery_that_fails() {
     check(
         stories::discovery_failed(),
         expect![[r#"
@@ -538,7 +538,7 @@ fn an_allowed_call_names_its_question() {
 
 /// S1-D, R18: a text that was cut off is incomplete, with the reason.
 #[test]
-fn s1_d_r18_an_answer_cut_by_its_length() {
+fn an_answer_cut_by_its_length() {
     check(
         stories::length(),
         expect![[r#"
@@ -560,7 +560,7 @@ fn s1_d_r18_an_answer_cut_by_its_length() {
 
 /// R8.
 #[test]
-fn r8_a_cancelled_run() {
+fn a_cancelled_run() {
     check(
         stories::cancelled(),
         expect![[r#"
@@ -584,7 +584,7 @@ fn r8_a_cancelled_run() {
 
 /// S1-D, R9: an error in both formats, then the failed response.
 #[test]
-fn s1_d_r9_a_run_that_fails() {
+fn a_run_that_fails() {
     check(
         stories::run_failed(),
         expect![[r#"
@@ -597,7 +597,7 @@ fn s1_d_r9_a_run_that_fails() {
 
 /// R20, R21: one start, however many workers; the unfinished message is closed, the call continues.
 #[test]
-fn r20_r21_a_run_taken_over() {
+fn a_run_taken_over() {
     check(
         stories::taken_over(),
         expect![[r#"
@@ -647,7 +647,7 @@ fn a_background_run_is_queued_first() {
 
 /// R1: the extended profile has additional events, for every kind of tool.
 #[test]
-fn r1_the_extended_profile_tells_of_functions() {
+fn the_extended_profile_tells_of_functions() {
     check_extended(
         stories::server_function(),
         expect![[r#"
@@ -684,7 +684,7 @@ fn r1_the_extended_profile_tells_of_functions() {
 
 /// R1.
 #[test]
-fn r1_the_extended_profile_tells_of_a_tool_at_work() {
+fn the_extended_profile_tells_of_a_tool_at_work() {
     check_extended(
         stories::mcp_at_work(),
         expect![[r#"
@@ -714,7 +714,7 @@ fn r1_the_extended_profile_tells_of_a_tool_at_work() {
 
 /// R1.
 #[test]
-fn r1_the_extended_profile_tells_of_a_failed_search() {
+fn the_extended_profile_tells_of_a_failed_search() {
     check_extended(
         stories::web_search_failed(),
         expect![[r#"
@@ -739,7 +739,7 @@ fn r1_the_extended_profile_tells_of_a_failed_search() {
 
 /// R1.
 #[test]
-fn r1_the_extended_profile_tells_of_questions() {
+fn the_extended_profile_tells_of_questions() {
     check_extended(
         stories::handed_back(),
         expect![[r#"
@@ -759,7 +759,7 @@ fn r1_the_extended_profile_tells_of_questions() {
 
 /// R1.
 #[test]
-fn r1_the_extended_profile_tells_of_takeovers() {
+fn the_extended_profile_tells_of_takeovers() {
     check_extended(
         stories::taken_over(),
         expect![[r#"
@@ -810,7 +810,7 @@ fn output(story: Story) -> Vec<Value> {
 
 /// S1-A1, S1-E4: the kind of a tool decides, whatever its name is.
 #[test]
-fn s1_a1_the_kind_decides_and_not_the_name() {
+fn the_kind_decides_and_not_the_name() {
     let types = |kind, server| {
         let tool = tool("web_search", kind, server);
         let story = called(Story::new().turn(), "a", tool, &["{}"]).started("a");
@@ -828,7 +828,7 @@ fn s1_a1_the_kind_decides_and_not_the_name() {
 /// story: each item is added once and then done once, in the order of their indexes, and the done
 /// item is the one in the response.
 #[test]
-fn s1_fr_011_tool_frames_come_beside_the_items() {
+fn tool_frames_come_beside_the_items() {
     for (name, story) in stories::all() {
         let (frames, response) = told(story, Profile::Strict);
         let frames: Vec<Value> = frames.iter().map(to_json).collect();
@@ -860,7 +860,7 @@ fn s1_fr_011_tool_frames_come_beside_the_items() {
 
 /// S1-FR-006: `in_progress` is sent before the tool starts, for every kind.
 #[test]
-fn s1_fr_006_in_progress_is_told_before_the_tool_works() {
+fn in_progress_is_told_before_the_tool_works() {
     for kind in [ToolKind::Mcp, ToolKind::WebSearch, ToolKind::FileSearch] {
         let tool = tool("x", kind, Some("docs").filter(|_| kind == ToolKind::Mcp));
         let story = called(Story::new().turn(), "a", tool, &["{}"]).started("a");
@@ -871,7 +871,7 @@ fn s1_fr_006_in_progress_is_told_before_the_tool_works() {
 
 /// S1-US1-AS3, R7: each kind of failure, as the error of an MCP call.
 #[test]
-fn s1_us1_as3_r7_every_way_to_fail() {
+fn every_way_to_fail() {
     let text = || "why".to_owned();
     let panicked = Failure::new("tool_panicked", "it crashed");
     let ways = [
@@ -895,7 +895,7 @@ fn s1_us1_as3_r7_every_way_to_fail() {
 
 /// R17: a result that is too large for the wire is cut off, and the item says so.
 #[test]
-fn r17_a_big_result_is_cut_and_says_so() {
+fn a_big_result_is_cut_and_says_so() {
     let long = "ä".repeat(WIRE_BYTES);
     for tool in [mcp_tool(), tool("x", ToolKind::Function, None)] {
         let story = called(Story::new().turn(), "a", tool, &["{}"]).started("a");
@@ -913,7 +913,7 @@ fn r17_a_big_result_is_cut_and_says_so() {
 
 /// R17: images of a function are included if they fit, and counted otherwise.
 #[test]
-fn r17_pictures_are_shown_or_counted() {
+fn pictures_are_shown_or_counted() {
     let image = |n_bytes| Image { media_type: "image/png".to_owned(), base64: "A".repeat(n_bytes) };
     let images = vec![image(4), image(WIRE_BYTES), image(4)];
     let returned = ToolOutput { images, ..ToolOutput::text("two") };
@@ -934,7 +934,7 @@ fn r17_pictures_are_shown_or_counted() {
 
 /// R17: the results of a file search are cut off too, all chunks together.
 #[test]
-fn r17_pieces_of_files_are_cut_together() {
+fn pieces_of_files_are_cut_together() {
     let piece = json!({ "file_id": "f", "filename": "f.md", "text": "a".repeat(WIRE_BYTES) });
     let results = json!({ "results": [piece, piece] });
     let request = asking(json!({ "include": ["file_search_call.results"] }));
@@ -989,7 +989,7 @@ fn a_snapshot_shows_what_there_is() {
 
 /// S1-D, R8: the response has the reason why it is incomplete, and its usage.
 #[test]
-fn s1_d_r8_the_end_says_why() {
+fn the_end_says_why() {
     let end = |story| {
         let response = told(story, Profile::Strict).1;
         let reason = response.incomplete_details.map(|details| details.reason);

@@ -254,7 +254,7 @@ proptest! {
     /// S1-SC-004, S1-FR-005, S1-FR-007, S1-FR-008, S1-E1, R4, I6, I8, I12: for any script, and
     /// wherever it is cut off.
     #[test]
-    fn s1_sc_004_s1_fr_008_any_stream_is_in_order(events in journal()) {
+    fn any_stream_is_in_order(events in journal()) {
         let mut streams = Vec::new();
         for profile in [Profile::Strict, Profile::Extended] {
             let mut projection = Responses::new(profile);

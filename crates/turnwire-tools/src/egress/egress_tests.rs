@@ -136,7 +136,7 @@ fn moved(target: &str) -> Response {
 
 /// A4: each of the three hundred URLs of the corpus is refused with the expected reason.
 #[tokio::test]
-async fn a4_three_hundred_addresses_are_refused() {
+async fn three_hundred_addresses_are_refused() {
     let egress = Egress::with_lookup(&quick(), Arc::new(Known::of_corpus())).unwrap();
     let corpus = corpus();
     let distinct: HashSet<&str> = corpus.iter().map(|bad| bad.address.as_str()).collect();
@@ -152,7 +152,7 @@ async fn a4_three_hundred_addresses_are_refused() {
 
 /// A4: a redirect from an allowed page to one of these URLs is not followed.
 #[tokio::test]
-async fn a4_no_redirect_leads_to_any_of_them() {
+async fn no_redirect_leads_to_any_of_them() {
     let corpus = corpus();
     let targets: Vec<String> = corpus.iter().map(|bad| bad.address.clone()).collect();
     // Skips targets that are invalid in a header, and relative ones, which stay on the same host.
@@ -205,7 +205,7 @@ impl Lookup for Rebinding {
 /// A4: a name that resolves to another address each time, a thousand times. The allowed address is
 /// reached when the check resolved to it; the denied one is never reached.
 #[tokio::test]
-async fn a4_a_name_that_changes_its_mind_never_leads_inside() {
+async fn a_name_that_changes_its_mind_never_leads_inside() {
     let (open, closed) = (IpAddr::V4(OPEN), IpAddr::V4(CLOSED));
     let orders: [Vec<Vec<IpAddr>>; 4] = [
         vec![vec![open], vec![closed]],
@@ -242,7 +242,7 @@ async fn a4_a_name_that_changes_its_mind_never_leads_inside() {
 /// A4: a name that resolves to a public address first, and to this machine after a redirect, is
 /// refused.
 #[tokio::test]
-async fn a4_a_name_that_turns_inside_after_a_redirect_is_refused() {
+async fn a_name_that_turns_inside_after_a_redirect_is_refused() {
     let answers = vec![vec![IpAddr::V4(OPEN)], vec![IpAddr::V4(CLOSED)]];
     let here = Place::at(OPEN, 0, |uri: Uri| match uri.path() {
         "/" => moved("/secret"),

@@ -7,7 +7,7 @@ fn request_servers(url_rules: Vec<UrlRule>) -> RequestServers {
 
 /// A4: a server is accepted only at URLs that the operator allows, not at similar ones.
 #[test]
-fn a4_servers_come_from_where_they_are_welcome() {
+fn servers_come_from_where_they_are_welcome() {
     let request_servers =
         request_servers(vec![UrlRule::at("https://mcp.example.com/team").unwrap()]);
     let tenant = TenantId::default();
@@ -47,7 +47,7 @@ fn a4_servers_come_from_where_they_are_welcome() {
 
 /// A4: without rules no server is accepted, and rules apply per tenant.
 #[test]
-fn a4_each_tenant_has_a_list_of_its_own() {
+fn each_tenant_has_a_list_of_its_own() {
     let (one, other) = (TenantId::from("one"), TenantId::from("other"));
     let nobody = request_servers(Vec::new());
     assert_eq!(nobody.allows_url(&one, "https://mcp.example.com/"), None);
@@ -63,7 +63,7 @@ fn a4_each_tenant_has_a_list_of_its_own() {
 
 /// A5: a connection belongs to one tenant, label and URL, and their number is limited.
 #[test]
-fn a5_servers_of_requests_are_not_shared() {
+fn servers_of_requests_are_not_shared() {
     let request_servers = request_servers(vec![UrlRule::at("https://mcp.example.com").unwrap()]);
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let server = |tenant: &str, label: &str, path: &str| {

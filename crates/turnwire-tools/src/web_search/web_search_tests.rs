@@ -415,7 +415,7 @@ async fn a_page_that_cannot_be_shown_says_why() {
 
 /// A4: by default, the model cannot open internal pages.
 #[tokio::test]
-async fn a4_pages_on_this_machine_are_not_opened() {
+async fn pages_on_this_machine_are_not_opened() {
     let (site, _) = site().await;
     let arguments = json!({ "action": "open_page", "url": format!("{site}/page") });
     let refused = look(&EgressOptions::default(), arguments, &Arc::default()).await;

@@ -231,7 +231,7 @@ async fn every_scenario_is_good() {
 
 /// C2: journals.
 #[test]
-fn c2_gaps_duplicates_and_reorderings_of_a_journal() {
+fn gaps_duplicates_and_reorderings_of_a_journal() {
     let rows = |facts: &mut RunFacts, change: fn(&mut Vec<Row>)| {
         change(facts.rows.as_mut().unwrap());
     };
@@ -262,7 +262,7 @@ fn i11_a_text_that_is_not_the_sum_of_its_parts() {
 
 /// C3: one end, as the last event, and the row of the run agrees.
 #[test]
-fn c3_ends() {
+fn ends() {
     let (_, none) = story("look", answer(1, "msg_1"));
     assert_finds(&none, Kind::NoEnd);
     let mut twice = answer(1, "msg_1");
@@ -286,7 +286,7 @@ fn c3_ends() {
 
 /// C1, C2, C11: readers.
 #[test]
-fn c2_every_mistake_of_a_stream() {
+fn every_mistake_of_a_stream() {
     for n in 0..3 {
         let view = |change: fn(&mut View)| broken("look", |facts| change(&mut facts.views[n]));
         assert_finds(&view(|view| _ = view.seen.remove(2)), Kind::ViewGap);
@@ -307,7 +307,7 @@ fn c2_every_mistake_of_a_stream() {
 
 /// C11: two readers saw different bytes of one frame, and there is no journal.
 #[test]
-fn c11_two_versions_of_a_frame() {
+fn two_versions_of_a_frame() {
     let found = broken("look", |facts| {
         let mut other = facts.views[0].clone();
         other.seen[2].fingerprint = fingerprint("something else");
@@ -320,7 +320,7 @@ fn c11_two_versions_of_a_frame() {
 
 /// C4: starts and ends.
 #[test]
-fn c4_unpaired_tools() {
+fn unpaired_tools() {
     let with = |events: Vec<Event>| {
         let mut middle = call_of("look");
         middle.extend(events);
@@ -336,7 +336,7 @@ fn c4_unpaired_tools() {
 
 /// C5: real effects.
 #[test]
-fn c5_effects() {
+fn effects() {
     let twice = |tool| broken(tool, |facts| facts.tool_lines.push(facts.tool_lines[0].clone()));
     assert_finds(&twice("send"), Kind::ExecutedTwice);
     assert_finds(&twice("sly"), Kind::ExecutedTwice);
@@ -365,7 +365,7 @@ fn i3_executed_before_or_without_a_start() {
 
 /// C5: every execution is in the journal.
 #[test]
-fn c5_an_execution_that_the_journal_denies() {
+fn an_execution_that_the_journal_denies() {
     let mut middle = call_of("send");
     middle.push(finished(ToolOutcome::Skipped { reason: "so".to_owned() }));
     middle.push(over(RunOutcome::Completed));
@@ -376,7 +376,7 @@ fn c5_an_execution_that_the_journal_denies() {
 
 /// C5: a worker died during a tool of effect class "once".
 #[test]
-fn c5_an_unknown_outcome_is_reported() {
+fn an_unknown_outcome_is_reported() {
     let ended_as = |tool: &str, outcome: ToolOutcome| {
         let mut middle = call_of(tool);
         middle.extend([started(), Event::RunTakenOver { attempt: 2 }, finished(outcome)]);
@@ -391,7 +391,7 @@ fn c5_an_unknown_outcome_is_reported() {
 
 /// C15: approval answers.
 #[test]
-fn c15_answers_that_are_lost_or_count_twice() {
+fn answers_that_are_lost_or_count_twice() {
     let call_id = CallId::new("call_1");
     let answered = |n: usize| {
         let mut middle = call_of("send");
@@ -414,7 +414,7 @@ fn c15_answers_that_are_lost_or_count_twice() {
 
 /// C14: an accepted cancel takes effect, and a cancel is accepted while the run is active.
 #[test]
-fn c14_a_cancel_that_is_ignored() {
+fn a_cancel_that_is_ignored() {
     let cancelled = |taken_at: Option<i64>, refused_at: Option<i64>| {
         broken("look", |facts| {
             facts.asked.as_mut().unwrap().is_cancelled = true;
@@ -429,7 +429,7 @@ fn c14_a_cancel_that_is_ignored() {
 
 /// C7: all entries of a run or none.
 #[test]
-fn c7_torn_histories() {
+fn torn_histories() {
     let entries = |change: fn(&mut Vec<turnwire_contract::Entry>)| {
         broken("look", |facts| change(facts.entries.as_mut().unwrap()))
     };
@@ -442,7 +442,7 @@ fn c7_torn_histories() {
 
 /// C6: withdrawn items are not part of the answer.
 #[test]
-fn c6_a_superseded_item_in_the_answer() {
+fn a_superseded_item_in_the_answer() {
     let item_id = ItemId::new("msg_0");
     let middle = [
         vec![
@@ -470,7 +470,7 @@ fn c6_a_superseded_item_in_the_answer() {
 
 /// C12: the response from a node equals the one from the journal.
 #[test]
-fn c12_another_response() {
+fn another_response() {
     let found = broken("look", |facts| {
         facts.told.as_mut().unwrap().response["status"] = json!("failed");
     });
@@ -479,7 +479,7 @@ fn c12_another_response() {
 
 /// C18: no run fails unless intended, except after repeated worker deaths (C22).
 #[test]
-fn c18_failed_runs_and_wrong_answers() {
+fn failed_runs_and_wrong_answers() {
     let failed = |n_takeovers: u32| {
         let failure = Failure::new("x", "so");
         let mut middle: Vec<Event> =
@@ -497,7 +497,7 @@ fn c18_failed_runs_and_wrong_answers() {
 
 /// C21: a takeover without a fault.
 #[test]
-fn c21_a_needless_takeover() {
+fn a_needless_takeover() {
     let mut middle = vec![Event::RunTakenOver { attempt: 2 }];
     middle.extend(answer(1, "msg_1"));
     middle.push(over(RunOutcome::Completed));
@@ -525,7 +525,7 @@ fn across_kinds(sketches: &[Sketch], seen: &Observations) -> BTreeSet<Kind> {
 
 /// C9: one key, one run; also if no client saw the second one.
 #[test]
-fn c9_two_runs_for_one_key() {
+fn two_runs_for_one_key() {
     let one = sketch("run_1", "key_1", (1, Some(2)));
     let other = sketch("run_2", "key_1", (3, Some(4)));
     let nothing = Observations::default();
@@ -539,7 +539,7 @@ fn c9_two_runs_for_one_key() {
 
 /// C8: one after the other.
 #[test]
-fn c8_two_runs_in_one_conversation() {
+fn two_runs_in_one_conversation() {
     let nothing = Observations::default();
     let of = |first, second| {
         across_kinds(&[sketch("run_1", "a", first), sketch("run_2", "b", second)], &nothing)
@@ -552,7 +552,7 @@ fn c8_two_runs_in_one_conversation() {
 
 /// C7: the entries of two runs do not mix.
 #[test]
-fn c7_entries_that_are_mixed_up() {
+fn entries_that_are_mixed_up() {
     let entries = |text: &str| -> Vec<(String, String)> {
         let pairs = text.split(' ').filter_map(|pair| pair.split_once('/'));
         pairs.map(|(conversation, run)| (conversation.to_owned(), run.to_owned())).collect()

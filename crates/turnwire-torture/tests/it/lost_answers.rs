@@ -13,7 +13,7 @@ use turnwire_torture::proxy::Proxy;
 /// C7, C9: a run that was kept without an answer is found when it is kept again, whatever it
 /// has to do with others. Its client is not told to come back later.
 #[tokio::test]
-async fn c9_no_answer_is_no_refusal() {
+async fn no_answer_is_no_refusal() {
     let url = postgres_url();
     let (before, after) = url.rsplit_once(':').unwrap();
     let (port, database) = after.split_once('/').unwrap();

@@ -53,7 +53,7 @@ fn library() -> PathBuf {
 /// S4-14: the old arguments of `on_assistant_message_added`.
 /// S3-1: an `on_event` that is not async.
 #[test]
-fn s0_8_s4_14_callbacks_of_another_shape_do_not_compile() {
+fn callbacks_of_another_shape_do_not_compile() {
     let entries = fs::read_dir("tests/compile_fail").unwrap();
     let mut programs: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     programs.sort();

@@ -28,7 +28,7 @@ fn tool(called: mpsc::UnboundedSender<()>, ends: bool) -> FunctionTool<NoArgumen
 /// C17, C2, R21: a run whose process dies in the middle of a tool goes on with an agent on the same
 /// store, and whoever has its id gets the whole of it.
 #[tokio::test]
-async fn c17_a_run_goes_on_with_another_agent() {
+async fn a_run_goes_on_with_another_agent() {
     let folder = tempfile::tempdir().expect("a folder");
     let (called, mut calls) = mpsc::unbounded_channel();
     let run_id = thread::scope(|scope| {
@@ -82,7 +82,7 @@ async fn c17_a_run_goes_on_with_another_agent() {
 /// C14: a run is stopped by its id from an agent that does not work on it, and what is not there
 /// cannot be attached to.
 #[tokio::test]
-async fn c14_a_run_is_stopped_from_elsewhere() {
+async fn a_run_is_stopped_from_elsewhere() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = store_in(&folder).await;
     let agent = async |turns: Vec<Turn>| {

@@ -11,8 +11,9 @@ use crate::{
     messages::{cancelled, contents, lists, stages, updates, watched},
 };
 
+/// S4-X.
 #[tokio::test]
-async fn s4_x_stages_only_go_forward_and_tools_without_arguments_just_start_and_end() {
+async fn stages_only_go_forward_and_tools_without_arguments_just_start_and_end() {
     let turns = [
         Turn::new()
             .call_raw("look", [r#"{"query""#, r#":"rust"}"#])
@@ -35,8 +36,9 @@ async fn s4_x_stages_only_go_forward_and_tools_without_arguments_just_start_and_
     assert_eq!(all("bare"), [Stage::Start, Stage::Running, Stage::End]);
 }
 
+/// S4-X.
 #[tokio::test]
-async fn s4_x_what_was_said_stays_visible_after_a_stop() {
+async fn what_was_said_stays_visible_after_a_stop() {
     let turn = Turn::new().text_in(["Once ", "upon "]).wait_forever();
     let said_upon =
         |event: &Event| matches!(event, Event::TextAdded { text, .. } if text == "upon ");
@@ -45,10 +47,11 @@ async fn s4_x_what_was_said_stays_visible_after_a_stop() {
     assert_eq!((message.content.as_str(), message.state), ("Once upon ", MessageState::Cut));
 }
 
-/// However late the chunks are and however they are gathered, a list never shows less than the
+/// S4-X: However late the chunks are and however they are gathered, a list never shows less than
+/// the
 /// one before, and the last one shows everything.
 #[tokio::test]
-async fn s4_x_lists_only_grow_and_late_chunks_keep_their_order() {
+async fn lists_only_grow_and_late_chunks_keep_their_order() {
     let pause = Duration::from_millis(40);
     let turn = Turn::new().text("Once ").pause(pause).text("upon ").pause(pause).text("a time.");
     let agent = scripted([turn]).build().expect("it can be made");
@@ -67,7 +70,7 @@ async fn s4_x_lists_only_grow_and_late_chunks_keep_their_order() {
 /// S4-X: pieces that are cut in the middle of what a person sees as one character come as they
 /// are, in order, and the list never takes anything back.
 #[tokio::test]
-async fn s4_x_split_pieces_come_in_order() {
+async fn split_pieces_come_in_order() {
     // A family of four joined by U+200D, a letter with its accent behind it, a flag of two letters.
     let pieces = ["Hi 👨", "\u{200d}👩", "\u{200d}👧", "\u{200d}", "👦 e", "\u{301} 🇩", "🇪."];
     let arguments = ["{\"text\":\"e", "\u{301} 🇩", "🇪\"}"];
@@ -93,10 +96,11 @@ async fn s4_x_split_pieces_come_in_order() {
     assert_eq!(shown.last(), Some(&pieces.concat()));
 }
 
-/// S4-X: a model that is interrupted by its provider's limits: what was said stays visible, cut, and
+/// S4-X: a model that is interrupted by its provider's limits: what was said stays visible, cut,
+/// and
 /// what comes after the next try stands in a message of its own.
 #[tokio::test]
-async fn s4_x_an_interruption_leaves_what_was_said() {
+async fn an_interruption_leaves_what_was_said() {
     let limited = || ModelError::Unavailable { message: "slow down".to_owned(), retry_after: None };
     let turns = [
         Turn::fails(limited()),

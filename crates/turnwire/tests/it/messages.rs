@@ -131,8 +131,9 @@ pub(crate) fn stages(told: &[CallbackCall], name: &str) -> Vec<Stage> {
     updates(told).iter().filter(|update| update.name == name).map(|update| update.stage).collect()
 }
 
+/// S4-1.
 #[tokio::test]
-async fn s4_1_each_chunk_comes_with_all_the_text_so_far() {
+async fn each_chunk_comes_with_all_the_text_so_far() {
     let chunks = ["It ", "is ", "grüß", " dich.", "\n", "Ok."];
     let agent = scripted([Turn::new().text_in(chunks)]).build().expect("it can be made");
     let (_, told) = watched(&agent).await;
@@ -141,9 +142,9 @@ async fn s4_1_each_chunk_comes_with_all_the_text_so_far() {
     assert_eq!(contents(&told), expected);
 }
 
-/// Each message starts from nothing: what is accumulated is one message, not the run.
+/// S4-1: Each message starts from nothing: what is accumulated is one message, not the run.
 #[tokio::test]
-async fn s4_1_every_message_accumulates_its_own_text() {
+async fn every_message_accumulates_its_own_text() {
     let agent = scripted([
         Turn::new().text_in(["I ", "look. "]).call("look", json!({})),
         Turn::new().text_in(["I ", "saw."]),
@@ -162,8 +163,9 @@ async fn restored(agent: &Agent, items: Vec<Item>) -> Conversation {
     conversation
 }
 
+/// S4-2.
 #[tokio::test]
-async fn s4_2_loaded_messages_are_not_told() {
+async fn loaded_messages_are_not_told() {
     let model = Scripted::new([Turn::new().text("Still blue.")]);
     let agent = Agent::builder().model(model.clone()).build().expect("it can be made");
     let loaded = vec![Item::user("What colour is the sky?"), Item::assistant("Blue.")];
@@ -189,9 +191,9 @@ async fn s4_2_loaded_messages_are_not_told() {
     assert_eq!(last, Some(4));
 }
 
-/// Nor is a tool that was used before: its block is in the list, and over.
+/// S4-2: Nor is a tool that was used before: its block is in the list, and over.
 #[tokio::test]
-async fn s4_2_loaded_calls_are_not_told() {
+async fn loaded_calls_are_not_told() {
     let agent = scripted([
         Turn::new().call("look", json!({ "query": "rust" })),
         Turn::new().text("Three notes."),
@@ -211,9 +213,9 @@ async fn s4_2_loaded_calls_are_not_told() {
     assert_eq!((blocks[0].stage, blocks[0].result.as_deref()), (Stage::End, Some("3 notes")));
 }
 
-/// The text is borrowed from the list (R14), so whoever is told of a chunk finds it there.
+/// S4-3: The text is borrowed from the list (R14), so whoever is told of a chunk finds it there.
 #[tokio::test]
-async fn s4_3_the_list_has_the_text_before_its_chunk_is_told() {
+async fn the_list_has_the_text_before_its_chunk_is_told() {
     #[derive(Debug, PartialEq)]
     enum Seen {
         Content(usize, String),
@@ -299,8 +301,9 @@ fn logged(problem: &str) -> Vec<String> {
     log().all().into_iter().filter(|line| line.contains(problem)).collect()
 }
 
+/// S4-4.
 #[tokio::test]
-async fn s4_4_a_callback_that_panics_is_logged_once_and_told_on() {
+async fn a_callback_that_panics_is_logged_once_and_told_on() {
     log();
     let chunks = Notes::<String>::new();
     let book = chunks.clone();
@@ -318,8 +321,9 @@ async fn s4_4_a_callback_that_panics_is_logged_once_and_told_on() {
     assert!(logged[0].starts_with("on_assistant_content_updated: "), "{logged:?}");
 }
 
+/// S4-4.
 #[tokio::test]
-async fn s4_4_a_callback_that_errs_is_logged_once_per_error_and_told_on() {
+async fn a_callback_that_errs_is_logged_once_per_error_and_told_on() {
     log();
     let chunks = Notes::<String>::new();
     let book = chunks.clone();
@@ -340,9 +344,9 @@ async fn s4_4_a_callback_that_errs_is_logged_once_per_error_and_told_on() {
     assert_eq!(logged("no room for"), expected);
 }
 
-/// What a provider's bytes become is in `upstream`; this is what any model may say.
+/// S4-5: What a provider's bytes become is in `upstream`; this is what any model may say.
 #[tokio::test]
-async fn s4_5_text_is_cleaned_before_any_callback_sees_it() {
+async fn text_is_cleaned_before_any_callback_sees_it() {
     let turn = Turn::new().text_in([
         "a\0b",
         "\u{1b}[31mred\u{1b}",
@@ -369,8 +373,9 @@ async fn s4_5_text_is_cleaned_before_any_callback_sees_it() {
     assert_eq!(reply.text, clean);
 }
 
+/// S4-6.
 #[tokio::test]
-async fn s4_6_an_update_has_all_the_facts_of_its_call() {
+async fn an_update_has_all_the_facts_of_its_call() {
     let turns = [
         Turn::new()
             .call_with_id("call_1", "look", json!({ "query": "rust" }))
@@ -425,8 +430,9 @@ async fn s4_6_an_update_has_all_the_facts_of_its_call() {
     assert_eq!(ends, [look, broken, draw]);
 }
 
+/// S4-7.
 #[tokio::test]
-async fn s4_7_start_comes_first_and_once_with_id_and_name() {
+async fn start_comes_first_and_once_with_id_and_name() {
     let turns = [
         Turn::new().call_with_id("call_a", "look", json!({ "query": "one" })).call_with_id(
             "call_b",
@@ -449,8 +455,9 @@ async fn s4_7_start_comes_first_and_once_with_id_and_name() {
     }
 }
 
+/// S4-8.
 #[tokio::test]
-async fn s4_8_streaming_has_each_chunk_and_all_so_far() {
+async fn streaming_has_each_chunk_and_all_so_far() {
     let chunks = [r#"{"qu"#, r#"ery": "r"#, "ust", r#"", "limit"#, r#"": 3}"#];
     let turns = [Turn::new().call_raw("look", chunks), Turn::new().text("Done.")];
     let look = returns("look", "3 notes");
@@ -471,9 +478,9 @@ async fn s4_8_streaming_has_each_chunk_and_all_so_far() {
     assert_eq!(json!(request.arguments), json!({ "query": "rust", "limit": 3 }));
 }
 
-/// The tool waits until the second heartbeat was seen, however long that takes.
+/// S4-9: The tool waits until the second heartbeat was seen, however long that takes.
 #[tokio::test]
-async fn s4_9_a_silent_tool_is_still_running() {
+async fn a_silent_tool_is_still_running() {
     let door = Door::shut();
     let agent = scripted([Turn::new().call("slow", json!({})), Turn::new().text("Done.")])
         .tool(door.tool("slow"))
@@ -520,8 +527,9 @@ fn the_one_end(told: &[CallbackCall]) -> Update {
     Update::clone(ends[0])
 }
 
+/// S4-10.
 #[tokio::test]
-async fn s4_10_success_and_failure_have_one_end() {
+async fn success_and_failure_have_one_end() {
     let call = || [Turn::new().call("look", json!({})), Turn::new().text("Done.")];
     let agent = scripted(call()).tool(returns("look", "3 notes")).build().expect("it can be made");
     let end = the_one_end(&watched(&agent).await.1);
@@ -538,8 +546,9 @@ async fn s4_10_success_and_failure_have_one_end() {
     );
 }
 
+/// S4-10.
 #[tokio::test]
-async fn s4_10_a_timeout_has_one_end() {
+async fn a_timeout_has_one_end() {
     let hangs = FakeTool::new("look", Behaviour::Hangs)
         .with(|spec| spec.timeout = Some(Duration::from_millis(20)));
     let turns = [Turn::new().call("look", json!({})), Turn::new().text("Done.")];
@@ -549,16 +558,18 @@ async fn s4_10_a_timeout_has_one_end() {
     assert!(end.error.is_some_and(|error| error.starts_with("timed out after ")));
 }
 
+/// S4-10.
 #[tokio::test]
-async fn s4_10_a_cancel_has_one_end() {
+async fn a_cancel_has_one_end() {
     let turn = Turn::new().call("slow", json!({}));
     let told = cancelled(turn, |event| matches!(event, Event::ToolStarted { .. })).await;
     let end = the_one_end(&told);
     assert_eq!((end.success, end.error.as_deref()), (Some(false), Some("cancelled")));
 }
 
+/// S4-10.
 #[tokio::test]
-async fn s4_10_an_abort_in_the_middle_of_the_arguments_has_one_end() {
+async fn an_abort_in_the_middle_of_the_arguments_has_one_end() {
     let turn = Turn::new().call_raw("slow", [r#"{"query": "ru"#]).wait_forever();
     let told = cancelled(turn, |event| matches!(event, Event::ArgumentsAdded { .. })).await;
     let end = the_one_end(&told);
@@ -567,9 +578,9 @@ async fn s4_10_an_abort_in_the_middle_of_the_arguments_has_one_end() {
     assert_eq!(stages(&told, "slow"), [Stage::Start, Stage::Streaming, Stage::End]);
 }
 
-/// The first worker dies with its runtime while the tool works; a second one takes over.
+/// S4-10: The first worker dies with its runtime while the tool works; a second one takes over.
 #[test]
-fn s4_10_a_restart_has_one_end() {
+fn a_restart_has_one_end() {
     let (log, store) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryRunStore::default()));
     let agent = |turns: Vec<Turn>, behaviour| {
         let tool =
@@ -611,8 +622,9 @@ fn s4_10_a_restart_has_one_end() {
     });
 }
 
+/// S4-11.
 #[tokio::test]
-async fn s4_11_compact_params_follow_the_parameters_in_real_time() {
+async fn compact_params_follow_the_parameters_in_real_time() {
     let chunks = [r#"{"query": "ru"#, r"st\", r#"nbook", "#, r#""limit": 3}"#];
     let turns = [Turn::new().call_raw("search", chunks), Turn::new().text("Done.")];
     let agent = scripted(turns).tool(returns("search", "3 notes")).build().expect("it can be made");
@@ -636,9 +648,9 @@ async fn s4_11_compact_params_follow_the_parameters_in_real_time() {
     );
 }
 
-/// Whoever only looks at the latest call of each callback knows everything.
+/// S4-12: Whoever only looks at the latest call of each callback knows everything.
 #[tokio::test]
-async fn s4_12_a_consumer_keeps_no_state() {
+async fn a_consumer_keeps_no_state() {
     let agent = scripted([
         Turn::new().text_in(["I ", "look."]).call_raw("look", [r#"{"query""#, r#":"rust"}"#]),
         Turn::new().text_in(["I ", "saw."]),
@@ -656,8 +668,9 @@ async fn s4_12_a_consumer_keeps_no_state() {
     assert_eq!(contents(&told).last(), Some(&("saw.", "I saw.")));
 }
 
+/// S4-13.
 #[tokio::test]
-async fn s4_13_a_message_is_added_once_per_model_call_before_anything_in_it() {
+async fn a_message_is_added_once_per_model_call_before_anything_in_it() {
     let agent = scripted([
         Turn::new().text("I look.").call("look", json!({})),
         Turn::new().call("look", json!({})),
@@ -707,8 +720,9 @@ async fn s4_13_a_message_is_added_once_per_model_call_before_anything_in_it() {
     assert_eq!(n_messages, 4);
 }
 
+/// S4-15.
 #[tokio::test]
-async fn s4_15_low_level_callbacks_have_all_so_far() {
+async fn low_level_callbacks_have_all_so_far() {
     let turns = [
         Turn::new().text_in(["I ", "look."]).call_raw("look", [r#"{"query""#, r#":"rust"}"#]),
         Turn::new().text_in(["I ", "saw."]),
@@ -729,8 +743,9 @@ async fn s4_15_low_level_callbacks_have_all_so_far() {
     );
 }
 
+/// S4-16.
 #[tokio::test]
-async fn s4_16_without_callbacks_the_run_is_the_same() {
+async fn without_callbacks_the_run_is_the_same() {
     let turns = [
         Turn::new().text("I look.").call("look", json!({ "query": "rust" })),
         Turn::new().text("I saw."),
@@ -751,9 +766,9 @@ async fn s4_16_without_callbacks_the_run_is_the_same() {
     assert_eq!(story(&watched).await, story(&alone).await);
 }
 
-/// One run, every surface of the SDK at once: each is the projection of the same journal.
+/// S4-19: One run, every surface of the SDK at once: each is the projection of the same journal.
 #[tokio::test]
-async fn s4_19_all_surfaces_agree_on_the_same_run() {
+async fn all_surfaces_agree_on_the_same_run() {
     let turns = [
         Turn::new()
             .text_in(["I ", "look."])
@@ -821,8 +836,9 @@ async fn s4_19_all_surfaces_agree_on_the_same_run() {
     assert_eq!(last_message.content, reply.text);
 }
 
+/// S4-N1.
 #[tokio::test]
-async fn s4_n1_however_fast_the_model_is_the_list_is_told_thirty_times_a_second() {
+async fn however_fast_the_model_is_the_list_is_told_thirty_times_a_second() {
     const N: usize = 10_000;
     let n_chunks = Arc::new(AtomicUsize::new(0));
     let lists = Arc::new(Mutex::new(Vec::new()));
@@ -849,9 +865,9 @@ async fn s4_n1_however_fast_the_model_is_the_list_is_told_thirty_times_a_second(
     assert_eq!(lists.last(), Some(&N));
 }
 
-/// What was held back is told soon, also when nothing else happens.
+/// S4-N1: What was held back is told soon, also when nothing else happens.
 #[tokio::test]
-async fn s4_n1_a_pause_in_the_text_does_not_hold_it_back() {
+async fn a_pause_in_the_text_does_not_hold_it_back() {
     let door = Door::shut();
     let opener = door.clone();
     let callbacks = MessageCallbacks::new().on_messages_change(move |messages| {

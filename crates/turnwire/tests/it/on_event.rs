@@ -38,7 +38,7 @@ fn search_and_answer() -> [Turn; 2] {
 
 /// S3-1, S3-3, S3-4, S3-5, S3-T1: the whole sequence of a mocked turn.
 #[tokio::test]
-async fn s3_1_s3_3_s3_4_s3_5_a_turn_with_a_tool_is_three_events() {
+async fn a_turn_with_a_tool_is_three_events() {
     let agent = scripted(search_and_answer()).tool(returns("search_vault", "3 notes")).build();
     assert_eq!(
         told(&agent.expect("it can be made")).await,
@@ -50,8 +50,9 @@ async fn s3_1_s3_3_s3_4_s3_5_a_turn_with_a_tool_is_three_events() {
     );
 }
 
+/// S3-1.
 #[tokio::test]
-async fn s3_1_each_event_is_awaited_before_the_next() {
+async fn each_event_is_awaited_before_the_next() {
     let agent = scripted(search_and_answer()).tool(returns("search_vault", "3 notes")).build();
     let seen = Notes::<String>::new();
     let book = seen.clone();
@@ -75,8 +76,9 @@ async fn s3_1_each_event_is_awaited_before_the_next() {
     assert_eq!(seen.take(), expected);
 }
 
+/// S3-2.
 #[tokio::test]
-async fn s3_2_without_the_callback_the_run_is_the_same() {
+async fn without_the_callback_the_run_is_the_same() {
     let agent = Agent::builder()
         .model(Scripted::new(search_and_answer()).looping())
         .tool(returns("search_vault", "3 notes"))
@@ -92,8 +94,9 @@ async fn s3_2_without_the_callback_the_run_is_the_same() {
     assert_eq!(story(&watched).await, story(&alone).await);
 }
 
+/// S3-3.
 #[tokio::test]
-async fn s3_3_tool_call_comes_before_the_tool_works_and_has_its_arguments_as_an_object() {
+async fn tool_call_comes_before_the_tool_works_and_has_its_arguments_as_an_object() {
     let seen = Notes::<String>::new();
     let (at_work, book) = (seen.clone(), seen.clone());
     let look = FunctionTool::new("look", "Looks.", move |_: NoArguments| {
@@ -118,23 +121,26 @@ async fn s3_3_tool_call_comes_before_the_tool_works_and_has_its_arguments_as_an_
     );
 }
 
+/// S3-4.
 #[tokio::test]
-async fn s3_4_a_tool_that_failed_says_so() {
+async fn a_tool_that_failed_says_so() {
     let agent = scripted(search_and_answer()).tool(fails("search_vault", "locked")).build();
     let told = told(&agent.expect("it can be made")).await;
     assert_eq!(told[1], ("tool_result", json!({ "tool": "search_vault", "success": false })));
     assert_eq!(told[2].0, "response");
 }
 
+/// S3-5.
 #[tokio::test]
-async fn s3_5_the_response_comes_once_and_whole() {
+async fn the_response_comes_once_and_whole() {
     let agent = scripted([Turn::new().text_in(["One. ", "Two. ", "Three."])]).build();
     let told = told(&agent.expect("it can be made")).await;
     assert_eq!(told, [("response", json!({ "content": "One. Two. Three." }))]);
 }
 
+/// S3-6.
 #[tokio::test]
-async fn s3_6_a_failed_turn_is_one_error_and_no_response() {
+async fn a_failed_turn_is_one_error_and_no_response() {
     let refused = ModelError::Rejected { message: "the key is not valid".to_owned() };
     let agent = scripted([Turn::fails(refused)]).build().expect("it can be made");
     let book = Notes::new();
@@ -144,8 +150,9 @@ async fn s3_6_a_failed_turn_is_one_error_and_no_response() {
     assert_eq!(book.take(), [("error", json!({ "error": message }))]);
 }
 
+/// S3-6.
 #[tokio::test]
-async fn s3_6_a_cancelled_turn_is_an_error_too() {
+async fn a_cancelled_turn_is_an_error_too() {
     let agent = scripted([Turn::new().text("Well…").wait_forever()]).build();
     let agent = agent.expect("it can be made");
     let book = Notes::new();

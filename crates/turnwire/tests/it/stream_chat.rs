@@ -43,8 +43,9 @@ async fn all_three(agent: Agent) -> Vec<String> {
     seen.take()
 }
 
+/// S0-1.
 #[tokio::test]
-async fn s0_1_the_start_is_told_before_the_tool_does_anything() {
+async fn the_start_is_told_before_the_tool_does_anything() {
     let (told, worked) = (Notes::<(String, Instant)>::new(), Notes::<Instant>::new());
     let at_work = worked.clone();
     let look = FunctionTool::new("look", "Looks.", move |_: NoArguments| {
@@ -70,8 +71,9 @@ async fn s0_1_the_start_is_told_before_the_tool_does_anything() {
     }
 }
 
+/// S0-2.
 #[tokio::test]
-async fn s0_2_the_end_is_told_once_after_the_tool_with_a_summary() {
+async fn the_end_is_told_once_after_the_tool_with_a_summary() {
     let whole = "x".repeat(5_000);
     let summary = format!("{}...", "x".repeat(100));
     let seen = Notes::<String>::new();
@@ -96,23 +98,26 @@ async fn s0_2_the_end_is_told_once_after_the_tool_with_a_summary() {
     );
 }
 
+/// S0-2.
 #[tokio::test]
-async fn s0_2_a_tool_that_says_nothing_has_a_summary_too() {
+async fn a_tool_that_says_nothing_has_a_summary_too() {
     let agent = scripted(calls(&["silent"])).tool(returns("silent", "")).build();
     let seen = all_three(agent.expect("it can be made")).await;
     assert_eq!(seen[3], "end silent: (no output)");
 }
 
+/// S0-3.
 #[tokio::test]
-async fn s0_3_without_callbacks_tools_are_bracketed_text() {
+async fn without_callbacks_tools_are_bracketed_text() {
     let agent = scripted(calls(&["look"])).tool(returns("look", "three notes")).build();
     let text = tokens_alone(agent.expect("it can be made")).await.concat();
     assert!(text.contains("[Executing tool: look]"), "{text}");
     assert!(text.contains("[Tool result: three notes]"), "{text}");
 }
 
+/// S0-4, S0-10.
 #[tokio::test]
-async fn s0_4_s0_10_with_both_callbacks_tokens_are_the_models_words_and_nothing_else() {
+async fn with_both_callbacks_tokens_are_the_models_words_and_nothing_else() {
     let agent = scripted(calls(&["look", "broken", "missing"]))
         .tool(returns("look", "three notes"))
         .tool(fails("broken", "no luck"))
@@ -136,8 +141,9 @@ async fn s0_4_s0_10_with_both_callbacks_tokens_are_the_models_words_and_nothing_
     );
 }
 
+/// S0-4.
 #[tokio::test]
-async fn s0_4_a_model_that_says_nothing_before_its_tools_leaves_no_trace_in_the_tokens() {
+async fn a_model_that_says_nothing_before_its_tools_leaves_no_trace_in_the_tokens() {
     let silent_call = Turn::new().call("look", json!({}));
     let agent = scripted([silent_call, Turn::new().text_in(["All ", "done."])])
         .tool(returns("look", "three notes"))
@@ -147,8 +153,9 @@ async fn s0_4_a_model_that_says_nothing_before_its_tools_leaves_no_trace_in_the_
     assert_eq!(seen, expected);
 }
 
+/// S0-5a.
 #[tokio::test]
-async fn s0_5a_only_the_start_is_given() {
+async fn only_the_start_is_given() {
     let agent = scripted(calls(&["look"])).tool(returns("look", "three notes")).build();
     let seen = Notes::<String>::new();
     let (token, start) = (seen.clone(), seen.clone());
@@ -174,8 +181,9 @@ async fn s0_5a_only_the_start_is_given() {
     );
 }
 
+/// S0-5b.
 #[tokio::test]
-async fn s0_5b_only_the_end_is_given() {
+async fn only_the_end_is_given() {
     let agent = scripted(calls(&["look"])).tool(returns("look", "three notes")).build();
     let seen = Notes::<String>::new();
     let (token, end) = (seen.clone(), seen.clone());
@@ -203,7 +211,7 @@ async fn s0_5b_only_the_end_is_given() {
 
 /// S0-6, S0-7: each callback is optional, and may return nothing or a `Result`.
 #[tokio::test]
-async fn s0_6_s0_7_every_combination_of_callbacks_gives_the_same_answer() {
+async fn every_combination_of_callbacks_gives_the_same_answer() {
     for given in 0..8_u8 {
         let agent = scripted(calls(&["look"])).tool(returns("look", "three notes")).build();
         let agent = agent.expect("it can be made");
@@ -235,15 +243,17 @@ async fn s0_6_s0_7_every_combination_of_callbacks_gives_the_same_answer() {
     }
 }
 
+/// S0-9.
 #[tokio::test]
-async fn s0_9_text_alone_is_exact_to_the_byte() {
+async fn text_alone_is_exact_to_the_byte() {
     let agent = scripted([Turn::new().text_in(["Hello, ", "wor", "ld."])]).build();
     let tokens = tokens_alone(agent.expect("it can be made")).await;
     assert_eq!(tokens, ["Hello, ", "wor", "ld."]);
 }
 
+/// S0-9.
 #[tokio::test]
-async fn s0_9_one_tool_is_exact_to_the_byte() {
+async fn one_tool_is_exact_to_the_byte() {
     let agent = scripted(calls(&["look"])).tool(returns("look", "three\nnotes")).build();
     assert_eq!(
         tokens_alone(agent.expect("it can be made")).await,
@@ -260,8 +270,9 @@ async fn s0_9_one_tool_is_exact_to_the_byte() {
     );
 }
 
+/// S0-9.
 #[tokio::test]
-async fn s0_9_two_tools_are_exact_to_the_byte() {
+async fn two_tools_are_exact_to_the_byte() {
     let agent = scripted(calls(&["look", "read"]))
         .tool(returns("look", "three notes"))
         .tool(returns("read", "milk"))
@@ -284,9 +295,9 @@ async fn s0_9_two_tools_are_exact_to_the_byte() {
     );
 }
 
-/// Characters, not bytes: these have two bytes each.
+/// S0-9: Characters, not bytes: these have two bytes each.
 #[tokio::test]
-async fn s0_9_a_result_is_cut_after_100_characters() {
+async fn a_result_is_cut_after_100_characters() {
     let cases = [("ä".repeat(100), "ä".repeat(100)), ("ä".repeat(101), "ä".repeat(100) + "...")];
     for (result, shown) in cases {
         let agent = scripted(calls(&["long"])).tool(returns("long", &result)).build();
@@ -298,8 +309,9 @@ async fn s0_9_a_result_is_cut_after_100_characters() {
     }
 }
 
+/// S0-9.
 #[tokio::test]
-async fn s0_9_a_failing_tool_is_exact_to_the_byte() {
+async fn a_failing_tool_is_exact_to_the_byte() {
     let agent = scripted(calls(&["broken"])).tool(fails("broken", "no luck")).build();
     assert_eq!(
         tokens_alone(agent.expect("it can be made")).await,
@@ -316,8 +328,9 @@ async fn s0_9_a_failing_tool_is_exact_to_the_byte() {
     );
 }
 
+/// S0-10.
 #[tokio::test]
-async fn s0_10_tokens_are_every_piece_of_every_answer_in_order() {
+async fn tokens_are_every_piece_of_every_answer_in_order() {
     let pieces = [["I ", "look. "], ["I read", " it. "], ["It says ", "“grüß dich”."]];
     let [first, second, third] = pieces.map(|pieces| Turn::new().text_in(pieces));
     let agent = scripted([first.call("look", json!({})), second.call("read", json!({})), third])
@@ -337,8 +350,9 @@ async fn s0_10_tokens_are_every_piece_of_every_answer_in_order() {
     assert_eq!(tokens.take(), pieces.concat());
 }
 
+/// S0-11.
 #[tokio::test]
-async fn s0_11_tools_one_after_the_other_start_and_end_in_call_order() {
+async fn tools_one_after_the_other_start_and_end_in_call_order() {
     let agent = scripted(calls(&["first", "second", "third"]))
         .tool(returns("third", "3"))
         .tool(FakeTool::new(
@@ -362,8 +376,9 @@ async fn s0_11_tools_one_after_the_other_start_and_end_in_call_order() {
     );
 }
 
+/// S0-12.
 #[tokio::test]
-async fn s0_12_failing_unknown_and_crashing_tools_end_once_and_the_answer_still_comes() {
+async fn failing_unknown_and_crashing_tools_end_once_and_the_answer_still_comes() {
     let tools = ["broken", "missing", "crashing", "picky"];
     let picky = FakeTool::new("picky", Behaviour::Multiplies);
     let agent = scripted(calls(&tools))

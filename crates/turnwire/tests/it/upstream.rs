@@ -74,8 +74,9 @@ fn content(text: &str) -> Vec<u8> {
     delta(&format!("{{\"content\":\"{text}\"}}"))
 }
 
+/// S4-5.
 #[tokio::test]
-async fn s4_5_what_a_server_garbles_arrives_repaired() {
+async fn what_a_server_garbles_arrives_repaired() {
     let mut whole = content("grüß 🙂");
     // Cut in the middle of the last character's four bytes.
     let smile = whole.windows(4).position(|bytes| bytes == "🙂".as_bytes()).expect("it is there");
@@ -106,7 +107,7 @@ async fn s4_5_what_a_server_garbles_arrives_repaired() {
 
 /// S4-7: some servers send the id of a call first and its name later.
 #[tokio::test]
-async fn s4_7_a_call_whose_name_comes_late_starts_once_with_id_and_name() {
+async fn a_call_whose_name_comes_late_starts_once_with_id_and_name() {
     let call = |fields: &str| delta(&format!("{{\"tool_calls\":[{{\"index\":0,{fields}}}]}}"));
     let first = vec![
         call(r#""id":"call_late","type":"function","function":{}"#),

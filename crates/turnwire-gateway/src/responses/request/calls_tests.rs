@@ -136,7 +136,7 @@ fn calls_that_are_done_do_not_wait() {
 
 /// C15: an answer is accepted once, and only for an open approval request.
 #[test]
-fn c15_an_answer_needs_its_question() {
+fn an_answer_needs_its_question() {
     let cases = [
         (vec![], vec![answer("a", Decision::Approved)]),
         (vec![call("a", ToolKind::Mcp), output("a")], vec![answer("a", Decision::Approved)]),

@@ -131,7 +131,7 @@ fn hosted_tools_are_repeated() {
 
 /// A6, A12: tokens and headers for a server, and secrets in its URL, are never echoed.
 #[test]
-fn a6_a12_secrets_never_come_back() {
+fn secrets_never_come_back() {
     let tool = json!({
         "type": "mcp", "server_label": "notes",
         "server_url": "https://user:canary@host:8443/mcp/a?key=canary#canary",
@@ -163,7 +163,7 @@ fn choices_are_repeated() {
 proptest! {
     /// A12: wherever a client puts the token of a tool, it is not in the echo.
     #[test]
-    fn a12_no_token_in_any_echo(
+    fn no_token_in_any_echo(
         kind in prop::sample::select(vec![
             "mcp", "function", "web_search", "file_search", "namespace", "unknown",
         ]),

@@ -18,8 +18,9 @@ fn custom(format: Option<InputFormat>) -> Arc<ToolSpec> {
     Arc::new(ToolSpec { kind, format, ..ToolSpec::new("patch", "") })
 }
 
+/// C30.
 #[test]
-fn c30_what_a_model_cannot_be_told_is_named() {
+fn what_a_model_cannot_be_told_is_named() {
     let mut run = run();
     assert_eq!(not_taken(&nothing(), &run), Vec::<String>::new(), "nothing is asked");
     run.generation.seed = Some(1);

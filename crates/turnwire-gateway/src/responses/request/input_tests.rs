@@ -503,7 +503,7 @@ fn a_person_answers() {
 /// C5: a call that was approved and executed is not executed again when it comes back as history,
 /// in any order.
 #[test]
-fn c5_what_was_carried_out_is_not_asked_again() {
+fn what_was_carried_out_is_not_asked_again() {
     let done = json!({
         "type": "mcp_call", "id": "mcp_1", "approval_request_id": "r1", "name": "add",
         "server_label": "notes", "arguments": "{\"a\":1}", "output": "ok",
@@ -516,7 +516,7 @@ fn c5_what_was_carried_out_is_not_asked_again() {
 
 /// C5: neither is one whose result is not in the history.
 #[test]
-fn c5_an_old_answer_is_history() {
+fn an_old_answer_is_history() {
     let said = json!({ "role": "assistant", "content": "Well." });
     let list = json!([request("r1"), response("r1", false), said, response("r0", false), said]);
     let expected = [

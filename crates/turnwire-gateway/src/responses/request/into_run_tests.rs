@@ -111,7 +111,7 @@ fn what_is_not_said_is_left_open() {
 
 /// A14: a request can lower a limit of the server, never raise it.
 #[test]
-fn a14_a_request_cannot_widen_a_limit() {
+fn a_request_cannot_widen_a_limit() {
     let limits = Limits { max_tool_calls: 5, ..Limits::default() };
     let request = read(json!({ "input": "hi", "max_tool_calls": 100 }));
     let run = into_run(request, ResolvedRequest { limits, ..ResolvedRequest::default() });

@@ -179,7 +179,7 @@ fn null_is_absent_and_what_means_nothing_here_is_reported() {
 
 /// C30: an unknown field is refused in all objects that are written by hand.
 #[test]
-fn c30_an_unknown_field_is_refused() {
+fn an_unknown_field_is_refused() {
     for (more, param) in [
         (json!({ "stpo": "x" }), "stpo"),
         (json!({ "text": { "verbsity": "low" } }), "text.verbsity"),
@@ -489,7 +489,7 @@ fn prompts_kept_elsewhere_are_refused() {
 /// R10: a run continues after a disconnect, unless the client asks otherwise or the response is not
 /// stored.
 #[test]
-fn r10_what_a_hang_up_means() {
+fn what_a_hang_up_means() {
     let cancels = |fields: Value| read(with(fields)).unwrap().cancels_on_disconnect();
     assert!(!cancels(json!({})));
     assert!(!cancels(json!({ "store": true })));
@@ -500,7 +500,7 @@ fn r10_what_a_hang_up_means() {
 
 /// A12: the `Debug` output of a request contains no token.
 #[test]
-fn a12_secrets_are_not_printed() {
+fn secrets_are_not_printed() {
     let secret = "sk-canary";
     let tool = json!({
         "type": "mcp", "server_label": "notes", "server_url": format!("https://h/?t={secret}"),
@@ -643,7 +643,7 @@ fn all_the_way(body: Value) -> Result<turnwire_contract::RunRequest, ClientError
 proptest! {
     /// A13: no body causes a panic, and every error has a code and a message.
     #[test]
-    fn a13_no_body_makes_it_panic(
+    fn no_body_makes_it_panic(
         body in any_json(),
         input in prop::collection::vec(any_json(), 0..4),
         tools in prop::collection::vec(any_json(), 0..4),

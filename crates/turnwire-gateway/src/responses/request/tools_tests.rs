@@ -57,7 +57,7 @@ fn a_function_is_bare_if_nothing_but_its_name_is_said() {
 
 /// S1-A1: the type of a tool decides what it is, not its name.
 #[test]
-fn s1_a1_a_function_named_web_search_stays_a_function() {
+fn a_function_named_web_search_stays_a_function() {
     for name in ["web_search", "file_search", "mcp"] {
         let requested_tools = read(json!([{ "type": "function", "name": name }])).unwrap();
         assert_eq!(requested_tools, [RequestedTool::Function(function(name))]);
@@ -204,7 +204,7 @@ fn custom_tools_are_read() {
 
 /// C30: ignored fields of tools are reported.
 #[test]
-fn c30_what_is_said_about_tools_and_not_heeded_is_told() {
+fn what_is_said_about_tools_and_not_heeded_is_told() {
     let tools = json!([
         { "type": "function", "name": "f", "strict": true, "defer_loading": true },
         { "type": "web_search", "user_location": { "type": "approximate", "city": "Rome" } },
@@ -334,7 +334,7 @@ fn servers_that_will_not_do() {
 
 /// A7: a tool that the client does not mention needs an approval.
 #[test]
-fn a7_who_is_asked_before_a_call() {
+fn who_is_asked_before_a_call() {
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let cases = [
         (json!("always"), AskBefore::Everything),
