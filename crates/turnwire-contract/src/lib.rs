@@ -31,14 +31,15 @@ pub use outcome::{
     RunOutcome, ToolOutcome,
 };
 pub use ports::{
-    AbandonedRun, Allowed, Attachment, BatchRecord, BlobError, BlobStore, CallLink, Chunking,
-    CollectionNotes, CollectionRecord, CollectionUsage, Comparison, ContentStream,
-    ConversationRecord, Created, EmbeddingError, EventStream, ExtractionFailure, FileCounts,
-    FileRecord, FileUpload, Filter, FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask,
-    IndexWork, Indexed, Indexing, Journal, JournalError, JournalHead, Lease, Library, LibraryError,
-    MAX_CLAIMS, Model, ModelError, ModelPart, ModelStream, NewChunk, NewRun, NoToolServers,
-    PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand,
-    RunEnd, RunRecord, RunStatus, RunStore, SearchResults, ServerRef, SingleWorker, StoreError,
+    AbandonedRun, Allowed, Attachment, Attachments, BatchRecord, BlobError, BlobStore, CallLink,
+    Chunking, CollectionNotes, CollectionRecord, CollectionUsage, Collections, Commands,
+    Comparison, ContentStream, ConversationRecord, Conversations, Created, EmbeddingError, Entries,
+    EventStream, ExtractionFailure, FileCounts, FileRecord, FileUpload, Files, Filter,
+    FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing,
+    Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError, MAX_CLAIMS, Model,
+    ModelError, ModelPart, ModelStream, NewChunk, NewRun, NoToolServers, PendingCommand,
+    PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunEnd, RunRecord,
+    RunRecords, RunStatus, RunStore, SearchResults, ServerRef, SingleWorker, StoreError,
     TextAnalyzer, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Vectors,
     Workers, fused,
 };

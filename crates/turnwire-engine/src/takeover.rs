@@ -86,8 +86,8 @@ impl Runs {
     async fn force_end(&self, abandoned: &AbandonedRun, outcome: RunOutcome) {
         let AbandonedRun { tenant, run_id, .. } = abandoned;
         warn!(%run_id, ?outcome, "run ended without reading its journal");
-        let workers = &self.0.parts.workers;
-        if let Err(error) = workers.force_end(tenant, run_id, outcome, self.now()).await {
+        let store = &self.0.parts.store;
+        if let Err(error) = store.force_end(tenant, run_id, outcome, self.now()).await {
             warn!(%run_id, %error, "run not ended");
             self.defer(run_id).await;
         }

@@ -23,9 +23,9 @@ use std::{
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError, FileId,
-    FileRecord, IndexQueue, Indexed, Library, NewChunk, Query, TenantId, TextAnalyzer, Timestamp,
-    Vectors,
+    Attachment, Attachments, CollectionId, CollectionNotes, CollectionRecord, Collections,
+    EmbeddingError, FileId, FileRecord, Files, IndexQueue, Indexed, NewChunk, Query, TenantId,
+    TextAnalyzer, Timestamp, Vectors,
 };
 use turnwire_stores::{Store, StoreLibrary, StoreOptions};
 use turnwire_testkit::services;

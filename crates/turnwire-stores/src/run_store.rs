@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Entry, Failure, ItemId, NewRun,
-    RequestKey, RunEnd, RunId, RunOutcome, RunRecord, RunRequest, RunStatus, RunStore, StoreError,
-    TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Failure,
+    ItemId, NewRun, RequestKey, RunEnd, RunId, RunOutcome, RunRecord, RunRecords, RunRequest,
+    RunStatus, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -16,10 +16,11 @@ use crate::{
     deletion,
     entries::{self, EncodedEntries},
     failures::{decode, encode, rolled_back},
+    rows::append_forced_end,
 };
 
 #[async_trait]
-impl RunStore for Store {
+impl RunRecords for Store {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.create_run(&run).await
     }
@@ -78,32 +79,6 @@ impl RunStore for Store {
         Ok(transaction.commit().await?)
     }
 
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        // A deleted run is still visible to a run that continues it.
-        let sql = "select state from runs as r where tenant = $1 and id = $2
-                   and (state <> 'hidden' or exists
-                       (select 1 from runs as next where next.continues = r.id
-                        and next.tenant = r.tenant and next.state = 'active'))";
-        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
-        let found = self.0.database.query(sql, &values).await?;
-        match found.first().map(|row| row.text(0)).transpose()? {
-            None => Err(unknown(run_id)),
-            Some("active") => Err(StoreError::Unfinished(run_id.clone())),
-            Some(_) => entries::of_chain(&*self.0.database, tenant, run_id).await,
-        }
-    }
-
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        // An id that cannot be stored must not hide the others.
-        let names: Vec<ItemId> =
-            names.iter().filter(|name| !name.as_str().contains('\0')).cloned().collect();
-        entries::named(&*self.0.database, tenant, &names).await
-    }
-
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
@@ -126,6 +101,26 @@ impl RunStore for Store {
         }
     }
 
+    async fn force_end(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        outcome: RunOutcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let dialect = self.0.database.dialect();
+        let mut transaction = self.0.database.begin().await?;
+        append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
+        let ending = RunEnd { outcome, entries: Vec::new() };
+        store_end(&mut *transaction, dialect, tenant, run_id, &ending).await?;
+        transaction.commit().await?;
+        self.0.tails.release(run_id);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Conversations for Store {
     async fn open_conversation(
         &self,
         tenant: &TenantId,
@@ -159,6 +154,61 @@ impl RunStore for Store {
         self.drop_conversation(tenant, id).await
     }
 
+    async fn restore(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.replace_conversation(tenant, &conversation, &entries).await
+    }
+
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        self.find_allowed(tenant, id).await
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        self.keep_allowed(tenant, id, &allowed).await
+    }
+}
+
+#[async_trait]
+impl Entries for Store {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        // A deleted run is still visible to a run that continues it.
+        let sql = "select state from runs as r where tenant = $1 and id = $2
+                   and (state <> 'hidden' or exists
+                       (select 1 from runs as next where next.continues = r.id
+                        and next.tenant = r.tenant and next.state = 'active'))";
+        let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
+        let found = self.0.database.query(sql, &values).await?;
+        match found.first().map(|row| row.text(0)).transpose()? {
+            None => Err(unknown(run_id)),
+            Some("active") => Err(StoreError::Unfinished(run_id.clone())),
+            Some(_) => entries::of_chain(&*self.0.database, tenant, run_id).await,
+        }
+    }
+
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        // An id that cannot be stored must not hide the others.
+        let names: Vec<ItemId> =
+            names.iter().filter(|name| !name.as_str().contains('\0')).cloned().collect();
+        entries::named(&*self.0.database, tenant, &names).await
+    }
+
     async fn history(
         &self,
         tenant: &TenantId,
@@ -183,32 +233,6 @@ impl RunStore for Store {
         item_id: &ItemId,
     ) -> Result<(), StoreError> {
         self.take_from_conversation(tenant, id, item_id).await
-    }
-
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        self.find_allowed(tenant, id).await
-    }
-
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        self.keep_allowed(tenant, id, &allowed).await
-    }
-
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.replace_conversation(tenant, &conversation, &entries).await
     }
 }
 

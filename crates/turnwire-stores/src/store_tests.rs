@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use turnwire_contract::{
-    ConversationId, Item, NewRun, RunId, RunOutcome, RunRequest, RunStore, StoreError, TenantId,
-    Timestamp,
+    ConversationId, Entries, Item, NewRun, RunId, RunOutcome, RunRecords, RunRequest, StoreError,
+    TenantId, Timestamp,
 };
 use turnwire_testkit::services;
 
@@ -54,7 +54,7 @@ async fn a_pooler_in_transaction_mode_is_refused() {
     let request = Arc::new(RunRequest::new("any", vec![Item::user("hi")]));
     let run = NewRun::new(RunId::from("run_1"), Timestamp::from_micros(1), request);
     store.create(run).await.unwrap();
-    assert!(RunStore::find(&store, &TenantId::default(), &RunId::from("run_1")).await.is_ok());
+    assert!(RunRecords::find(&store, &TenantId::default(), &RunId::from("run_1")).await.is_ok());
     store.close().await;
 }
 
@@ -77,7 +77,7 @@ async fn a_refusal_keeps_its_connection() {
     assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
     let refused = store.add_entries(&tenant, &id, Vec::new()).await;
     assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
-    let refused = RunStore::delete(&store, &tenant, &busy.run_id).await;
+    let refused = RunRecords::delete(&store, &tenant, &busy.run_id).await;
     assert!(matches!(refused, Err(StoreError::Unfinished(_))), "{refused:?}");
     assert_eq!(backend(&store).await, before);
 

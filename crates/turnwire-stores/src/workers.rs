@@ -8,8 +8,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 use turnwire_contract::{
-    AbandonedRun, Lease, PendingCommand, RunCommand, RunEnd, RunId, RunOutcome, StoreError,
-    TenantId, Timestamp, Workers,
+    AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, RunId, StoreError, TenantId,
     seeded::{Fault, is_seeded},
 };
 
@@ -18,8 +17,6 @@ use crate::{
     database::{DatabaseError, Dialect, Row, Value},
     deletion::{self, RunKey, run_key},
     failures::{decode, encode},
-    rows::append_forced_end,
-    run_store::store_end,
     sync::lock,
 };
 
@@ -104,7 +101,7 @@ impl HeartbeatState {
 }
 
 #[async_trait]
-impl Workers for Store {
+impl Leases for Store {
     async fn heartbeat(&self) -> Result<Lease, StoreError> {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
@@ -181,23 +178,6 @@ impl Workers for Store {
         Ok(())
     }
 
-    async fn force_end(
-        &self,
-        tenant: &TenantId,
-        run_id: &RunId,
-        outcome: RunOutcome,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let dialect = self.0.database.dialect();
-        let mut transaction = self.0.database.begin().await?;
-        append_forced_end(&mut *transaction, tenant, run_id, &outcome, at).await?;
-        let ending = RunEnd { outcome, entries: Vec::new() };
-        store_end(&mut *transaction, dialect, tenant, run_id, &ending).await?;
-        transaction.commit().await?;
-        self.0.tails.release(run_id);
-        Ok(())
-    }
-
     async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
         let sql = "select id from runs where worker = $1 and state = 'active'";
         let rows = self.0.database.query(sql, &[Value::Text(&self.0.worker)]).await?;
@@ -224,7 +204,10 @@ impl Workers for Store {
         }
         Ok(lost)
     }
+}
 
+#[async_trait]
+impl Commands for Store {
     async fn enqueue(
         &self,
         tenant: &TenantId,

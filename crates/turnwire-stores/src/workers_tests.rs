@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use turnwire_contract::Workers;
+use turnwire_contract::Leases;
 use turnwire_testkit::services::postgres_url;
 
 use super::{HeartbeatState, MAX_STUCK, claim_sql};

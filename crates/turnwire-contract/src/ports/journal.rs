@@ -38,7 +38,7 @@ pub trait Journal: Send + Sync {
 
     /// Appends the batch that ends its run. If the journal and the run store are one database,
     /// `end` is stored in the same transaction. Returns whether it was; if not, the caller calls
-    /// [`RunStore::finish`](crate::RunStore::finish) afterwards.
+    /// [`RunRecords::finish`](crate::RunRecords::finish) afterwards.
     async fn append_end(
         &self,
         tenant: &TenantId,

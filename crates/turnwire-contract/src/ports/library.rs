@@ -10,24 +10,9 @@ use serde_json::{Map, Value};
 use super::Filter;
 use crate::{BatchId, CollectionId, FileId, TenantId, Timestamp};
 
-/// Stores files and searches them.
-///
-/// Guarantees of an implementation:
-///
-/// * after [`add_file`](Self::add_file) or [`FileUpload::finish`] returns `Ok`,
-///   [`content`](Self::content) returns the same bytes until the file is removed or expires;
-/// * a file is invisible until its upload is finished, and the data of an aborted upload is
-///   deleted;
-/// * [`attach`](Self::attach) attaches all files or none, and each of them is in the
-///   [queue](super::IndexQueue) when it returns; a file can be found in a collection from the
-///   moment it is [`Indexing::Completed`] until it is detached or removed, or the collection is
-///   removed or expires; removing a collection does not remove its files;
-/// * search results are sorted by descending score between 0 and 1, and contain only chunks that
-///   match the filter;
-/// * lists are sorted newest first;
-/// * a tenant cannot see data of another tenant, nor expired files.
+/// Files and their content. See [`Library`] for the guarantees.
 #[async_trait]
-pub trait Library: Send + Sync {
+pub trait Files: Send + Sync {
     /// Starts an upload in pieces. Fails if the ID exists.
     async fn upload(
         &self,
@@ -67,7 +52,11 @@ pub trait Library: Send + Sync {
 
     /// Deletes a file and detaches it from all collections.
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError>;
+}
 
+/// Collections of files, and the search in them. See [`Library`] for the guarantees.
+#[async_trait]
+pub trait Collections: Send + Sync {
     /// Creates a collection. Fails if the ID exists.
     async fn open_collection(
         &self,
@@ -107,6 +96,19 @@ pub trait Library: Send + Sync {
         collection_id: &CollectionId,
     ) -> Result<(), LibraryError>;
 
+    /// Returns the chunks in `collections` that match `query` best. An expired collection is
+    /// [refused](LibraryError::Refused).
+    async fn search(
+        &self,
+        tenant: &TenantId,
+        collections: &[CollectionId],
+        query: &Query,
+    ) -> Result<SearchResults, LibraryError>;
+}
+
+/// Files in collections. See [`Library`] for the guarantees.
+#[async_trait]
+pub trait Attachments: Send + Sync {
     /// Attaches files to a collection, as part of `batch` if one is given, and queues them for
     /// indexing. A file that is already attached is indexed again. The library sets `state` and
     /// `usage_bytes`; their values in `attachments` are ignored.
@@ -173,16 +175,27 @@ pub trait Library: Send + Sync {
         collection_id: &CollectionId,
         batch_id: &BatchId,
     ) -> Result<(), LibraryError>;
-
-    /// Returns the chunks in `collections` that match `query` best. An expired collection is
-    /// [refused](LibraryError::Refused).
-    async fn search(
-        &self,
-        tenant: &TenantId,
-        collections: &[CollectionId],
-        query: &Query,
-    ) -> Result<SearchResults, LibraryError>;
 }
+
+/// Stores files and searches them.
+///
+/// Guarantees of an implementation:
+///
+/// * after [`add_file`](Files::add_file) or [`FileUpload::finish`] returns `Ok`,
+///   [`content`](Files::content) returns the same bytes until the file is removed or expires;
+/// * a file is invisible until its upload is finished, and the data of an aborted upload is
+///   deleted;
+/// * [`attach`](Attachments::attach) attaches all files or none, and each of them is in the
+///   [queue](super::IndexQueue) when it returns; a file can be found in a collection from the
+///   moment it is [`Indexing::Completed`] until it is detached or removed, or the collection is
+///   removed or expires; removing a collection does not remove its files;
+/// * search results are sorted by descending score between 0 and 1, and contain only chunks that
+///   match the filter;
+/// * lists are sorted newest first;
+/// * a tenant cannot see data of another tenant, nor expired files.
+pub trait Library: Files + Collections + Attachments {}
+
+impl<T: Files + Collections + Attachments> Library for T {}
 
 /// Content of a file, in pieces.
 pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, LibraryError>> + Send>>;

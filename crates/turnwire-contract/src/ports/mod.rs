@@ -25,17 +25,19 @@ pub use indexing::{
 };
 pub use journal::{EventStream, Journal, JournalError, JournalHead, RunEnd};
 pub use library::{
-    Attachment, BatchRecord, Chunking, CollectionNotes, CollectionRecord, CollectionUsage,
-    ContentStream, ExtractionFailure, FileCounts, FileRecord, FileUpload, FoundChunk, Indexing,
-    Library, LibraryError, Query, SearchResults,
+    Attachment, Attachments, BatchRecord, Chunking, CollectionNotes, CollectionRecord,
+    CollectionUsage, Collections, ContentStream, ExtractionFailure, FileCounts, FileRecord,
+    FileUpload, Files, FoundChunk, Indexing, Library, LibraryError, Query, SearchResults,
 };
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
 pub use pins::{PinnedTool, Pins};
 pub use ranking::{RANKED, fused};
 pub use run_store::{
-    Allowed, ConversationRecord, Created, NewRun, RequestKey, RunRecord, RunStatus, RunStore,
-    StoreError,
+    Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecord,
+    RunRecords, RunStatus, RunStore, StoreError,
 };
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
 pub use tool_servers::{NoToolServers, ServerRef, ToolServers};
-pub use workers::{AbandonedRun, Lease, PendingCommand, RunCommand, SingleWorker, Workers};
+pub use workers::{
+    AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, SingleWorker, Workers,
+};

@@ -10,19 +10,9 @@ use crate::{
     Timestamp,
 };
 
-/// Stores runs and conversations.
-///
-/// Guarantees of an implementation:
-///
-/// * a conversation has at most one unfinished run; a second one, and every external change to the
-///   conversation, is refused with [`StoreError::Busy`];
-/// * [`finish`](Self::finish) stores the status and all new entries of the conversation atomically,
-///   and a second call changes nothing;
-/// * of all requests of one tenant with the same [key](RequestKey), one creates a run and the
-///   others find it, for one day or until the run is deleted;
-/// * a tenant cannot see data of another tenant.
+/// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
 #[async_trait]
-pub trait RunStore: Send + Sync {
+pub trait RunRecords: Send + Sync {
     /// Stores a new run, and creates its conversation if needed. A request whose key has already
     /// created a run creates none. A store that also holds the journal writes the beginning of the
     /// journal in the same transaction: where several workers share a store, a run must not exist
@@ -53,21 +43,25 @@ pub trait RunStore: Send + Sync {
         entries: Vec<Entry>,
     ) -> Result<(), StoreError>;
 
-    /// Returns all entries of a finished run: its history, input and output. A run that
-    /// [continues](RunRequest::continues) it starts with them.
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError>;
-
-    /// Returns the entries with these IDs, from finished runs and conversations. Unknown IDs are
-    /// skipped.
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError>;
-
     /// Deletes a finished run. The entries that it added to a conversation are kept.
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError>;
 
+    /// Ends a run whose journal cannot be decoded: appends the final event after whatever is there,
+    /// and marks the run as finished.
+    async fn force_end(
+        &self,
+        _tenant: &TenantId,
+        run_id: &RunId,
+        _outcome: RunOutcome,
+        _at: Timestamp,
+    ) -> Result<(), StoreError> {
+        Err(StoreError::NotFound(format!("journal of run `{run_id}`")))
+    }
+}
+
+/// Conversations, and what a person has allowed in them. See [`RunStore`] for the guarantees.
+#[async_trait]
+pub trait Conversations: Send + Sync {
     /// Creates a conversation. Fails if the ID exists.
     async fn open_conversation(
         &self,
@@ -97,6 +91,47 @@ pub trait RunStore: Send + Sync {
         conversation_id: &ConversationId,
     ) -> Result<(), StoreError>;
 
+    /// Creates a conversation with the given entries, for example from an export.
+    async fn restore(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns the tools that are approved for the rest of a conversation. Deleted with the
+    /// conversation.
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError>;
+
+    /// Stores an approval for the rest of an existing conversation. Possible during a run.
+    /// Idempotent.
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        conversation_id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError>;
+}
+
+/// The entries of conversations and of finished runs. See [`RunStore`] for the guarantees.
+#[async_trait]
+pub trait Entries: Send + Sync {
+    /// Returns all entries of a finished run: its history, input and output. A run that
+    /// [continues](RunRequest::continues) it starts with them.
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError>;
+
+    /// Returns the entries with these IDs, from finished runs and conversations. Unknown IDs are
+    /// skipped.
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError>;
+
     /// Returns all entries of a conversation; none if it is new.
     async fn history(
         &self,
@@ -119,32 +154,22 @@ pub trait RunStore: Send + Sync {
         conversation_id: &ConversationId,
         item_id: &ItemId,
     ) -> Result<(), StoreError>;
-
-    /// Returns the tools that are approved for the rest of a conversation. Deleted with the
-    /// conversation.
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        conversation_id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError>;
-
-    /// Stores an approval for the rest of an existing conversation. Possible during a run.
-    /// Idempotent.
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        conversation_id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError>;
-
-    /// Creates a conversation with the given entries, for example from an export.
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError>;
 }
+
+/// Stores runs and conversations.
+///
+/// Guarantees of an implementation:
+///
+/// * a conversation has at most one unfinished run; a second one, and every external change to the
+///   conversation, is refused with [`StoreError::Busy`];
+/// * [`finish`](RunRecords::finish) stores the status and all new entries of the conversation
+///   atomically, and a second call changes nothing;
+/// * of all requests of one tenant with the same [key](RequestKey), one creates a run and the
+///   others find it, for one day or until the run is deleted;
+/// * a tenant cannot see data of another tenant.
+pub trait RunStore: RunRecords + Conversations + Entries {}
+
+impl<T: RunRecords + Conversations + Entries> RunStore for T {}
 
 /// A tool that is approved for the rest of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,7 +214,7 @@ pub struct RequestKey {
     pub fingerprint: String,
 }
 
-/// Result of [`RunStore::create`].
+/// Result of [`RunRecords::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
     /// The run is stored. Its first events still have to be appended.

@@ -5,27 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    ApprovalAnswer, CallId, InputId, Reply, RunId, RunOutcome, StoreError, TenantId, Timestamp,
-};
+use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId};
 
-/// The workers that share a store, from the view of one of them. A worker is a process with an
-/// engine.
-///
-/// Guarantees of an implementation:
-///
-/// * a run belongs to the worker that created or claimed it, until that worker releases it or sends
-///   no heartbeat for the length of a lease;
-/// * of several workers that claim concurrently, each run goes to one of them;
-/// * time is measured by the store's clock, because the workers' clocks may be wrong;
-/// * a command that was enqueued for a run is delivered at least once to the worker that owns the
-///   run, also after a takeover, until it is acknowledged or the run ends. Enqueueing needs no
-///   lease.
-///
-/// Leases do not prevent two workers from writing to one run. The sequence number in the journal
-/// does: see [`Journal`](crate::Journal).
+/// Which worker executes which run. See [`Workers`] for the guarantees.
 #[async_trait]
-pub trait Workers: Send + Sync {
+pub trait Leases: Send + Sync {
     /// Whether another process can continue a run that this worker releases.
     fn is_durable(&self) -> bool {
         true
@@ -53,25 +37,17 @@ pub trait Workers: Send + Sync {
         self.release(run_id).await
     }
 
-    /// Ends a run whose journal cannot be decoded: appends the final event after whatever is there,
-    /// and marks the run as finished.
-    async fn force_end(
-        &self,
-        _tenant: &TenantId,
-        run_id: &RunId,
-        _outcome: RunOutcome,
-        _at: Timestamp,
-    ) -> Result<(), StoreError> {
-        Err(StoreError::NotFound(format!("journal of run `{run_id}`")))
-    }
-
     /// Returns the unfinished runs that belong to this worker according to the store, except those
     /// whose creation was not confirmed to the caller.
     async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns those of `run_ids` that no longer belong to this worker.
     async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError>;
+}
 
+/// Commands for the worker that has a run. See [`Workers`] for the guarantees.
+#[async_trait]
+pub trait Commands: Send + Sync {
     /// Enqueues a command for the worker that owns the run. Fails with
     /// [`NotFound`](StoreError::NotFound) if the run is finished or belongs to another tenant.
     async fn enqueue(
@@ -97,10 +73,29 @@ pub trait Workers: Send + Sync {
     async fn woken(&self);
 }
 
+/// The workers that share a store, from the view of one of them. A worker is a process with an
+/// engine.
+///
+/// Guarantees of an implementation:
+///
+/// * a run belongs to the worker that created or claimed it, until that worker releases it or sends
+///   no heartbeat for the length of a lease;
+/// * of several workers that claim concurrently, each run goes to one of them;
+/// * time is measured by the store's clock, because the workers' clocks may be wrong;
+/// * a command that was enqueued for a run is delivered at least once to the worker that owns the
+///   run, also after a takeover, until it is acknowledged or the run ends. Enqueueing needs no
+///   lease.
+///
+/// Leases do not prevent two workers from writing to one run. The sequence number in the journal
+/// does: see [`Journal`](crate::Journal).
+pub trait Workers: Leases + Commands {}
+
+impl<T: Leases + Commands> Workers for T {}
+
 /// Time for which a worker owns its runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Length of the lease, counted from before the call of [`Workers::heartbeat`].
+    /// Length of the lease, counted from before the call of [`Leases::heartbeat`].
     pub length: Duration,
 }
 
@@ -165,7 +160,7 @@ pub struct PendingCommand {
 pub struct SingleWorker;
 
 #[async_trait]
-impl Workers for SingleWorker {
+impl Leases for SingleWorker {
     fn is_durable(&self) -> bool {
         false
     }
@@ -189,7 +184,10 @@ impl Workers for SingleWorker {
     async fn lost_runs(&self, _run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
+}
 
+#[async_trait]
+impl Commands for SingleWorker {
     async fn enqueue(
         &self,
         _tenant: &TenantId,

@@ -8,8 +8,9 @@ use std::{
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Entry, ItemId, NewRun, RequestKey, RunId,
-    RunOutcome, RunRecord, RunStatus, RunStore, StoreError, TenantId, Timestamp,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, ItemId,
+    NewRun, RequestKey, RunId, RunOutcome, RunRecord, RunRecords, RunStatus, StoreError, TenantId,
+    Timestamp,
 };
 
 use super::{FINISHED_RUNS_KEPT, Finished, json_length};
@@ -149,7 +150,7 @@ impl Default for MemoryRunStore {
 }
 
 #[async_trait]
-impl RunStore for MemoryRunStore {
+impl RunRecords for MemoryRunStore {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         let NewRun { run_id, created_at, request, key, beginning: _ } = run;
         let mut kept = lock(&self.kept);
@@ -235,26 +236,6 @@ impl RunStore for MemoryRunStore {
         Ok(())
     }
 
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        Ok(lock(&self.kept).finished_run(tenant, run_id)?.context.clone())
-    }
-
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        let kept = lock(&self.kept);
-        let runs = kept.runs.values().filter(|run| run.record.request.tenant == *tenant);
-        let conversations = kept.conversations.iter().filter(|((owner, _), _)| owner == tenant);
-        let entries = runs
-            .flat_map(|run| &run.context)
-            .chain(conversations.flat_map(|(_, conversation)| &conversation.entries));
-        // A continued run shares entries; each is returned once.
-        let mut wanted: HashSet<&ItemId> = names.iter().collect();
-        Ok(entries.filter(|entry| wanted.remove(&entry.id)).cloned().collect())
-    }
-
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
         kept.finished_run(tenant, run_id)?;
@@ -262,7 +243,10 @@ impl RunStore for MemoryRunStore {
         kept.finished.remove(run_id);
         Ok(())
     }
+}
 
+#[async_trait]
+impl Conversations for MemoryRunStore {
     async fn open_conversation(
         &self,
         tenant: &TenantId,
@@ -310,6 +294,68 @@ impl RunStore for MemoryRunStore {
         Ok(())
     }
 
+    async fn restore(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        let ConversationRecord { id, created_at, metadata } = conversation;
+        let mut kept = lock(&self.kept);
+        if let Err(busy @ StoreError::Busy { .. }) = kept.idle_conversation(tenant, &id) {
+            return Err(busy);
+        }
+        let restored = Conversation { metadata, entries, ..Conversation::opened(created_at) };
+        kept.conversations.insert((tenant.clone(), id), restored);
+        Ok(())
+    }
+
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        let mut kept = lock(&self.kept);
+        Ok(kept.conversation(tenant, id).map(|found| found.allowed.clone()).unwrap_or_default())
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        let known = &mut kept.conversation(tenant, id)?.allowed;
+        if !known.contains(&allowed) {
+            known.push(allowed);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Entries for MemoryRunStore {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        Ok(lock(&self.kept).finished_run(tenant, run_id)?.context.clone())
+    }
+
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        let kept = lock(&self.kept);
+        let runs = kept.runs.values().filter(|run| run.record.request.tenant == *tenant);
+        let conversations = kept.conversations.iter().filter(|((owner, _), _)| owner == tenant);
+        let entries = runs
+            .flat_map(|run| &run.context)
+            .chain(conversations.flat_map(|(_, conversation)| &conversation.entries));
+        // A continued run shares entries; each is returned once.
+        let mut wanted: HashSet<&ItemId> = names.iter().collect();
+        Ok(entries.filter(|entry| wanted.remove(&entry.id)).cloned().collect())
+    }
+
     async fn history(
         &self,
         tenant: &TenantId,
@@ -342,45 +388,6 @@ impl RunStore for MemoryRunStore {
         if entries.len() == n_before {
             return Err(StoreError::NotFound(format!("item `{item_id}`")));
         }
-        Ok(())
-    }
-
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        let mut kept = lock(&self.kept);
-        Ok(kept.conversation(tenant, id).map(|found| found.allowed.clone()).unwrap_or_default())
-    }
-
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        let mut kept = lock(&self.kept);
-        let known = &mut kept.conversation(tenant, id)?.allowed;
-        if !known.contains(&allowed) {
-            known.push(allowed);
-        }
-        Ok(())
-    }
-
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        let ConversationRecord { id, created_at, metadata } = conversation;
-        let mut kept = lock(&self.kept);
-        if let Err(busy @ StoreError::Busy { .. }) = kept.idle_conversation(tenant, &id) {
-            return Err(busy);
-        }
-        let restored = Conversation { metadata, entries, ..Conversation::opened(created_at) };
-        kept.conversations.insert((tenant.clone(), id), restored);
         Ok(())
     }
 }

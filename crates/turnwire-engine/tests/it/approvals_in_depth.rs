@@ -7,7 +7,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnwire_contract::{
     ApprovalAnswer, CallId, ConversationId, Decision, Effect, Event, Journal, NewRun, RunOutcome,
-    RunRequest, RunStore, TenantId, ToolOutcome,
+    RunRecords, RunRequest, TenantId, ToolOutcome,
 };
 use turnwire_engine::{
     AnswerError, AnswerOutcome, ApprovalPolicy, ClockAndIds, EngineParts, MemoryJournal,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Annotation, Effect, Event, Journal, ModelPart, NewRun, RecordedEvent, RunOutcome, RunStore,
+    Annotation, Effect, Event, Journal, ModelPart, NewRun, RecordedEvent, RunOutcome, RunRecords,
     TenantId, Tool, ToolContext, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_engine::{ClockAndIds, EngineParts, MemoryJournal, MemoryRunStore, Runs, Toolbox};

@@ -13,9 +13,10 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::sleep};
 use turnwire_contract::{
-    Allowed, ConversationId, ConversationRecord, Created, Entry, Event, EventStream, Item, ItemId,
-    Journal, JournalError, JournalHead, NewRun, RecordedEvent, RequestKey, RunId, RunOutcome,
-    RunRecord, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, Usage,
+    Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Event,
+    EventStream, Item, ItemId, Journal, JournalError, JournalHead, NewRun, RecordedEvent,
+    RequestKey, RunId, RunOutcome, RunRecord, RunRecords, RunRequest, Seq, StoreError, TenantId,
+    Timestamp, Usage,
 };
 use turnwire_engine::{
     ClockAndIds, EngineParts, LiveRun, MemoryJournal, MemoryRunStore, RunState, Runs, StartError,
@@ -422,10 +423,11 @@ async fn a_run_is_never_left_half_begun() {
 struct SlowStore(MemoryRunStore);
 
 #[async_trait]
-impl RunStore for SlowStore {
+impl RunRecords for SlowStore {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.0.create(run).await
     }
+
     async fn find_by_key(
         &self,
         tenant: &TenantId,
@@ -434,12 +436,15 @@ impl RunStore for SlowStore {
     ) -> Result<Option<RunId>, StoreError> {
         self.0.find_by_key(tenant, key, now).await
     }
+
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         self.0.find(tenant, run_id).await
     }
+
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
         self.0.list(tenant, most).await
     }
+
     async fn finish(
         &self,
         run_id: &RunId,
@@ -449,19 +454,14 @@ impl RunStore for SlowStore {
         sleep(Duration::from_secs(1)).await;
         self.0.finish(run_id, outcome, entries).await
     }
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.0.context(tenant, run_id).await
-    }
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.0.entries_named(tenant, names).await
-    }
+
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         self.0.delete(tenant, run_id).await
     }
+}
+
+#[async_trait]
+impl Conversations for SlowStore {
     async fn open_conversation(
         &self,
         tenant: &TenantId,
@@ -469,6 +469,7 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.0.open_conversation(tenant, conversation).await
     }
+
     async fn conversation(
         &self,
         tenant: &TenantId,
@@ -476,6 +477,7 @@ impl RunStore for SlowStore {
     ) -> Result<ConversationRecord, StoreError> {
         self.0.conversation(tenant, id).await
     }
+
     async fn annotate_conversation(
         &self,
         tenant: &TenantId,
@@ -484,6 +486,7 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.0.annotate_conversation(tenant, id, metadata).await
     }
+
     async fn delete_conversation(
         &self,
         tenant: &TenantId,
@@ -491,29 +494,16 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.0.delete_conversation(tenant, id).await
     }
-    async fn history(
+
+    async fn restore(
         &self,
         tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.0.history(tenant, id).await
-    }
-    async fn add_entries(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
+        conversation: ConversationRecord,
         entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
-        self.0.add_entries(tenant, id, entries).await
+        self.0.restore(tenant, conversation, entries).await
     }
-    async fn remove_entry(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        item_id: &ItemId,
-    ) -> Result<(), StoreError> {
-        self.0.remove_entry(tenant, id, item_id).await
-    }
+
     async fn allowed(
         &self,
         tenant: &TenantId,
@@ -530,14 +520,46 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.0.allow(tenant, id, allowed).await
     }
+}
 
-    async fn restore(
+#[async_trait]
+impl Entries for SlowStore {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.0.context(tenant, run_id).await
+    }
+
+    async fn entries_named(
         &self,
         tenant: &TenantId,
-        conversation: ConversationRecord,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.0.entries_named(tenant, names).await
+    }
+
+    async fn history(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.0.history(tenant, id).await
+    }
+
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
         entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
-        self.0.restore(tenant, conversation, entries).await
+        self.0.add_entries(tenant, id, entries).await
+    }
+
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        item_id: &ItemId,
+    ) -> Result<(), StoreError> {
+        self.0.remove_entry(tenant, id, item_id).await
     }
 }
 

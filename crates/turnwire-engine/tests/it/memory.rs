@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use turnwire_contract::{
     BlobError, BlobStore, Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome,
-    RunRequest, RunStore, Seq, TenantId, Timestamp, Usage,
+    RunRecords, RunRequest, Seq, TenantId, Timestamp, Usage,
 };
 use turnwire_engine::{ClockAndIds, MemoryBlobStore, MemoryJournal, MemoryRunStore};
 use turnwire_testkit::conformance;

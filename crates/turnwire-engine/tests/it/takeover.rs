@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use turnwire_contract::{
-    Effect, Event, Journal, NewRun, RecordedEvent, RunOutcome, RunRequest, RunStore, TenantId,
+    Effect, Event, Journal, NewRun, RecordedEvent, RunOutcome, RunRecords, RunRequest, TenantId,
     Tool, ToolContext, ToolError, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_engine::{

@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use futures::{StreamExt, future::ready};
 use tokio::sync::watch;
 use turnwire_contract::{
-    AbandonedRun, Allowed, ConversationId, ConversationRecord, Created, Entry, EventStream, ItemId,
-    Journal, JournalError, JournalHead, Lease, NewRun, PendingCommand, RecordedEvent, RequestKey,
-    RunCommand, RunId, RunOutcome, RunRecord, RunStore, Seq, StoreError, TenantId, Timestamp,
-    Workers,
+    AbandonedRun, Allowed, Commands, ConversationId, ConversationRecord, Conversations, Created,
+    Entries, Entry, EventStream, ItemId, Journal, JournalError, JournalHead, Lease, Leases, NewRun,
+    PendingCommand, RecordedEvent, RequestKey, RunCommand, RunId, RunOutcome, RunRecord,
+    RunRecords, Seq, StoreError, TenantId, Timestamp,
 };
 use turnwire_engine::{MemoryJournal, MemoryRunStore};
 
@@ -78,11 +78,12 @@ pub(crate) struct SlowStore {
 }
 
 #[async_trait]
-impl RunStore for SlowStore {
+impl RunRecords for SlowStore {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.creating.pass().await;
         self.inner.create(run).await
     }
+
     async fn find_by_key(
         &self,
         tenant: &TenantId,
@@ -91,14 +92,17 @@ impl RunStore for SlowStore {
     ) -> Result<Option<RunId>, StoreError> {
         self.inner.find_by_key(tenant, key, now).await
     }
+
     async fn find(&self, tenant: &TenantId, run_id: &RunId) -> Result<RunRecord, StoreError> {
         self.finding.pass().await;
         self.inner.find(tenant, run_id).await
     }
+
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError> {
         assert!(!self.falls_over, "as the test wants it");
         self.inner.list(tenant, most).await
     }
+
     async fn finish(
         &self,
         run_id: &RunId,
@@ -107,22 +111,17 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.finish(run_id, outcome, entries).await
     }
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.inner.context(tenant, run_id).await
-    }
-    async fn entries_named(
-        &self,
-        tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.inner.entries_named(tenant, names).await
-    }
+
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         self.forgetting.pass().await;
         let done = self.inner.delete(tenant, run_id).await;
         self.forgetting.n_done.send_modify(|n| *n += 1);
         done
     }
+}
+
+#[async_trait]
+impl Conversations for SlowStore {
     async fn open_conversation(
         &self,
         tenant: &TenantId,
@@ -130,6 +129,7 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.open_conversation(tenant, conversation).await
     }
+
     async fn conversation(
         &self,
         tenant: &TenantId,
@@ -137,6 +137,7 @@ impl RunStore for SlowStore {
     ) -> Result<ConversationRecord, StoreError> {
         self.inner.conversation(tenant, id).await
     }
+
     async fn annotate_conversation(
         &self,
         tenant: &TenantId,
@@ -145,6 +146,7 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.annotate_conversation(tenant, id, metadata).await
     }
+
     async fn delete_conversation(
         &self,
         tenant: &TenantId,
@@ -152,29 +154,16 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.delete_conversation(tenant, id).await
     }
-    async fn history(
+
+    async fn restore(
         &self,
         tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.inner.history(tenant, id).await
-    }
-    async fn add_entries(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
+        conversation: ConversationRecord,
         entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
-        self.inner.add_entries(tenant, id, entries).await
+        self.inner.restore(tenant, conversation, entries).await
     }
-    async fn remove_entry(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        entry: &ItemId,
-    ) -> Result<(), StoreError> {
-        self.inner.remove_entry(tenant, id, entry).await
-    }
+
     async fn allowed(
         &self,
         tenant: &TenantId,
@@ -182,6 +171,7 @@ impl RunStore for SlowStore {
     ) -> Result<Vec<Allowed>, StoreError> {
         self.inner.allowed(tenant, id).await
     }
+
     async fn allow(
         &self,
         tenant: &TenantId,
@@ -190,13 +180,46 @@ impl RunStore for SlowStore {
     ) -> Result<(), StoreError> {
         self.inner.allow(tenant, id, allowed).await
     }
-    async fn restore(
+}
+
+#[async_trait]
+impl Entries for SlowStore {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.inner.context(tenant, run_id).await
+    }
+
+    async fn entries_named(
         &self,
         tenant: &TenantId,
-        conversation: ConversationRecord,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.inner.entries_named(tenant, names).await
+    }
+
+    async fn history(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.inner.history(tenant, id).await
+    }
+
+    async fn add_entries(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
         entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
-        self.inner.restore(tenant, conversation, entries).await
+        self.inner.add_entries(tenant, id, entries).await
+    }
+
+    async fn remove_entry(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        entry: &ItemId,
+    ) -> Result<(), StoreError> {
+        self.inner.remove_entry(tenant, id, entry).await
     }
 }
 
@@ -209,10 +232,11 @@ pub(crate) struct Team {
 }
 
 #[async_trait]
-impl Workers for Team {
+impl Leases for Team {
     async fn heartbeat(&self) -> Result<Lease, StoreError> {
         Ok(Lease { length: Duration::from_mins(1) })
     }
+
     async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
         let mut left = self.left.lock().unwrap();
         let n = left.len().min(most);
@@ -225,16 +249,23 @@ impl Workers for Team {
         };
         Ok(left.drain(..n).map(abandoned).collect())
     }
+
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
         self.left.lock().unwrap().push(run_id.clone());
         Ok(())
     }
+
     async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
+
     async fn lost_runs(&self, _: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
+}
+
+#[async_trait]
+impl Commands for Team {
     async fn enqueue(
         &self,
         _: &TenantId,
@@ -246,9 +277,11 @@ impl Workers for Team {
         pending_commands.push(PendingCommand { id, run_id: run_id.clone(), command });
         Ok(())
     }
+
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         Ok(self.pending_commands.lock().unwrap().clone())
     }
+
     async fn pending_commands_for(
         &self,
         run_id: &RunId,
@@ -256,9 +289,11 @@ impl Workers for Team {
         let pending_commands = self.pending_commands.lock().unwrap();
         Ok(pending_commands.iter().filter(|left| left.run_id == *run_id).cloned().collect())
     }
+
     async fn acknowledge(&self, _: &[i64]) -> Result<(), StoreError> {
         Ok(())
     }
+
     async fn woken(&self) {
         std::future::pending::<()>().await;
     }

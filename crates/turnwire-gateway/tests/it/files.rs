@@ -16,7 +16,8 @@ use futures::stream;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use turnwire_contract::{
-    Attachment, CollectionNotes, CollectionRecord, FileRecord, Library, TenantId, Timestamp,
+    Attachment, Attachments, CollectionNotes, CollectionRecord, Collections, FileRecord, Files,
+    TenantId, Timestamp,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_gateway::{App, AppOptions, HttpLimits, server::router};

@@ -7,7 +7,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_contract::{
-    Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome, RunRequest, RunStore, Seq,
+    Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome, RunRecords, RunRequest, Seq,
     TenantId, Timestamp,
 };
 use turnwire_engine::{EngineParts, Runs};

@@ -23,8 +23,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 use turnwire_contract::{
-    ConversationId, Event, Item, Journal, Model, RecordedEvent, RunId, RunOutcome, RunRequest,
-    RunStore, Seq, StoreError, TenantId, Tool,
+    ConversationId, Event, Item, Journal, Model, RecordedEvent, RunId, RunOutcome, RunRecords,
+    RunRequest, Seq, StoreError, TenantId, Tool,
 };
 use turnwire_engine::{DeleteError, EngineParts, Runs, Toolbox};
 use turnwire_models::Scripted;

@@ -28,9 +28,9 @@ use async_trait::async_trait;
 use serde_json::{Map, Value as Json};
 use tokio::sync::{Notify, OnceCell};
 use turnwire_contract::{
-    Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
-    CollectionUsage, ContentStream, FileId, FileRecord, FileUpload, IndexQueue, IndexWork, Indexed,
-    Library, LibraryError, Query, SearchResults, TenantId, TextAnalyzer, Timestamp,
+    Attachment, Attachments, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
+    CollectionUsage, Collections, ContentStream, FileId, FileRecord, FileUpload, Files, IndexQueue,
+    IndexWork, Indexed, LibraryError, Query, SearchResults, TenantId, TextAnalyzer, Timestamp,
 };
 
 use crate::{
@@ -92,7 +92,7 @@ fn signed(count: usize) -> i64 {
 }
 
 #[async_trait]
-impl Library for StoreLibrary {
+impl Files for StoreLibrary {
     async fn upload(
         &self,
         tenant: &TenantId,
@@ -129,7 +129,10 @@ impl Library for StoreLibrary {
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError> {
         self.0.remove_file(tenant, file_id).await
     }
+}
 
+#[async_trait]
+impl Collections for StoreLibrary {
     async fn open_collection(
         &self,
         tenant: &TenantId,
@@ -175,6 +178,18 @@ impl Library for StoreLibrary {
         self.0.remove_collection(tenant, collection_id).await
     }
 
+    async fn search(
+        &self,
+        tenant: &TenantId,
+        collections: &[CollectionId],
+        query: &Query,
+    ) -> Result<SearchResults, LibraryError> {
+        self.0.search(tenant, collections, query).await
+    }
+}
+
+#[async_trait]
+impl Attachments for StoreLibrary {
     async fn attach(
         &self,
         tenant: &TenantId,
@@ -246,15 +261,6 @@ impl Library for StoreLibrary {
         batch_id: &BatchId,
     ) -> Result<(), LibraryError> {
         self.0.cancel_batch(tenant, collection_id, batch_id).await
-    }
-
-    async fn search(
-        &self,
-        tenant: &TenantId,
-        collections: &[CollectionId],
-        query: &Query,
-    ) -> Result<SearchResults, LibraryError> {
-        self.0.search(tenant, collections, query).await
     }
 }
 

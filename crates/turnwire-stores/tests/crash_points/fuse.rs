@@ -13,11 +13,11 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Created, Entry,
-    EventStream, ItemId, Journal, JournalError, JournalHead, Model, ModelError, ModelStream,
-    NewRun, Prompt, RecordedEvent, RequestKey, RunEnd, RunId, RunOutcome, RunRecord, RunStore, Seq,
-    StoreError, TenantId, Timestamp, Tool, ToolContext, ToolError, ToolOutput, ToolRequest,
-    ToolSpec,
+    Allowed, BlobError, BlobId, BlobStore, ConversationId, ConversationRecord, Conversations,
+    Created, Entries, Entry, EventStream, ItemId, Journal, JournalError, JournalHead, Model,
+    ModelError, ModelStream, NewRun, Prompt, RecordedEvent, RequestKey, RunEnd, RunId, RunOutcome,
+    RunRecord, RunRecords, Seq, StoreError, TenantId, Timestamp, Tool, ToolContext, ToolError,
+    ToolOutput, ToolRequest, ToolSpec,
 };
 use turnwire_stores::Store;
 
@@ -172,7 +172,7 @@ impl BlobStore for Fused<Store> {
 }
 
 #[async_trait]
-impl RunStore for Fused<Store> {
+impl RunRecords for Fused<Store> {
     async fn create(&self, run: NewRun) -> Result<Created, StoreError> {
         self.fuse.around("create", self.inner.create(run)).await
     }
@@ -203,22 +203,23 @@ impl RunStore for Fused<Store> {
         self.fuse.around("finish", self.inner.finish(run_id, outcome, entries)).await
     }
 
-    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.fuse.around("context", self.inner.context(tenant, run_id)).await
+    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
+        RunRecords::delete(&self.inner, tenant, run_id).await
     }
 
-    async fn entries_named(
+    async fn force_end(
         &self,
         tenant: &TenantId,
-        names: &[ItemId],
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.inner.entries_named(tenant, names).await
+        run_id: &RunId,
+        outcome: RunOutcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.inner.force_end(tenant, run_id, outcome, at).await
     }
+}
 
-    async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
-        RunStore::delete(&self.inner, tenant, run_id).await
-    }
-
+#[async_trait]
+impl Conversations for Fused<Store> {
     async fn open_conversation(
         &self,
         tenant: &TenantId,
@@ -252,6 +253,47 @@ impl RunStore for Fused<Store> {
         self.inner.delete_conversation(tenant, id).await
     }
 
+    async fn restore(
+        &self,
+        tenant: &TenantId,
+        conversation: ConversationRecord,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.inner.restore(tenant, conversation, entries).await
+    }
+
+    async fn allowed(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Vec<Allowed>, StoreError> {
+        self.fuse.around("allowed", self.inner.allowed(tenant, id)).await
+    }
+
+    async fn allow(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        allowed: Allowed,
+    ) -> Result<(), StoreError> {
+        self.fuse.around("allow", self.inner.allow(tenant, id, allowed)).await
+    }
+}
+
+#[async_trait]
+impl Entries for Fused<Store> {
+    async fn context(&self, tenant: &TenantId, run_id: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.fuse.around("context", self.inner.context(tenant, run_id)).await
+    }
+
+    async fn entries_named(
+        &self,
+        tenant: &TenantId,
+        names: &[ItemId],
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.inner.entries_named(tenant, names).await
+    }
+
     async fn history(
         &self,
         tenant: &TenantId,
@@ -276,31 +318,5 @@ impl RunStore for Fused<Store> {
         item_id: &ItemId,
     ) -> Result<(), StoreError> {
         self.inner.remove_entry(tenant, id, item_id).await
-    }
-
-    async fn allowed(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-    ) -> Result<Vec<Allowed>, StoreError> {
-        self.fuse.around("allowed", self.inner.allowed(tenant, id)).await
-    }
-
-    async fn allow(
-        &self,
-        tenant: &TenantId,
-        id: &ConversationId,
-        allowed: Allowed,
-    ) -> Result<(), StoreError> {
-        self.fuse.around("allow", self.inner.allow(tenant, id, allowed)).await
-    }
-
-    async fn restore(
-        &self,
-        tenant: &TenantId,
-        conversation: ConversationRecord,
-        entries: Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        self.inner.restore(tenant, conversation, entries).await
     }
 }

@@ -23,8 +23,8 @@ use std::{
 
 use futures::StreamExt;
 use turnwire_contract::{
-    Completeness, Effect, Entry, Event, Item, Journal, Model, RecordedEvent, RequestKey, RunId,
-    RunOutcome, RunRequest, RunStatus, RunStore, Seq, TenantId, Tool, ToolOutcome,
+    Completeness, Effect, Entries, Entry, Event, Item, Journal, Model, RecordedEvent, RequestKey,
+    RunId, RunOutcome, RunRecords, RunRequest, RunStatus, Seq, TenantId, Tool, ToolOutcome,
 };
 use turnwire_engine::{EngineParts, Runs, StartOptions, Toolbox};
 use turnwire_models::Scripted;

@@ -6,9 +6,9 @@ use std::{collections::HashSet, time::Duration};
 use futures::future::join_all;
 use tempfile::TempDir;
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord, IndexQueue,
-    IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError, NewChunk, Query, TenantId,
-    Timestamp,
+    Attachment, Attachments, CollectionId, CollectionNotes, CollectionRecord, Collections, FileId,
+    FileRecord, Files, IndexQueue, IndexTask, IndexWork, Indexed, Indexing, LibraryError, NewChunk,
+    Query, TenantId, Timestamp,
 };
 use turnwire_stores::{MAX_FILE_BYTES, Store, StoreLibrary, StoreOptions};
 use turnwire_testkit::{

@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::{StreamExt, future::join_all};
 use tokio::time::timeout;
 use turnwire_contract::{
-    Completeness, Event, Failure, Item, Journal, JournalError, Model, RecordedEvent, RunCommand,
-    RunId, RunOutcome, RunRequest, RunStore, Seq, StoreError, TenantId, Timestamp, ToolOutcome,
-    Workers,
+    Commands, Completeness, Event, Failure, Item, Journal, JournalError, Leases, Model,
+    RecordedEvent, RunCommand, RunId, RunOutcome, RunRecords, RunRequest, Seq, StoreError,
+    TenantId, Timestamp, ToolOutcome,
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
@@ -151,7 +151,7 @@ async fn a_request_that_cannot_be_read_hides_no_other_run() {
         store.find(&tenant(), &RunId::from("run_1")).await.unwrap();
         let outcome = RunOutcome::Cancelled;
         store.finish(&RunId::from("run_1"), outcome, Vec::new()).await.unwrap();
-        RunStore::delete(&store, &tenant(), &RunId::from("run_1")).await.unwrap();
+        RunRecords::delete(&store, &tenant(), &RunId::from("run_1")).await.unwrap();
         assert_eq!(store.list(&tenant(), 10).await.unwrap().len(), 1);
     }
 }
@@ -237,7 +237,7 @@ async fn left_in_the_middle(store: &Store) -> (RunId, Toolbox) {
 }
 
 async fn find(store: &Store, run_id: &RunId) -> turnwire_contract::RunRecord {
-    RunStore::find(store, &TenantId::default(), run_id).await.unwrap()
+    RunRecords::find(store, &TenantId::default(), run_id).await.unwrap()
 }
 
 /// What the run lacks, once somebody has found out.

@@ -4,8 +4,8 @@
 use std::{process::Command, time::Duration};
 
 use turnwire_contract::{
-    BlobStore, CallId, Entry, Item, NewRun, RequestKey, RunCommand, RunId, RunOutcome, RunStore,
-    StoreError, TenantId, Workers,
+    BlobStore, CallId, Commands, Conversations, Entries, Entry, Item, NewRun, RequestKey,
+    RunCommand, RunId, RunOutcome, RunRecords, StoreError, TenantId,
 };
 use turnwire_stores::Store;
 
@@ -95,12 +95,12 @@ async fn a_forgotten_run_leaves_nothing() {
         let store = backend.store().await;
         let run_id = backend.sing(&store, "run_1").await;
         let stranger = TenantId::from("stranger");
-        let theirs = RunStore::delete(&store, &stranger, &run_id).await;
+        let theirs = RunRecords::delete(&store, &stranger, &run_id).await;
         assert!(matches!(theirs, Err(StoreError::NotFound(_))), "A1: {theirs:?}");
         assert!(backend.hits().await >= 8, "A1: it is not theirs to forget");
-        RunStore::delete(&store, &tenant(), &run_id).await.unwrap();
+        RunRecords::delete(&store, &tenant(), &run_id).await.unwrap();
         assert_eq!(backend.hits().await, 0, "{}", backend.dump().await);
-        let again = RunStore::delete(&store, &tenant(), &run_id).await;
+        let again = RunRecords::delete(&store, &tenant(), &run_id).await;
         assert!(matches!(again, Err(StoreError::NotFound(_))), "{again:?}");
     }
 }
@@ -185,7 +185,7 @@ async fn a_continued_run_goes_with_the_last_that_continues_it() {
             store.finish(&id.into(), done.clone(), entries(&[id])).await.unwrap();
         }
         store.create(run_after("run_5", "run_1")).await.unwrap();
-        RunStore::delete(&store, &tenant(), &run_id).await.unwrap();
+        RunRecords::delete(&store, &tenant(), &run_id).await.unwrap();
         let gone = store.find(&tenant(), &run_id).await;
         assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
         let gone = store.finish(&run_id, done.clone(), Vec::new()).await;
@@ -202,10 +202,10 @@ async fn a_continued_run_goes_with_the_last_that_continues_it() {
         let seen = store.context(&tenant(), &"run_4".into()).await.unwrap();
         assert_eq!(seen.len(), 4, "{seen:?}");
         for id in ["run_5", "run_2", "run_3"] {
-            RunStore::delete(&store, &tenant(), &id.into()).await.unwrap();
+            RunRecords::delete(&store, &tenant(), &id.into()).await.unwrap();
             assert!(backend.hits().await > 0, "run_4 has still seen it");
         }
-        RunStore::delete(&store, &tenant(), &"run_4".into()).await.unwrap();
+        RunRecords::delete(&store, &tenant(), &"run_4".into()).await.unwrap();
         assert_eq!(backend.hits().await, 0, "{}", backend.dump().await);
         assert_eq!((backend.count("runs").await, backend.count("entries").await), (0, 0));
     }
@@ -226,12 +226,12 @@ async fn the_last_two_do_not_leave_it_to_each_other() {
             one.create(made.clone()).await.unwrap();
             one.finish(&made.run_id, done.clone(), entries(&["x"])).await.unwrap();
         }
-        RunStore::delete(&one, &tenant(), &before.as_str().into()).await.unwrap();
+        RunRecords::delete(&one, &tenant(), &before.as_str().into()).await.unwrap();
         let (left, right) = (RunId::from(left.as_str()), RunId::from(right.as_str()));
         let tenant = tenant();
         let (first, second) = tokio::join!(
-            RunStore::delete(&one, &tenant, &left),
-            RunStore::delete(&other, &tenant, &right)
+            RunRecords::delete(&one, &tenant, &left),
+            RunRecords::delete(&other, &tenant, &right)
         );
         first.unwrap();
         second.unwrap();

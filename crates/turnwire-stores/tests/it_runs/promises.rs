@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use turnwire_contract::{
-    BlobError, BlobStore, ConversationId, ConversationRecord, Created, Entry, Event, Item, ItemId,
-    Journal, NewRun, PinnedTool, Pins, RecordedEvent, RequestKey, RunCommand, RunId, RunOutcome,
-    RunStatus, RunStore, Seq, StoreError, TenantId, Timestamp, Workers,
+    BlobError, BlobStore, Commands, ConversationId, ConversationRecord, Conversations, Created,
+    Entries, Entry, Event, Item, ItemId, Journal, Leases, NewRun, PinnedTool, Pins, RecordedEvent,
+    RequestKey, RunCommand, RunId, RunOutcome, RunRecords, RunStatus, Seq, StoreError, TenantId,
+    Timestamp,
 };
 use turnwire_testkit::{conformance, services::Postgres};
 
@@ -184,7 +185,7 @@ async fn a_name_with_a_nul_character_is_a_name_that_nobody_has() {
         absent(store.add_entries(&tenant(), &id, entries(&["x"])).await);
         absent(store.find(&tenant(), &RunId::from(strange)).await.map(drop));
         absent(store.context(&tenant(), &RunId::from(strange)).await.map(drop));
-        absent(RunStore::delete(&store, &tenant(), &RunId::from(strange)).await);
+        absent(RunRecords::delete(&store, &tenant(), &RunId::from(strange)).await);
         absent(store.enqueue(&tenant(), &RunId::from(strange), RunCommand::Cancel).await);
         absent(store.create(run_after("run_after", strange)).await.map(drop));
         let blob = BlobStore::get(&store, &tenant(), &strange.into()).await;
@@ -242,7 +243,7 @@ async fn a_key_is_free_again_after_a_day_and_with_its_run() {
         let before = store.create(sent("run_3", "other")).await.unwrap();
         assert_eq!(before, Created::Existing("run_2".into()));
         store.finish(&"run_2".into(), RunOutcome::Completed, Vec::new()).await.unwrap();
-        RunStore::delete(&store, &tenant(), &"run_2".into()).await.unwrap();
+        RunRecords::delete(&store, &tenant(), &"run_2".into()).await.unwrap();
         assert_eq!(store.create(sent("run_4", "third")).await.unwrap(), Created::New);
         // A request that makes no run does not use up its key.
         backend.ask(past).await;

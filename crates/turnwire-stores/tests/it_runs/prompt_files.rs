@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, future::join_all};
 use tokio::{sync::Semaphore, time::timeout};
 use turnwire_contract::{
-    Content, Event, FileId, FileRecord, Item, Journal, Library, LibraryAddress, Model, ModelError,
-    ModelStream, Prompt, Role, RunOutcome, RunRequest, Seq, TenantId, Timestamp, Workers,
+    Content, Event, FileId, FileRecord, Files, Item, Journal, Leases, LibraryAddress, Model,
+    ModelError, ModelStream, Prompt, Role, RunOutcome, RunRequest, Seq, TenantId, Timestamp,
 };
 use turnwire_engine::{EngineParts, Runs};
 use turnwire_models::{Scripted, Turn};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
-use turnwire_contract::{Created, NewRun, RequestKey, RunOutcome, RunStore, StoreError};
+use turnwire_contract::{Created, Entries, NewRun, RequestKey, RunOutcome, RunRecords, StoreError};
 use turnwire_stores::Store;
 
 use crate::support::{Backend, run, run_in, tenant};

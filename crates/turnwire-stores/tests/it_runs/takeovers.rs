@@ -17,9 +17,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use tokio::time::timeout;
 use turnwire_contract::{
-    AbandonedRun, Event, EventStream, Item, Journal, JournalError, JournalHead, Lease,
-    PendingCommand, RecordedEvent, RunCommand, RunId, RunOutcome, RunRequest, Seq, StoreError,
-    TenantId, Timestamp, Workers,
+    AbandonedRun, Commands, Event, EventStream, Item, Journal, JournalError, JournalHead, Lease,
+    Leases, PendingCommand, RecordedEvent, RunCommand, RunId, RunOutcome, RunRequest, Seq,
+    StoreError, TenantId, Timestamp, Workers,
 };
 use turnwire_engine::{EngineParts, Runs, StartError};
 use turnwire_models::{Scripted, Turn};
@@ -282,23 +282,31 @@ fn unheard() -> StoreError {
 }
 
 #[async_trait]
-impl Workers for HalfDeaf {
+impl Leases for HalfDeaf {
     async fn heartbeat(&self) -> Result<Lease, StoreError> {
         self.store.heartbeat().await
     }
+
     async fn claim(&self, most: usize) -> Result<Vec<AbandonedRun>, StoreError> {
         let claimed = self.store.claim(most).await?;
         if !claimed.is_empty() && self.loses(Loss::Claim) { Err(unheard()) } else { Ok(claimed) }
     }
+
     async fn release(&self, run_id: &RunId) -> Result<(), StoreError> {
         if self.loses(Loss::Release) { Err(unheard()) } else { self.store.release(run_id).await }
     }
+
     async fn owned_runs(&self) -> Result<Vec<RunId>, StoreError> {
         self.store.owned_runs().await
     }
+
     async fn lost_runs(&self, run_ids: &[RunId]) -> Result<Vec<RunId>, StoreError> {
         self.store.lost_runs(run_ids).await
     }
+}
+
+#[async_trait]
+impl Commands for HalfDeaf {
     async fn enqueue(
         &self,
         tenant: &TenantId,
@@ -307,18 +315,22 @@ impl Workers for HalfDeaf {
     ) -> Result<(), StoreError> {
         self.store.enqueue(tenant, id, command).await
     }
+
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         self.store.pending_commands().await
     }
+
     async fn pending_commands_for(
         &self,
         run_id: &RunId,
     ) -> Result<Vec<PendingCommand>, StoreError> {
         self.store.pending_commands_for(run_id).await
     }
+
     async fn acknowledge(&self, pending_commands: &[i64]) -> Result<(), StoreError> {
         self.store.acknowledge(pending_commands).await
     }
+
     async fn woken(&self) {
         self.store.woken().await;
     }

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 use turnwire_contract::{
-    Attachment, CallId, CallLink, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError,
-    FileId, FileRecord, Library, LibraryError, RunId, TenantId, TextAnalyzer, Timestamp, Tool,
-    ToolContext, ToolError, ToolNote, ToolOutput, ToolRequest,
+    Attachment, Attachments, CallId, CallLink, CollectionId, CollectionNotes, CollectionRecord,
+    Collections, EmbeddingError, FileId, FileRecord, Files, Library, LibraryError, RunId, TenantId,
+    TextAnalyzer, Timestamp, Tool, ToolContext, ToolError, ToolNote, ToolOutput, ToolRequest,
 };
 
 use super::{DefaultAnalyzer, FileSearch, Indexer, MAX_FILE_BYTES, MemoryLibrary, words};

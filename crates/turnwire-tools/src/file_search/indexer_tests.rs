@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
-    Attachment, Chunking, CollectionId, CollectionNotes, CollectionRecord, EmbeddingError,
-    ExtractionFailure, FileId, FileRecord, IndexQueue, Indexing, Library, Query, TenantId,
-    TextAnalyzer, Timestamp,
+    Attachment, Attachments, Chunking, CollectionId, CollectionNotes, CollectionRecord,
+    Collections, EmbeddingError, ExtractionFailure, FileId, FileRecord, Files, IndexQueue,
+    Indexing, Query, TenantId, TextAnalyzer, Timestamp,
 };
 
 use super::{Indexer, PdfProgram};

@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tracing::warn;
 use turnwire_contract::{
-    Attachment, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
-    CollectionUsage, ContentStream, ExtractionFailure, FileCounts, FileId, FileRecord, FileUpload,
-    FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing, Library, LibraryError,
-    MAX_CLAIMS, NewChunk, Query, RANKED, SearchResults, TenantId, TextAnalyzer, Timestamp, Vectors,
-    fused,
+    Attachment, Attachments, BatchId, BatchRecord, CollectionId, CollectionNotes, CollectionRecord,
+    CollectionUsage, Collections, ContentStream, ExtractionFailure, FileCounts, FileId, FileRecord,
+    FileUpload, Files, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing,
+    LibraryError, MAX_CLAIMS, NewChunk, Query, RANKED, SearchResults, TenantId, TextAnalyzer,
+    Timestamp, Vectors, fused,
 };
 
 use super::{
@@ -459,7 +459,7 @@ async fn aside<T: Send + 'static>(
 }
 
 #[async_trait]
-impl Library for MemoryLibrary {
+impl Files for MemoryLibrary {
     async fn upload(
         &self,
         tenant: &TenantId,
@@ -505,7 +505,10 @@ impl Library for MemoryLibrary {
         let (theirs, file_id) = (self.shelf(tenant), file_id.clone());
         aside(move || theirs.remove_file(&file_id)).await?
     }
+}
 
+#[async_trait]
+impl Collections for MemoryLibrary {
     async fn open_collection(
         &self,
         tenant: &TenantId,
@@ -574,6 +577,39 @@ impl Library for MemoryLibrary {
         aside(move || drop(removed)).await
     }
 
+    async fn search(
+        &self,
+        tenant: &TenantId,
+        collections: &[CollectionId],
+        query: &Query,
+    ) -> Result<SearchResults, LibraryError> {
+        let theirs = self.shelf(tenant);
+        let mut seen = HashSet::new();
+        let each = collections.iter().filter(|id| seen.insert(*id));
+        let searched: Vec<_> = each.map(|id| theirs.collection(id)).collect::<Result<_, _>>()?;
+        for collection in &searched {
+            collection.use_it()?;
+        }
+        let (mut meaning, mut words_only) = (None, None);
+        if let Some(model) = self.reader.model() {
+            match self.reader.vectors(&[&query.text]).await {
+                Ok(vectors) => {
+                    meaning = vectors.into_iter().next().map(|vector| (model.to_owned(), vector));
+                }
+                Err(cause) => {
+                    warn!(%cause, "embeddings unavailable, full-text search only");
+                    words_only = Some(cause.to_string());
+                }
+            }
+        }
+        let asked = Asked { words: self.reader.asked(&query.text), meaning, query: query.clone() };
+        let chunks = aside(move || best_of_all(&theirs, &searched, &asked)).await?;
+        Ok(SearchResults { chunks, words_only })
+    }
+}
+
+#[async_trait]
+impl Attachments for MemoryLibrary {
     async fn attach(
         &self,
         tenant: &TenantId,
@@ -710,36 +746,6 @@ impl Library for MemoryLibrary {
             }
         }
         Ok(())
-    }
-
-    async fn search(
-        &self,
-        tenant: &TenantId,
-        collections: &[CollectionId],
-        query: &Query,
-    ) -> Result<SearchResults, LibraryError> {
-        let theirs = self.shelf(tenant);
-        let mut seen = HashSet::new();
-        let each = collections.iter().filter(|id| seen.insert(*id));
-        let searched: Vec<_> = each.map(|id| theirs.collection(id)).collect::<Result<_, _>>()?;
-        for collection in &searched {
-            collection.use_it()?;
-        }
-        let (mut meaning, mut words_only) = (None, None);
-        if let Some(model) = self.reader.model() {
-            match self.reader.vectors(&[&query.text]).await {
-                Ok(vectors) => {
-                    meaning = vectors.into_iter().next().map(|vector| (model.to_owned(), vector));
-                }
-                Err(cause) => {
-                    warn!(%cause, "embeddings unavailable, full-text search only");
-                    words_only = Some(cause.to_string());
-                }
-            }
-        }
-        let asked = Asked { words: self.reader.asked(&query.text), meaning, query: query.clone() };
-        let chunks = aside(move || best_of_all(&theirs, &searched, &asked)).await?;
-        Ok(SearchResults { chunks, words_only })
     }
 }
 

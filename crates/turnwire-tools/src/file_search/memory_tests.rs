@@ -5,8 +5,8 @@ use std::{
 };
 
 use turnwire_contract::{
-    Attachment, CollectionId, CollectionNotes, CollectionRecord, FileId, FileRecord, Library,
-    Query, TenantId, Timestamp,
+    Attachment, Attachments, CollectionId, CollectionNotes, CollectionRecord, Collections, FileId,
+    FileRecord, Files, Query, TenantId, Timestamp,
 };
 
 use super::MemoryLibrary;

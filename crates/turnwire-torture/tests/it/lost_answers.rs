@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use turnwire_contract::{
     ConversationId, Created, Event, Item, Journal, NewRun, RecordedEvent, RequestKey, RunId,
-    RunRequest, RunStore, Seq, TenantId, Timestamp,
+    RunRecords, RunRequest, Seq, TenantId, Timestamp,
 };
 use turnwire_stores::{Store, StoreOptions};
 use turnwire_testkit::services::postgres_url;
