@@ -2,7 +2,7 @@
 //!
 //! The torture harness checks guarantees. To show that it detects violations, each guarantee can be
 //! broken in a special build (`TURNWIRE_SEEDED_FAULTS=1 cargo build`), and the harness must report
-//! it. In every other build [`is_seeded`] is a constant `false`, and the compiler removes the
+//! it. In every other build [`is_injected`] is a constant `false`, and the compiler removes the
 //! faults.
 
 /// A guarantee that is broken on purpose.
@@ -73,13 +73,13 @@ impl Fault {
 /// Whether this process injects `fault`. Always false in a normal build.
 #[cfg(not(seeded_faults))]
 #[inline]
-pub const fn is_seeded(_fault: Fault) -> bool {
+pub const fn is_injected(_fault: Fault) -> bool {
     false
 }
 
 /// Whether this process injects `fault`, as named by `TURNWIRE_SEEDED_FAULT`.
 #[cfg(seeded_faults)]
-pub fn is_seeded(fault: Fault) -> bool {
+pub fn is_injected(fault: Fault) -> bool {
     static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "only in a build made for tests")]
     let named = NAME.get_or_init(|| std::env::var("TURNWIRE_SEEDED_FAULT").ok());

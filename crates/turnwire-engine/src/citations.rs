@@ -116,7 +116,7 @@ pub(crate) fn citations(text: &str, sources: &Sources) -> Vec<Annotation> {
     if sources.all.is_empty() {
         return Vec::new();
     }
-    let Reading { links, closed } = read_markdown(text);
+    let ParsedMarkdown { links, closed } = read_markdown(text);
     let is_free = |range: &Range<usize>| {
         let overlaps = |other: &Range<usize>| range.start < other.end && other.start < range.end;
         !closed.iter().any(overlaps) && !links.iter().any(|(link, _)| overlaps(link))
@@ -173,15 +173,15 @@ impl Count<'_> {
 }
 
 /// A text parsed as Markdown.
-struct Reading {
+struct ParsedMarkdown {
     /// Links and their targets.
     links: Vec<(Range<usize>, String)>,
     /// Ranges without citations: code, images, raw HTML.
     closed: Vec<Range<usize>>,
 }
 
-fn read_markdown(text: &str) -> Reading {
-    let mut reading = Reading { links: Vec::new(), closed: Vec::new() };
+fn read_markdown(text: &str) -> ParsedMarkdown {
+    let mut reading = ParsedMarkdown { links: Vec::new(), closed: Vec::new() };
     for (event, range) in Parser::new(text).into_offset_iter() {
         if let Markdown::Start(Tag::Link { dest_url, .. }) = event {
             reading.links.push((range, dest_url.into_string()));

@@ -12,14 +12,14 @@ use tracing::warn;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Event, InputId, JournalError, RecordedEvent, Reply, RunCommand, RunId,
     Seq, StoreError, TenantId,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
     live_run::Stop,
     run_state::{Call, RunState},
     runs::Runs,
-    toolbox::{complaints_about, read_arguments_for},
+    toolbox::{read_arguments_for, validation_errors},
 };
 
 /// Result of an answer to an approval or a question.
@@ -111,7 +111,8 @@ impl Runs {
         call_id: &CallId,
         answer: impl Into<ApprovalAnswer>,
     ) -> Result<bool, JournalError> {
-        let answer = self.give_answer(tenant, run_id, call_id, answer.into(), Repeat::IsTooLate);
+        let answer =
+            self.give_answer(tenant, run_id, call_id, answer.into(), DuplicatePolicy::Reject);
         match answer.await {
             Ok(answered) => Ok(answered == AnswerOutcome::Accepted),
             Err(AnswerError::DoesNotFit(_)) => Ok(false),
@@ -127,7 +128,7 @@ impl Runs {
         call_id: &CallId,
         answer: ApprovalAnswer,
     ) -> Result<AnswerOutcome, AnswerError> {
-        self.give_answer(tenant, run_id, call_id, answer, Repeat::IsTaken).await
+        self.give_answer(tenant, run_id, call_id, answer, DuplicatePolicy::Accept).await
     }
 
     async fn give_answer(
@@ -136,7 +137,7 @@ impl Runs {
         run_id: &RunId,
         call_id: &CallId,
         answer: ApprovalAnswer,
-        repeat: Repeat,
+        repeat: DuplicatePolicy,
     ) -> Result<AnswerOutcome, AnswerError> {
         let runs = self.clone();
         let (tenant, run_id, call_id) = (tenant.clone(), run_id.clone(), call_id.clone());
@@ -152,7 +153,7 @@ impl Runs {
         run_id: &RunId,
         call_id: &CallId,
         answer: ApprovalAnswer,
-        repeat: Repeat,
+        repeat: DuplicatePolicy,
     ) -> Result<AnswerOutcome, AnswerError> {
         if let Some(run) = self.live(tenant, run_id) {
             check_arguments(&run.state(), call_id, &answer)?;
@@ -165,7 +166,7 @@ impl Runs {
         }
         let CallHistory { events: journal, head } =
             self.call_history(tenant, run_id, call_id).await?;
-        let settled = |journal: &[_]| settled_by(journal, call_id, &answer, repeat);
+        let settled = |journal: &[_]| resolved_outcome(journal, call_id, &answer, repeat);
         if let Some(settled) = settled(&journal) {
             return Ok(settled);
         }
@@ -178,7 +179,7 @@ impl Runs {
             let history = self.call_history(tenant, run_id, call_id).await?;
             return Ok(settled(&history.events).unwrap_or(AnswerOutcome::TooLate));
         }
-        let judge = |event: &Event| Some(judged(&answer_in(event, call_id)?, &answer));
+        let judge = |event: &Event| Some(compare_answers(&answer_in(event, call_id)?, &answer));
         self.await_answer(tenant, run_id, call_id, head, judge).await
     }
 
@@ -228,7 +229,7 @@ impl Runs {
             return Ok(settled);
         }
         if let Reply::Accepted { content } = &reply {
-            complaints_about(&schema, &Value::Object(content.clone()))
+            validation_errors(&schema, &Value::Object(content.clone()))
                 .map_or(Ok(()), |complaint| Err(AnswerError::DoesNotFit(complaint)))?;
         }
         if let Some(run) = self.live(tenant, run_id) {
@@ -312,7 +313,7 @@ impl Runs {
         command: RunCommand,
     ) -> Result<bool, StoreError> {
         let parts = &self.0.parts;
-        if !parts.workers.is_durable() || is_seeded(Fault::CancelThroughFence) {
+        if !parts.workers.is_durable() || is_injected(Fault::CancelThroughFence) {
             return Ok(false);
         }
         match parts.workers.enqueue(tenant, run_id, command).await {
@@ -350,26 +351,26 @@ fn matters_to(about: &CallId, event: &Event) -> bool {
 
 /// How to judge a repeated answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    IsTaken,
-    IsTooLate,
+enum DuplicatePolicy {
+    Accept,
+    Reject,
 }
 
 /// Returns the outcome for a question that is resolved or was never asked, or `None` if it is still
 /// open.
-fn settled_by(
+fn resolved_outcome(
     journal: &[Arc<RecordedEvent>],
     call_id: &CallId,
     answer: &ApprovalAnswer,
-    repeat: Repeat,
+    repeat: DuplicatePolicy,
 ) -> Option<AnswerOutcome> {
     let about = journal.iter().map(|recorded| &recorded.event);
     let about: Vec<&Event> = about.filter(|event| event.call_id() == Some(call_id)).collect();
     let given = about.iter().find_map(|event| answer_in(event, call_id));
     if let Some(given) = given {
         return Some(match repeat {
-            Repeat::IsTaken => judged(&given, answer),
-            Repeat::IsTooLate => AnswerOutcome::TooLate,
+            DuplicatePolicy::Accept => compare_answers(&given, answer),
+            DuplicatePolicy::Reject => AnswerOutcome::TooLate,
         });
     }
     let was_asked = about.iter().any(|event| matches!(event, Event::ApprovalRequested { .. }));
@@ -381,7 +382,7 @@ fn settled_by(
     }
 }
 
-fn judged(given: &ApprovalAnswer, ours: &ApprovalAnswer) -> AnswerOutcome {
+fn compare_answers(given: &ApprovalAnswer, ours: &ApprovalAnswer) -> AnswerOutcome {
     if given.says_the_same(ours) { AnswerOutcome::Accepted } else { AnswerOutcome::TooLate }
 }
 

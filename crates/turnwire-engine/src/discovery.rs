@@ -51,7 +51,7 @@ async fn ask(
             biased;
             // The loop checks for the stop next and closes the discovery.
             () = run.stopped() => return Ok(()),
-            () = run.left() => return Ok(()),
+            () = run.handover_requested() => return Ok(()),
             answer = context.servers.tools(&tenant, server.server()) => answer,
         }
     };
@@ -167,8 +167,8 @@ impl ServerTool {
                 || offered_name(&format!("{}__{name}", self.label())) == self.tool.name
         };
         let exact = tools.iter().position(|tool| tool.spec().name == offered);
-        let seq = exact.or_else(|| tools.iter().position(is_it))?;
-        tools.into_iter().nth(seq)
+        let index = exact.or_else(|| tools.iter().position(is_it))?;
+        tools.into_iter().nth(index)
     }
 }
 

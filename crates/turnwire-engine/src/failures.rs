@@ -124,7 +124,7 @@ pub(crate) fn run_stopped() -> Failure {
 }
 
 pub(crate) fn output_lost() -> Failure {
-    Failure::new("output_lost", "the tool worked, but its result was too big to be kept")
+    Failure::new("output_lost", "the tool worked, but its result was too large to store")
 }
 
 pub(crate) fn engine_stopped() -> Failure {

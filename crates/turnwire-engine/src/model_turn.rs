@@ -23,7 +23,7 @@ use crate::{
     failures,
     live_run::LiveRun,
     output,
-    prompt_files::FileProblem,
+    prompt_files::FileError,
     retry,
     run_context::{RunContext, StepOutcome},
     run_state::item_prefix,
@@ -49,38 +49,38 @@ pub(crate) async fn ask_model(
     let turn = run.state().turn() + 1;
     Span::current().record("turn", turn);
     let max_attempts = run.state().limits().model_attempts;
-    let mut listener = Listener::new(run, context, turn);
+    let mut recorder = TurnRecorder::new(run, context, turn);
     // The request has no side effects, so it need not wait for the append.
-    let (started, mut asked) = join(run.record(Event::TurnStarted { turn }), listener.ask()).await;
+    let (started, mut asked) = join(run.record(Event::TurnStarted { turn }), recorder.ask()).await;
     started?;
 
     let mut attempt = 1;
     loop {
-        let error = match listener.listen(asked).await? {
-            ListenOutcome::Finished | ListenOutcome::Stopped => return Ok(StepOutcome::Continue),
-            ListenOutcome::Failed(error) => error,
+        let error = match recorder.listen(asked).await? {
+            TurnOutcome::Finished | TurnOutcome::Stopped => return Ok(StepOutcome::Continue),
+            TurnOutcome::Failed(error) => error,
         };
         error.log(attempt);
         let failure = error.failure();
         attempt += 1;
-        if listener.has_spoken || !error.may_work_next_time() || attempt > max_attempts {
+        if recorder.has_spoken || !error.is_retryable() || attempt > max_attempts {
             return Ok(StepOutcome::End(RunOutcome::Failed { failure }));
         }
-        let delay = retry::wait_before(attempt, error.asked_wait());
+        let delay = retry::wait_before(attempt, error.retry_after());
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         run.record(Event::TurnRetried { turn, attempt, reason: failure, delay_ms }).await?;
         tokio::select! {
             biased;
             () = run.stopped() => return Ok(StepOutcome::Continue),
-            () = run.left() => return Ok(StepOutcome::Continue),
+            () = run.handover_requested() => return Ok(StepOutcome::Continue),
             () = sleep(delay) => {}
         }
-        listener = Listener::new(run, context, turn);
-        asked = listener.ask().await;
+        recorder = TurnRecorder::new(run, context, turn);
+        asked = recorder.ask().await;
     }
 }
 
-enum ListenOutcome {
+enum TurnOutcome {
     /// The model finished its answer.
     Finished,
     /// The run stops or is handed over.
@@ -94,7 +94,7 @@ enum TurnError {
     Error(ModelError),
     TimedOut,
     /// The request was not sent: a file is not available.
-    File(FileProblem),
+    File(FileError),
 }
 
 impl TurnError {
@@ -114,37 +114,37 @@ impl TurnError {
         match self {
             Self::Error(error) => failures::of_model(error),
             Self::TimedOut => failures::model_silent(),
-            Self::File(FileProblem::Gone(file_id)) => failures::file_gone(file_id),
-            Self::File(FileProblem::TooMuch(max_bytes)) => failures::files_too_large(*max_bytes),
-            Self::File(FileProblem::Away(_)) => failures::files_unavailable(),
+            Self::File(FileError::Deleted(file_id)) => failures::file_gone(file_id),
+            Self::File(FileError::TooLarge(max_bytes)) => failures::files_too_large(*max_bytes),
+            Self::File(FileError::Unavailable(_)) => failures::files_unavailable(),
         }
     }
 
-    fn may_work_next_time(&self) -> bool {
+    fn is_retryable(&self) -> bool {
         match self {
-            Self::Error(error) => retry::may_work_next_time(error),
+            Self::Error(error) => retry::is_retryable(error),
             Self::TimedOut => true,
-            Self::File(problem) => matches!(problem, FileProblem::Away(_)),
+            Self::File(problem) => matches!(problem, FileError::Unavailable(_)),
         }
     }
 
-    fn asked_wait(&self) -> Option<std::time::Duration> {
+    fn retry_after(&self) -> Option<std::time::Duration> {
         match self {
-            Self::Error(error) => retry::asked_wait(error),
+            Self::Error(error) => retry::retry_after(error),
             Self::TimedOut | Self::File(_) => None,
         }
     }
 }
 
 /// Turns the parts of one answer into events.
-struct Listener<'a> {
+struct TurnRecorder<'a> {
     run: &'a LiveRun,
     context: &'a RunContext,
     turn: u32,
     deadline: Instant,
     /// Whether any output was recorded that a client may have seen.
     has_spoken: bool,
-    speaking: Speaking,
+    open_block: OpenBlock,
     calls: HashMap<u32, OpenCall>,
     usage: Usage,
     /// Number of unreadable parts.
@@ -166,13 +166,13 @@ struct OpenCall {
 
 /// The open block. At most one is open, apart from calls.
 #[derive(PartialEq)]
-enum Speaking {
+enum OpenBlock {
     Nothing,
     Message(ItemId),
     Reasoning(ItemId),
 }
 
-impl<'a> Listener<'a> {
+impl<'a> TurnRecorder<'a> {
     fn new(run: &'a LiveRun, context: &'a RunContext, turn: u32) -> Self {
         let state = run.state();
         Self {
@@ -181,7 +181,7 @@ impl<'a> Listener<'a> {
             context,
             turn,
             has_spoken: false,
-            speaking: Speaking::Nothing,
+            open_block: OpenBlock::Nothing,
             calls: HashMap::new(),
             usage: Usage::default(),
             n_skipped: 0,
@@ -200,7 +200,7 @@ impl<'a> Listener<'a> {
         let filled = tokio::select! {
             biased;
             () = self.run.stopped() => return WaitOutcome::Stopped,
-            () = self.run.left() => return WaitOutcome::Stopped,
+            () = self.run.handover_requested() => return WaitOutcome::Stopped,
             filled = self.context.files.fill(&request, &mut prompt) => filled,
         };
         let room = match filled {
@@ -219,18 +219,18 @@ impl<'a> Listener<'a> {
     async fn listen(
         &mut self,
         asked: WaitOutcome<Result<ModelStream, TurnError>>,
-    ) -> Result<ListenOutcome, JournalError> {
+    ) -> Result<TurnOutcome, JournalError> {
         let mut parts = match asked {
             WaitOutcome::Ready(Ok(parts)) => parts,
-            WaitOutcome::Ready(Err(error)) => return Ok(ListenOutcome::Failed(error)),
-            WaitOutcome::TimedOut => return Ok(ListenOutcome::Failed(TurnError::TimedOut)),
-            WaitOutcome::Stopped => return Ok(ListenOutcome::Stopped),
+            WaitOutcome::Ready(Err(error)) => return Ok(TurnOutcome::Failed(error)),
+            WaitOutcome::TimedOut => return Ok(TurnOutcome::Failed(TurnError::TimedOut)),
+            WaitOutcome::Stopped => return Ok(TurnOutcome::Stopped),
         };
         loop {
             let mut next = match self.wait_for(parts.next()).await {
                 WaitOutcome::Ready(next) => Some(next),
-                WaitOutcome::TimedOut => return Ok(ListenOutcome::Failed(TurnError::TimedOut)),
-                WaitOutcome::Stopped => return Ok(ListenOutcome::Stopped),
+                WaitOutcome::TimedOut => return Ok(TurnOutcome::Failed(TurnError::TimedOut)),
+                WaitOutcome::Stopped => return Ok(TurnOutcome::Stopped),
             };
             // Parts that arrived during the append go into the next batch.
             let mut n_taken = 0;
@@ -238,14 +238,14 @@ impl<'a> Listener<'a> {
                 match part {
                     Some(Ok(ModelPart::Finished(Finish::Interrupted))) => {
                         let message = "the model was interrupted".to_owned();
-                        return self.broke_off(ModelError::Broken { message }).await;
+                        return self.fail_turn(ModelError::Broken { message }).await;
                     }
                     Some(Ok(ModelPart::Finished(finish))) => return self.finish(finish).await,
                     Some(Ok(ModelPart::Unreadable { bytes })) => {
                         self.skip(bytes);
                         if self.n_skipped > self.run.state().limits().max_skipped_parts {
                             let message = "too much of the answer could not be read".to_owned();
-                            return self.broke_off(ModelError::Broken { message }).await;
+                            return self.fail_turn(ModelError::Broken { message }).await;
                         }
                     }
                     Some(Ok(part)) => {
@@ -255,10 +255,10 @@ impl<'a> Listener<'a> {
                             return self.finish(Finish::Length).await;
                         }
                     }
-                    Some(Err(error)) => return self.broke_off(error).await,
+                    Some(Err(error)) => return self.fail_turn(error).await,
                     None => {
                         let message = "the stream ended without a finish".to_owned();
-                        return self.broke_off(ModelError::Broken { message }).await;
+                        return self.fail_turn(ModelError::Broken { message }).await;
                     }
                 }
                 n_taken += 1;
@@ -280,7 +280,7 @@ impl<'a> Listener<'a> {
             biased;
             () = self.run.stopped() => WaitOutcome::Stopped,
             // The next worker repeats the turn.
-            () = self.run.left() => WaitOutcome::Stopped,
+            () = self.run.handover_requested() => WaitOutcome::Stopped,
             got = timeout_at(until, model) => got.map_or(WaitOutcome::TimedOut, WaitOutcome::Ready),
         }
     }
@@ -386,24 +386,24 @@ impl<'a> Listener<'a> {
 
     /// Returns the open message, or opens one.
     async fn message(&mut self) -> Result<ItemId, JournalError> {
-        if let Speaking::Message(item_id) = &self.speaking {
+        if let OpenBlock::Message(item_id) = &self.open_block {
             return Ok(item_id.clone());
         }
         self.close_text(None).await?;
         let item_id = ItemId::new(self.run.new_id("msg"));
         self.add(Event::MessageStarted { item_id: item_id.clone() });
-        self.speaking = Speaking::Message(item_id.clone());
+        self.open_block = OpenBlock::Message(item_id.clone());
         Ok(item_id)
     }
 
     /// Returns the open reasoning block, or opens one.
     async fn reasoning(&mut self) -> Result<ItemId, JournalError> {
-        if let Speaking::Reasoning(item_id) = &self.speaking {
+        if let OpenBlock::Reasoning(item_id) = &self.open_block {
             return Ok(item_id.clone());
         }
         self.close_text(None).await?;
         let item_id = ItemId::new(self.run.new_id("rs"));
-        self.speaking = Speaking::Reasoning(item_id.clone());
+        self.open_block = OpenBlock::Reasoning(item_id.clone());
         Ok(item_id)
     }
 
@@ -411,7 +411,7 @@ impl<'a> Listener<'a> {
     /// from the state.
     async fn close_text(&mut self, with_seal: Option<String>) -> Result<(), JournalError> {
         self.record_taken().await?;
-        self.speaking = Speaking::Nothing;
+        self.open_block = OpenBlock::Nothing;
         let mut closing = self.run.state().close_text(Completeness::Complete);
         if let Some(event @ Event::ReasoningFinished { .. }) = closing.first_mut() {
             if let Event::ReasoningFinished { seal, .. } = event {
@@ -425,7 +425,7 @@ impl<'a> Listener<'a> {
 
     /// Some providers send encrypted reasoning without text.
     async fn seal(&mut self, seal: String) -> Result<(), JournalError> {
-        if matches!(self.speaking, Speaking::Reasoning(_)) {
+        if matches!(self.open_block, OpenBlock::Reasoning(_)) {
             return self.close_text(Some(seal)).await;
         }
         self.close_text(None).await?;
@@ -465,12 +465,12 @@ impl<'a> Listener<'a> {
         theirs.filter(is_free).unwrap_or_else(|| CallId::new(self.run.new_id("call")))
     }
 
-    async fn finish(&mut self, finish: Finish) -> Result<ListenOutcome, JournalError> {
+    async fn finish(&mut self, finish: Finish) -> Result<TurnOutcome, JournalError> {
         self.record_taken().await?;
         let has_gap = finish == Finish::CalledTools && self.n_skipped > 0;
         if has_gap && self.run.state().calls_client() {
             let message = "a part of an answer with calls could not be read".to_owned();
-            return self.broke_off(ModelError::Broken { message }).await;
+            return self.fail_turn(ModelError::Broken { message }).await;
         }
         let completeness = match finish {
             Finish::Answered | Finish::CalledTools => Completeness::Complete,
@@ -490,7 +490,7 @@ impl<'a> Listener<'a> {
             events.extend(self.calls_not_carried_out());
         }
         self.run.record_all(events).await?;
-        Ok(ListenOutcome::Finished)
+        Ok(TurnOutcome::Finished)
     }
 
     /// Failed ends for calls whose arguments may lack a part and are still valid. They are recorded
@@ -506,9 +506,9 @@ impl<'a> Listener<'a> {
         self.run.state().call_ids().map(end).collect()
     }
 
-    async fn broke_off(&mut self, error: ModelError) -> Result<ListenOutcome, JournalError> {
+    async fn fail_turn(&mut self, error: ModelError) -> Result<TurnOutcome, JournalError> {
         self.record_taken().await?;
-        Ok(ListenOutcome::Failed(TurnError::Error(error)))
+        Ok(TurnOutcome::Failed(TurnError::Error(error)))
     }
 }
 

@@ -28,19 +28,19 @@ pub(crate) struct PromptFiles {
 
 /// The permits for the files of one prompt, held while it is sent.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct FilePermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why files cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FileProblem {
+pub(crate) enum FileError {
     /// An input file of the run was deleted.
-    Gone(FileId),
+    Deleted(FileId),
     /// The files together exceed the limit.
-    TooMuch(usize),
+    TooLarge(usize),
     /// The library is unavailable.
-    Away(String),
+    Unavailable(String),
 }
 
 impl PromptFiles {
@@ -56,13 +56,13 @@ impl PromptFiles {
         &self,
         request: &RunRequest,
         prompt: &mut Prompt,
-    ) -> Result<Room, FileProblem> {
+    ) -> Result<FilePermit, FileError> {
         let mut mentions: BTreeMap<FileId, usize> = BTreeMap::new();
         for address in prompt.items.iter().flat_map(|item| addresses_in(item)) {
             *mentions.entry(address.file_id).or_default() += 1;
         }
         if mentions.is_empty() {
-            return Ok(Room::default());
+            return Ok(FilePermit::default());
         }
         let there = self.sizes_of(request, mentions.keys()).await?;
         let n_bytes = |(id, n_mentions): (&FileId, &usize)| {
@@ -70,7 +70,7 @@ impl PromptFiles {
         };
         let n_bytes = mentions.iter().map(n_bytes).fold(0_usize, usize::saturating_add);
         if n_bytes > self.max_bytes {
-            return Err(FileProblem::TooMuch(self.max_bytes));
+            return Err(FileError::TooLarge(self.max_bytes));
         }
         let room = self.room_for(n_bytes).await;
         let contents = self.read(request, there.into_keys()).await?;
@@ -87,7 +87,7 @@ impl PromptFiles {
         &self,
         request: &RunRequest,
         ids: impl Iterator<Item = &FileId>,
-    ) -> Result<BTreeMap<FileId, usize>, FileProblem> {
+    ) -> Result<BTreeMap<FileId, usize>, FileError> {
         let given: BTreeSet<FileId> =
             request.input.iter().flat_map(addresses_in).map(|address| address.file_id).collect();
         let mut sizes = BTreeMap::new();
@@ -96,18 +96,18 @@ impl PromptFiles {
                 Ok(file) => {
                     sizes.insert(id.clone(), usize::try_from(file.bytes).unwrap_or(usize::MAX));
                 }
-                Err(LibraryError::Unavailable(why)) => return Err(FileProblem::Away(why)),
-                Err(_) if given.contains(id) => return Err(FileProblem::Gone(id.clone())),
+                Err(LibraryError::Unavailable(why)) => return Err(FileError::Unavailable(why)),
+                Err(_) if given.contains(id) => return Err(FileError::Deleted(id.clone())),
                 Err(_) => {}
             }
         }
         Ok(sizes)
     }
 
-    async fn room_for(&self, n_bytes: usize) -> Room {
+    async fn room_for(&self, n_bytes: usize) -> FilePermit {
         let units = u32::try_from(n_bytes.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
-        Room { _permit: Arc::clone(&self.room).acquire_many_owned(units).await.ok() }
+        FilePermit { _permit: Arc::clone(&self.room).acquire_many_owned(units).await.ok() }
     }
 
     /// Returns the files in base64. A file deleted meanwhile is missing.
@@ -115,22 +115,22 @@ impl PromptFiles {
         &self,
         request: &RunRequest,
         ids: impl Iterator<Item = FileId>,
-    ) -> Result<BTreeMap<FileId, String>, FileProblem> {
+    ) -> Result<BTreeMap<FileId, String>, FileError> {
         let mut contents = BTreeMap::new();
         for id in ids {
             match self.library()?.content(&request.tenant, &id).await {
                 Ok(content) => {
                     contents.insert(id, STANDARD.encode(&content));
                 }
-                Err(LibraryError::Unavailable(why)) => return Err(FileProblem::Away(why)),
+                Err(LibraryError::Unavailable(why)) => return Err(FileError::Unavailable(why)),
                 Err(_) => {}
             }
         }
         Ok(contents)
     }
 
-    fn library(&self) -> Result<&dyn Library, FileProblem> {
-        let nothing = || FileProblem::Away("there is no library".to_owned());
+    fn library(&self) -> Result<&dyn Library, FileError> {
+        let nothing = || FileError::Unavailable("there is no library".to_owned());
         self.library.as_deref().ok_or_else(nothing)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn wait_before(attempt: u32, asked_for: Option<Duration>) -> Duration
 }
 
 /// Returns whether a retry may succeed.
-pub(crate) fn may_work_next_time(error: &ModelError) -> bool {
+pub(crate) fn is_retryable(error: &ModelError) -> bool {
     match error {
         ModelError::Unavailable { retry_after, .. }
         | ModelError::RateLimited { retry_after, .. } => {
@@ -34,7 +34,7 @@ pub(crate) fn may_work_next_time(error: &ModelError) -> bool {
 }
 
 /// Returns the delay requested by the provider.
-pub(crate) fn asked_wait(error: &ModelError) -> Option<Duration> {
+pub(crate) fn retry_after(error: &ModelError) -> Option<Duration> {
     match error {
         ModelError::Unavailable { retry_after, .. }
         | ModelError::RateLimited { retry_after, .. } => *retry_after,

@@ -76,7 +76,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
         if let Some(stop) = run.stopped_by() {
             return Ok(DriveOutcome::Ended(stop.outcome()));
         }
-        if run.is_to_be_left() {
+        if run.should_hand_over() {
             return Ok(DriveOutcome::HandedOver);
         }
         let step = run.state().next_step();
@@ -95,7 +95,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
             Step::SkipCalls { calls, reason } => {
                 run.record_all(skipped(calls, &reason)).await?;
             }
-            Step::Wait => run.woken().await,
+            Step::Wait => run.wait_for_change().await,
             Step::Finish(outcome) => return Ok(DriveOutcome::Ended(outcome)),
         }
     }
@@ -168,7 +168,7 @@ pub(crate) async fn persist_end(run: &LiveRun, store: &dyn RunStore, outcome: Ru
     if !run.ending_is_stored() {
         let entries = run.state().added().to_vec();
         if let Err(error) = store.finish(run.id(), outcome, entries).await {
-            error!(%error, "conversation not stored");
+            error!(%error, "failed to store the conversation");
         }
     }
     run.mark_persisted();

@@ -91,7 +91,7 @@ impl Runs {
         // The failed run must not block its conversation.
         let outcome = RunOutcome::Failed { failure: failures::journal_lost() };
         if let Err(error) = parts.store.finish(&run_id, outcome, Vec::new()).await {
-            warn!(%run_id, %error, "run that never started not ended");
+            warn!(%run_id, %error, "failed to end a run that never started");
         }
         Err(error)
     }
@@ -150,7 +150,7 @@ impl Runs {
             (Arc::clone(&parts.journal), Arc::clone(&parts.clock_and_ids));
         LiveRun::new(run_id, journal, clock_and_ids, state, head)
             .stopped_with(&self.0.stop)
-            .left_with(&self.0.leave)
+            .handed_over_with(&self.0.leave)
             .with_lease(self.0.lease_keeper.lease_end())
     }
 

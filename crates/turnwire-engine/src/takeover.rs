@@ -88,7 +88,7 @@ impl Runs {
         warn!(%run_id, ?outcome, "run ended without reading its journal");
         let store = &self.0.parts.store;
         if let Err(error) = store.force_end(tenant, run_id, outcome, self.now()).await {
-            warn!(%run_id, %error, "run not ended");
+            warn!(%run_id, %error, "failed to end run");
             self.defer(run_id).await;
         }
     }

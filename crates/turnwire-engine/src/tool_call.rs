@@ -25,7 +25,7 @@ use tracing::{error, instrument, warn};
 use turnwire_contract::{
     Allowed, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question, Reply,
     Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
@@ -135,7 +135,7 @@ async fn begin(
         biased;
         // The loop checks for the stop next and ends the call, which has not started.
         () = run.stopped() => None,
-        () = run.left() => None,
+        () = run.handover_requested() => None,
         // The call still gets a start and an end.
         () = token.cancelled() => Some(Vec::new()),
         permits = context.concurrency.permits(&spec) => Some(permits),
@@ -156,7 +156,7 @@ async fn begin(
             reason: failures::engine_stopped(),
         },
     };
-    let too_late = is_seeded(Fault::StartAfterCall).then(|| Box::new(start.clone()));
+    let too_late = is_injected(Fault::StartAfterCall).then(|| Box::new(start.clone()));
     if too_late.is_none() {
         let seq = run.record(start).await?;
         run.let_watcher_see(seq).await;
@@ -392,7 +392,7 @@ impl CallExecution<'_> {
         time_allowed: Duration,
         sender: mpsc::Sender<ToolMessage>,
     ) -> AbortOnDrop {
-        let link = Arc::new(Link { sender, token: self.token.clone() });
+        let link = Arc::new(CallChannel { sender, token: self.token.clone() });
         let (run_id, call_id) = (self.run.id().clone(), self.call_id.clone());
         let begun = self.run.state().call(self.call_id).and_then(|call| call.task.clone());
         let context = ToolContext::new(run_id, call_id, attempt, time_allowed, link);
@@ -453,7 +453,7 @@ impl CallExecution<'_> {
         question: Question,
         replier: oneshot::Sender<Reply>,
     ) -> Result<(), JournalError> {
-        let (may_ask, timeouts) = {
+        let (may_ask, expiry) = {
             let state = self.run.state();
             (state.request().inputs, state.limits().approval_expiry)
         };
@@ -461,14 +461,14 @@ impl CallExecution<'_> {
         let is_too_deep = is_too_deep(&question.schema);
         let may_ask = may_ask && !is_too_deep;
         let schema = if is_too_deep { Value::Null } else { question.schema };
-        let timeouts = self.tool.spec().approval_expiry.or(timeouts).filter(|_| may_ask);
+        let expiry = self.tool.spec().approval_expiry.or(expiry).filter(|_| may_ask);
         let (call_id, input_id) = (self.call_id.clone(), InputId::new(self.run.new_id("inp")));
         let asked = Event::InputRequested {
             call_id: call_id.clone(),
             input_id: input_id.clone(),
             message: prefix(&question.message, MAX_FAILURE_BYTES).to_owned(),
             schema,
-            expires_at: timeouts.map(|wait| self.run.now().later(wait)),
+            expires_at: expiry.map(|wait| self.run.now().later(wait)),
         };
         if may_ask {
             return self.run.ask(input_id, asked, replier).await;
@@ -525,7 +525,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// The engine's end of a tool's context.
-struct Link {
+struct CallChannel {
     sender: mpsc::Sender<ToolMessage>,
     token: CancellationToken,
 }
@@ -538,7 +538,7 @@ enum ToolMessage {
     Answered,
 }
 
-impl CallLink for Link {
+impl CallLink for CallChannel {
     fn tell(&self, note: ToolNote) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // After the end of the call the receiver is gone, and notes are dropped.
@@ -592,7 +592,7 @@ fn panic_message(crash: JoinError) -> String {
             .map(|text| (*text).to_owned())
             .or_else(|| panic.downcast_ref::<String>().cloned())
     };
-    words(panic.as_ref()).unwrap_or_else(|| "it left no words".to_owned())
+    words(panic.as_ref()).unwrap_or_else(|| "no panic message".to_owned())
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -68,7 +68,7 @@ pub(crate) fn read_arguments_for(spec: &ToolSpec, raw: &str) -> Result<Map<Strin
 }
 
 /// Returns the validation errors of `value`, or `None` if it is valid or the schema is not.
-pub(crate) fn complaints_about(schema: &Value, value: &Value) -> Option<String> {
+pub(crate) fn validation_errors(schema: &Value, value: &Value) -> Option<String> {
     let schema = jsonschema::validator_for(schema).ok()?;
     complaints(Some(&schema), value)
 }

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use crate::{
     client_error::ClientError,
     json::Json,
-    limits::{Reached, limit_of},
+    limits::{LimitReached, limit_of},
 };
 
 /// Value of `Retry-After`, in seconds.
@@ -122,7 +122,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
         if let Some(limit) = self.limit() {
-            response.extensions_mut().insert(Reached(limit));
+            response.extensions_mut().insert(LimitReached(limit));
         }
         // Header that clients expect with this status.
         let header = match self.status {
@@ -180,7 +180,7 @@ impl From<JournalError> for ApiError {
             }
             JournalError::Rejected { .. } => {
                 error!(%error, "event rejected by the journal");
-                let message = "What was asked for could not be recorded; the run ends.";
+                let message = "The request could not be recorded, so the run ends.";
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "journal_rejected", message)
             }
         }

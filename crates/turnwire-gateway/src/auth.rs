@@ -26,7 +26,7 @@ use crate::{
     admission::{KeyDigest, Permit},
     api_error::ApiError,
     app::App,
-    connection::Held,
+    connection::HeldPermits,
     connection_permit::ConnectionPermit,
     limits::MAX_CONNECTIONS,
     sync::lock,
@@ -289,7 +289,7 @@ impl FromRequestParts<App> for Caller {
         let permit = app.admission().admit_connection(key)?;
         let permit = Arc::new(permit);
         // A stream outlives its handler, so the response body holds the permit.
-        if let Some(held) = parts.extensions.get::<Held>() {
+        if let Some(held) = parts.extensions.get::<HeldPermits>() {
             held.hold(Arc::clone(&permit));
         }
         Ok(Self { tenant, key, _permit: permit })

@@ -74,7 +74,7 @@ pub(crate) async fn in_time<T>(
     reading: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
     timeout(time, reading).await.unwrap_or_else(|_| {
-        let message = "The body took too long; send it faster, or less of it.";
+        let message = "The request body was not received in time.";
         Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message).limited_by(limit))
     })
 }
@@ -99,9 +99,12 @@ fn broken(error: &axum::Error) -> ApiError {
     let first: &(dyn Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |&error| error.source());
     if causes.any(<dyn Error>::is::<TimeoutError>) {
-        let message = "The body paused for too long; send it again.";
+        let message = "No part of the request body was received for too long. Send it again.";
         let error = ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
         return error.limited_by("limits.body_idle_timeout_sec");
     }
-    ApiError::bad_request("body_broken", "The body broke off; send it again.")
+    ApiError::bad_request(
+        "body_broken",
+        "The connection closed before the request body was complete. Send it again.",
+    )
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::json::NotRead;
+use crate::json::JsonError;
 
 /// Minimum similarity for suggesting a known field instead of an unknown one.
 const ALIKE: f64 = 0.8;
@@ -69,8 +69,8 @@ impl ClientError {
     }
 }
 
-impl From<NotRead> for ClientError {
-    fn from(NotRead { code, message }: NotRead) -> Self {
+impl From<JsonError> for ClientError {
+    fn from(JsonError { code, message }: JsonError) -> Self {
         Self { message, param: None, code, status: 400 }
     }
 }

@@ -28,18 +28,18 @@ const MAX_PIECE: usize = 32 * 1024;
 
 /// One connection, and the responses being written to it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Connection(Arc<Mutex<Open>>);
+pub(crate) struct Connection(Arc<Mutex<ConnectionState>>);
 
 #[derive(Debug)]
-struct Open {
-    bodies: Vec<Weak<Mutex<Writing>>>,
+struct ConnectionState {
+    bodies: Vec<Weak<Mutex<BodyState>>>,
     opened: Instant,
     n_requests: usize,
     /// When the last request ended.
     idle_since: Instant,
 }
 
-impl Default for Open {
+impl Default for ConnectionState {
     fn default() -> Self {
         let now = Instant::now();
         Self { bodies: Vec::new(), opened: now, n_requests: 0, idle_since: now }
@@ -120,9 +120,9 @@ impl Connection {
         OpenRequest(self.clone())
     }
 
-    fn watch(&self, body: Body, held: Held, request: OpenRequest) -> Body {
+    fn watch(&self, body: Body, held: HeldPermits, request: OpenRequest) -> Body {
         let body = Some((body, (held, request)));
-        let writing = Writing { body, rest: Bytes::new(), handed_over: None };
+        let writing = BodyState { body, rest: Bytes::new(), handed_over: None };
         let writing = Arc::new(Mutex::new(writing));
         lock(&self.0).bodies.push(Arc::downgrade(&writing));
         Body::new(WatchedBody(writing))
@@ -142,9 +142,9 @@ impl Drop for OpenRequest {
 
 /// Permits held until the response is written.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Held(Arc<Mutex<Vec<Arc<Permit>>>>);
+pub(crate) struct HeldPermits(Arc<Mutex<Vec<Arc<Permit>>>>);
 
-impl Held {
+impl HeldPermits {
     pub(crate) fn hold(&self, permit: Arc<Permit>) {
         lock(&self.0).push(permit);
     }
@@ -154,7 +154,7 @@ impl Held {
 pub(crate) async fn watch(mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Connection>().cloned();
     let open = connection.as_ref().map(Connection::begin);
-    let held = Held::default();
+    let held = HeldPermits::default();
     request.extensions_mut().insert(held.clone());
     let response = next.run(request).await;
     match connection.zip(open) {
@@ -165,10 +165,10 @@ pub(crate) async fn watch(mut request: Request, next: Next) -> Response {
 }
 
 /// A body, and what is held for it.
-type WatchedContent = (Body, (Held, OpenRequest));
+type WatchedContent = (Body, (HeldPermits, OpenRequest));
 
 /// A response body being written.
-struct Writing {
+struct BodyState {
     /// `None` if it was dropped because the client does not read it.
     body: Option<WatchedContent>,
     /// The rest of a piece that was too large to hand over at once.
@@ -177,13 +177,13 @@ struct Writing {
     handed_over: Option<Instant>,
 }
 
-impl fmt::Debug for Writing {
+impl fmt::Debug for BodyState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writing").field("handed_over", &self.handed_over).finish_non_exhaustive()
     }
 }
 
-impl Writing {
+impl BodyState {
     /// Returns whether the client does not read the body, and the body itself if this call dropped
     /// it.
     fn give_up_after(&mut self, write_time: Duration) -> (bool, Option<WatchedContent>) {
@@ -204,7 +204,7 @@ impl Writing {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.handed_over = None;
         let Some((body, _)) = &mut self.body else {
-            return Poll::Ready(Some(Err(axum::Error::new(Stuck))));
+            return Poll::Ready(Some(Err(axum::Error::new(WriteTimeout))));
         };
         if self.rest.is_empty() {
             match ready!(Pin::new(body).poll_frame(cx)) {
@@ -243,10 +243,10 @@ impl Writing {
 /// Error that ends a body that the client did not read.
 #[derive(Debug, thiserror::Error)]
 #[error("the client did not read for too long")]
-struct Stuck;
+struct WriteTimeout;
 
 /// A body watched by its connection.
-struct WatchedBody(Arc<Mutex<Writing>>);
+struct WatchedBody(Arc<Mutex<BodyState>>);
 
 impl HttpBody for WatchedBody {
     type Data = Bytes;

@@ -41,13 +41,13 @@ pub(crate) struct ConnectionTable(Arc<Mutex<Table>>);
 struct Table {
     limits: ConnectionLimits,
     /// Connections without an authenticated request, oldest first.
-    unknown: BTreeMap<u64, Unknown>,
+    unknown: BTreeMap<u64, UnauthenticatedConnection>,
     n_known: usize,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Unknown {
+struct UnauthenticatedConnection {
     address: IpAddr,
     close: CancellationToken,
 }
@@ -83,7 +83,7 @@ impl ConnectionTable {
         }
         let (number, close) = (table.next, CancellationToken::new());
         table.next += 1;
-        table.unknown.insert(number, Unknown { address, close: close.clone() });
+        table.unknown.insert(number, UnauthenticatedConnection { address, close: close.clone() });
         drop(table);
         let (table, is_known) = (self.clone(), AtomicBool::new(false));
         (ConnectionSlot { table, number, is_known, close }, limit)
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// Closes the oldest unknown connection that `among` accepts.
-    fn close_oldest(&mut self, among: impl Fn(&Unknown) -> bool) {
+    fn close_oldest(&mut self, among: impl Fn(&UnauthenticatedConnection) -> bool) {
         let oldest = self.unknown.iter().find(|(_, unknown)| among(unknown));
         let Some(number) = oldest.map(|(number, _)| *number) else { return };
         if let Some(unknown) = self.unknown.remove(&number) {

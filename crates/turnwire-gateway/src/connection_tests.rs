@@ -44,7 +44,7 @@ async fn a_big_body_is_handed_over_in_pieces() {
     let whole: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
     for body in [Body::from(whole.clone()), body_of(vec![whole.clone()]).0] {
         let (mut body, mut read) =
-            (connection.watch(body, Held::default(), connection.begin()), Vec::new());
+            (connection.watch(body, HeldPermits::default(), connection.begin()), Vec::new());
         while read.len() < whole.len() {
             let piece = next(&mut body).await.unwrap().unwrap();
             assert!(piece.len() <= MAX_PIECE, "{}", piece.len());
@@ -52,10 +52,12 @@ async fn a_big_body_is_handed_over_in_pieces() {
         }
         assert_eq!(read, whole);
     }
-    let sized = connection.watch(Body::from(whole), Held::default(), connection.begin());
+    let sized = connection.watch(Body::from(whole), HeldPermits::default(), connection.begin());
     assert_eq!(sized.size_hint().exact(), Some(200_000));
     assert!(!sized.is_end_stream());
-    assert!(connection.watch(Body::empty(), Held::default(), connection.begin()).is_end_stream());
+    assert!(
+        connection.watch(Body::empty(), HeldPermits::default(), connection.begin()).is_end_stream()
+    );
 }
 
 /// C13: a body that is not polled in time is dropped, and its connection closed.
@@ -63,7 +65,7 @@ async fn a_big_body_is_handed_over_in_pieces() {
 async fn a_body_that_nobody_reads_is_dropped() {
     let connection = Connection::default();
     let (body, is_gone) = body_of(vec![vec![1; 10], vec![2; 10]]);
-    let mut body = connection.watch(body, Held::default(), connection.begin());
+    let mut body = connection.watch(body, HeldPermits::default(), connection.begin());
     next(&mut body).await.unwrap().unwrap();
     advance(WRITE_TIME.checked_sub(Duration::from_millis(1)).unwrap()).await;
     assert_eq!(connection.check(&TIMES, true), (Verdict::Keep, 0));
@@ -82,7 +84,7 @@ async fn a_body_that_nobody_reads_is_dropped() {
 async fn a_body_that_has_nothing_to_say_is_waited_for() {
     let connection = Connection::default();
     let (body, is_gone) = body_of(vec![vec![1; 10]]);
-    let mut body = connection.watch(body, Held::default(), connection.begin());
+    let mut body = connection.watch(body, HeldPermits::default(), connection.begin());
     next(&mut body).await.unwrap().unwrap();
     assert!(futures::FutureExt::now_or_never(next(&mut body)).is_none(), "it waits for more");
     advance(WRITE_TIME * 10).await;
@@ -97,8 +99,8 @@ async fn a_stuck_response_harms_no_other() {
     let ((stuck, stuck_is_gone), (read, read_is_gone)) =
         (body_of(vec![vec![1; 10]]), body_of(vec![vec![2; 10], vec![3; 10]]));
     let (mut stuck, mut read) = (
-        connection.watch(stuck, Held::default(), connection.begin()),
-        connection.watch(read, Held::default(), connection.begin()),
+        connection.watch(stuck, HeldPermits::default(), connection.begin()),
+        connection.watch(read, HeldPermits::default(), connection.begin()),
     );
     next(&mut stuck).await.unwrap().unwrap();
     advance(WRITE_TIME / 2).await;

@@ -56,9 +56,9 @@ impl FromRequest<App> for KeyedBody {
 
 /// The key of a request whose body is empty or not relevant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keyed(pub(crate) Option<RequestKey>);
+pub(crate) struct OptionalKey(pub(crate) Option<RequestKey>);
 
-impl FromRequestParts<App> for Keyed {
+impl FromRequestParts<App> for OptionalKey {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {

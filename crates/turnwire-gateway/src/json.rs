@@ -35,7 +35,7 @@ impl Default for JsonLimits {
 /// Why a body was not parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct NotRead {
+pub struct JsonError {
     /// `invalid_json`, `json_too_deep`, `json_too_many_keys` or `json_too_many_values`.
     pub code: &'static str,
     /// A sentence for people.
@@ -43,7 +43,7 @@ pub struct NotRead {
 }
 
 /// Parses `body` if it is JSON within the limits.
-pub fn read(body: &[u8], limits: &JsonLimits) -> Result<Value, NotRead> {
+pub fn read(body: &[u8], limits: &JsonLimits) -> Result<Value, JsonError> {
     measure(body, limits)?;
     serde_json::from_slice(body).map_err(|error| {
         let message = if body.trim_ascii().is_empty() {
@@ -51,13 +51,13 @@ pub fn read(body: &[u8], limits: &JsonLimits) -> Result<Value, NotRead> {
         } else {
             format!("The body is not valid JSON: {error}.")
         };
-        NotRead { code: "invalid_json", message }
+        JsonError { code: "invalid_json", message }
     })
 }
 
 /// Measures the bytes in one pass. Invalid JSON is measured wrongly, which is harmless: the parser
 /// refuses it.
-fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), NotRead> {
+fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), JsonError> {
     let JsonLimits { depth: max_depth, keys: max_keys, values: max_values } = *limits;
     let (mut depth, mut n_keys, mut n_values) = (0_usize, 0_usize, 1_usize);
     let mut bytes = body.iter();
@@ -74,15 +74,15 @@ fn measure(body: &[u8], limits: &JsonLimits) -> Result<(), NotRead> {
         }
         if depth > max_depth {
             let message = format!("The body is nested too deeply; at most {max_depth} levels.");
-            return Err(NotRead { code: "json_too_deep", message });
+            return Err(JsonError { code: "json_too_deep", message });
         }
         if n_keys > max_keys {
             let message = format!("The body has too many keys; at most {max_keys}.");
-            return Err(NotRead { code: "json_too_many_keys", message });
+            return Err(JsonError { code: "json_too_many_keys", message });
         }
         if n_values > max_values {
             let message = format!("The body has too many values; at most {max_values}.");
-            return Err(NotRead { code: "json_too_many_values", message });
+            return Err(JsonError { code: "json_too_many_values", message });
         }
     }
     Ok(())

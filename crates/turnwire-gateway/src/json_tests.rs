@@ -1,13 +1,13 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{JsonLimits, NotRead};
+use super::{JsonError, JsonLimits};
 
 const MAX_DEPTH: usize = 64;
 const MAX_KEYS: usize = 10_000;
 const MAX_VALUES: usize = 100_000;
 
-fn read(body: &[u8]) -> Result<Value, NotRead> {
+fn read(body: &[u8]) -> Result<Value, JsonError> {
     super::read(body, &JsonLimits::default())
 }
 

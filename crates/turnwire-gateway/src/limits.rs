@@ -111,4 +111,4 @@ pub(crate) fn limit_of(code: &str) -> Option<&'static str> {
 
 /// Response extension with the setting of the limit that was reached, for the layer that counts limits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reached(pub(crate) &'static str);
+pub(crate) struct LimitReached(pub(crate) &'static str);

@@ -27,7 +27,7 @@ use crate::{
     api_error::ApiError,
     app::App,
     auth::Caller,
-    limits::{COUNTED, Reached},
+    limits::{COUNTED, LimitReached},
 };
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -36,8 +36,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    ws_messages: Family<Way, Counter>,
-    ws_bytes: Family<Way, Histogram>,
+    ws_messages: Family<DirectionLabel, Counter>,
+    ws_bytes: Family<DirectionLabel, Histogram>,
     runs_live: Gauge,
     runs_taken_over: Counter,
     streams_open: Family<Kind, Gauge>,
@@ -76,7 +76,7 @@ impl Drop for OpenStream {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Way {
+struct DirectionLabel {
     direction: &'static str,
 }
 
@@ -95,22 +95,26 @@ impl Default for Metrics {
         let ws_messages = Family::default();
         let ws_bytes = Family::new_with_constructor(sizes as fn() -> Histogram);
         registry.register("ws_messages", "Messages on /ws/chat", ws_messages.clone());
-        registry.register("ws_message_bytes", "Their sizes", ws_bytes.clone());
+        registry.register(
+            "ws_message_bytes",
+            "Size of /ws/chat messages in bytes",
+            ws_bytes.clone(),
+        );
         let (runs_live, runs_taken_over) = (Gauge::default(), Counter::default());
         let (streams_open, drains) = (Family::default(), Counter::default());
         let (found_by_key, refused_while_closing) = (Counter::default(), Counter::default());
-        registry.register("runs_live", "Runs that this server works on", runs_live.clone());
+        registry.register("runs_live", "Runs that this server executes", runs_live.clone());
         let help = "Runs of other servers that this one has taken over";
         registry.register("runs_taken_over", help, runs_taken_over.clone());
-        let help = "Streams that are being read: event streams over HTTP, and sockets";
+        let help = "Open streams: event streams over HTTP, and WebSockets";
         registry.register("streams_open", help, streams_open.clone());
-        registry.register("drains", "Times this server was told to close", drains.clone());
-        let help = "Requests that found the run of an earlier one by their Idempotency-Key";
+        registry.register("drains", "Graceful shutdowns started", drains.clone());
+        let help = "Requests whose Idempotency-Key named an existing run";
         registry.register("requests_found_by_key", help, found_by_key.clone());
-        let help = "Runs that were refused because this server closes";
+        let help = "Runs refused during shutdown";
         registry.register("runs_refused_while_closing", help, refused_while_closing.clone());
         let model_parts_skipped = Counter::default();
-        let help = "Parts of models' answers that could not be read and were left out";
+        let help = "Unreadable parts of model output that were skipped";
         registry.register("model_parts_skipped", help, model_parts_skipped.clone());
         let (limits_reached, runs_incomplete) = limits(&mut registry);
         Self {
@@ -137,7 +141,7 @@ fn limits(registry: &mut Registry) -> (Family<Limit, Counter>, Family<Reason, Co
     for limit in COUNTED {
         drop(limits_reached.get_or_create(&Limit { limit }));
     }
-    let help = "Times that somebody was refused or ended by a limit, by its setting";
+    let help = "Requests and connections refused or closed by a limit, by its setting";
     registry.register("limits_reached", help, limits_reached.clone());
     let runs_incomplete = Family::<Reason, Counter>::default();
     let help = "Runs that ended at a limit, by the reason in `incomplete_details`";
@@ -196,7 +200,7 @@ impl Metrics {
             Direction::Received => "received",
             Direction::Sent => "sent",
         };
-        let way = Way { direction };
+        let way = DirectionLabel { direction };
         self.ws_messages.get_or_create(&way).inc();
         #[expect(clippy::cast_precision_loss, reason = "a size this big is big either way")]
         self.ws_bytes.get_or_create(&way).observe(bytes as f64);
@@ -230,7 +234,7 @@ async fn metrics(State(app): State<App>, _caller: Caller) -> Result<Response, Ap
 /// The layer that counts limits that were reached.
 pub(crate) async fn count_limits(State(app): State<App>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
-    if let Some(Reached(limit)) = response.extensions().get() {
+    if let Some(LimitReached(limit)) = response.extensions().get() {
         app.metrics().limit_reached(limit);
     }
     response

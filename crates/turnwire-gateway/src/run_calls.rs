@@ -22,12 +22,12 @@ use crate::{
     auth::Caller,
     body::{JsonBody, typed},
     client_error::ClientError,
-    idempotency::{IdempotencyKey, Keyed},
+    idempotency::{IdempotencyKey, OptionalKey},
     json::Json,
     path::PathParams,
     range::{Range, range_of},
     retry::retry_of,
-    runs::{Done, find},
+    runs::{CommandResult, find},
 };
 
 /// Recorded as the source of answers given over these routes.
@@ -49,16 +49,16 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     tag = "runs",
     params(("run_id" = String, Path), ("call_id" = String, Path)),
     responses((status = 200, description = "`done` is true if the call was in progress",
-        body = Done))
+        body = CommandResult))
 )]
 async fn cancel_call(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<CommandResult>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.runs().cancel_call(caller.tenant(), &run_id, &CallId::new(call_id)).await?;
-    Ok(Json(Done { run_id: id, done }))
+    Ok(Json(CommandResult { run_id: id, done }))
 }
 
 /// Retry a call that ended without success.
@@ -70,7 +70,7 @@ async fn cancel_call(
     tag = "runs",
     params(("run_id" = String, Path), ("call_id" = String, Path), IdempotencyKey),
     responses(
-        (status = 200, description = "The new run, which starts with the call", body = Done),
+        (status = 200, description = "The new run, which starts with the call", body = CommandResult),
         (status = 409, description = "The run is still in progress, or the call cannot be retried",
             body = ErrorBody),
     )
@@ -79,8 +79,8 @@ async fn retry_call(
     State(app): State<App>,
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
-    Keyed(key): Keyed,
-) -> Result<Json<Done>, ApiError> {
+    OptionalKey(key): OptionalKey,
+) -> Result<Json<CommandResult>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
@@ -88,7 +88,7 @@ async fn retry_call(
         let run = retry_of(&app, &caller, &run_id, &CallId::new(call_id)).await?;
         app.start(&caller, run, StartOptions { key, ..StartOptions::default() }).await?
     };
-    Ok(Json(Done { run_id: handle.id().to_string(), done: true }))
+    Ok(Json(CommandResult { run_id: handle.id().to_string(), done: true }))
 }
 
 /// Answer to an approval request. Either `decision` or `approve` is required.
@@ -163,7 +163,7 @@ pub(crate) fn approval(
     params(("run_id" = String, Path), ("call_id" = String, Path)),
     request_body = CallApproval,
     responses(
-        (status = 200, description = "The decision was accepted", body = Done),
+        (status = 200, description = "The decision was accepted", body = CommandResult),
         (status = 400, description = "The request is invalid, or the arguments do not match the \
                 schema of the tool",
             body = ErrorBody),
@@ -177,13 +177,13 @@ async fn approve_call(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<CommandResult>, ApiError> {
     let answer = CallApproval::read(body)?;
     let run_id = find(&app, &caller, &id).await?;
     let call_id = CallId::new(call_id);
     let answered = app.runs().answer(caller.tenant(), &run_id, &call_id, answer).await;
     taken(answered, "arguments")?;
-    Ok(Json(Done { run_id: id, done: true }))
+    Ok(Json(CommandResult { run_id: id, done: true }))
 }
 
 /// Answer to a question that a tool asked the user.
@@ -208,7 +208,7 @@ struct CallInput {
     params(("run_id" = String, Path), ("call_id" = String, Path)),
     request_body = CallInput,
     responses(
-        (status = 200, description = "The answer was accepted", body = Done),
+        (status = 200, description = "The answer was accepted", body = CommandResult),
         (status = 400, description = "The request is invalid, or the answer does not match the \
                 schema of the question",
             body = ErrorBody),
@@ -222,14 +222,14 @@ async fn give_input(
     caller: Caller,
     PathParams((id, call_id)): PathParams<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<CommandResult>, ApiError> {
     let CallInput { action, content, input_id } = typed(body)?;
     let action = action.ok_or_else(|| ClientError::missing("action"))?;
     let run_id = find(&app, &caller, &id).await?;
     let (call_id, reply) = (CallId::new(call_id), action.reply(content.unwrap_or_default()));
     let answered = app.runs().reply(caller.tenant(), &run_id, &call_id, input_id, reply, BY).await;
     taken(answered, "content")?;
-    Ok(Json(Done { run_id: id, done: true }))
+    Ok(Json(CommandResult { run_id: id, done: true }))
 }
 
 /// The error for an answer that was not accepted.

@@ -347,7 +347,7 @@ fn accepted(headers: &HeaderMap) -> Format {
 
 /// Result of a command on a run.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Done {
+pub(crate) struct CommandResult {
     /// ID of the run. For a retry, the ID of the new run.
     pub(crate) run_id: String,
     /// Whether the command had an effect.
@@ -361,16 +361,16 @@ pub(crate) struct Done {
     tag = "runs",
     params(("run_id" = String, Path)),
     responses((status = 200, description = "`done` is true if the run was in progress",
-        body = Done))
+        body = CommandResult))
 )]
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
     PathParams(id): PathParams<String>,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<CommandResult>, ApiError> {
     let run_id = find(&app, &caller, &id).await?;
     let done = app.runs().cancel(caller.tenant(), &run_id).await?;
-    Ok(Json(Done { run_id: id, done }))
+    Ok(Json(CommandResult { run_id: id, done }))
 }
 
 pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, ApiError> {

@@ -212,7 +212,7 @@ async fn serve(listener: TcpListener, app: App, limits: Arc<HttpLimits>) {
             app.metrics().limit_reached(limit);
         }
         let slot = Arc::new(slot);
-        let serving = Serving {
+        let serving = ConnectionTask {
             app: app.clone(),
             limits: Arc::clone(&limits),
             builder: builder.clone(),
@@ -255,7 +255,7 @@ pub(crate) async fn taken(
 }
 
 /// A connection being served.
-struct Serving {
+struct ConnectionTask {
     app: App,
     limits: Arc<HttpLimits>,
     builder: auto::Builder<TokioExecutor>,
@@ -263,7 +263,7 @@ struct Serving {
     permit: ConnectionPermit,
 }
 
-impl Serving {
+impl ConnectionTask {
     async fn serve(self, stream: TcpStream, slot: Arc<ConnectionSlot>) {
         let close = slot.close().clone();
         tokio::select! {
@@ -396,6 +396,6 @@ fn broken(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
     error!(why, "handler panicked");
-    let message = "Something went wrong in the server; its log says what.";
+    let message = "Internal server error. See the server log.";
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
 }

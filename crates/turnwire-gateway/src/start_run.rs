@@ -96,7 +96,7 @@ impl App {
 pub(crate) async fn outcome_of<T>(task: JoinHandle<Result<T, ApiError>>) -> Result<T, ApiError> {
     task.await.unwrap_or_else(|error| {
         error!(%error, "task panicked");
-        let message = "Something went wrong in the server; its log says what.";
+        let message = "Internal server error. See the server log.";
         Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
     })
 }

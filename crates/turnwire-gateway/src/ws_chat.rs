@@ -91,7 +91,7 @@ async fn connect(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<HttpResponse, ApiError> {
     let upgrade = upgrade.map_err(|_| {
-        let message = "This is a WebSocket; come with `Upgrade: websocket`.";
+        let message = "This endpoint is a WebSocket. Send `Upgrade: websocket`.";
         ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
     })?;
     let tools = params.tools.is_some_and(|params| matches!(params.as_str(), "1" | "true"));

@@ -47,7 +47,7 @@ impl BlobStore for Store {
         let sql = "delete from blobs where tenant = $1 and run_id = $2";
         let values = [Value::Text(tenant.as_str()), Value::Text(run_id.as_str())];
         match self.0.database.query(sql, &values).await {
-            Ok(_) | Err(DatabaseError::Refused(_)) => Ok(()),
+            Ok(_) | Err(DatabaseError::InvalidValue(_)) => Ok(()),
             Err(error) => Err(blob_error(error, &BlobId::from(run_id.as_str()))),
         }
     }
@@ -55,5 +55,5 @@ impl BlobStore for Store {
 
 fn text_of(row: &Row) -> Result<String, DatabaseError> {
     let text = String::from_utf8(row.bytes(0)?.to_vec());
-    text.map_err(|error| DatabaseError::Broken(error.to_string()))
+    text.map_err(|error| DatabaseError::Failed(error.to_string()))
 }

@@ -11,17 +11,17 @@ use crate::database::{DatabaseError, Transaction};
 impl From<DatabaseError> for StoreError {
     fn from(error: DatabaseError) -> Self {
         match error {
-            DatabaseError::Away(cause) | DatabaseError::TooSlow(cause) => {
+            DatabaseError::Unavailable(cause) | DatabaseError::TooSlow(cause) => {
                 warn!(%cause, "database unavailable");
-                Self::Unavailable("its database is away".to_owned())
+                Self::Unavailable("the database is unavailable".to_owned())
             }
-            DatabaseError::Broken(cause) => {
+            DatabaseError::Failed(cause) => {
                 error!(%cause, "database statement failed");
-                Self::Unavailable("its database is in trouble".to_owned())
+                Self::Unavailable("a database statement failed".to_owned())
             }
             // A key that cannot be stored cannot exist.
-            DatabaseError::Refused(_) => Self::NotFound("thing of such a name".to_owned()),
-            DatabaseError::Taken(_) => Self::Exists("thing of that name".to_owned()),
+            DatabaseError::InvalidValue(_) => Self::NotFound("object with this name".to_owned()),
+            DatabaseError::UniqueViolation(_) => Self::Exists("object with this name".to_owned()),
         }
     }
 }
@@ -60,10 +60,10 @@ pub(crate) fn blob_error(error: DatabaseError, id: &BlobId) -> BlobError {
 
 /// Encodes `value` as JSON. JSON escapes NUL characters, so every column can store it.
 pub(crate) fn encode(value: &impl Serialize) -> Result<String, DatabaseError> {
-    serde_json::to_string(value).map_err(|error| DatabaseError::Broken(error.to_string()))
+    serde_json::to_string(value).map_err(|error| DatabaseError::Failed(error.to_string()))
 }
 
 /// Decodes a stored JSON value.
 pub(crate) fn decode<T: DeserializeOwned>(kept: &str) -> Result<T, DatabaseError> {
-    serde_json::from_str(kept).map_err(|error| DatabaseError::Broken(error.to_string()))
+    serde_json::from_str(kept).map_err(|error| DatabaseError::Failed(error.to_string()))
 }

@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use turnwire_contract::{
     RunId,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
     database::DatabaseError,
     live_tails::{Arrival, LiveTails},
-    outage::{Backoff, Outage},
-    pages::{Known, PAGE, Page, Source},
+    outage::{Availability, Backoff},
+    pages::{KnownHead, PAGE, Page, Source},
     sync::lock,
 };
 
@@ -75,24 +75,24 @@ impl Follower {
         self: Arc<Self>,
         tails: Arc<LiveTails>,
         source: Source,
-        outage: Arc<Outage>,
+        outage: Arc<Availability>,
         notes_changes: bool,
         stop: CancellationToken,
     ) {
-        let rounds = Rounds { follower: self, tails, source, outage, notes_changes };
-        stop.run_until_cancelled_owned(Box::pin(rounds.go_on())).await;
+        let poll_loop = PollLoop { follower: self, tails, source, outage, notes_changes };
+        stop.run_until_cancelled_owned(Box::pin(poll_loop.go_on())).await;
     }
 }
 
-struct Rounds {
+struct PollLoop {
     follower: Arc<Follower>,
     tails: Arc<LiveTails>,
     source: Source,
-    outage: Arc<Outage>,
+    outage: Arc<Availability>,
     notes_changes: bool,
 }
 
-impl Rounds {
+impl PollLoop {
     async fn go_on(mut self) {
         let (mut last_look, mut was_away) = (Instant::now(), false);
         let mut backoff = Backoff::default();
@@ -108,7 +108,7 @@ impl Rounds {
                 }
                 () = sleep_until(last_look + self.follower.pace()) => {}
             }
-            if is_seeded(Fault::NotificationAsTruth) && self.follower.is_notified() {
+            if is_injected(Fault::NotificationAsTruth) && self.follower.is_notified() {
                 last_look = Instant::now();
                 continue;
             }
@@ -123,11 +123,11 @@ impl Rounds {
             was_away = done.is_err();
             match done {
                 Ok(()) => {
-                    self.outage.note_back();
+                    self.outage.mark_up();
                     backoff = Backoff::default();
                 }
                 Err(error) => {
-                    self.outage.note_away(&error.to_string());
+                    self.outage.mark_down(&error.to_string());
                     sleep(backoff.next_pause()).await;
                     // The pending set is lost, so all runs are read.
                     self.follower.wake.notify_one();
@@ -154,7 +154,7 @@ impl Rounds {
     }
 
     /// Reads `runs` until none has new events.
-    async fn catch_up(&mut self, mut runs: Vec<Known>) -> Result<(), DatabaseError> {
+    async fn catch_up(&mut self, mut runs: Vec<KnownHead>) -> Result<(), DatabaseError> {
         while !runs.is_empty() {
             let mut more = Vec::new();
             for some in runs.chunks(AT_ONCE) {
@@ -172,9 +172,9 @@ impl Rounds {
 
     /// Returns the new events of `runs`. A run whose rows cannot be read is skipped and retried in
     /// the next round, so that others are not blocked.
-    async fn grown(&mut self, runs: &[Known]) -> Result<Vec<(RunId, Page)>, DatabaseError> {
+    async fn grown(&mut self, runs: &[KnownHead]) -> Result<Vec<(RunId, Page)>, DatabaseError> {
         let error = match self.source.grown(runs).await {
-            Err(error) if !matches!(error, DatabaseError::Away(_)) => error,
+            Err(error) if !matches!(error, DatabaseError::Unavailable(_)) => error,
             done => return done,
         };
         if let [(run_id, _)] = runs {

@@ -80,7 +80,7 @@ impl Journal for Store {
         match self.0.database.query(sql, &values).await {
             Ok(_) => self.0.tails.delete(tenant, run_id),
             // There is no such run, so there is nothing to delete.
-            Err(DatabaseError::Refused(_)) => {}
+            Err(DatabaseError::InvalidValue(_)) => {}
             Err(error) => return Err(unavailable(error)),
         }
         Ok(())
@@ -96,8 +96,8 @@ impl Store {
     async fn head_of(&self, tenant: &TenantId, run_id: &RunId) -> Result<Head, JournalError> {
         let head = pages::head(&*self.0.database, run_id).await;
         let head = head.map_err(|error| of_run(error, run_id))?;
-        let run_key = head.filter(|head| head.tenant == *tenant);
-        run_key.ok_or_else(|| JournalError::NotFound(run_id.clone()))
+        let head = head.filter(|head| head.tenant == *tenant);
+        head.ok_or_else(|| JournalError::NotFound(run_id.clone()))
     }
 
     async fn append_with(
@@ -151,7 +151,7 @@ impl Store {
         let mut backoff = Backoff::default();
         loop {
             match pages::head(&*self.0.database, run_id).await {
-                Err(error) if error.is_transient() => self.0.outage.note_away(&error.to_string()),
+                Err(error) if error.is_transient() => self.0.outage.mark_down(&error.to_string()),
                 done => return done.map_err(unavailable),
             }
             tokio::time::sleep(backoff.next_pause()).await;
@@ -169,7 +169,7 @@ fn is_in_order(batch: &[Arc<RecordedEvent>]) -> bool {
 /// Maps an error about a requested run. A run id that cannot be stored cannot exist.
 fn of_run(error: DatabaseError, run_id: &RunId) -> JournalError {
     match error {
-        DatabaseError::Refused(_) => JournalError::NotFound(run_id.clone()),
+        DatabaseError::InvalidValue(_) => JournalError::NotFound(run_id.clone()),
         other => unavailable(other),
     }
 }

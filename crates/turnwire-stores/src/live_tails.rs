@@ -13,11 +13,11 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use turnwire_contract::{
     RecordedEvent, RunId, Seq, TenantId,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
-    pages::{Head, Known, Page},
+    pages::{Head, KnownHead, Page},
     shared_pages::SharedPages,
     sync::lock,
 };
@@ -54,7 +54,7 @@ pub(crate) struct RunTail {
     run_id: RunId,
     tenant: TenantId,
     state: Mutex<TailState>,
-    changed_event: Notify,
+    notified: Notify,
     /// Pages that readers fetched from the database.
     pages: SharedPages,
 }
@@ -187,7 +187,7 @@ impl LiveTails {
             tails.remove(&first.run_id);
         }
         drop((state, tails));
-        tail.changed_event.notify_waiters();
+        tail.notified.notify_waiters();
     }
 
     /// Marks the run as written by another worker.
@@ -213,19 +213,19 @@ impl LiveTails {
         }
         let tail = entry.remove();
         lock(&tail.state).is_deleted = true;
-        tail.changed_event.notify_waiters();
+        tail.notified.notify_waiters();
     }
 }
 
 impl LiveTails {
     /// Returns the runs that are read here and may be written elsewhere, with their known heads.
-    pub(crate) fn followed(&self) -> Vec<Known> {
+    pub(crate) fn followed(&self) -> Vec<KnownHead> {
         let tails = lock(&self.by_run);
         tails.values().filter_map(|tail| tail.followed_from()).collect()
     }
 
     /// Like [`Self::followed`], but only for `run_ids`.
-    pub(crate) fn followed_of(&self, run_ids: impl IntoIterator<Item = RunId>) -> Vec<Known> {
+    pub(crate) fn followed_of(&self, run_ids: impl IntoIterator<Item = RunId>) -> Vec<KnownHead> {
         let tails = lock(&self.by_run);
         run_ids.into_iter().filter_map(|run_id| tails.get(&run_id)?.followed_from()).collect()
     }
@@ -244,7 +244,7 @@ impl LiveTails {
         if state.n_readers == 0 {
             return Arrival::Unwanted;
         }
-        if first.seq > state.head.next() && !is_seeded(Fault::NotificationAsTruth) {
+        if first.seq > state.head.next() && !is_injected(Fault::NotificationAsTruth) {
             return Arrival::Gap;
         }
         let before = state.head;
@@ -254,7 +254,7 @@ impl LiveTails {
             self.note_change(run_id, true);
         }
         drop(state);
-        tail.changed_event.notify_waiters();
+        tail.notified.notify_waiters();
         Arrival::Accepted
     }
 
@@ -278,9 +278,8 @@ impl RunTail {
             recent: VecDeque::new(),
             bytes: 0,
         };
-        let (state, changed_event, pages) =
-            (Mutex::new(state), Notify::new(), SharedPages::default());
-        Arc::new(Self { run_id: run_id.clone(), tenant: head.tenant, state, changed_event, pages })
+        let (state, notified, pages) = (Mutex::new(state), Notify::new(), SharedPages::default());
+        Arc::new(Self { run_id: run_id.clone(), tenant: head.tenant, state, notified, pages })
     }
 
     pub(crate) fn run_id(&self) -> &RunId {
@@ -326,11 +325,11 @@ impl RunTail {
     }
 
     /// Completes when there may be new events.
-    pub(crate) fn changed_event(&self) -> tokio::sync::futures::Notified<'_> {
-        self.changed_event.notified()
+    pub(crate) fn notified(&self) -> tokio::sync::futures::Notified<'_> {
+        self.notified.notified()
     }
 
-    fn followed_from(&self) -> Option<Known> {
+    fn followed_from(&self) -> Option<KnownHead> {
         let state = self.state();
         let is_followed = state.n_readers > 0 && state.is_followed();
         is_followed.then(|| (self.run_id.clone(), state.head))
@@ -375,7 +374,8 @@ impl TailState {
 
 /// Fault injection for tests: whether a reader ignores gaps.
 fn is_lax(after: Seq) -> bool {
-    is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NotificationAsTruth) && after > Seq::START
+    is_injected(Fault::DropOnOverflow)
+        || is_injected(Fault::NotificationAsTruth) && after > Seq::START
 }
 
 /// A reader's subscription to a tail. The tail is kept up to date while it exists.

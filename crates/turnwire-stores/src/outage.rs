@@ -13,26 +13,26 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Whether a server is known to be unavailable.
 #[derive(Debug)]
-pub(crate) struct Outage {
+pub(crate) struct Availability {
     server: &'static str,
     is_away: AtomicBool,
 }
 
-impl Outage {
+impl Availability {
     /// Creates the state for `server`, initially available.
     pub(crate) fn of(server: &'static str) -> Self {
         Self { server, is_away: AtomicBool::new(false) }
     }
 
     /// Logs once that the server is unavailable.
-    pub(crate) fn note_away(&self, words: &str) {
+    pub(crate) fn mark_down(&self, words: &str) {
         if !self.is_away.swap(true, Ordering::Relaxed) {
             tracing::warn!("{} unavailable, retrying: {words}", self.server);
         }
     }
 
     /// Logs once that the server is available again.
-    pub(crate) fn note_back(&self) {
+    pub(crate) fn mark_up(&self) {
         if self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed) {
             tracing::info!("{} available again", self.server);
         }

@@ -115,7 +115,7 @@ impl Page {
 }
 
 /// A run and its known head.
-pub(crate) type Known = (RunId, Seq);
+pub(crate) type KnownHead = (RunId, Seq);
 
 /// Source for runs that other workers write.
 pub(crate) enum Source {
@@ -129,7 +129,7 @@ impl Source {
     /// Returns the new events of `runs`, at most one page each.
     pub(crate) async fn grown(
         &mut self,
-        runs: &[Known],
+        runs: &[KnownHead],
     ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
         match self {
             Self::Any(database) => grown_one_by_one(&**database, runs).await,
@@ -144,7 +144,7 @@ impl Source {
     }
 
     /// Returns those of `runs` that no longer exist.
-    pub(crate) async fn gone(&mut self, runs: &[Known]) -> Result<Vec<RunId>, DatabaseError> {
+    pub(crate) async fn gone(&mut self, runs: &[KnownHead]) -> Result<Vec<RunId>, DatabaseError> {
         match self {
             Self::Any(database) => {
                 let mut gone = Vec::new();
@@ -168,7 +168,7 @@ impl Source {
 
 async fn grown_one_by_one(
     database: &dyn Database,
-    runs: &[Known],
+    runs: &[KnownHead],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
     let sql = "select first_seq, last_seq, kind, call_id, body from run_events \
                where run_id = $1 and first_seq > $2 order by first_seq limit $3";
@@ -191,7 +191,7 @@ type GrownRow = (i64, i64, i64, String, Option<String>, String);
 
 async fn grown_together(
     connection: &mut DedicatedConnection,
-    runs: &[Known],
+    runs: &[KnownHead],
 ) -> Result<Vec<(RunId, Page)>, DatabaseError> {
     const SQL: &str = "select known.n, grown.first_seq, grown.last_seq, grown.kind, \
              grown.call_id, grown.body \
@@ -223,7 +223,7 @@ async fn grown_together(
 
 async fn gone_of(
     connection: &mut DedicatedConnection,
-    runs: &[Known],
+    runs: &[KnownHead],
 ) -> Result<Vec<RunId>, DatabaseError> {
     const SQL: &str = "select known.run_id from unnest($1::text[]) as known(run_id) \
          where not exists (select 1 from run_events e where e.run_id = known.run_id)";

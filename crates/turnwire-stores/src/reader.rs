@@ -9,13 +9,13 @@ use std::sync::Arc;
 use futures::stream;
 use turnwire_contract::{
     EventStream, JournalError, RecordedEvent, Seq,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
     database::{Database, DatabaseError},
     live_tails::{Subscription, TailRead},
-    outage::{Backoff, Outage},
+    outage::{Availability, Backoff},
     pages::{PAGE_WEIGHT, page},
     shared_pages::Events,
 };
@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct RunReader {
     subscription: Subscription,
     database: Arc<dyn Database>,
-    outage: Arc<Outage>,
+    outage: Arc<Availability>,
     after: Seq,
     /// Last seq to read, if it is before the end of the run.
     until: Option<Seq>,
@@ -37,10 +37,10 @@ impl RunReader {
     pub(crate) fn new(
         subscription: Subscription,
         database: Arc<dyn Database>,
-        outage: Arc<Outage>,
+        outage: Arc<Availability>,
         after: Seq,
     ) -> Self {
-        let is_off = is_seeded(Fault::CursorOffByOne) && after > Seq::START;
+        let is_off = is_injected(Fault::CursorOffByOne) && after > Seq::START;
         let after = if is_off { after.next() } else { after };
         let (ready, page_weight) = (Events::default(), PAGE_WEIGHT);
         Self { subscription, database, outage, after, until: None, ready, page_weight }
@@ -69,19 +69,19 @@ impl RunReader {
         loop {
             if let Some(recorded) = self.ready.next() {
                 let is_lax =
-                    is_seeded(Fault::DropOnOverflow) || is_seeded(Fault::NotificationAsTruth);
+                    is_injected(Fault::DropOnOverflow) || is_injected(Fault::NotificationAsTruth);
                 if recorded.seq != self.after.next() && !is_lax {
-                    return Some(Err(self.broken("places are missing")));
+                    return Some(Err(self.broken("gap in sequence numbers")));
                 }
                 self.after = recorded.seq;
                 return Some(Ok(recorded));
             }
             let tail = Arc::clone(self.subscription.tail());
             // Registered before the check, so that no notification is missed.
-            let changed_event = tail.changed_event();
+            let notified = tail.notified();
             match tail.after(self.after) {
                 TailRead::Events(events) => self.ready = Events::new(events),
-                TailRead::NotYet if self.until.is_none() => changed_event.await,
+                TailRead::NotYet if self.until.is_none() => notified.await,
                 TailRead::Over => return None,
                 TailRead::Deleted => return Some(Err(self.not_found())),
                 TailRead::InDatabase | TailRead::NotYet => {
@@ -104,7 +104,7 @@ impl RunReader {
             match tail.pages().page(self.after, fetch).await {
                 Ok(page) if page.is_empty() => return Err(self.not_found()),
                 Ok(page) => {
-                    self.outage.note_back();
+                    self.outage.mark_up();
                     self.ready = page;
                     return Ok(());
                 }
@@ -112,7 +112,7 @@ impl RunReader {
                     if matches!(error, DatabaseError::TooSlow(_)) {
                         self.page_weight = (self.page_weight / 4).max(1);
                     }
-                    self.outage.note_away(&error.to_string());
+                    self.outage.mark_down(&error.to_string());
                     if self.until.is_some() {
                         return Err(JournalError::Unavailable(error.to_string()));
                     }

@@ -107,7 +107,7 @@ fn own_row(recorded: &RecordedEvent) -> Result<EventRow, DatabaseError> {
     let nesting = nesting(&body).saturating_sub(2);
     if nesting > MAX_NESTING {
         let message = format!("an event is nested {nesting} deep, more than {MAX_NESTING}");
-        return Err(DatabaseError::Refused(message));
+        return Err(DatabaseError::InvalidValue(message));
     }
     Ok(EventRow { first: seq_column, last: seq_column, kind, call, body })
 }
@@ -144,7 +144,7 @@ fn write_entry(
     what: &impl serde::Serialize,
 ) -> Result<(), DatabaseError> {
     let entry = serde_json::to_string(&(at.as_micros(), what));
-    body.push_str(&entry.map_err(|error| DatabaseError::Broken(error.to_string()))?);
+    body.push_str(&entry.map_err(|error| DatabaseError::Failed(error.to_string()))?);
     Ok(())
 }
 
@@ -166,7 +166,7 @@ fn with_real_numbers(event: &Event) -> Cow<'_, Event> {
 
 /// Converts a seq for the database.
 pub(crate) fn seq_column(seq: Seq) -> Result<i64, DatabaseError> {
-    i64::try_from(seq.0).map_err(|error| DatabaseError::Broken(error.to_string()))
+    i64::try_from(seq.0).map_err(|error| DatabaseError::Failed(error.to_string()))
 }
 
 /// Returns the index key of a call. Models and clients choose call ids, and an index accepts

@@ -283,5 +283,5 @@ fn an_event_may_be_nested_a_hundred_deep() {
     let rows = to_rows(&[finished(97)]).unwrap();
     assert_eq!(read_back(&rows, &RunId::from("run_1")), [finished(97)]);
     let refused = to_rows(&[finished(98)]).unwrap_err();
-    assert!(matches!(refused, DatabaseError::Refused(_)), "{refused:?}");
+    assert!(matches!(refused, DatabaseError::InvalidValue(_)), "{refused:?}");
 }

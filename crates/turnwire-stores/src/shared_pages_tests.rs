@@ -54,7 +54,7 @@ async fn a_page_is_gone_with_its_last_reader() {
 #[tokio::test]
 async fn a_failed_fetch_is_not_kept() {
     let pages = SharedPages::default();
-    let away = async { Err(DatabaseError::Away("as the test wants it".to_owned())) };
+    let away = async { Err(DatabaseError::Unavailable("as the test wants it".to_owned())) };
     assert!(pages.page(Seq(0), away).await.is_err());
     assert!(!pages.page(Seq(0), async { Ok(page_of([1])) }).await.unwrap().is_empty());
 }

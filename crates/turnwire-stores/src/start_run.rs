@@ -56,7 +56,7 @@ impl Store {
             let alone = Lineage::default();
             let (sql, values) = draft.in_one_statement(&alone, worker);
             return match database.query(&sql, &values).await {
-                Err(DatabaseError::Taken(_)) => Err(self.why_taken(run).await?),
+                Err(DatabaseError::UniqueViolation(_)) => Err(self.why_taken(run).await?),
                 inserted => Ok(inserted.map(|_| draft.created())?),
             };
         }
@@ -134,7 +134,7 @@ impl From<StoreError> for CreateError {
 impl From<DatabaseError> for CreateError {
     fn from(error: DatabaseError) -> Self {
         match error {
-            DatabaseError::Taken(_) => Self::Taken,
+            DatabaseError::UniqueViolation(_) => Self::Taken,
             error => Self::Store(error.into()),
         }
     }

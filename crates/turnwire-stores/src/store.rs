@@ -18,7 +18,7 @@ use crate::{
         postgres::ListenTask,
         redis::{Channels, PublishTask, Publisher, SubscribeTask},
     },
-    outage::Outage,
+    outage::Availability,
     pages::Source,
     retention::retention_loop,
     workers::HeartbeatState,
@@ -80,7 +80,7 @@ pub(crate) struct Inner {
     pub(crate) heartbeats: HeartbeatState,
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Arc<Availability>,
     /// All background tasks. `stop` ends them.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -111,9 +111,9 @@ impl Store {
         postgres: Option<PostgresDatabase>,
         options: StoreOptions,
     ) -> Result<Self, OpenError> {
-        let opening = Opening {
+        let builder = StoreBuilder {
             worker: format!("worker_{}", uuid::Uuid::new_v4().simple()),
-            outage: Arc::new(Outage::of("database")),
+            outage: Arc::new(Availability::of("database")),
             tails: Arc::default(),
             follower: Arc::default(),
             work: Arc::default(),
@@ -122,7 +122,7 @@ impl Store {
             database,
             postgres,
         };
-        opening.open(options).await
+        builder.open(options).await
     }
 
     /// Returns the unique id of this process as a worker.
@@ -145,19 +145,19 @@ impl Store {
 }
 
 /// A store that is being opened.
-struct Opening {
+struct StoreBuilder {
     worker: String,
     database: Arc<dyn Database>,
     postgres: Option<PostgresDatabase>,
     tails: Arc<LiveTails>,
     follower: Arc<Follower>,
     work: Arc<Notify>,
-    outage: Arc<Outage>,
+    outage: Arc<Availability>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Opening {
+impl StoreBuilder {
     async fn open(self, options: StoreOptions) -> Result<Store, OpenError> {
         let (transport, publisher) = match (&self.postgres, &options.fanout) {
             (Some(_), Some(url)) => {
@@ -204,7 +204,7 @@ impl Opening {
         let missing = || OpenError::Refused("the database has no notification secret".to_owned());
         let channels = Channels::of(secret.ok_or_else(missing)?.map_err(refused)?);
         let (publisher, notifications) = Publisher::new();
-        let outage = Arc::new(Outage::of("Redis"));
+        let outage = Arc::new(Availability::of("Redis"));
         let publish_task = PublishTask {
             client: client.clone(),
             channels: channels.clone(),
@@ -231,7 +231,7 @@ impl Opening {
             tails: Arc::clone(&self.tails),
             follower: Arc::clone(&self.follower),
             work: Arc::clone(&self.work),
-            outage: Arc::new(Outage::of("notification listener")),
+            outage: Arc::new(Availability::of("notification listener")),
         };
         self.tasks.spawn(listen_task.run(self.stop.clone()));
     }

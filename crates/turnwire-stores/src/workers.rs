@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 use turnwire_contract::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, RunId, StoreError, TenantId,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
@@ -387,7 +387,7 @@ mod tests;
 
 /// Fault injection for tests: clock skew of this worker.
 fn seeded_skew() -> i64 {
-    if !is_seeded(Fault::WorkerClockLease) {
+    if !is_injected(Fault::WorkerClockLease) {
         return 0;
     }
     #[expect(clippy::disallowed_methods, reason = "only in a build made for tests")]

@@ -44,7 +44,7 @@ pub struct LiveRun {
     tenant: TenantId,
     journal: Arc<dyn Journal>,
     clock_and_ids: Arc<ClockAndIds>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingBatch>,
     /// Seq of the last durable event. Locked during an append, so that other events form the next
     /// batch.
     committed: tokio::sync::Mutex<Seq>,
@@ -74,7 +74,7 @@ pub struct LiveRun {
 
 /// Events that have a seq but are not durable yet.
 #[derive(Debug)]
-struct Waiting {
+struct PendingBatch {
     last: Seq,
     /// Whether the end event has a seq. No event may follow it.
     is_over: bool,
@@ -162,7 +162,7 @@ impl LiveRun {
             tenant: state.request().tenant.clone(),
             journal,
             clock_and_ids,
-            waiting: Mutex::new(Waiting {
+            waiting: Mutex::new(PendingBatch {
                 last: head,
                 is_over: false,
                 rejected: None,
@@ -201,7 +201,7 @@ impl LiveRun {
     }
 
     /// Also hands the run over when `everything` is cancelled.
-    pub(crate) fn left_with(mut self, everything: &CancellationToken) -> Self {
+    pub(crate) fn handed_over_with(mut self, everything: &CancellationToken) -> Self {
         self.leave = everything.clone();
         self
     }

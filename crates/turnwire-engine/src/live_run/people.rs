@@ -82,7 +82,7 @@ impl LiveRun {
             tokio::select! {
                 biased;
                 () = done.cancelled() => return,
-                () = self.due() => {}
+                () = self.wait_for_expiry() => {}
             }
             match self.expire().await {
                 Ok(true) => {}
@@ -93,7 +93,7 @@ impl LiveRun {
     }
 
     /// Waits until a question is overdue.
-    async fn due(&self) {
+    async fn wait_for_expiry(&self) {
         loop {
             let next = self.state().next_expiry();
             let wait = match next {
@@ -109,12 +109,12 @@ impl LiveRun {
     }
 
     /// Waits for an answer, a stop or a handover.
-    pub(crate) async fn woken(&self) {
+    pub(crate) async fn wait_for_change(&self) {
         tokio::select! {
             // The order does not matter: the loop checks state and stop next.
             () = self.resolved.notified() => {}
             () = self.stopped() => {}
-            () = self.left() => {}
+            () = self.handover_requested() => {}
         }
     }
 

@@ -41,12 +41,12 @@ impl LiveRun {
     }
 
     /// Returns whether a handover is requested.
-    pub(crate) fn is_to_be_left(&self) -> bool {
+    pub(crate) fn should_hand_over(&self) -> bool {
         self.leave.is_cancelled()
     }
 
     /// Completes when a handover is requested.
-    pub(crate) async fn left(&self) {
+    pub(crate) async fn handover_requested(&self) {
         self.leave.cancelled().await;
     }
 
@@ -80,7 +80,7 @@ impl LiveRun {
             biased;
             heard = retry_while_unavailable(&ask) => Some(heard),
             () = self.stopped() => None,
-            () = self.left() => None,
+            () = self.handover_requested() => None,
         }
     }
 

@@ -16,7 +16,7 @@ use turnwire_contract::{
     EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunId, Seq, TenantId,
 };
 
-use super::{FINISHED_RUNS_KEPT, Finished, json_length};
+use super::{FINISHED_RUNS_KEPT, FinishedRuns, json_length};
 use crate::{output::delta_of, sync::lock};
 
 /// Number of lock shards, to reduce contention between runs.
@@ -26,7 +26,7 @@ const N_SHARDS: usize = 64;
 #[derive(Debug)]
 pub struct MemoryJournal {
     shards: Vec<Mutex<HashMap<RunId, Arc<RunJournal>>>>,
-    finished: Mutex<Finished>,
+    finished: Mutex<FinishedRuns>,
 }
 
 /// The events of one run, with a notification for followers.
@@ -49,7 +49,7 @@ impl MemoryJournal {
     /// Creates a journal that stores all live runs and the last `finished_kept` finished ones.
     pub fn keeping(finished_kept: usize) -> Self {
         let shards = (0..N_SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, finished: Mutex::new(Finished::keeping(finished_kept)) }
+        Self { shards, finished: Mutex::new(FinishedRuns::keeping(finished_kept)) }
     }
 
     /// Limits the total size of finished runs.

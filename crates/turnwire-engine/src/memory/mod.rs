@@ -27,14 +27,14 @@ const MAX_FINISHED_BYTES: usize = 256 * 1024 * 1024;
 
 /// Finished runs with their sizes, oldest first.
 #[derive(Debug)]
-struct Finished {
+struct FinishedRuns {
     runs: VecDeque<(RunId, usize)>,
     n_bytes: usize,
     max_runs: usize,
     max_bytes: usize,
 }
 
-impl Finished {
+impl FinishedRuns {
     fn keeping(max_runs: usize) -> Self {
         Self { runs: VecDeque::new(), n_bytes: 0, max_runs, max_bytes: MAX_FINISHED_BYTES }
     }

@@ -13,7 +13,7 @@ use turnwire_contract::{
     Timestamp,
 };
 
-use super::{FINISHED_RUNS_KEPT, Finished, json_length};
+use super::{FINISHED_RUNS_KEPT, FinishedRuns, json_length};
 use crate::sync::lock;
 
 /// Lifetime of an idempotency key: one day.
@@ -22,22 +22,22 @@ const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 /// Runs and conversations in memory.
 #[derive(Debug)]
 pub struct MemoryRunStore {
-    kept: Mutex<Kept>,
+    kept: Mutex<StoreState>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoreState {
     runs: HashMap<RunId, Run>,
     n_runs: u64,
-    finished: Finished,
+    finished: FinishedRuns,
     conversations: HashMap<(TenantId, ConversationId), Conversation>,
     /// Runs by tenant, endpoint and idempotency key.
-    keys: HashMap<(TenantId, String, String), Made>,
+    keys: HashMap<(TenantId, String, String), KeyedRun>,
 }
 
 /// The run created by a request with an idempotency key.
 #[derive(Debug)]
-struct Made {
+struct KeyedRun {
     fingerprint: String,
     run_id: RunId,
     at: Timestamp,
@@ -68,7 +68,7 @@ impl Conversation {
     }
 }
 
-impl Kept {
+impl StoreState {
     fn run(&self, tenant: &TenantId, run_id: &RunId) -> Result<&Run, StoreError> {
         let run = self.runs.get(run_id).filter(|run| run.record.request.tenant == *tenant);
         run.ok_or_else(|| StoreError::NotFound(format!("run `{run_id}`")))
@@ -129,9 +129,9 @@ impl MemoryRunStore {
     /// Creates a store that keeps all live runs and the last `finished_kept` finished ones.
     /// Conversations are never deleted.
     pub fn keeping(finished_kept: usize) -> Self {
-        let finished = Finished::keeping(finished_kept);
+        let finished = FinishedRuns::keeping(finished_kept);
         let (runs, conversations, keys) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { kept: Mutex::new(Kept { runs, n_runs: 0, finished, conversations, keys }) }
+        Self { kept: Mutex::new(StoreState { runs, n_runs: 0, finished, conversations, keys }) }
     }
 }
 
@@ -177,7 +177,7 @@ impl RunRecords for MemoryRunStore {
         let record = RunRecord { run_id: id, created_at, request, status, stalled };
         if let Some(key) = key {
             let RequestKey { endpoint, key, fingerprint } = key;
-            let made = Made { fingerprint, run_id: run_id.clone(), at: created_at };
+            let made = KeyedRun { fingerprint, run_id: run_id.clone(), at: created_at };
             kept.keys.insert((record.request.tenant.clone(), endpoint, key), made);
         }
         kept.runs.insert(run_id, Run { number, record, context });
@@ -212,7 +212,7 @@ impl RunRecords for MemoryRunStore {
         entries: Vec<Entry>,
     ) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
-        let Kept { runs, finished, conversations, .. } = &mut *kept;
+        let StoreState { runs, finished, conversations, .. } = &mut *kept;
         let Some(Run { record, context, .. }) = runs.get_mut(run_id) else {
             return Err(StoreError::NotFound(format!("run `{run_id}`")));
         };

@@ -2,7 +2,7 @@
 
 use turnwire_contract::{
     Completeness, DiscoveryOutcome, Effect, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use super::{OpenMessage, OpenReasoning, RunState};
@@ -55,7 +55,7 @@ impl RunState {
         let stopped = why_skipped(&outcome);
         // A truncated call is not left to the client either.
         let open = self.calls.iter().filter(|call| call.outcome.is_none());
-        events.extend(open.filter(|call| self.turn_is_open || !self.is_for_others(call)).map(
+        events.extend(open.filter(|call| self.turn_is_open || !self.is_external(call)).map(
             |call| {
                 let outcome = match call.attempts {
                     0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
@@ -106,7 +106,7 @@ impl RunState {
         let at_work = self.open_calls().filter(|call| call.attempts > 0 && call.task.is_none());
         let unknown = at_work.filter(|call| {
             let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
-            effect.is_none_or(|effect| effect == Effect::Once) && !is_seeded(Fault::BlindRetry)
+            effect.is_none_or(|effect| effect == Effect::Once) && !is_injected(Fault::BlindRetry)
         });
         events.extend(unknown.map(|call| Event::ToolFinished {
             call_id: call.call_id.clone(),

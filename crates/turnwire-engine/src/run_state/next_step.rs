@@ -41,7 +41,7 @@ impl RunState {
         if !open.is_empty() {
             return self.step_for(open);
         }
-        if self.calls.is_empty() || self.calls.iter().any(|call| self.is_for_others(call)) {
+        if self.calls.is_empty() || self.calls.iter().any(|call| self.is_external(call)) {
             return Step::Finish(RunOutcome::Completed);
         }
         if self.calls.iter().any(Call::was_skipped) {
@@ -130,12 +130,12 @@ impl RunState {
 
     /// Returns server-side calls of the latest turn without an end.
     pub(super) fn open_calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.outcome.is_none() && !self.is_for_others(call))
+        self.calls.iter().filter(|call| call.outcome.is_none() && !self.is_external(call))
     }
 
     /// Returns whether this run does not execute the call: the client does, or the next run after
     /// an approval.
-    pub(super) fn is_for_others(&self, call: &Call) -> bool {
+    pub(super) fn is_external(&self, call: &Call) -> bool {
         let is_handed_back =
             self.request.approvals == Approvals::HandBack && call.waits_for_approval();
         call.is_for_client() || is_handed_back

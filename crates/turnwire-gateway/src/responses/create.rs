@@ -190,7 +190,7 @@ fn delete_when_over(app: &App, tenant: &TenantId, handle: &RunHandle, has_key: b
 
 pub(super) async fn delete(runs: &Runs, tenant: &TenantId, run_id: &RunId) {
     if let Err(error) = runs.delete(tenant, run_id).await {
-        error!(%error, %run_id, "run not deleted");
+        error!(%error, %run_id, "failed to delete run");
     }
 }
 
@@ -204,5 +204,5 @@ async fn queued_response(mut events: EventStream) -> Result<Response, ApiError> 
             return Ok(projection.response());
         }
     }
-    Err(JournalError::Unavailable("the journal ended before it began".to_owned()).into())
+    Err(JournalError::Unavailable("the journal is empty".to_owned()).into())
 }

@@ -161,13 +161,13 @@ async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSock
     let _open = connection.app.metrics().stream("socket");
     let (sink, mut source) = socket.split();
     let gone = connection.gone.clone();
-    let (writing, runs_open) = (TaskTracker::new(), TaskTracker::new());
+    let (writing, responses) = (TaskTracker::new(), TaskTracker::new());
     let writer = writing.spawn(writer.write_all(sink));
     let mut queues = StreamQueues::new();
-    let reason = connection.listen(&mut source, &mut queues, &runs_open).await;
+    let reason = connection.listen(&mut source, &mut queues, &responses).await;
     // No stream accepts another message.
     drop(queues);
-    runs_open.close();
+    responses.close();
     let hung_up = matches!(reason, CloseReason::ClosedByClient);
     let is_readable = !matches!(reason, CloseReason::Unreadable(_));
     let close = match reason {
@@ -186,7 +186,7 @@ async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSock
             // Wait for the last events of runs that end with the server. Durable runs continue
             // elsewhere, and their streams have already stopped.
             tokio::select! {
-                _ = timeout(DRAIN_TIMEOUT, runs_open.wait()) => {}
+                _ = timeout(DRAIN_TIMEOUT, responses.wait()) => {}
                 () = until_gone(&mut source) => gone.cancel(),
             }
             let reason = Utf8Bytes::from(connection.resume_hint());
@@ -214,7 +214,7 @@ async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSock
     if hung_up {
         websocket::finish(&mut source).await;
     }
-    runs_open.wait().await;
+    responses.wait().await;
     writing.close();
     writing.wait().await;
     debug!("responses socket closed");
@@ -309,13 +309,13 @@ impl ResponsesSocket {
             return Err((stream_id, bad("websocket_stream_limit_reached", &message)));
         }
         let sender = queues.entry(stream_id.clone()).or_insert_with(|| {
-            let (sender, mut runs_open) = mpsc::channel::<CreateMessage>(most);
+            let (sender, mut messages) = mpsc::channel::<CreateMessage>(most);
             let (connection, stream_id) = (Arc::clone(self), stream_id.clone());
             tasks.spawn(async move {
-                while let Some(turn) = runs_open.recv().await {
+                while let Some(message) = messages.recv().await {
                     // The client could not receive the result.
                     if !connection.gone.is_cancelled() {
-                        connection.make(stream_id.as_deref(), turn).await;
+                        connection.make(stream_id.as_deref(), message).await;
                     }
                     connection.n_active.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -325,16 +325,16 @@ impl ResponsesSocket {
         self.n_active.fetch_add(1, Ordering::SeqCst);
         sender.try_send(CreateMessage { body }).map_err(|_| {
             self.n_active.fetch_sub(1, Ordering::SeqCst);
-            let message = format!("At most {most} responses may wait in one lane.");
+            let message = format!("At most {most} responses may wait in one stream.");
             (stream_id, bad("websocket_stream_limit_reached", &message))
         })
     }
 
     /// Creates a response, or sends the error if that fails.
-    async fn make(&self, stream_id: Option<&str>, turn: CreateMessage) {
-        let previous = turn.body.get("previous_response_id").and_then(Value::as_str);
+    async fn make(&self, stream_id: Option<&str>, message: CreateMessage) {
+        let previous = message.body.get("previous_response_id").and_then(Value::as_str);
         let previous = previous.map(str::to_owned);
-        if let Err(error) = self.respond(stream_id, turn).await {
+        if let Err(error) = self.respond(stream_id, message).await {
             // A failed continuation also removes the response it continued from the cache of its
             // stream.
             if let Some(previous) = previous {
@@ -344,9 +344,13 @@ impl ResponsesSocket {
         }
     }
 
-    async fn respond(&self, stream_id: Option<&str>, turn: CreateMessage) -> Result<(), ApiError> {
+    async fn respond(
+        &self,
+        stream_id: Option<&str>,
+        message: CreateMessage,
+    ) -> Result<(), ApiError> {
         let Self { app, caller, .. } = self;
-        let request = request::read(Value::Object(turn.body), &app.options().requests)?;
+        let request = request::read(Value::Object(message.body), &app.options().requests)?;
         let prior = self.load_prior(&request).await?;
         let (stores, generates) = (request.stores(), request.generate != Some(false));
         let cancels_with_client = request.cancels_on_disconnect();

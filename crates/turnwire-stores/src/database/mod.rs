@@ -113,7 +113,7 @@ impl Row {
 }
 
 fn unexpected(n: usize, found: Option<&Column>) -> DatabaseError {
-    DatabaseError::Broken(format!("column {n} holds {found:?}"))
+    DatabaseError::Failed(format!("column {n} holds {found:?}"))
 }
 
 /// SQL that differs between the two databases.
@@ -170,28 +170,28 @@ pub(crate) enum DatabaseError {
     /// Unreachable, or unable to write to disk: retry. Whether the statement was executed is
     /// unknown.
     #[error("{0}")]
-    Away(String),
+    Unavailable(String),
     /// The statement took too long or too much memory: use smaller statements. Whether it was
     /// executed is unknown, and so is whether the database is available; a small statement tells.
     #[error("{0}")]
     TooSlow(String),
     /// A unique constraint failed. Names the index if known.
     #[error("{0}")]
-    Taken(String),
+    UniqueViolation(String),
     /// A text that the database cannot store: it contains a NUL character or is too long.
     #[error("{0}")]
-    Refused(String),
+    InvalidValue(String),
     /// An invalid statement, or a result of an unexpected type.
     #[error("{0}")]
-    Broken(String),
+    Failed(String),
 }
 
 impl DatabaseError {
     /// Returns whether a retry may succeed, unchanged or with smaller statements.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Away(_) | Self::TooSlow(_) => true,
-            Self::Taken(_) | Self::Refused(_) | Self::Broken(_) => false,
+            Self::Unavailable(_) | Self::TooSlow(_) => true,
+            Self::UniqueViolation(_) | Self::InvalidValue(_) | Self::Failed(_) => false,
         }
     }
 }

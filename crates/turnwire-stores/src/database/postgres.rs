@@ -89,7 +89,7 @@ impl PostgresDatabase {
         let mut migrations = sqlx::migrate!("migrations/postgres");
         // A newer version may have migrated the database, and may still be running.
         migrations.set_ignore_missing(true);
-        migrations.run(&pool).await.map_err(|error| DatabaseError::Broken(error.to_string()))?;
+        migrations.run(&pool).await.map_err(|error| DatabaseError::Failed(error.to_string()))?;
         Ok(Self { pool })
     }
 
@@ -126,7 +126,7 @@ async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
         Ok(_) => "it was away until now".to_owned(),
     };
     let (host, port) = (options.get_host(), options.get_port());
-    DatabaseError::Away(format!("no PostgreSQL at {host}:{port}: {why}"))
+    DatabaseError::Unavailable(format!("no PostgreSQL at {host}:{port}: {why}"))
 }
 
 /// Rejects a connection pooler in transaction mode, such as PgBouncer. It shares server sessions
@@ -145,7 +145,7 @@ async fn refuse_shared_sessions(
     if ours != run_key && ours == still_ours {
         return Ok(());
     }
-    Err(DatabaseError::Broken(
+    Err(DatabaseError::Failed(
         "the address leads to a connection pooler in transaction mode, such as PgBouncer; set \
          pool_mode = session there, or use the address of PostgreSQL itself"
             .to_owned(),
@@ -216,11 +216,11 @@ impl Database for PostgresDatabase {
         let began = Instant::now();
         for n in 1.. {
             match self.try_query(sql, values).await {
-                Err(DatabaseError::Away(_)) if n < tries && began.elapsed() < FRESH => {}
+                Err(DatabaseError::Unavailable(_)) if n < tries && began.elapsed() < FRESH => {}
                 done => return done,
             }
         }
-        Err(DatabaseError::Away("the database does not answer".to_owned()))
+        Err(DatabaseError::Unavailable("the database does not answer".to_owned()))
     }
 
     async fn close(&self) {
@@ -234,7 +234,7 @@ struct PooledTransaction(Option<PoolConnection<Postgres>>);
 
 impl PooledTransaction {
     fn connection(&mut self) -> Result<&mut PgConnection, DatabaseError> {
-        let gone = || DatabaseError::Away("the transaction is over".to_owned());
+        let gone = || DatabaseError::Unavailable("the transaction is over".to_owned());
         self.0.as_deref_mut().ok_or_else(gone)
     }
 
@@ -318,7 +318,7 @@ async fn within<T>(
 ) -> Result<T, DatabaseError> {
     match timeout(backoff, work).await {
         Ok(done) => done.map_err(failed),
-        Err(_) => Err(DatabaseError::Away("the database does not answer".to_owned())),
+        Err(_) => Err(DatabaseError::Unavailable("the database does not answer".to_owned())),
     }
 }
 
@@ -356,13 +356,13 @@ pub(crate) fn failed(error: sqlx::Error) -> DatabaseError {
     let words = error.to_string();
     match &error {
         sqlx::Error::Database(cause) if cause.is_unique_violation() => {
-            DatabaseError::Taken(cause.constraint().unwrap_or_default().to_owned())
+            DatabaseError::UniqueViolation(cause.constraint().unwrap_or_default().to_owned())
         }
         // A NUL character, or a text too long for an index.
         sqlx::Error::Database(cause)
             if cause.code().is_some_and(|code| ["22021", "54000"].contains(&code.as_ref())) =>
         {
-            DatabaseError::Refused(words)
+            DatabaseError::InvalidValue(words)
         }
         // Cancelled by `statement_timeout` or by the operator, or out of memory.
         sqlx::Error::Database(cause)
@@ -379,12 +379,12 @@ pub(crate) fn failed(error: sqlx::Error) -> DatabaseError {
                     .any(|class| code.starts_with(class))
             }) =>
         {
-            DatabaseError::Broken(words)
+            DatabaseError::Failed(words)
         }
         sqlx::Error::Configuration(_)
         | sqlx::Error::ColumnDecode { .. }
         | sqlx::Error::Decode(_)
-        | sqlx::Error::Encode(_) => DatabaseError::Broken(words),
-        _ => DatabaseError::Away(words),
+        | sqlx::Error::Encode(_) => DatabaseError::Failed(words),
+        _ => DatabaseError::Unavailable(words),
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct SqliteDatabase {
 impl SqliteDatabase {
     /// Opens the file, creates it if it does not exist, and runs the migrations.
     pub(crate) async fn open(path: &Path) -> Result<Self, DatabaseError> {
-        create_private(path).map_err(|error| DatabaseError::Away(error.to_string()))?;
+        create_private(path).map_err(|error| DatabaseError::Unavailable(error.to_string()))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
@@ -73,7 +73,7 @@ impl SqliteDatabase {
         let writing = pool(1).connect_with(options.clone()).await.map_err(failed)?;
         let mut migrations = sqlx::migrate!("migrations/sqlite");
         migrations.set_ignore_missing(true);
-        migrations.run(&writing).await.map_err(|error| DatabaseError::Broken(error.to_string()))?;
+        migrations.run(&writing).await.map_err(|error| DatabaseError::Failed(error.to_string()))?;
         let reading = pool(4).connect_with(options.read_only(true)).await.map_err(failed)?;
         Ok(Self { writing, reading })
     }
@@ -144,7 +144,7 @@ struct SqliteTransaction(Option<PoolConnection<Sqlite>>);
 
 impl SqliteTransaction {
     fn connection(&mut self) -> Result<&mut SqliteConnection, DatabaseError> {
-        let over = || DatabaseError::Away("the transaction is over".to_owned());
+        let over = || DatabaseError::Unavailable("the transaction is over".to_owned());
         self.0.as_deref_mut().ok_or_else(over)
     }
 
@@ -212,19 +212,19 @@ fn failed(error: sqlx::Error) -> DatabaseError {
     let words = error.to_string();
     match &error {
         sqlx::Error::Database(cause) if cause.is_unique_violation() => {
-            DatabaseError::Taken(cause.message().to_owned())
+            DatabaseError::UniqueViolation(cause.message().to_owned())
         }
         sqlx::Error::Database(cause)
             if !cause.code().is_some_and(|code| {
                 code.parse().is_ok_and(|code: u32| AWAY.contains(&(code & 0xff)))
             }) =>
         {
-            DatabaseError::Broken(words)
+            DatabaseError::Failed(words)
         }
         sqlx::Error::Configuration(_)
         | sqlx::Error::ColumnDecode { .. }
-        | sqlx::Error::Decode(_) => DatabaseError::Broken(words),
-        _ => DatabaseError::Away(words),
+        | sqlx::Error::Decode(_) => DatabaseError::Failed(words),
+        _ => DatabaseError::Unavailable(words),
     }
 }
 

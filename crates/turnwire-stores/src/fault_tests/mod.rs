@@ -214,13 +214,13 @@ impl World {
 fn errors() -> Vec<(&'static str, DatabaseError, bool)> {
     let text = || "as the test wants it".to_owned();
     vec![
-        ("away", DatabaseError::Away(text()), false),
-        ("away, but done", DatabaseError::Away(text()), true),
+        ("away", DatabaseError::Unavailable(text()), false),
+        ("away, but done", DatabaseError::Unavailable(text()), true),
         ("too slow", DatabaseError::TooSlow(text()), false),
         ("too slow, but done", DatabaseError::TooSlow(text()), true),
-        ("taken", DatabaseError::Taken(text()), false),
-        ("refused", DatabaseError::Refused(text()), false),
-        ("broken", DatabaseError::Broken(text()), false),
+        ("taken", DatabaseError::UniqueViolation(text()), false),
+        ("refused", DatabaseError::InvalidValue(text()), false),
+        ("broken", DatabaseError::Failed(text()), false),
     ]
 }
 

@@ -14,7 +14,7 @@ use crate::{
     failures::{decode, encode},
 };
 
-/// The columns that [`Kept::of`] decodes.
+/// The columns that [`CollectionRow::of`] decodes.
 const COLUMNS: &str = "number, id, created_at, last_active_at, notes, expires_days";
 
 /// Minimum interval between updates of the last use, so that not every search writes.
@@ -22,27 +22,27 @@ const STILL_ACTIVE_MICROS: i64 = 60 * 1_000_000;
 
 /// A collection and its internal row number.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct CollectionRow {
     pub(super) number: i64,
     pub(super) record: CollectionRecord,
 }
 
 /// The metadata that is stored as JSON.
 #[derive(Debug, Serialize, Deserialize)]
-struct Words {
+struct CollectionMetadata {
     name: String,
     metadata: BTreeMap<String, String>,
 }
 
-impl Words {
+impl CollectionMetadata {
     fn of(notes: &CollectionNotes) -> Result<String, DatabaseError> {
         encode(&Self { name: notes.name.clone(), metadata: notes.metadata.clone() })
     }
 }
 
-impl Kept {
+impl CollectionRow {
     fn of(row: &Row) -> Result<Self, DatabaseError> {
-        let Words { name, metadata } = decode(row.text(4)?)?;
+        let CollectionMetadata { name, metadata } = decode(row.text(4)?)?;
         let days = row.optional_integer(5)?;
         let expires_after_days = days.and_then(|days| u32::try_from(days).ok());
         let record = CollectionRecord {
@@ -64,7 +64,7 @@ impl Inner {
         let sql = "insert into collections
                        (tenant, id, created_at, last_active_at, notes, expires_days)
                    values ($1, $2, $3, $4, $5, $6)";
-        let notes = Words::of(&collection.notes)?;
+        let notes = CollectionMetadata::of(&collection.notes)?;
         let values = [
             Value::Text(tenant.as_str()),
             Value::Text(collection.id.as_str()),
@@ -75,7 +75,7 @@ impl Inner {
         ];
         match self.database.query(sql, &values).await {
             Ok(_) => Ok(()),
-            Err(DatabaseError::Taken(_)) => {
+            Err(DatabaseError::UniqueViolation(_)) => {
                 Err(LibraryError::Exists(format!("collection `{}`", collection.id)))
             }
             Err(error) => Err(error.into()),
@@ -86,12 +86,12 @@ impl Inner {
         &self,
         tenant: &TenantId,
         id: &CollectionId,
-    ) -> Result<Kept, LibraryError> {
+    ) -> Result<CollectionRow, LibraryError> {
         let sql = format!("select {COLUMNS} from collections where tenant = $1 and id = $2");
         let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
         let found = self.database.query(&sql, &values).await?;
         let row = found.first().ok_or_else(|| LibraryError::no_collection(id))?;
-        Ok(Kept::of(row)?)
+        Ok(CollectionRow::of(row)?)
     }
 
     pub(super) async fn collection(
@@ -111,7 +111,7 @@ impl Inner {
              order by created_at desc, id desc"
         );
         let found = self.database.query(&sql, &[Value::Text(tenant.as_str())]).await?;
-        let record = |row| Kept::of(row).map(|kept| kept.record);
+        let record = |row| CollectionRow::of(row).map(|kept| kept.record);
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
     }
 
@@ -141,7 +141,7 @@ impl Inner {
     ) -> Result<(), LibraryError> {
         let sql = "update collections set notes = $3, expires_days = $4, last_active_at = $5
                    where tenant = $1 and id = $2 returning number";
-        let words = Words::of(notes)?;
+        let words = CollectionMetadata::of(notes)?;
         let values = [
             Value::Text(tenant.as_str()),
             Value::Text(id.as_str()),
@@ -177,8 +177,8 @@ impl Inner {
         &self,
         tenant: &TenantId,
         ids: &[CollectionId],
-    ) -> Result<Vec<Kept>, LibraryError> {
-        let mut collections: Vec<Kept> = Vec::new();
+    ) -> Result<Vec<CollectionRow>, LibraryError> {
+        let mut collections: Vec<CollectionRow> = Vec::new();
         for id in ids {
             if collections.iter().any(|known| known.record.id == *id) {
                 continue;
@@ -193,7 +193,7 @@ impl Inner {
         Ok(collections)
     }
 
-    async fn touch(&self, tenant: &TenantId, kept: &Kept) -> Result<(), LibraryError> {
+    async fn touch(&self, tenant: &TenantId, kept: &CollectionRow) -> Result<(), LibraryError> {
         let now = now().as_micros();
         if now - kept.record.last_active_at.as_micros() < STILL_ACTIVE_MICROS {
             return Ok(());
@@ -217,7 +217,7 @@ pub(super) async fn to_fill(
         format!("select {COLUMNS} from collections where tenant = $1 and id = $2{for_update}");
     let values = [Value::Text(tenant.as_str()), Value::Text(id.as_str())];
     let found = transaction.query(&sql, &values).await?;
-    let kept = Kept::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
+    let kept = CollectionRow::of(found.first().ok_or_else(|| LibraryError::no_collection(id))?)?;
     let now = now();
     if kept.record.is_expired(now) {
         return Err(LibraryError::expired(id));

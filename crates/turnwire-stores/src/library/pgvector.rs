@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::{
     Inner, signed,
-    vectors::{Nearest, Spot},
+    vectors::{ChunkPosition, Nearest},
 };
 use crate::database::{DatabaseError, Transaction, Value};
 
@@ -58,7 +58,7 @@ impl Inner {
         }
         match self.database.query(TABLE, &[]).await {
             // Another node creates it at the same time.
-            Ok(_) | Err(DatabaseError::Taken(_)) => {}
+            Ok(_) | Err(DatabaseError::UniqueViolation(_)) => {}
             Err(error) => return Err(error),
         }
         info!("pgvector in use");
@@ -106,7 +106,7 @@ impl Inner {
 pub(super) async fn write(
     transaction: &mut dyn Transaction,
     tenant: &str,
-    first: Spot,
+    first: ChunkPosition,
     model: &str,
     vectors: &[Vec<f32>],
 ) -> Result<(), DatabaseError> {

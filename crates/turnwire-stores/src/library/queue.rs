@@ -23,7 +23,7 @@ const SLICE: usize = 128;
 /// Chunks deleted per transaction.
 const REMOVED_AT_ONCE: i64 = 500;
 
-struct Claimed {
+struct ClaimedAttachment {
     number: i64,
     collection: i64,
     n_passages: i64,
@@ -35,7 +35,7 @@ impl Inner {
         model: Option<&str>,
         lease: Duration,
     ) -> Result<Option<IndexWork>, LibraryError> {
-        for due in Due::all(model) {
+        for due in WorkKind::all(model) {
             if let Some(work) = self.claim_of(&due, lease).await? {
                 return Ok(Some(work));
             }
@@ -45,7 +45,7 @@ impl Inner {
 
     async fn claim_of(
         &self,
-        due: &Due<'_>,
+        due: &WorkKind<'_>,
         lease: Duration,
     ) -> Result<Option<IndexWork>, LibraryError> {
         let (now, skip_locked) = (self.dialect().now, self.database.dialect().skip_locked);
@@ -55,7 +55,7 @@ impl Inner {
             let mut transaction = self.database.begin().await?;
             let found = transaction.query(&take, &due.values()).await?;
             let Some(row) = found.first() else { return Ok(None) };
-            let next = Next::of(row)?;
+            let next = AttachmentRow::of(row)?;
             let claim = new_claim();
             let taken = self.take(&mut *transaction, &next, claim, lease).await?;
             transaction.commit().await?;
@@ -74,7 +74,7 @@ impl Inner {
     async fn take(
         &self,
         transaction: &mut dyn Transaction,
-        next: &Next,
+        next: &AttachmentRow,
         claim: i64,
         lease: Duration,
     ) -> Result<bool, DatabaseError> {
@@ -98,8 +98,8 @@ impl Inner {
         Ok(true)
     }
 
-    async fn work(&self, next: Next, claim: i64) -> Result<IndexWork, LibraryError> {
-        let Next { number, tenant, collection_id, file_id, chunking, is_read, .. } = next;
+    async fn work(&self, next: AttachmentRow, claim: i64) -> Result<IndexWork, LibraryError> {
+        let AttachmentRow { number, tenant, collection_id, file_id, chunking, is_read, .. } = next;
         let file_name = self.file(&tenant, &file_id).await?.name;
         let task = if is_read {
             let sql = "select text from passages where tenant = $1 and attachment = $2
@@ -156,13 +156,18 @@ impl Inner {
         };
         match done {
             Ok(()) => Ok(true),
-            Err(Lost::Claim) => Ok(false),
-            Err(Lost::Database(error)) => Err(error.into()),
+            Err(WriteError::Claim) => Ok(false),
+            Err(WriteError::Database(error)) => Err(error.into()),
         }
     }
 
     /// Ends a claim with these changes, whose parameters start at `$3`.
-    async fn end(&self, work: &IndexWork, changes: &str, values: &[Value<'_>]) -> Result<(), Lost> {
+    async fn end(
+        &self,
+        work: &IndexWork,
+        changes: &str,
+        values: &[Value<'_>],
+    ) -> Result<(), WriteError> {
         let sql = format!(
             "update attachments set {changes}, claim = 0 where tenant = $1 and claim = $2
              returning number"
@@ -170,7 +175,7 @@ impl Inner {
         let mut all = vec![Value::Text(work.tenant.as_str()), Value::Integer(work.claim)];
         all.extend_from_slice(values);
         let ended = self.database.query(&sql, &all).await?;
-        ended.first().map(drop).ok_or(Lost::Claim)
+        ended.first().map(drop).ok_or(WriteError::Claim)
     }
 
     async fn write_all(
@@ -178,7 +183,7 @@ impl Inner {
         work: &IndexWork,
         chunks: &[NewChunk],
         vectors: Option<&Vectors>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), WriteError> {
         // An earlier claim may have written some chunks.
         while self.remove_some_of(work).await? {}
         for (n, slice) in chunks.chunks(SLICE).enumerate() {
@@ -210,7 +215,7 @@ impl Inner {
         &self,
         transaction: &mut dyn Transaction,
         work: &IndexWork,
-        claimed: &Claimed,
+        claimed: &ClaimedAttachment,
         first: i64,
         chunks: &[NewChunk],
     ) -> Result<(), DatabaseError> {
@@ -241,7 +246,7 @@ impl Inner {
         &self,
         transaction: &mut dyn Transaction,
         work: &IndexWork,
-        claimed: &Claimed,
+        claimed: &ClaimedAttachment,
         first: i64,
         model: &str,
         block: &[Vec<f32>],
@@ -292,11 +297,11 @@ impl Inner {
         transaction.query(sql, &[Value::Integer(attachment)]).await.map(drop)
     }
 
-    async fn write_vectors(&self, work: &IndexWork, vectors: &Vectors) -> Result<(), Lost> {
+    async fn write_vectors(&self, work: &IndexWork, vectors: &Vectors) -> Result<(), WriteError> {
         let mut transaction = self.database.begin().await?;
         let claimed = self.claimed(&mut *transaction, work).await?;
         if claimed.n_passages != signed(vectors.vectors.len()) {
-            return Err(Lost::Claim);
+            return Err(WriteError::Claim);
         }
         self.remove_vectors(&mut *transaction, claimed.number).await?;
         transaction.commit().await?;
@@ -318,7 +323,7 @@ impl Inner {
         &self,
         transaction: &mut dyn Transaction,
         work: &IndexWork,
-    ) -> Result<Claimed, Lost> {
+    ) -> Result<ClaimedAttachment, WriteError> {
         let sql = format!(
             "select number, collection, n_passages from attachments
              where tenant = $1 and claim = $2{}",
@@ -326,8 +331,8 @@ impl Inner {
         );
         let values = [Value::Text(work.tenant.as_str()), Value::Integer(work.claim)];
         let found = transaction.query(&sql, &values).await?;
-        let row = found.first().ok_or(Lost::Claim)?;
-        Ok(Claimed {
+        let row = found.first().ok_or(WriteError::Claim)?;
+        Ok(ClaimedAttachment {
             number: row.integer(0)?,
             collection: row.integer(1)?,
             n_passages: row.integer(2)?,
@@ -335,7 +340,7 @@ impl Inner {
     }
 
     /// Deletes some chunks of a file that is indexed again. Returns `false` if there are none.
-    async fn remove_some_of(&self, work: &IndexWork) -> Result<bool, Lost> {
+    async fn remove_some_of(&self, work: &IndexWork) -> Result<bool, WriteError> {
         let mut transaction = self.database.begin().await?;
         let claimed = self.claimed(&mut *transaction, work).await?;
         let some = self.remove_some(&mut *transaction, claimed.number).await?;
@@ -393,20 +398,20 @@ impl Inner {
 }
 
 /// Why a write failed.
-enum Lost {
+enum WriteError {
     /// The claim is lost, or the attachment was deleted.
     Claim,
     Database(DatabaseError),
 }
 
-impl From<DatabaseError> for Lost {
+impl From<DatabaseError> for WriteError {
     fn from(error: DatabaseError) -> Self {
         Self::Database(error)
     }
 }
 
 /// Work that is due, in order of priority.
-enum Due<'a> {
+enum WorkKind<'a> {
     /// Files that are not indexed at all.
     Read,
     /// Files without vectors of this model whose current model name sorts before it (none sorts
@@ -415,7 +420,7 @@ enum Due<'a> {
     EmbedAfter(&'a str),
 }
 
-impl<'a> Due<'a> {
+impl<'a> WorkKind<'a> {
     fn all(model: Option<&'a str>) -> Vec<Self> {
         let to_embed = model.map(|model| [Self::EmbedBefore(model), Self::EmbedAfter(model)]);
         std::iter::once(Self::Read).chain(to_embed.into_iter().flatten()).collect()
@@ -443,7 +448,7 @@ impl<'a> Due<'a> {
 }
 
 /// The next attachment.
-struct Next {
+struct AttachmentRow {
     number: i64,
     tenant: TenantId,
     collection_id: CollectionId,
@@ -453,7 +458,7 @@ struct Next {
     n_claims: i64,
 }
 
-impl Next {
+impl AttachmentRow {
     fn of(row: &Row) -> Result<Self, DatabaseError> {
         Ok(Self {
             number: row.integer(0)?,

@@ -11,11 +11,11 @@ use turnwire_contract::{
 
 use super::{
     Inner,
-    collections::Kept,
+    collections::CollectionRow,
     now,
     pgvector::Region,
     signed,
-    vectors::{Nearest, Spot},
+    vectors::{ChunkPosition, Nearest},
 };
 use crate::{
     database::{DatabaseError, Row, Value, is_word},
@@ -83,7 +83,7 @@ impl Inner {
     async fn scope<'a>(
         &self,
         tenant: &'a TenantId,
-        collections: &[Kept],
+        collections: &[CollectionRow],
         filter: Option<&Filter>,
     ) -> Result<Scope<'a>, LibraryError> {
         let collections: Vec<i64> = collections.iter().map(|kept| kept.number).collect();
@@ -221,11 +221,15 @@ impl Inner {
     }
 
     /// Returns the row numbers of the chunks at these spots, in order.
-    async fn numbers(&self, tenant: &TenantId, spots: &[Spot]) -> Result<Vec<i64>, LibraryError> {
+    async fn numbers(
+        &self,
+        tenant: &TenantId,
+        spots: &[ChunkPosition],
+    ) -> Result<Vec<i64>, LibraryError> {
         if spots.is_empty() {
             return Ok(Vec::new());
         }
-        let texts = |of: fn(&Spot) -> i64| -> Vec<String> {
+        let texts = |of: fn(&ChunkPosition) -> i64| -> Vec<String> {
             spots.iter().map(|spot| of(spot).to_string()).collect()
         };
         let (attachments, places) = (texts(|spot| spot.0), texts(|spot| spot.1));

@@ -54,7 +54,7 @@ impl Upload {
         ];
         match library.database.query(sql, &values).await {
             Ok(_) => {}
-            Err(DatabaseError::Taken(_)) => {
+            Err(DatabaseError::UniqueViolation(_)) => {
                 return Err(LibraryError::Exists(format!("file `{file_id}`")));
             }
             Err(error) => return Err(error.into()),
@@ -144,19 +144,19 @@ impl Inner {
         file_id: &FileId,
     ) -> Result<ContentStream, LibraryError> {
         let record = self.file(tenant, file_id).await?;
-        let reading = Reading {
+        let reading = Download {
             library: Arc::clone(self),
             tenant: tenant.clone(),
             file_id: file_id.clone(),
             next: 0,
             n_left: record.bytes,
         };
-        Ok(Box::pin(stream::try_unfold(reading, Reading::next)))
+        Ok(Box::pin(stream::try_unfold(reading, Download::next)))
     }
 }
 
 /// A download in progress.
-struct Reading {
+struct Download {
     library: Arc<Inner>,
     tenant: TenantId,
     file_id: FileId,
@@ -164,7 +164,7 @@ struct Reading {
     n_left: u64,
 }
 
-impl Reading {
+impl Download {
     async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, LibraryError> {
         if self.n_left == 0 {
             return Ok(None);

@@ -6,7 +6,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// An attachment and the position of a chunk in it.
-pub(super) type Spot = (i64, i64);
+pub(super) type ChunkPosition = (i64, i64);
 
 /// Encodes vectors contiguously.
 pub(super) fn packed(vectors: &[Vec<f32>]) -> Vec<u8> {
@@ -16,22 +16,22 @@ pub(super) fn packed(vectors: &[Vec<f32>]) -> Vec<u8> {
 /// The best hits so far.
 pub(super) struct Nearest {
     most: usize,
-    best: BinaryHeap<Reverse<(Likeness, Reverse<Spot>)>>,
+    best: BinaryHeap<Reverse<(Similarity, Reverse<ChunkPosition>)>>,
 }
 
 /// Cosine similarity. Implements `Ord`, because stored vectors contain no NaN.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Likeness(f32);
+struct Similarity(f32);
 
-impl Eq for Likeness {}
+impl Eq for Similarity {}
 
-impl PartialOrd for Likeness {
+impl PartialOrd for Similarity {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Likeness {
+impl Ord for Similarity {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
@@ -45,7 +45,13 @@ impl Nearest {
 
     /// Compares a block of `n` vectors, starting at `first`. A block with another vector length is
     /// skipped.
-    pub(super) fn look_at(&mut self, question: &[f32], first: Spot, n: usize, block: &[u8]) {
+    pub(super) fn look_at(
+        &mut self,
+        question: &[f32],
+        first: ChunkPosition,
+        n: usize,
+        block: &[u8],
+    ) {
         let length = size_of_val(question);
         if length == 0 || block.len() != n * length {
             return;
@@ -56,8 +62,8 @@ impl Nearest {
     }
 
     /// Adds one vector if it is among the best.
-    pub(super) fn see(&mut self, spot: Spot, likeness: f32) {
-        let entry = Reverse((Likeness(likeness), Reverse(spot)));
+    pub(super) fn see(&mut self, spot: ChunkPosition, likeness: f32) {
+        let entry = Reverse((Similarity(likeness), Reverse(spot)));
         if self.best.len() < self.most {
             self.best.push(entry);
         } else if self.best.peek().is_some_and(|worst| entry < *worst) {
@@ -71,7 +77,7 @@ impl Nearest {
     }
 
     /// Returns the spots, nearest first.
-    pub(super) fn spots(self) -> Vec<Spot> {
+    pub(super) fn spots(self) -> Vec<ChunkPosition> {
         self.best.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(spot)))| spot).collect()
     }
 }

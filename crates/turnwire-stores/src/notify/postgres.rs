@@ -15,7 +15,7 @@ use crate::{
     database::{Database, Value},
     follower::Follower,
     live_tails::LiveTails,
-    outage::{Backoff, Outage},
+    outage::{Availability, Backoff},
 };
 
 /// Channel for runs that have grown.
@@ -65,7 +65,7 @@ pub(crate) struct ListenTask {
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) follower: Arc<Follower>,
     pub(crate) work: Arc<Notify>,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Arc<Availability>,
 }
 
 impl ListenTask {
@@ -79,14 +79,14 @@ impl ListenTask {
             match self.connect().await {
                 Ok(mut listener) => {
                     backoff = Backoff::default();
-                    self.outage.note_back();
+                    self.outage.mark_up();
                     self.follower.set_notified(true);
                     self.look_at_all();
                     let error = self.listen(&mut listener).await;
                     self.follower.set_notified(false);
-                    self.outage.note_away(&error.to_string());
+                    self.outage.mark_down(&error.to_string());
                 }
-                Err(error) => self.outage.note_away(&error.to_string()),
+                Err(error) => self.outage.mark_down(&error.to_string()),
             }
             sleep(backoff.next_pause()).await;
         }

@@ -22,7 +22,7 @@ use super::signature::Secret;
 use crate::{
     follower::Follower,
     live_tails::{Arrival, LiveTails},
-    outage::{Backoff, Outage},
+    outage::{Availability, Backoff},
     pages::Page,
     rows::{EventRow, StoredRow},
 };
@@ -99,7 +99,7 @@ pub(crate) struct PublishTask {
     pub(crate) client: Client,
     pub(crate) channels: Channels,
     pub(crate) notifications: mpsc::Receiver<Notification>,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Arc<Availability>,
 }
 
 impl PublishTask {
@@ -114,7 +114,7 @@ impl PublishTask {
             let published = self.publish(&mut connection, &notifications).await;
             notifications.clear();
             if let Err(error) = published {
-                self.outage.note_away(&error.to_string());
+                self.outage.mark_down(&error.to_string());
                 connection = None;
             }
         }
@@ -176,7 +176,7 @@ pub(crate) struct SubscribeTask {
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) follower: Arc<Follower>,
     pub(crate) work: Arc<Notify>,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Arc<Availability>,
 }
 
 impl SubscribeTask {
@@ -190,7 +190,7 @@ impl SubscribeTask {
         loop {
             let Err(error) = self.listen(&mut backoff).await;
             self.follower.set_notified(false);
-            self.outage.note_away(&error.to_string());
+            self.outage.mark_down(&error.to_string());
             // All subscriptions are made again when Redis is back.
             self.tails.take_changes();
             sleep(backoff.next_pause()).await;
@@ -204,7 +204,7 @@ impl SubscribeTask {
         let followed = self.tails.followed().into_iter().map(|(run_id, _)| (run_id, true));
         self.change(&mut sink, followed.collect()).await?;
         *backoff = Backoff::default();
-        self.outage.note_back();
+        self.outage.mark_up();
         self.follower.set_notified(true);
         self.work.notify_one();
         self.receive_all(&mut sink, &mut stream).await

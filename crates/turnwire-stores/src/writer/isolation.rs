@@ -16,27 +16,27 @@ use tokio_util::sync::CancellationToken;
 use super::{BatchWriter, CommitNotifier, Job, WrittenBatch, comes_back};
 use crate::{
     database::DatabaseError,
-    outage::{Backoff, Outage},
+    outage::{Availability, Backoff},
 };
 
 /// Statement timeouts of an isolated append, by attempt.
 const TIMES: [Duration; 2] = [Duration::from_secs(15), Duration::from_mins(1)];
 
 /// Maximum connection failures during one append: more than occur by chance.
-const CHANCES: u32 = 20;
+const MAX_CONNECTION_FAILURES: u32 = 20;
 
 /// Writes isolated appends, on its own connection where the database allows two writers.
 pub(crate) struct IsolatedWriter {
     arriving: mpsc::UnboundedReceiver<Job>,
-    waiting: Vec<Isolated>,
+    waiting: Vec<IsolatedJob>,
     journal: Box<dyn BatchWriter>,
     notifier: CommitNotifier,
-    outage: Arc<Outage>,
+    outage: Arc<Availability>,
     stop: CancellationToken,
 }
 
 /// An append and its attempts.
-struct Isolated {
+struct IsolatedJob {
     job: Job,
     n_too_slow: usize,
     n_broken: u32,
@@ -44,7 +44,7 @@ struct Isolated {
     ready_at: Instant,
 }
 
-impl Isolated {
+impl IsolatedJob {
     fn new(job: Job) -> Self {
         let (pause, ready_at) = (Backoff::default(), Instant::now());
         Self { job, n_too_slow: 0, n_broken: 0, pause, ready_at }
@@ -59,15 +59,17 @@ impl Isolated {
     fn may_be_tried_after(&mut self, error: &DatabaseError) -> bool {
         self.ready_at = Instant::now() + self.pause.next_pause();
         match error {
-            DatabaseError::Away(_) => {
+            DatabaseError::Unavailable(_) => {
                 self.n_broken += 1;
-                self.n_broken < CHANCES
+                self.n_broken < MAX_CONNECTION_FAILURES
             }
             DatabaseError::TooSlow(_) => {
                 self.n_too_slow += 1;
                 self.n_too_slow < TIMES.len()
             }
-            DatabaseError::Taken(_) | DatabaseError::Refused(_) | DatabaseError::Broken(_) => false,
+            DatabaseError::UniqueViolation(_)
+            | DatabaseError::InvalidValue(_)
+            | DatabaseError::Failed(_) => false,
         }
     }
 }
@@ -77,7 +79,7 @@ impl IsolatedWriter {
     pub(crate) fn new(
         journal: Box<dyn BatchWriter>,
         notifier: CommitNotifier,
-        outage: Arc<Outage>,
+        outage: Arc<Availability>,
         stop: CancellationToken,
     ) -> (mpsc::UnboundedSender<Job>, Self) {
         let (sender, arriving) = mpsc::unbounded_channel();
@@ -96,10 +98,10 @@ impl IsolatedWriter {
     }
 
     /// Waits for the next append. Returns `None` if there will be none.
-    async fn next(&mut self) -> Option<Isolated> {
+    async fn next(&mut self) -> Option<IsolatedJob> {
         loop {
             while let Ok(job) = self.arriving.try_recv() {
-                self.waiting.push(Isolated::new(job));
+                self.waiting.push(IsolatedJob::new(job));
             }
             let now = Instant::now();
             let ready = self.waiting.iter().enumerate().filter(|(_, next)| next.ready_at <= now);
@@ -111,7 +113,7 @@ impl IsolatedWriter {
             let soonest = self.waiting.iter().map(|next| next.ready_at).min();
             tokio::select! {
                 arrived = self.arriving.recv(), if !self.arriving.is_closed() => match arrived {
-                    Some(job) => self.waiting.push(Isolated::new(job)),
+                    Some(job) => self.waiting.push(IsolatedJob::new(job)),
                     None if self.waiting.is_empty() => return None,
                     None => {}
                 },
@@ -121,20 +123,20 @@ impl IsolatedWriter {
         }
     }
 
-    async fn write(&mut self, mut next: Isolated) {
+    async fn write(&mut self, mut next: IsolatedJob) {
         let error = match self.journal.write(slice::from_ref(&next.job), next.time()).await {
             Ok(kept) => {
                 return self.notifier.tell(Some(WrittenBatch { batch: vec![next.job], kept }));
             }
             Err(error) => error,
         };
-        let is_refused = matches!(error, DatabaseError::Taken(_));
+        let is_refused = matches!(error, DatabaseError::UniqueViolation(_));
         if !is_refused && self.journal.probe().await.is_err() {
-            self.outage.note_away(&error.to_string());
+            self.outage.mark_down(&error.to_string());
             let batch = slice::from_ref(&next.job);
             // Dropping the job reports the failure to its caller.
             if comes_back(&mut *self.journal, &self.stop, batch).await {
-                self.outage.note_back();
+                self.outage.mark_up();
                 self.waiting.push(next);
             }
         } else if next.may_be_tried_after(&error) {

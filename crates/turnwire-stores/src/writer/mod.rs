@@ -25,14 +25,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use turnwire_contract::{
     JournalError, RecordedEvent, RunEnd, RunId, Seq, TenantId,
-    seeded::{Fault, is_seeded},
+    seeded::{Fault, is_injected},
 };
 
 use crate::{
     database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
     live_tails::LiveTails,
     notify::Publisher,
-    outage::{Backoff, Outage},
+    outage::{Availability, Backoff},
     rows::{EventRow, new_tag, to_rows},
     sync::lock,
 };
@@ -154,7 +154,7 @@ pub(crate) struct Writer {
     /// Queue of isolated appends.
     isolated: mpsc::UnboundedSender<Job>,
     notifier: CommitNotifier,
-    outage: Arc<Outage>,
+    outage: Arc<Availability>,
     at_work_since: AtWorkSince,
     stop: CancellationToken,
 }
@@ -171,7 +171,7 @@ impl Writer {
         journal: Box<dyn BatchWriter>,
         isolated: mpsc::UnboundedSender<Job>,
         notifier: CommitNotifier,
-        outage: Arc<Outage>,
+        outage: Arc<Availability>,
         stop: CancellationToken,
     ) -> (WriterHandle, Self) {
         let (sender, requests) = mpsc::channel(QUEUE);
@@ -273,7 +273,7 @@ impl Writer {
         batch: Vec<Job>,
         before: Option<WrittenBatch>,
     ) -> Option<WrittenBatch> {
-        if is_seeded(Fault::PublishBeforeCommit) {
+        if is_injected(Fault::PublishBeforeCommit) {
             for job in &batch {
                 self.notifier.tails.note_written(&job.tenant, &job.events, job.bytes);
             }
@@ -289,7 +289,7 @@ impl Writer {
                 self.answer_probes();
                 return Some(WrittenBatch { batch, kept });
             }
-            Some(Err(error @ DatabaseError::Taken(_))) if batch.len() == 1 => {
+            Some(Err(error @ DatabaseError::UniqueViolation(_))) if batch.len() == 1 => {
                 self.notifier.refuse(batch, &error);
             }
             Some(Err(error)) => {
@@ -312,11 +312,11 @@ impl Writer {
     async fn probe(&mut self) {
         match self.journal.probe().await {
             Ok(()) => {
-                self.outage.note_back();
+                self.outage.mark_up();
                 self.answer_probes();
             }
             Err(error) => {
-                self.outage.note_away(&error.to_string());
+                self.outage.mark_down(&error.to_string());
                 self.probes.clear();
             }
         }
@@ -331,12 +331,12 @@ impl Writer {
 
 /// Maximum connection failures during a batch while other writes succeed. A single one can be
 /// chance.
-const CHANCES: u32 = 5;
+const MAX_CONNECTION_FAILURES: u32 = 5;
 
 /// One batch being written.
 struct BatchAttempt<'a> {
     journal: &'a mut dyn BatchWriter,
-    outage: &'a Outage,
+    outage: &'a Availability,
     stop: &'a CancellationToken,
 }
 
@@ -349,22 +349,24 @@ impl BatchAttempt<'_> {
         let mut n_broken = 0;
         loop {
             let error = match self.journal.write(batch, STATEMENT_TIMEOUT).await {
-                Err(error) if !matches!(error, DatabaseError::Taken(_)) => error,
+                Err(error) if !matches!(error, DatabaseError::UniqueViolation(_)) => error,
                 done => {
-                    self.outage.note_back();
+                    self.outage.mark_up();
                     return Some(done);
                 }
             };
             let is_up = self.journal.probe().await.is_ok();
             if is_up {
                 n_broken += 1;
-                if !matches!(error, DatabaseError::Away(_)) || n_broken >= CHANCES {
+                if !matches!(error, DatabaseError::Unavailable(_))
+                    || n_broken >= MAX_CONNECTION_FAILURES
+                {
                     return Some(Err(error));
                 }
                 sleep(backoff.next_pause()).await;
             } else {
                 n_broken = 0;
-                self.outage.note_away(&error.to_string());
+                self.outage.mark_down(&error.to_string());
                 if !comes_back(self.journal, self.stop, batch).await {
                     return None;
                 }
@@ -441,15 +443,15 @@ impl CommitNotifier {
             let run_id = job.run_id.clone();
             let refusal = match error {
                 // A second end of a call or of the run: the writer of the first one owns it.
-                DatabaseError::Taken(index) => {
+                DatabaseError::UniqueViolation(index) => {
                     tracing::warn!(%run_id, index, "append refused by a unique index");
                     self.tails.release(&run_id);
                     job.conflict()
                 }
-                DatabaseError::Away(reason)
+                DatabaseError::Unavailable(reason)
                 | DatabaseError::TooSlow(reason)
-                | DatabaseError::Refused(reason)
-                | DatabaseError::Broken(reason) => {
+                | DatabaseError::InvalidValue(reason)
+                | DatabaseError::Failed(reason) => {
                     tracing::error!(%run_id, bytes = job.bytes, reason, "append rejected");
                     JournalError::Rejected { run_id, reason: reason.clone() }
                 }

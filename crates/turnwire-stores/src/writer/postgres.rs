@@ -4,7 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::PgConnection;
-use turnwire_contract::seeded::{Fault, is_seeded};
+use turnwire_contract::seeded::{Fault, is_injected};
 
 use super::{BatchWriter, Job, probe_sql};
 use crate::{
@@ -44,7 +44,7 @@ fn write() -> &'static str {
         let open = WRITE.replace("do nothing", over);
         open.replace("where r.run_id in (select run_id from first))", "on conflict do nothing)")
     });
-    if is_seeded(Fault::NoFence) { &WITHOUT_FENCE } else { WRITE }
+    if is_injected(Fault::NoFence) { &WITHOUT_FENCE } else { WRITE }
 }
 
 /// Returns the tags of the rows that block refused appends.
@@ -94,7 +94,7 @@ impl PostgresBatchWriter {
         let refused: Vec<&Job> = jobs.iter().filter(|job| !won(job)).collect();
         let tags = self.tags_of(&refused).await?;
         let is_there = |job: &Job| {
-            tags.contains(&(job.run_id.to_string(), job.tag)) && !is_seeded(Fault::NoReadBack)
+            tags.contains(&(job.run_id.to_string(), job.tag)) && !is_injected(Fault::NoReadBack)
         };
         Ok(jobs.iter().map(|job| won(job) || is_there(job)).collect())
     }
@@ -109,7 +109,7 @@ impl PostgresBatchWriter {
         let winners = insert(transaction.connection(), jobs, sender.as_deref(), time).await?;
         for job in jobs {
             if let Some(ending) = &job.ending
-                && !is_seeded(Fault::EndOutsideTransaction)
+                && !is_injected(Fault::EndOutsideTransaction)
                 && winners.iter().any(|winner| winner == job.run_id.as_str())
             {
                 let (tenant, run_id) = (&job.tenant, &job.run_id);

@@ -57,7 +57,7 @@ impl SqliteBatchWriter {
         }
         for row in rest {
             if !insert(transaction, job, row).await? {
-                return Err(DatabaseError::Taken(format!("place {}", row.first)));
+                return Err(DatabaseError::UniqueViolation(format!("place {}", row.first)));
             }
         }
         if let Some(ending) = &job.ending {

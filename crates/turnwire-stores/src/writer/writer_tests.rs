@@ -33,7 +33,7 @@ async fn a_panic_costs_one_batch() {
     let (isolated, _jobs) = mpsc::unbounded_channel();
     let notifier = CommitNotifier { tails: Arc::default(), publisher: None };
     let journal = Box::new(PanicsOnce { has_panicked: false });
-    let outage = Arc::new(Outage::of("database"));
+    let outage = Arc::new(Availability::of("database"));
     let (handle, writer) = Writer::new(journal, isolated, notifier, outage, stop.clone());
     tasks.spawn(writer.run());
     let tenant = TenantId::default();

@@ -33,7 +33,7 @@ use rmcp::{
 use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
-use turnwire_contract::Tool;
+use turnwire_contract::ToolSpec;
 
 use super::{
     asking::Us,
@@ -60,7 +60,8 @@ const STREAM_RETRY_WAIT: Duration = Duration::from_millis(200);
 
 pub(super) type Service = RunningService<RoleClient, Us>;
 
-pub(super) type Tools = Arc<[Arc<dyn Tool>]>;
+/// What a server has listed.
+pub(super) type Specs = Arc<[Arc<ToolSpec>]>;
 
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
@@ -79,7 +80,7 @@ pub(super) struct Connection {
 
 /// The cached tool list.
 struct Listed {
-    tools: Tools,
+    tools: Specs,
     /// Number of change notifications before the list was requested.
     changes: u64,
 }
@@ -148,14 +149,14 @@ impl Connection {
     }
 
     /// Returns the cached tools, if they have not changed.
-    pub(super) fn known_tools(&self) -> Option<Tools> {
+    pub(super) fn known_tools(&self) -> Option<Specs> {
         let listed = lock(&self.listed);
         let listed = listed.as_ref().filter(|listed| listed.changes == self.wire.changes())?;
         Some(Arc::clone(&listed.tools))
     }
 
     /// Caches the tools. `changes` is the number of change notifications before the request.
-    pub(super) fn remember(&self, tools: Tools, changes: u64) {
+    pub(super) fn remember(&self, tools: Specs, changes: u64) {
         *lock(&self.listed) = Some(Listed { tools, changes });
     }
 

@@ -9,6 +9,7 @@
 //! Types of the protocol library are used only in this module.
 
 mod asking;
+mod call;
 mod connection;
 pub mod login;
 mod oauth;
@@ -17,6 +18,7 @@ mod process;
 pub mod request_servers;
 mod result;
 mod server;
+mod specs;
 mod task;
 mod tokens;
 mod tool;
@@ -39,7 +41,7 @@ pub use self::{
     },
     request_servers::{UrlRule, UrlRuleError},
 };
-use self::{request_servers::RequestServers, server::Server};
+use self::{request_servers::RequestServers, server::Server, tool::McpTool};
 use crate::Egress;
 
 /// Maximum duration of the shutdown of all servers.
@@ -90,7 +92,7 @@ impl McpServers {
     /// Connects to all servers, and returns the tools or the error of each.
     pub async fn connect_all(&self) -> BTreeMap<String, Result<Vec<Arc<dyn Tool>>, ToolError>> {
         let connecting = self.servers.values().map(|server| async move {
-            let tools = server.tools().await.map(|tools| tools.to_vec());
+            let tools = server.tools().await.map(|specs| McpTool::all_of(server, &specs));
             (server.label.clone(), tools)
         });
         join_all(connecting).await.into_iter().collect()
@@ -159,7 +161,8 @@ impl ToolServers for McpServers {
     }
 
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
-        Some(self.server(tenant, server).ok()?.known_tools()?.to_vec())
+        let server = self.server(tenant, server).ok()?;
+        Some(McpTool::all_of(&server, &server.known_tools()?))
     }
 
     async fn tools(
@@ -167,7 +170,9 @@ impl ToolServers for McpServers {
         tenant: &TenantId,
         server: ServerRef<'_>,
     ) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-        Ok(self.server(tenant, server)?.tools().await?.to_vec())
+        let server = self.server(tenant, server)?;
+        let specs = server.tools().await?;
+        Ok(McpTool::all_of(&server, &specs))
     }
 }
 

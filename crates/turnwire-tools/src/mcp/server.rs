@@ -21,16 +21,16 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
-use turnwire_contract::{Tool, ToolError};
+use turnwire_contract::ToolError;
 
 use super::{
     connection::{
-        Connection, Handshake, OpenError, Service, Tools, Ways, chain, challenge_to, open,
+        Connection, Handshake, OpenError, Service, Specs, Ways, chain, challenge_to, open,
         was_not_let_in,
     },
     oauth::Authorization,
     options::{McpServerOptions, McpTransport},
-    tool::{McpTool, specs},
+    specs::specs,
     wire::Wire,
 };
 use crate::{Egress, sync::lock};
@@ -161,14 +161,14 @@ impl Server {
         }
     }
 
-    pub(super) fn known_tools(&self) -> Option<Tools> {
+    pub(super) fn known_tools(&self) -> Option<Specs> {
         let open = lock(&self.line).open.clone()?;
         open.known_tools().filter(|_| open.is_open())
     }
 
     /// Returns the tools; requests them if they are not cached and the last request did not fail
     /// recently.
-    pub(super) async fn tools(self: &Arc<Self>) -> Result<Tools, ToolError> {
+    pub(super) async fn tools(self: &Arc<Self>) -> Result<Specs, ToolError> {
         if let Some(tools) = self.known_tools() {
             return Ok(tools);
         }
@@ -182,15 +182,14 @@ impl Server {
         asked
     }
 
-    async fn tools_over(self: &Arc<Self>, connection: &Connection) -> Result<Tools, ToolError> {
+    async fn tools_over(self: &Arc<Self>, connection: &Connection) -> Result<Specs, ToolError> {
         let _one_asks = connection.asking.lock().await;
         if let Some(tools) = connection.known_tools() {
             return Ok(tools);
         }
         let changes = connection.wire.changes();
         let told = connection.list().await.map_err(|error| self.no_list(&error))?;
-        let tool = |spec| Arc::new(McpTool::new(Arc::clone(self), spec)) as Arc<dyn Tool>;
-        let tools: Tools = specs(&self.label, &self.options, told).map(tool).collect();
+        let tools: Specs = specs(&self.label, &self.options, told).map(Arc::new).collect();
         debug!(server = %self.label, tools = tools.len(), "MCP tools listed");
         connection.remember(Arc::clone(&tools), changes);
         Ok(tools)

@@ -13,7 +13,7 @@ use crate::client_error::{ClientError, shown};
 /// Checks that `new` can follow `history`: each output belongs to an earlier call that has none
 /// yet, and no call is left open, except calls of MCP servers that wait for an approval.
 pub fn check_calls(history: &[impl Borrow<Item>], new: &[Item]) -> Result<(), ClientError> {
-    let mut calls: Vec<Waiting<'_>> = Vec::new();
+    let mut calls: Vec<PendingCall<'_>> = Vec::new();
     for item in history.iter().map(Borrow::borrow) {
         note(&mut calls, item);
     }
@@ -53,16 +53,16 @@ pub fn name_calls(items: &mut [Item], tools: &[Arc<ToolSpec>]) {
     }
 }
 
-struct Waiting<'a> {
+struct PendingCall<'a> {
     call_id: &'a CallId,
     kind: ToolKind,
     is_open: bool,
 }
 
-fn note<'a>(calls: &mut Vec<Waiting<'a>>, item: &'a Item) {
+fn note<'a>(calls: &mut Vec<PendingCall<'a>>, item: &'a Item) {
     match item {
         Item::Call { call_id, kind, .. } => {
-            calls.push(Waiting { call_id, kind: *kind, is_open: true });
+            calls.push(PendingCall { call_id, kind: *kind, is_open: true });
         }
         Item::CallResult { call_id, .. } => {
             let call = calls.iter_mut().rev().find(|call| call.call_id == call_id);

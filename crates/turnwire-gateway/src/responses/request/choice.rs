@@ -8,7 +8,7 @@ use turnwire_contract::{ToolChoice, ToolKind, ToolSpec};
 use super::{
     fields::{Fields, known_word},
     tools::{FILE_SEARCH, RequestedServer, RequestedTool, WEB_SEARCH, is_web_search},
-    unread::Unread,
+    unread::FieldTracker,
 };
 use crate::client_error::{ClientError, shown};
 
@@ -22,7 +22,7 @@ pub fn read_choice(
     own: &[&str],
 ) -> Result<(ToolChoice, Vec<RequestedTool>), ClientError> {
     const PATH: &str = "tool_choice";
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     match tool_choice {
         None | Some(Value::Null) => Ok((ToolChoice::Auto, requested_tools)),
         Some(Value::String(word)) => {

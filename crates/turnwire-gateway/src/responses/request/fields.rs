@@ -1,13 +1,13 @@
 //! Reads the fields of a JSON object, and reports the exact path of an invalid one.
 //!
-//! Every reader treats `null` as absent, as official clients send it. [`Unread`] tracks fields that
+//! Every reader treats `null` as absent, as official clients send it. [`FieldTracker`] tracks fields that
 //! are never read.
 
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::unread::Unread;
+use super::unread::FieldTracker;
 use crate::client_error::{ClientError, join, shown};
 use crate::limits::RequestLimits;
 
@@ -16,12 +16,12 @@ use crate::limits::RequestLimits;
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
     path: String,
-    unread: &'a Unread,
+    unread: &'a FieldTracker,
 }
 
 impl<'a> Fields<'a> {
     /// The whole body.
-    pub(super) fn of_body(map: &'a Map<String, Value>, unread: &'a Unread) -> Self {
+    pub(super) fn of_body(map: &'a Map<String, Value>, unread: &'a FieldTracker) -> Self {
         unread.open("", map);
         Self { map, path: String::new(), unread }
     }
@@ -30,7 +30,7 @@ impl<'a> Fields<'a> {
     pub(super) fn of(
         value: &'a Value,
         path: &str,
-        unread: &'a Unread,
+        unread: &'a FieldTracker,
     ) -> Result<Self, ClientError> {
         match value {
             Value::Object(map) => {

@@ -15,7 +15,7 @@ use super::{
     native_items, parts,
     summary::unwrap_summary,
     tools::PlacedTool,
-    unread::Unread,
+    unread::FieldTracker,
 };
 use crate::client_error::{ClientError, shown};
 use crate::limits::RequestLimits;
@@ -126,7 +126,7 @@ pub fn read_items(
         let message = format!("`{path}` may have at most {most} items, not {}.", list.len());
         return Err(ClientError::new("too_many_items", path, message));
     }
-    let unread = Unread::within(&references_found.limits);
+    let unread = FieldTracker::within(&references_found.limits);
     let mut reader = Reader::new(list, references_found);
     for (n, (path, value)) in placed(list, path).enumerate() {
         reader.read(n, &Fields::of(value, &path, &unread)?)?;

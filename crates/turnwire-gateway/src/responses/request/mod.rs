@@ -54,7 +54,7 @@ pub use self::{
 
 use self::{
     fields::{Fields, known_word},
-    unread::Unread,
+    unread::FieldTracker,
 };
 pub use crate::client_error::{ClientError, refuse_unknown};
 use crate::limits::RequestLimits;
@@ -323,7 +323,7 @@ pub fn read(body: Value, limits: &RequestLimits) -> Result<CreateResponse, Clien
     // The two that can be large are moved, not copied.
     let input = take_input(&mut body)?;
     let tools = take_list(&mut body, "tools")?;
-    let unread = Unread::within(limits);
+    let unread = FieldTracker::within(limits);
     let fields = Fields::of_body(&body, &unread);
     fields.pass_over(&["input", "tools"]);
     let mut request = CreateResponse {
@@ -529,7 +529,7 @@ fn read_include(fields: &Fields<'_>) -> Result<Vec<String>, ClientError> {
 
 /// Reads the field `metadata` of any body that has one.
 pub fn read_metadata(body: &Map<String, Value>) -> Result<BTreeMap<String, String>, ClientError> {
-    metadata_of(&Fields::of_body(body, &Unread::default()))
+    metadata_of(&Fields::of_body(body, &FieldTracker::default()))
 }
 
 fn metadata_of(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, ClientError> {

@@ -83,7 +83,7 @@ fn read_image(
 ) -> Result<Content, ClientError> {
     let detail = part.word("detail", &["auto", "low", "high", "original"])?.map(str::to_owned);
     if let Some(url) = part.text("image_url")? {
-        let is_picture = |carried: Carried<'_>| carried.media_type.starts_with("image/");
+        let is_picture = |carried: DataUrl<'_>| carried.media_type.starts_with("image/");
         if !is_web_address(url) && !carried(url).is_some_and(is_picture) {
             let path = part.path_of("image_url");
             let message =
@@ -143,16 +143,16 @@ fn found<'a>(
 
 /// The content of a `data:` URL.
 #[derive(Clone, Copy)]
-struct Carried<'a> {
+struct DataUrl<'a> {
     media_type: &'a str,
     base64: &'a str,
 }
 
-fn carried(url: &str) -> Option<Carried<'_>> {
+fn carried(url: &str) -> Option<DataUrl<'_>> {
     let (meta, base64) = url.strip_prefix("data:")?.split_once(',')?;
     let meta = meta.strip_suffix(";base64")?;
     let media_type = meta.split(';').next().unwrap_or_default();
-    BASE64_STANDARD.decode(base64).is_ok().then_some(Carried { media_type, base64 })
+    BASE64_STANDARD.decode(base64).is_ok().then_some(DataUrl { media_type, base64 })
 }
 
 /// A `data:` URL for base64 content, with the media type by file extension.
@@ -182,7 +182,7 @@ fn carried_image(url: &str, path: &str) -> Result<Image, ClientError> {
     {
         return Ok(Image { media_type, base64: url.to_owned() });
     }
-    let Some(Carried { media_type, base64 }) = carried(url) else {
+    let Some(DataUrl { media_type, base64 }) = carried(url) else {
         let message = "A picture in the output of a tool must come as a base64 data URL.";
         return Err(ClientError::invalid(format!("{path}.image_url"), message));
     };
@@ -195,7 +195,7 @@ fn words_of_file(
     references_found: &ResolvedReferences,
     path: &str,
 ) -> Result<String, ClientError> {
-    let is_text = |carried: &Carried<'_>| {
+    let is_text = |carried: &DataUrl<'_>| {
         carried.media_type.starts_with("text/") || carried.media_type == "application/json"
     };
     let words = match LibraryAddress::of(url) {

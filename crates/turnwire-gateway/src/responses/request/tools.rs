@@ -10,7 +10,7 @@ use std::{collections::HashSet, fmt};
 use serde_json::Value;
 use turnwire_contract::{AskBefore, InputFormat, ToolKind, ToolRef, ToolSpec};
 
-use super::{fields::Fields, parts::is_web_address, unread::Unread};
+use super::{fields::Fields, parts::is_web_address, unread::FieldTracker};
 use crate::client_error::{ClientError, shown};
 use crate::limits::RequestLimits;
 
@@ -103,7 +103,7 @@ pub fn read_tools(
     tools: &[PlacedTool<'_>],
     limits: &RequestLimits,
 ) -> Result<RequestedTools, ClientError> {
-    let unread = Unread::within(limits);
+    let unread = FieldTracker::within(limits);
     let mut reader = Reader { max_tools: limits.tools, ..Reader::default() };
     let is_namespace = |tool: &Value| tool.get("type").and_then(Value::as_str) == Some("namespace");
     for (path, tool) in tools.iter().filter(|(_, tool)| !is_namespace(tool)) {
@@ -368,7 +368,7 @@ fn read_allowed(tool: &Fields<'_>) -> Result<Option<Vec<String>>, ClientError> {
 }
 
 /// The tools that one half of an approval filter covers.
-enum Means {
+enum ToolFilter {
     Nothing,
     These(Vec<String>),
     Everything,
@@ -386,27 +386,35 @@ fn read_ask_before(tool: &Fields<'_>) -> Result<Option<AskBefore>, ClientError> 
         }));
     }
     let Some(filter) = tool.object(NAME)? else { return Ok(None) };
-    let always = read_half(&filter, "always", Means::Everything)?;
-    let never = read_half(&filter, "never", Means::These(Vec::new()))?;
+    let always = read_half(&filter, "always", ToolFilter::Everything)?;
+    let never = read_half(&filter, "never", ToolFilter::These(Vec::new()))?;
     Ok(Some(match (always, never) {
-        (Means::Everything, _) | (Means::Nothing, Means::Nothing) => AskBefore::Everything,
-        (Means::Nothing, Means::Everything) => AskBefore::Nothing,
-        (Means::These(always), Means::Nothing | Means::Everything) => AskBefore::Only(always),
-        (Means::Nothing, Means::These(never)) => AskBefore::AllBut(never),
-        (Means::These(always), Means::These(mut never)) => {
+        (ToolFilter::Everything, _) | (ToolFilter::Nothing, ToolFilter::Nothing) => {
+            AskBefore::Everything
+        }
+        (ToolFilter::Nothing, ToolFilter::Everything) => AskBefore::Nothing,
+        (ToolFilter::These(always), ToolFilter::Nothing | ToolFilter::Everything) => {
+            AskBefore::Only(always)
+        }
+        (ToolFilter::Nothing, ToolFilter::These(never)) => AskBefore::AllBut(never),
+        (ToolFilter::These(always), ToolFilter::These(mut never)) => {
             never.retain(|name| !always.contains(name));
             AskBefore::AllBut(never)
         }
     }))
 }
 
-fn read_half(filter: &Fields<'_>, name: &str, of_read_only: Means) -> Result<Means, ClientError> {
-    let Some(half) = filter.object(name)? else { return Ok(Means::Nothing) };
+fn read_half(
+    filter: &Fields<'_>,
+    name: &str,
+    of_read_only: ToolFilter,
+) -> Result<ToolFilter, ClientError> {
+    let Some(half) = filter.object(name)? else { return Ok(ToolFilter::Nothing) };
     let names = half.texts("tool_names")?;
     if half.flag("read_only")?.is_some() {
         return Ok(of_read_only);
     }
-    Ok(names.map_or(Means::Everything, Means::These))
+    Ok(names.map_or(ToolFilter::Everything, ToolFilter::These))
 }
 
 #[cfg(test)]

@@ -20,13 +20,13 @@ const MAX_REPORTED: usize = 64;
 
 /// The unread fields of a request, and its limits.
 #[derive(Debug, Default)]
-pub(super) struct Unread {
-    notes: RefCell<Notes>,
+pub(super) struct FieldTracker {
+    notes: RefCell<FieldSets>,
     limits: RequestLimits,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct FieldSets {
     /// Paths of the opened objects.
     opened: HashSet<String>,
     /// Unread fields: the path of the object, and the name.
@@ -37,7 +37,7 @@ struct Notes {
     reported: BTreeSet<(String, String)>,
 }
 
-impl Unread {
+impl FieldTracker {
     /// An empty set, for a request within these limits.
     pub(super) fn within(limits: &RequestLimits) -> Self {
         Self { limits: limits.clone(), ..Self::default() }
@@ -88,7 +88,7 @@ impl Unread {
     /// The ignored fields, for the client. Indexes of input items are removed, so that a long
     /// history is reported once.
     pub(super) fn left(self) -> Vec<String> {
-        let Notes { mut unread, mut reported, .. } = self.notes.into_inner();
+        let FieldSets { mut unread, mut reported, .. } = self.notes.into_inner();
         unread.append(&mut reported);
         let mut left: Vec<String> = Vec::new();
         for (path, name) in unread {

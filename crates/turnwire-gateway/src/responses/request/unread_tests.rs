@@ -2,13 +2,13 @@ use serde_json::json;
 
 use super::*;
 
-fn open(unread: &Unread, path: &str, object: &Value) {
+fn open(unread: &FieldTracker, path: &str, object: &Value) {
     unread.open(path, object.as_object().unwrap());
 }
 
 #[test]
 fn what_is_not_read_is_left() {
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     let nothing = json!({ "a": null, "b": [], "c": {} });
     open(&unread, "text", &nothing);
     open(&unread, "", &json!({ "model": "m", "odd": 1, "off": false }));
@@ -19,7 +19,7 @@ fn what_is_not_read_is_left() {
 /// An object that is opened twice is registered once.
 #[test]
 fn opening_again_does_not_undo_reading() {
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     let tool = json!({ "type": "mcp", "odd": 1 });
     open(&unread, "tools[0]", &tool);
     unread.read("tools[0]", "type");
@@ -30,7 +30,7 @@ fn opening_again_does_not_undo_reading() {
 
 #[test]
 fn items_are_not_told_apart() {
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     for n in 0..200 {
         open(&unread, &format!("input[{n}].content[{n}]"), &json!({ "phase": "x" }));
     }
@@ -39,7 +39,7 @@ fn items_are_not_told_apart() {
 
 #[test]
 fn the_report_has_an_end() {
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     let object: Map<String, Value> =
         (0..1_000).map(|n| (format!("{n}{}", "x".repeat(200)), json!(1))).collect();
     unread.open("input[0]", &object);
@@ -50,7 +50,7 @@ fn the_report_has_an_end() {
 
 #[test]
 fn a_field_nobody_knows_is_refused_with_what_was_meant() {
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     open(&unread, "", &json!({ "temprature": 1, "image": {} }));
     for name in ["temperature", "top_p", "input"] {
         unread.read("", name);
@@ -62,7 +62,7 @@ fn a_field_nobody_knows_is_refused_with_what_was_meant() {
     assert_eq!(unread.refuse("", &["temprature"]), Ok(()), "one that is reported");
     assert_eq!(unread.refuse("text", &[]), Ok(()), "another object");
 
-    let unread = Unread::default();
+    let unread = FieldTracker::default();
     open(&unread, "text", &json!({ "zzz.zz\n": 1 }));
     let refused = unread.refuse("text", &[]).unwrap_err();
     assert_eq!(refused.message, "Unknown parameter: 'text.zzz.zz…'.");

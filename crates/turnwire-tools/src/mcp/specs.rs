@@ -1,0 +1,86 @@
+//! The tools of a server as the engine knows them.
+
+use std::collections::HashSet;
+
+use rmcp::model::ToolAnnotations;
+use serde_json::Value;
+use tracing::warn;
+use turnwire_contract::{
+    AskBefore, Effect, ToolKind, ToolSpec,
+    seeded::{Fault, is_injected},
+};
+
+use super::options::McpServerOptions;
+
+/// Maximum length of a tool name.
+const MAX_NAME: usize = 128;
+
+/// Returns the specs of the enabled tools of a server.
+pub(super) fn specs<'a>(
+    label: &'a str,
+    options: &'a McpServerOptions,
+    told: Vec<rmcp::model::Tool>,
+) -> impl Iterator<Item = ToolSpec> + 'a {
+    let mut seen = HashSet::new();
+    told.into_iter().filter_map(move |tool| {
+        let name = tool.name.as_ref();
+        let enabled = options.enabled_tools.as_ref();
+        if !enabled.is_none_or(|enabled| enabled.iter().any(|known| known == name)) {
+            return None;
+        }
+        if !is_good_name(name) || !seen.insert(name.to_owned()) {
+            warn!(server = %label, tool = ?name, "MCP tool with an invalid name ignored");
+            return None;
+        }
+        Some(spec(label, options, &tool))
+    })
+}
+
+/// A name is shown to models and people, so it must not be empty, too long or contain control
+/// characters.
+fn is_good_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME && !name.contains(char::is_control)
+}
+
+fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> ToolSpec {
+    let name = tool.name.as_ref();
+    let title = || tool.title.as_deref().unwrap_or_default();
+    let description = tool.description.as_deref().unwrap_or_else(title);
+    let stated = options.effects.get(name).copied().unwrap_or(Effect::Once);
+    let own = options.tools.get(name).cloned().unwrap_or_default();
+    let is_excepted = matches!(&options.require_approval, AskBefore::AllBut(names)
+        if names.iter().any(|excepted| excepted == name));
+    ToolSpec {
+        parameters: Value::Object(tool.input_schema.as_ref().clone()),
+        kind: ToolKind::Mcp,
+        server: Some(label.to_owned()),
+        effect: tightened(stated, tool.annotations.as_ref()),
+        parallel: true,
+        needs_approval: own.ask.unwrap_or_else(|| options.require_approval.includes(name)),
+        exempt: own.ask.map_or(options.exempt || is_excepted, |ask| !ask),
+        approval_expiry: own.approval_expiry,
+        timeout: own.timeout.or(options.tool_timeout),
+        deadline: own.deadline.or(options.tool_deadline),
+        most_at_once: own.most_at_once,
+        server_most_at_once: options.most_at_once,
+        ..ToolSpec::new(name, description)
+    }
+}
+
+/// Returns the effect class set by the operator, or a stricter one if the server's hints say so.
+fn tightened(stated: Effect, hints: Option<&ToolAnnotations>) -> Effect {
+    let Some(hints) = hints else { return stated };
+    if is_injected(Fault::TrustAnnotations) && hints.read_only_hint == Some(true) {
+        return Effect::Pure;
+    }
+    let acts = hints.read_only_hint == Some(false);
+    match (stated, hints.idempotent_hint) {
+        (Effect::Pure, Some(true)) if acts => Effect::Idempotent,
+        (Effect::Pure, _) | (Effect::Idempotent, Some(false)) if acts => Effect::Once,
+        (stated, _) => stated,
+    }
+}
+
+#[cfg(test)]
+#[path = "specs_tests.rs"]
+mod tests;
