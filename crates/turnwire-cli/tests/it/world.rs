@@ -6,7 +6,10 @@ use std::{
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -22,13 +25,13 @@ pub(crate) const TURNWIRE: &str = env!("CARGO_BIN_EXE_turnwire");
 
 /// `turnwire …` in an empty folder with an empty environment.
 pub(crate) struct World {
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Arc<TempDir>,
     variables: Vec<(String, String)>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+        Self { folder: Arc::new(tempfile::tempdir().unwrap()), variables: Vec::new() }
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -70,7 +73,8 @@ impl World {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        Running::start(self.command(arguments))
+        let running = Running::start(self.command(arguments));
+        Running { _folder: Some(Arc::clone(&self.folder)), ..running }
     }
 }
 
@@ -87,6 +91,8 @@ pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) stdout: Watched,
     pub(crate) stderr: Watched,
+    /// A server's files must not be removed while it runs.
+    _folder: Option<Arc<TempDir>>,
 }
 
 impl Running {
@@ -94,7 +100,7 @@ impl Running {
         let mut child = command.spawn().unwrap();
         let stdout = Watched::new(child.stdout.take().unwrap());
         let stderr = Watched::new(child.stderr.take().unwrap());
-        Self { child, stdout, stderr }
+        Self { child, stdout, stderr, _folder: None }
     }
 
     pub(crate) fn signal(&self, name: &str) {

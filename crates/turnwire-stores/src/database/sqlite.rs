@@ -74,10 +74,7 @@ impl SqliteDatabase {
         let mut migrations = sqlx::migrate!("migrations/sqlite");
         migrations.set_ignore_missing(true);
         migrations.run(&writing).await.map_err(|error| DatabaseError::Failed(error.to_string()))?;
-        // Not `read_only`: while the writer's connection is replaced, the files of the write-ahead log
-        // may be gone, and a connection that cannot create them cannot open the database.
-        let readers = options.pragma("query_only", "on");
-        let reading = pool(4).connect_with(readers).await.map_err(failed)?;
+        let reading = pool(4).connect_with(options.read_only(true)).await.map_err(failed)?;
         Ok(Self { writing, reading })
     }
 }
@@ -234,7 +231,3 @@ fn failed(error: sqlx::Error) -> DatabaseError {
 /// Result codes of a temporarily unusable file: busy (5), locked (6), no memory (7), read-only (8),
 /// interrupted (9), I/O error (10), disk full (13), cannot open (14), locking protocol (15).
 const AWAY: [u32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];
-
-#[cfg(test)]
-#[path = "sqlite_tests.rs"]
-mod tests;
