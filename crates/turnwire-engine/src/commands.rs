@@ -274,7 +274,7 @@ impl Runs {
         Ok(AnswerOutcome::TooLate)
     }
 
-    /// Returns the events about a call so far, or `None` if there is no such run.
+    /// Returns the events about a call so far. A run that does not exist has none.
     async fn call_history(
         &self,
         tenant: &TenantId,

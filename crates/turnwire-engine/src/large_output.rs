@@ -1,7 +1,9 @@
 //! Tool results that are too large for the journal. The full text goes to the blob store.
 
-use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    fmt::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use tracing::warn;
 use turnwire_contract::{BlobId, Tool, ToolOutcome, ToolOutput, tool::BlobRef};
@@ -21,20 +23,17 @@ pub(crate) async fn store_large_output(
     outcome: ToolOutcome,
 ) -> ToolOutcome {
     let ToolOutcome::Succeeded { mut output } = outcome else { return outcome };
-    drop_oversized(&mut output, run.state().limits().output_in_journal);
+    let limit = run.state().limits().output_in_journal;
+    drop_oversized(&mut output, limit);
     if output.short.is_none() {
         output.short = text_or_none(|| tool.short_result(&output));
     }
-    let (limit, tenant) = {
-        let state = run.state();
-        (state.limits().output_in_journal, state.request().tenant.clone())
-    };
     if output.text.len() > limit {
         let blob = BlobId::new(run.new_id("blob"));
         let head = prefix(&output.text, limit).to_owned();
         let whole = std::mem::replace(&mut output.text, head);
         let bytes = whole.len() as u64;
-        let put = || context.blobs.put(&tenant, run.id(), &blob, whole.clone());
+        let put = || context.blobs.put(run.tenant(), run.id(), &blob, whole.clone());
         match run.retry_until_stored(put).await {
             Some(Ok(())) => output.rest = Some(BlobRef { blob, bytes }),
             kept => {

@@ -1,7 +1,9 @@
 //! Errors about the file as a whole.
 
-use super::super::sections::RawSettings;
-use crate::settings::testing::{check_keys, check_run_problem, run_settings};
+use crate::settings::{
+    sections::RawSettings,
+    testing::{check_keys, check_run_problem, run_settings},
+};
 
 #[test]
 fn all_mistakes_are_told_at_once() {
