@@ -116,6 +116,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     let options = AppOptions {
         default_model: settings.models.default_name.clone(),
         fallback_model,
+        models_with_tools: settings.models.with_tools.clone(),
         instructions: settings.instructions.clone(),
         limits: settings.limits.clone(),
         background_time: taken.background_time,

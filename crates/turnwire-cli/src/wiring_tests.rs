@@ -55,6 +55,7 @@ async fn every_model_of_the_settings_is_served() {
             .into(),
         others: OtherNames::PassedOn(provider("http://small")),
         default_name: "small".to_owned(),
+        with_tools: ["big".to_owned()].into(),
     };
     settings.instructions = Some("Be brief.".to_owned());
     settings.limits.max_turns = 7;
@@ -64,6 +65,7 @@ async fn every_model_of_the_settings_is_served() {
     assert!(gateway.app.runs().knows_model("llama"));
     let options = gateway.app.options();
     assert_eq!(options.default_model, "small");
+    assert_eq!(options.models_with_tools, settings.models.with_tools);
     assert_eq!(options.instructions.as_deref(), Some("Be brief."));
     assert_eq!(options.limits.max_turns, 7);
 }

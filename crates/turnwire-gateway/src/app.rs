@@ -1,6 +1,6 @@
 //! State shared by all handlers.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{Library, Limits, RunRequest, ServerUse, ToolKind, ToolSpec};
@@ -22,6 +22,9 @@ pub struct AppOptions {
     pub default_model: String,
     /// Model used for unknown model names. `None`: requests with an unknown name are refused.
     pub fallback_model: Option<String>,
+    /// Models that bring the tools of the server into Chat Completions requests that name none of
+    /// them.
+    pub models_with_tools: HashSet<String>,
     /// Instructions for the model on `/chat` and `/ws/chat`.
     pub instructions: Option<String>,
     /// Limits of a run.
@@ -51,6 +54,7 @@ impl Default for AppOptions {
         Self {
             default_model: "default".to_owned(),
             fallback_model: None,
+            models_with_tools: HashSet::new(),
             instructions: None,
             limits: Limits::default(),
             whole_results_for: 3,
@@ -190,13 +194,22 @@ impl App {
         request.instructions.clone_from(&options.instructions);
         request.limits = options.limits.clone();
         request.limits.whole_results_for = Some(options.whole_results_for);
-        let tools = self.runs().tools().specs();
-        // File search needs vector stores named in the request, and a chat names none.
-        request.tools =
-            tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect();
-        let servers = self.runs().servers().labels(caller.tenant());
-        request.servers = servers.into_iter().map(ServerUse::all_of).collect();
+        request.tools = self.own_tools();
+        request.servers = self.own_servers(caller);
         request
+    }
+
+    /// The tools of the settings. File search is not among them: it needs vector stores that a
+    /// request names.
+    pub(crate) fn own_tools(&self) -> Vec<Arc<ToolSpec>> {
+        let tools = self.runs().tools().specs();
+        tools.into_iter().filter(|spec| spec.kind != ToolKind::FileSearch).collect()
+    }
+
+    /// The MCP servers of the settings.
+    pub(crate) fn own_servers(&self, caller: &Caller) -> Vec<ServerUse> {
+        let servers = self.runs().servers().labels(caller.tenant());
+        servers.into_iter().map(ServerUse::all_of).collect()
     }
 
     /// Starts the shutdown: cancels [`closing`](Self::closing).

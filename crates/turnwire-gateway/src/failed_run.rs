@@ -1,8 +1,7 @@
-//! Error response for a run that failed before any tool started, for requests that wait for the end
-//! of the run.
+//! Error response for a failed run, for requests that wait for the end of the run.
 //!
 //! Official clients raise an exception for an error status, and treat anything else as an answer.
-//! No tool has run, so sending such a request again repeats no side effect. The clients do so
+//! If no tool has run, sending such a request again repeats no side effect. The clients do so
 //! themselves if the failure may be temporary, and are told when not to. The run is stored like any
 //! other, and a header names it. Decision 019 has the reasons.
 
@@ -81,6 +80,11 @@ impl FailedRun {
     /// Names the run by its run ID.
     pub(crate) fn run(self, run_id: &RunId) -> Self {
         Self { name: Some((RUN_ID, run_id.to_string())), ..self }
+    }
+
+    /// Marks the request as not retryable: tools may have acted.
+    pub(crate) fn after_acting(self, has_acted: bool) -> Self {
+        Self { may_be_sent_again: self.may_be_sent_again && !has_acted, ..self }
     }
 
     /// Marks a request with an `Idempotency-Key` as not retryable: sent again, it finds the same

@@ -9,7 +9,8 @@
 //! * [`server`] listens and shuts down; [`app`] is the state that every handler gets;
 //! * [`auth`] authenticates callers and checks `Host` and `Origin`;
 //! * [`api_error`] is every error response, in OpenAI's format; [`limits`] bounds the size of a
-//!   request, and [`json`] the shape of its body;
+//!   request, and [`json`] the shape of its body; `fields` reads the fields of an object and knows
+//!   the path of each, and `field_tracker` which of them nobody has read;
 //! * `admission` limits the runs and connections that are open at once;
 //! * `start_run` starts every run, and `idempotency` reads the `Idempotency-Key` by which a
 //!   repeated request finds its run;
@@ -17,7 +18,7 @@
 //!   `connection_permit` is its share of the connection limit, which a WebSocket keeps;
 //! * [`sse`] writes event streams; [`streaming`] projects a journal into frames and serves them as
 //!   a stream that can be resumed;
-//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs` with
+//! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`, `runs` with
 //!   `run_calls`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
 
 mod admission;
@@ -26,12 +27,15 @@ pub mod app;
 pub mod auth;
 mod body;
 mod chat;
+mod chat_completions;
 mod client_error;
 mod connection;
 mod connection_permit;
 mod connection_table;
 mod conversations;
 mod failed_run;
+mod field_tracker;
+mod fields;
 mod files;
 mod health;
 mod idempotency;
@@ -73,6 +77,7 @@ pub use server::{HttpLimits, Server, ServerError};
 fn all_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(responses::routes())
+        .merge(chat_completions::routes())
         .merge(conversations::routes())
         .merge(files::routes())
         .merge(vector_stores::routes())

@@ -91,9 +91,8 @@ fn leave_out_unknown_events(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
 }
 
 fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
-        .into_iter()
-        .flatten()
+    let PathItem { get, head, post, put, patch, delete, .. } = item;
+    [get, head, post, put, patch, delete].into_iter().flatten()
 }
 
 fn needs_key(path: &str) -> bool {

@@ -283,7 +283,7 @@ fn line(value: &impl Serialize) -> Bytes {
 }
 
 /// The events of a run after `after`, including later ones if `follow` is set.
-async fn rest_of(
+pub(crate) async fn rest_of(
     app: &App,
     caller: &Caller,
     run_id: &RunId,

@@ -66,14 +66,40 @@ impl SseFrame {
     }
 }
 
+/// The last bytes of a stream that ends before its run does.
+#[derive(Debug, Clone)]
+pub(crate) struct EarlyEnd {
+    /// If the server ends its streams.
+    pub(crate) closing: Bytes,
+    /// If the journal cannot be read.
+    pub(crate) journal_lost: Bytes,
+}
+
+impl EarlyEnd {
+    /// Lines that make the client reconnect.
+    const RECONNECT: Self = Self {
+        closing: Bytes::from_static(COME_BACK),
+        journal_lost: Bytes::from_static(COME_BACK_AFTER_LOSS),
+    };
+}
+
 /// A response that streams `frames`, with heartbeats. If it ends before the run does, the client is
 /// told to reconnect.
 pub(crate) fn event_stream(
     app: &App,
     frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
 ) -> Response {
+    event_stream_with(app, frames, EarlyEnd::RECONNECT)
+}
+
+/// Like [`event_stream`], with other last bytes.
+pub(crate) fn event_stream_with(
+    app: &App,
+    frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
+    early_end: EarlyEnd,
+) -> Response {
     let open = app.metrics().stream("sse");
-    let frames = until_streams_end(app, frames);
+    let frames = until_streams_end(app, frames, early_end);
     let body = with_heartbeat(frames, app.options().heartbeat).map(move |bytes| {
         let _ = &open;
         Ok::<_, Infallible>(bytes)
@@ -87,23 +113,23 @@ pub(crate) fn event_stream(
     (headers, Body::from_stream(body)).into_response()
 }
 
-/// `frames` until the streams of `app` end or the journal cannot be read, then the line that makes
-/// the client reconnect.
+/// `frames` until the streams of `app` end or the journal cannot be read, then the early end.
 fn until_streams_end(
     app: &App,
     frames: impl Stream<Item = Result<Bytes, JournalError>> + Send + 'static,
+    early_end: EarlyEnd,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let state = Some((Box::pin(app.streams_end()), Box::pin(frames)));
+    let state = Some((Box::pin(app.streams_end()), Box::pin(frames), early_end));
     stream::unfold(state, |state| async move {
-        let (mut end, mut frames) = state?;
+        let (mut end, mut frames, early_end) = state?;
         let next = tokio::select! {
             biased;
-            () = &mut end => return Some((Bytes::from_static(COME_BACK), None)),
+            () = &mut end => return Some((early_end.closing, None)),
             next = frames.next() => next?,
         };
         match next {
-            Ok(frame) => Some((frame, Some((end, frames)))),
-            Err(_) => Some((Bytes::from_static(COME_BACK_AFTER_LOSS), None)),
+            Ok(frame) => Some((frame, Some((end, frames, early_end)))),
+            Err(_) => Some((early_end.journal_lost, None)),
         }
     })
 }

@@ -9,7 +9,8 @@
 //!   that of `on_event`, [`messages`] that of the message list (made of [`message`]s),
 //!   [`transcript`] that of the terminal, and [`answer`] is the final answer alone;
 //! * [`responses`] is the surface of `/v1/responses`, in the official format, and [`check`]
-//!   validates such a stream, whoever sent it;
+//!   validates such a stream, whoever sent it; [`chat_completions`] is the surface of
+//!   `/v1/chat/completions`;
 //! * [`ws_chat`] is the surface of the chat WebSocket (it sends [`ws_message`]s and receives
 //!   [`ws_request`]s), [`chat_stream`] that of `/chat/stream`, and [`native`] is the current state
 //!   of a run; the events of the journal themselves are sent unchanged;
@@ -28,6 +29,7 @@ pub mod answer;
 pub mod call_state;
 pub mod callbacks;
 pub mod calls;
+pub mod chat_completions;
 pub mod chat_events;
 pub mod chat_stream;
 pub mod check;
@@ -57,6 +59,7 @@ pub use answer::Answer;
 pub use call_state::CallState;
 pub use callbacks::{CallbackFrame, Callbacks, ToolCallbacks};
 pub use calls::{Call, CallBook, CallEvent};
+pub use chat_completions::{ChatCompletion, ChatCompletions, CompletionFrame, CompletionOptions};
 pub use chat_events::{ChatEvents, ChatFrame};
 pub use chat_stream::{ChatAnswer, ChatStream, ChatStreamFrame, ChatStreamOptions};
 pub use check::{CheckOptions, Checker};

@@ -4,17 +4,17 @@ use std::{fmt::Write, sync::Arc};
 
 use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
-    ChatStreamOptions, FrameAt, MessageFrame, Messages, Profile, Projection, Responses,
-    RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat, WsOptions,
-    wire_json, wire_json_pretty,
+    CallbackFrame, Callbacks, ChatCompletions, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
+    ChatStreamOptions, CompletionOptions, FrameAt, MessageFrame, Messages, Profile, Projection,
+    Responses, RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat,
+    WsOptions, wire_json, wire_json_pretty,
 };
 
 type RecordedEvents = [Arc<RecordedEvent>];
 type WriteDown = fn(&RecordedEvents) -> String;
 
 /// Every surface: the name of its golden file, and its renderer.
-pub const ALL: [(&str, WriteDown); 12] = [
+pub const ALL: [(&str, WriteDown); 13] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
     ("fallback.txt", fallback),
@@ -26,6 +26,7 @@ pub const ALL: [(&str, WriteDown); 12] = [
     ("ws_chat.jsonl", ws_chat),
     ("ws_chat_asked.jsonl", ws_chat_asked),
     ("chat_stream.txt", chat_stream),
+    ("chat_completions.txt", chat_completions),
     ("snapshot.json", snapshot),
 ];
 
@@ -158,6 +159,22 @@ pub fn chat_stream(journal: &RecordedEvents) -> String {
         format!("id: {run_id}:{}\ndata: {}\n\n", placed.cursor, placed.frame.data())
     };
     frames.iter().map(block).collect()
+}
+
+/// Renders `/v1/chat/completions`: the stream with usage, then the answer without a stream.
+pub fn chat_completions(journal: &RecordedEvents) -> String {
+    let options = CompletionOptions { include_usage: true, ..CompletionOptions::default() };
+    let mut projection = ChatCompletions::new(options);
+    let mut out = String::new();
+    for frame in journal.iter().flat_map(|recorded| projection.project(recorded)) {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "data: {}\n\n", frame.data());
+    }
+    let answer = match projection.completion() {
+        Ok(completion) => wire_json_pretty(&completion),
+        Err(failure) => wire_json_pretty(&failure),
+    };
+    out + &answer + "\n"
 }
 
 /// Renders `GET /v1/runs/{id}` after the end of the run.

@@ -1,6 +1,9 @@
 //! `[models.*]`, and the environment variables of well-known providers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -112,6 +115,8 @@ pub(crate) struct ServedModels {
     pub(crate) others: OtherNames,
     /// Model of requests without a name.
     pub(crate) default_name: String,
+    /// Models that bring the tools of the server into Chat Completions.
+    pub(crate) with_tools: HashSet<String>,
 }
 
 /// Handling of requests for models that are not configured.
@@ -130,7 +135,8 @@ impl ServedModels {
     pub(super) fn scripted(demo: Demo) -> Self {
         let named = BTreeMap::from([(SCRIPTED.to_owned(), ModelSettings::Scripted(demo))]);
         let others = OtherNames::AnsweredBy(SCRIPTED.to_owned());
-        Self { named, others, default_name: SCRIPTED.to_owned() }
+        let with_tools = HashSet::from([SCRIPTED.to_owned()]);
+        Self { named, others, default_name: SCRIPTED.to_owned(), with_tools }
     }
 
     /// Returns the speed of the demo, if it is served.
@@ -169,7 +175,9 @@ impl ServedModels {
             // A name for the default provider counts as a configured name.
             named.entry(default_name.clone()).or_insert(ModelSettings::Provider(default));
         }
-        Ok(Self { named, others, default_name })
+        let with_tools = models.iter().filter(|(_, model)| model.brings_tools);
+        let with_tools = with_tools.map(|(name, _)| name.clone()).collect();
+        Ok(Self { named, others, default_name, with_tools })
     }
 }
 
@@ -214,6 +222,7 @@ pub(super) struct RawModel {
     api_key_env: Option<String>,
     tool_calling: Option<String>,
     custom_tools: Option<String>,
+    brings_tools: Option<bool>,
     unsupported_parameters: Vec<String>,
 }
 
@@ -225,6 +234,7 @@ impl RawTable for RawModel {
         "api_key_env",
         "tool_calling",
         "custom_tools",
+        "brings_tools",
         "unsupported_parameters",
     ];
 }
@@ -238,6 +248,7 @@ pub(super) struct NamedModel {
     api_key_env: Option<String>,
     tool_calling: ToolCalling,
     custom_tools: CustomTools,
+    brings_tools: bool,
     unsupported: Vec<Parameter>,
 }
 
@@ -300,8 +311,16 @@ fn named_model(path: &str, table: Table, mistakes: &mut Vec<String>) -> Option<N
         let why = "this kind knows only functions; it is one of `functions`, `refused`";
         mistakes.push(format!("{path}.custom_tools: {why}"));
     }
-    let tool_calling = tool_calling.unwrap_or_default();
-    Some(NamedModel { kind, base_url, model, api_key_env, tool_calling, custom_tools, unsupported })
+    Some(NamedModel {
+        kind,
+        base_url,
+        model,
+        api_key_env,
+        tool_calling: tool_calling.unwrap_or_default(),
+        custom_tools,
+        brings_tools: raw.brings_tools == Some(true),
+        unsupported,
+    })
 }
 
 /// Parses a keyword of the settings.

@@ -40,7 +40,7 @@ fn models(
     variables: &[(&str, &str)],
     model: Option<&str>,
 ) -> (String, Vec<String>, String) {
-    let ServedModels { named, others, default_name } =
+    let ServedModels { named, others, default_name, .. } =
         settings(text, variables, model).unwrap().models;
     let others = match others {
         OtherNames::Refused => "refused".to_owned(),
@@ -49,6 +49,19 @@ fn models(
         OtherNames::PassedOn(provider) => panic!("another name is sent: {provider:?}"),
     };
     (default_name, named.into_keys().collect(), others)
+}
+
+/// A model brings the tools of the server only if its settings say so.
+#[test]
+fn models_bring_tools_by_setting() {
+    let with_tools = |line: &str| {
+        let text = format!(
+            "[models.one]\nkind = \"chat_completions\"\nbase_url = \"http://a/v1\"\n{line}"
+        );
+        settings(&text, &[], None).unwrap().models.with_tools
+    };
+    assert_eq!(with_tools("brings_tools = true"), ["one".to_owned()].into());
+    assert!(with_tools("brings_tools = false").is_empty() && with_tools("").is_empty());
 }
 
 /// A9: origins on the command line are added to those in the file.

@@ -89,7 +89,7 @@ pub(super) async fn create(
     let start =
         StartOptions { watcher: streams.then_some(watcher), key, ..StartOptions::default() };
     let options = CreateOptions { start, stores, cancels_with_client };
-    let (handle, guard) = create_once(&app, &caller, request, options).await?;
+    let (handle, guard) = create_once(&app, &caller, request, options, |_| {}).await?;
     let events = handle.events().await?;
     if streams {
         let frames =
@@ -116,19 +116,23 @@ pub(super) async fn create(
 }
 
 /// How a response is created.
-struct CreateOptions {
+pub(crate) struct CreateOptions {
     /// The watcher of the run, and the key of the request.
-    start: StartOptions,
-    stores: bool,
-    cancels_with_client: bool,
+    pub(crate) start: StartOptions,
+    /// Whether the run is kept after its end.
+    pub(crate) stores: bool,
+    /// Whether the run is cancelled when the client disconnects.
+    pub(crate) cancels_with_client: bool,
 }
 
-/// The run of a request, or the run that an earlier request with the same key created.
-async fn create_once(
+/// The run of a request, or the run that an earlier request with the same key created. A new run is
+/// passed to `adjust` before it starts.
+pub(crate) async fn create_once(
     app: &App,
     caller: &Caller,
     request: CreateResponse,
     options: CreateOptions,
+    adjust: impl FnOnce(&mut RunRequest) + Send,
 ) -> Result<(RunHandle, Option<CancelOnDrop>), ApiError> {
     let (tenant, key) = (caller.tenant(), options.start.key.clone());
     if let Some(handle) = app.find_by_key(tenant, key.as_ref()).await? {
@@ -139,7 +143,10 @@ async fn create_once(
         prepare(app, caller, request, prior).await
     };
     match prepared.await {
-        Ok(run) => start(app, caller, run, options).await,
+        Ok(mut run) => {
+            adjust(&mut run);
+            start(app, caller, run, options).await
+        }
         // The same request may have changed what was looked up in the meantime.
         Err(error) => match app.find_by_key(tenant, key.as_ref()).await? {
             Some(handle) => Ok((handle, None)),

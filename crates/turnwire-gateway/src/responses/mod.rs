@@ -19,6 +19,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 
+pub(crate) use create::{CreateOptions, create_once};
+pub(crate) use output::{ProfileParams, profile};
 pub(crate) use references::resolve_references;
 
 /// The routes of this surface.

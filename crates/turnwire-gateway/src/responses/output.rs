@@ -26,14 +26,14 @@ const PROFILE_HEADER: &str = "turnwire-profile";
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ProfileParams {
+pub(crate) struct ProfileParams {
     /// Set of stream events: `strict` sends only official event types, `extended` adds Turnwire's
     /// own. The `Turnwire-Profile` header takes precedence. Default: `strict`.
-    pub(super) profile: Option<String>,
+    pub(crate) profile: Option<String>,
 }
 
 /// The profile of a request, from its header or query (R1).
-pub(super) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Profile, ApiError> {
+pub(crate) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Profile, ApiError> {
     let header = headers.get(PROFILE_HEADER).and_then(|value| value.to_str().ok());
     match header.or(params.profile.as_deref()) {
         None | Some("strict") => Ok(Profile::Strict),

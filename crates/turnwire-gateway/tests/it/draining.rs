@@ -99,6 +99,26 @@ async fn a_request_with_a_key_is_sent_again_elsewhere() {
     there.close().await;
 }
 
+/// C20: a chat completion ends with an error, because its client would take anything else for a
+/// whole answer; sent again with its key, it is read from its beginning.
+#[tokio::test]
+async fn a_chat_completion_ends_with_an_error() {
+    let (here, there) = two_servers().await;
+    let messages = json!([{ "role": "user", "content": "?" }]);
+    let body = json!({ "messages": messages, "stream": true });
+    let request = |world: &World| {
+        let request = world.request(Method::POST, "/v1/chat/completions");
+        request.header("Idempotency-Key", "k").json(&body)
+    };
+    let first = request(&here);
+    let seen = cut(here, first, "Let me").await;
+    let error = data_of(&seen).pop().unwrap();
+    assert_eq!(error["error"]["code"], "shutting_down", "{seen}");
+    let whole = there.text(request(&there)).await;
+    assert!(whole.contains("It is 20.") && whole.ends_with("data: [DONE]\n\n"), "{whole}");
+    there.close().await;
+}
+
 /// C20: `/chat/stream`, read on by the `id` of its last frame.
 #[tokio::test]
 async fn a_chat_is_read_on_elsewhere() {

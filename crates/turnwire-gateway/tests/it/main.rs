@@ -11,6 +11,7 @@ mod approvals;
 mod auth;
 mod bounds;
 mod chat;
+mod chat_completions;
 mod closing;
 mod custom_tools;
 mod disconnect;

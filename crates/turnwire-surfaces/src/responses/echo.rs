@@ -58,11 +58,11 @@ pub mod include {
 
 /// The echo of one request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Echo<'a>(pub(super) &'a Map<String, Value>);
+pub(crate) struct Echo<'a>(pub(crate) &'a Map<String, Value>);
 
 impl Echo<'_> {
     /// The value of `key`, if it is present and of the right type.
-    pub(super) fn get<T: DeserializeOwned>(self, key: &str) -> Option<T> {
+    pub(crate) fn get<T: DeserializeOwned>(self, key: &str) -> Option<T> {
         self.0.get(key).and_then(|value| T::deserialize(value).ok())
     }
 

@@ -293,7 +293,7 @@ impl Response {
 }
 
 /// A timestamp in Unix seconds.
-pub(super) fn seconds(at: Timestamp) -> i64 {
+pub(crate) fn seconds(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(1_000_000)
 }
 

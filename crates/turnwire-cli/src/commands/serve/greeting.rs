@@ -79,7 +79,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn models(models: &ServedModels) -> String {
-    let ServedModels { named, others, default_name } = models;
+    let ServedModels { named, others, default_name, .. } = models;
     let more = named.keys().filter(|name| *name != default_name).map(String::as_str);
     let default = format!("{default_name} (default)");
     let names: Vec<&str> = [default.as_str()].into_iter().chain(more).collect();

@@ -5,12 +5,12 @@
 use serde_json::Value;
 use turnwire_contract::{ToolChoice, ToolKind, ToolSpec};
 
-use super::{
+use super::tools::{FILE_SEARCH, RequestedServer, RequestedTool, WEB_SEARCH, is_web_search};
+use crate::{
+    client_error::{ClientError, shown},
+    field_tracker::FieldTracker,
     fields::{Fields, known_word},
-    tools::{FILE_SEARCH, RequestedServer, RequestedTool, WEB_SEARCH, is_web_search},
-    unread::FieldTracker,
 };
-use crate::client_error::{ClientError, shown};
 
 /// Reads the field `tool_choice` of a request. Returns the choice, and those of the
 /// `requested_tools` that stay on offer.

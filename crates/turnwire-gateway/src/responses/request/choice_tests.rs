@@ -13,8 +13,7 @@ fn requested_tools() -> Vec<RequestedTool> {
         { "type": "web_search" },
         { "type": "file_search" },
     ]);
-    let tools: Vec<_> =
-        crate::responses::request::fields::placed(tools.as_array().unwrap(), "tools").collect();
+    let tools: Vec<_> = crate::fields::placed(tools.as_array().unwrap(), "tools").collect();
     read_tools(&tools, &RequestLimits::default()).unwrap().tools
 }
 

@@ -9,16 +9,13 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use turnwire_contract::{CallId, Content, Decision, Item, Role, ToolKind, ToolOutcome};
 
-use super::{
-    InputBody,
+use super::{InputBody, native_items, parts, summary::unwrap_summary, tools::PlacedTool};
+use crate::{
+    client_error::{ClientError, shown},
+    field_tracker::FieldTracker,
     fields::{Fields, placed},
-    native_items, parts,
-    summary::unwrap_summary,
-    tools::PlacedTool,
-    unread::FieldTracker,
+    limits::RequestLimits,
 };
-use crate::client_error::{ClientError, shown};
-use crate::limits::RequestLimits;
 
 /// Type of an item that brings tools.
 pub const ADDITIONAL_TOOLS: &str = "additional_tools";

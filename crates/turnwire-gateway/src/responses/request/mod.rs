@@ -19,7 +19,6 @@
 mod calls;
 mod choice;
 mod echo;
-mod fields;
 mod ignored;
 mod input;
 mod into_run;
@@ -27,7 +26,6 @@ mod native_items;
 mod parts;
 mod summary;
 mod tools;
-mod unread;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -52,12 +50,12 @@ pub use self::{
     },
 };
 
-use self::{
-    fields::{Fields, known_word},
-    unread::FieldTracker,
-};
 pub use crate::client_error::{ClientError, refuse_unknown};
-use crate::limits::RequestLimits;
+use crate::{
+    field_tracker::FieldTracker,
+    fields::{Fields, known_word},
+    limits::RequestLimits,
+};
 
 /// The values of `include`.
 pub const INCLUDABLE: [&str; 8] = [

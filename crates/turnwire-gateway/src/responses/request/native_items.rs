@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use turnwire_contract::{CallId, Item, ToolKind};
 
-use super::{FILE_SEARCH, WEB_SEARCH, fields::Fields, input::read_arguments};
-use crate::client_error::ClientError;
+use super::{FILE_SEARCH, WEB_SEARCH, input::read_arguments};
+use crate::{client_error::ClientError, fields::Fields};
 
 /// The result of a call without output.
 const NO_OUTPUT: &str = "(no output)";

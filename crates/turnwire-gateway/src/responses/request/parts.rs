@@ -4,11 +4,11 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 use turnwire_contract::{Content, Image, LibraryAddress};
 
-use super::{
+use super::input::{FoundFile, ResolvedReferences};
+use crate::{
+    client_error::{ClientError, shown},
     fields::{Fields, placed},
-    input::{FoundFile, ResolvedReferences},
 };
-use crate::client_error::{ClientError, shown};
 
 /// The content of a message: a string, or an array of parts.
 pub(super) fn read_content(

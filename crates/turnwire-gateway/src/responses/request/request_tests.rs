@@ -194,7 +194,7 @@ fn an_unknown_field_is_refused() {
 }
 
 fn tools_of(request: &CreateResponse) -> Result<RequestedTools, ClientError> {
-    read_tools(&fields::placed(&request.tools.0, "tools").collect::<Vec<_>>(), &limits())
+    read_tools(&crate::fields::placed(&request.tools.0, "tools").collect::<Vec<_>>(), &limits())
 }
 
 /// The request of the Codex command line.

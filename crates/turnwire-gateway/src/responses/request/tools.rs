@@ -10,9 +10,13 @@ use std::{collections::HashSet, fmt};
 use serde_json::Value;
 use turnwire_contract::{AskBefore, InputFormat, ToolKind, ToolRef, ToolSpec};
 
-use super::{fields::Fields, parts::is_web_address, unread::FieldTracker};
-use crate::client_error::{ClientError, shown};
-use crate::limits::RequestLimits;
+use super::parts::is_web_address;
+use crate::{
+    client_error::{ClientError, shown},
+    field_tracker::FieldTracker,
+    fields::Fields,
+    limits::RequestLimits,
+};
 
 /// Name of the built-in web search for the model.
 pub const WEB_SEARCH: &str = "web_search";

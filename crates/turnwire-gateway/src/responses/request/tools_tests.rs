@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
 
 use super::*;
-use crate::responses::request::fields::placed;
+use crate::fields::placed;
 
 /// Limits other than the defaults.
 fn limits() -> RequestLimits {

@@ -7,13 +7,15 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::unread::FieldTracker;
-use crate::client_error::{ClientError, join, shown};
-use crate::limits::RequestLimits;
+use crate::{
+    client_error::{ClientError, join, shown},
+    field_tracker::FieldTracker,
+    limits::RequestLimits,
+};
 
 /// An object in a request, and its path.
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
     path: String,
     unread: &'a FieldTracker,
@@ -21,13 +23,13 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The whole body.
-    pub(super) fn of_body(map: &'a Map<String, Value>, unread: &'a FieldTracker) -> Self {
+    pub(crate) fn of_body(map: &'a Map<String, Value>, unread: &'a FieldTracker) -> Self {
         unread.open("", map);
         Self { map, path: String::new(), unread }
     }
 
     /// The object `value` at `path`.
-    pub(super) fn of(
+    pub(crate) fn of(
         value: &'a Value,
         path: &str,
         unread: &'a FieldTracker,
@@ -42,62 +44,62 @@ impl<'a> Fields<'a> {
     }
 
     /// An object inside this one.
-    pub(super) fn inner(&self, value: &'a Value, path: &str) -> Result<Self, ClientError> {
+    pub(crate) fn inner(&self, value: &'a Value, path: &str) -> Result<Self, ClientError> {
         Self::of(value, path, self.unread)
     }
 
     /// Marks fields as read that have no effect here and need not be reported, such as IDs and
     /// states of finished items.
-    pub(super) fn pass_over(&self, names: &[&str]) {
+    pub(crate) fn pass_over(&self, names: &[&str]) {
         for name in names {
             self.unread.read(&self.path, name);
         }
     }
 
     /// Reports the field `name` as ignored.
-    pub(super) fn report(&self, name: &str) {
+    pub(crate) fn report(&self, name: &str) {
         self.unread.report(&self.path, name);
     }
 
     /// Refuses unread fields, except those in `reported`.
-    pub(super) fn refuse_others(&self, reported: &[&str]) -> Result<(), ClientError> {
+    pub(crate) fn refuse_others(&self, reported: &[&str]) -> Result<(), ClientError> {
         self.unread.refuse(&self.path, reported)
     }
 
     /// The limits of the request.
-    pub(super) fn limits(&self) -> &'a RequestLimits {
+    pub(crate) fn limits(&self) -> &'a RequestLimits {
         self.unread.limits()
     }
 
     /// Path of this object.
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
     /// Path of its field `name`.
-    pub(super) fn path_of(&self, name: &str) -> String {
+    pub(crate) fn path_of(&self, name: &str) -> String {
         join(&self.path, name)
     }
 
     /// The raw object. Does not mark its fields as read.
-    pub(super) fn as_written(&self) -> &'a Map<String, Value> {
+    pub(crate) fn as_written(&self) -> &'a Map<String, Value> {
         self.map
     }
 
     /// The raw object. Marks all fields as read.
-    pub(super) fn all(&self) -> &'a Map<String, Value> {
+    pub(crate) fn all(&self) -> &'a Map<String, Value> {
         self.map.keys().for_each(|name| self.unread.read(&self.path, name));
         self.map
     }
 
     /// Any value.
-    pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
+    pub(crate) fn value(&self, name: &str) -> Option<&'a Value> {
         self.unread.read(&self.path, name);
         self.map.get(name).filter(|value| !value.is_null())
     }
 
     /// A string.
-    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ClientError> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>, ClientError> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -106,12 +108,12 @@ impl<'a> Fields<'a> {
     }
 
     /// A required string.
-    pub(super) fn needed_text(&self, name: &str) -> Result<&'a str, ClientError> {
+    pub(crate) fn needed_text(&self, name: &str) -> Result<&'a str, ClientError> {
         self.text(name)?.ok_or_else(|| ClientError::missing(self.path_of(name)))
     }
 
     /// A required string that is not empty.
-    pub(super) fn needed_name(&self, name: &str) -> Result<&'a str, ClientError> {
+    pub(crate) fn needed_name(&self, name: &str) -> Result<&'a str, ClientError> {
         let text = self.needed_text(name)?;
         if text.is_empty() {
             let message = format!("`{}` must not be empty.", self.path_of(name));
@@ -121,12 +123,12 @@ impl<'a> Fields<'a> {
     }
 
     /// An owned string.
-    pub(super) fn owned_text(&self, name: &str) -> Result<Option<String>, ClientError> {
+    pub(crate) fn owned_text(&self, name: &str) -> Result<Option<String>, ClientError> {
         Ok(self.text(name)?.map(str::to_owned))
     }
 
     /// A boolean.
-    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, ClientError> {
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, ClientError> {
         match self.value(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
@@ -135,7 +137,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A number in `range`.
-    pub(super) fn number(
+    pub(crate) fn number(
         &self,
         name: &str,
         range: RangeInclusive<f64>,
@@ -154,7 +156,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An integer in `range`.
-    pub(super) fn whole(
+    pub(crate) fn whole(
         &self,
         name: &str,
         range: RangeInclusive<u32>,
@@ -175,12 +177,12 @@ impl<'a> Fields<'a> {
     }
 
     /// An object.
-    pub(super) fn object(&self, name: &str) -> Result<Option<Self>, ClientError> {
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Self>, ClientError> {
         self.value(name).map(|value| self.inner(value, &self.path_of(name))).transpose()
     }
 
     /// An array, with the path of each entry.
-    pub(super) fn list(&self, name: &str) -> Result<Option<Vec<(String, &'a Value)>>, ClientError> {
+    pub(crate) fn list(&self, name: &str) -> Result<Option<Vec<(String, &'a Value)>>, ClientError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let path = self.path_of(name);
         match value {
@@ -190,7 +192,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An array of strings.
-    pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, ClientError> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, ClientError> {
         let Some(list) = self.list(name)? else { return Ok(None) };
         let text = |(path, value): (String, &Value)| match value {
             Value::String(text) => Ok(text.clone()),
@@ -200,7 +202,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of the strings in `known`.
-    pub(super) fn word(
+    pub(crate) fn word(
         &self,
         name: &str,
         known: &[&'static str],
@@ -210,7 +212,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The entries of an array, with their paths.
-pub(super) fn placed<'a>(
+pub(crate) fn placed<'a>(
     list: &'a [Value],
     path: &str,
 ) -> impl Iterator<Item = (String, &'a Value)> {
@@ -218,7 +220,7 @@ pub(super) fn placed<'a>(
 }
 
 /// `text`, if it is in `known`.
-pub(super) fn known_word(
+pub(crate) fn known_word(
     text: &str,
     path: &str,
     known: &[&'static str],

@@ -12,15 +12,17 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::client_error::{ClientError, join, shown};
-use crate::limits::RequestLimits;
+use crate::{
+    client_error::{ClientError, join, shown},
+    limits::RequestLimits,
+};
 
 /// Maximum number of reported fields.
 const MAX_REPORTED: usize = 64;
 
 /// The unread fields of a request, and its limits.
 #[derive(Debug, Default)]
-pub(super) struct FieldTracker {
+pub(crate) struct FieldTracker {
     notes: RefCell<FieldSets>,
     limits: RequestLimits,
 }
@@ -39,17 +41,17 @@ struct FieldSets {
 
 impl FieldTracker {
     /// An empty set, for a request within these limits.
-    pub(super) fn within(limits: &RequestLimits) -> Self {
+    pub(crate) fn within(limits: &RequestLimits) -> Self {
         Self { limits: limits.clone(), ..Self::default() }
     }
 
     /// The limits of the request.
-    pub(super) fn limits(&self) -> &RequestLimits {
+    pub(crate) fn limits(&self) -> &RequestLimits {
         &self.limits
     }
 
     /// Registers the fields of the object at `path`, once.
-    pub(super) fn open(&self, path: &str, object: &Map<String, Value>) {
+    pub(crate) fn open(&self, path: &str, object: &Map<String, Value>) {
         let mut notes = self.notes.borrow_mut();
         if notes.opened.insert(path.to_owned()) {
             let fields = object.iter().filter(|(_, value)| !is_nothing(value));
@@ -58,7 +60,7 @@ impl FieldTracker {
     }
 
     /// Marks the field `name` of the object at `path` as read.
-    pub(super) fn read(&self, path: &str, name: &str) {
+    pub(crate) fn read(&self, path: &str, name: &str) {
         let mut notes = self.notes.borrow_mut();
         let field = (path.to_owned(), name.to_owned());
         notes.unread.remove(&field);
@@ -67,12 +69,12 @@ impl FieldTracker {
 
     /// Reports the field `name` of the object at `path` as ignored. An empty name means the whole
     /// object.
-    pub(super) fn report(&self, path: &str, name: &str) {
+    pub(crate) fn report(&self, path: &str, name: &str) {
         self.notes.borrow_mut().reported.insert((path.to_owned(), name.to_owned()));
     }
 
     /// Refuses the unread fields of the object at `path`, except those in `reported`.
-    pub(super) fn refuse(&self, path: &str, reported: &[&str]) -> Result<(), ClientError> {
+    pub(crate) fn refuse(&self, path: &str, reported: &[&str]) -> Result<(), ClientError> {
         let notes = self.notes.borrow();
         let here = |fields: &'_ BTreeSet<(String, String)>| -> Vec<String> {
             let fields = fields.iter().filter(|(of, _)| of == path);
@@ -87,7 +89,7 @@ impl FieldTracker {
 
     /// The ignored fields, for the client. Indexes of input items are removed, so that a long
     /// history is reported once.
-    pub(super) fn left(self) -> Vec<String> {
+    pub(crate) fn left(self) -> Vec<String> {
         let FieldSets { mut unread, mut reported, .. } = self.notes.into_inner();
         unread.append(&mut reported);
         let mut left: Vec<String> = Vec::new();
@@ -113,7 +115,7 @@ fn is_nothing(value: &Value) -> bool {
 
 /// `input[3].content[0].detail` as `input[].content[].detail`.
 fn without_places(field: &str) -> String {
-    if !field.starts_with("input[") && !field.starts_with("items[") {
+    if !["input[", "items[", "messages["].iter().any(|list| field.starts_with(list)) {
         return field.to_owned();
     }
     let mut short = String::with_capacity(field.len());
@@ -128,5 +130,5 @@ fn without_places(field: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "unread_tests.rs"]
+#[path = "field_tracker_tests.rs"]
 mod tests;
