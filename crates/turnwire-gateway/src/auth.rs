@@ -43,6 +43,12 @@ const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Maximum number of refused origins that are remembered, so that each is logged once.
 const MAX_LOGGED_ORIGINS: usize = 64;
 
+/// Response headers that a page of an allowed origin may read, beyond those that browsers always
+/// show.
+const EXPOSED_HEADERS: &str = "etag, retry-after, stream-closed, stream-cursor, stream-next-offset, \
+                               stream-up-to-date, turnwire-response-id, turnwire-run-id, \
+                               x-should-retry, x-workflow-run-id";
+
 /// Operator settings for authentication.
 #[derive(Clone, Default)]
 pub struct AuthOptions {
@@ -211,11 +217,14 @@ fn is_loopback_page(origin: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Adds the CORS headers that let an allowed page read the response.
+/// Adds the CORS headers that let an allowed page read the response. Credentials are not allowed:
+/// a key travels in a header that the page sets, never in a cookie.
 fn allow_reading(origin: HeaderValue, response: &mut Response) {
     let headers = response.headers_mut();
-    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    let exposed = HeaderValue::from_static(EXPOSED_HEADERS);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }
 
 /// The layer around all routes: checks host and origin, and answers CORS preflight requests.

@@ -19,7 +19,7 @@
 //! * [`sse`] writes event streams; [`streaming`] projects a journal into frames and serves them as
 //!   a stream that can be resumed;
 //! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`, `runs` with
-//!   `run_calls`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
+//!   `run_calls` and `durable_stream`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
 
 mod admission;
 pub mod api_error;
@@ -33,6 +33,7 @@ mod connection;
 mod connection_permit;
 mod connection_table;
 mod conversations;
+mod durable_stream;
 mod failed_run;
 mod field_tracker;
 mod fields;
@@ -85,6 +86,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(chat::routes())
         .merge(ws_chat::routes())
         .merge(runs::routes())
+        .merge(durable_stream::routes())
         .merge(run_calls::routes())
         .merge(health::routes())
         .merge(metrics::routes())

@@ -59,7 +59,8 @@ async fn check(store: &str, url: &str) {
         let (status, answer) = answer(request).await;
         let at = format!("{method} {path} on {store}: {answer}");
         assert_eq!(status, StatusCode::NOT_FOUND, "{at}");
-        assert!(answer["error"]["code"].as_str().unwrap().ends_with("not_found"), "{at}");
+        let code = answer["error"]["code"].as_str().unwrap_or_default();
+        assert!(code.ends_with("not_found") || method == Method::HEAD, "{at}");
     }
     // What is named in a body reaches the store as it is.
     let search = json!([{ "type": "file_search", "vector_store_ids": ["vs_\0"] }]);

@@ -16,6 +16,7 @@ mod closing;
 mod custom_tools;
 mod disconnect;
 mod draining;
+mod durable_stream;
 mod failed_runs;
 mod faults;
 mod file_inputs;
