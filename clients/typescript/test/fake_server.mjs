@@ -34,7 +34,7 @@ export function lastFrame(seq) {
 
 /**
  * Starts a proxy in front of `target`. `cutAfter(n)` says after how many bytes of the body the
- * response on the n-th connection is cut; `open()` counts the connections that are open.
+ * n-th response is cut, counted from 1; `open()` counts the connections that are open.
  */
 export async function cuttingProxy(t, target, cutAfter) {
   const { hostname, port } = new URL(target);
@@ -54,7 +54,9 @@ export async function cuttingProxy(t, target, cutAfter) {
         close();
       });
     }
-    client.pipe(upstream);
+    // One response per connection: the limit is for each of them.
+    client.on("data", (bytes) => upstream.write(bytes.toString("latin1").replace(/^connection: keep-alive/im, "connection: close"), "latin1"));
+    client.on("end", () => upstream.end());
     let head = Buffer.alloc(0);
     let left = most;
     upstream.on("data", (bytes) => {
