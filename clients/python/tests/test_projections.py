@@ -45,7 +45,7 @@ class Projections(unittest.TestCase):
                 self.assertEqual(callbacks(scenario, start=False, end=False), calls_of(scenario, "fallback.txt"))
 
     def test_with_one_callback_the_other_is_text(self):
-        """S0-5"""
+        """S0-5a, S0-5b"""
         line = ("on_token", "\n")
         start = [line, ("on_tool_start", "multiply"), ("on_token", "[Tool result: 20]\n"), line]
         self.assertEqual(callbacks("one_tool", start=True, end=False)[1:5], start)

@@ -45,7 +45,7 @@ for (const scenario of scenarios) {
   });
 }
 
-test("S0-5 with one callback the other is text", () => {
+test("S0-5a S0-5b with one callback the other is text", () => {
   const start = recorder("onToken", "onToolStart");
   replay(new CallbackProjection(start.callbacks), "one_tool");
   assert.deepEqual(start.calls.slice(1, 5), [["on_token", "\n"], ["on_tool_start", "multiply"], ["on_token", "[Tool result: 20]\n"], ["on_token", "\n"]]);
