@@ -18,7 +18,7 @@ from ._callbacks import CallbackProjection
 from ._connection import Connection, RetryOptions
 from ._errors import BrokenStreamError, ConnectionLostError, RunFailedError
 from ._follow import follow_run
-from ._messages import Message, MessagesProjection, ToolBlock
+from ._messages import MESSAGE_CALLBACKS, Message, MessagesProjection, ToolBlock
 from .events import CommandResult, RecordedEvent, RunOutcome, RunSnapshot, Usage
 
 _log = logging.getLogger("turnwire_client")
@@ -110,12 +110,17 @@ class Turnwire:
         }
         body = {"message": message, "session_id": session_id, "active_file": active_file, "tokens": True, "approvals": approvals, "inputs": inputs}
         run_id = await self._start_chat({name: value for name, value in body.items() if value is not None})
-        answer, messages = Answer(), MessagesProjection()
-        tokens = CallbackProjection(has_tool_start=on_tool_start is not None, has_tool_end=on_tool_end is not None)
+        answer = Answer()
+        projections: list[CallbackProjection | MessagesProjection] = [
+            CallbackProjection(has_tool_start="on_tool_start" in callbacks, has_tool_end="on_tool_end" in callbacks)
+        ]
+        # The list of messages copies the text so far with every token, so only if it is wanted.
+        if MESSAGE_CALLBACKS & callbacks.keys():
+            projections.append(MessagesProjection())
         async for recorded in self.follow_run(run_id):
             answer.apply(recorded)
             await _call(callbacks, "on_event", recorded)
-            for projection in (tokens, messages):
+            for projection in projections:
                 for name, arguments in projection.apply(recorded):
                     await _call(callbacks, name, *arguments)
         if answer.outcome is None or answer.usage is None:

@@ -20,6 +20,16 @@ from .events import Image, RecordedEvent, RunEvent, ToolOutcome, ToolRef
 Stage = Literal["start", "streaming", "running", "end"]
 MessageState = Literal["streaming", "complete", "cut", "superseded"]
 
+MESSAGE_CALLBACKS = {
+    "on_assistant_message_added",
+    "on_assistant_content_updated",
+    "on_tool_block_updated",
+    "on_messages_change",
+    "on_content_update",
+    "on_tool_update",
+}
+"""Callbacks that need the list of messages."""
+
 
 @dataclass(frozen=True)
 class ToolBlock:
