@@ -3,8 +3,14 @@
 // TURNWIRE_URL          a gateway whose model plays the script in the message, with the tools of
 //                       the MCP server `mcp-props`; `add` needs an approval
 // TURNWIRE_LOCKED_URL   a gateway with the demo, which wants TURNWIRE_LOCKED_KEY
+// TURNWIRE_BIN          the program, for a gateway that is killed
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { AuthenticationError, ConflictError, ConnectionLostError, NotFoundError, RunFailedError, Turnwire } from "../dist/index.js";
 import { all, cuttingProxy, until } from "./fake_server.mjs";
@@ -152,6 +158,42 @@ test("C11 a live chat survives a proxy that cuts all of its connections", async 
   assert.deepEqual(seqs, seqs.map((_, index) => index + 1));
   assert.ok(proxy.connections() > 5, `${proxy.connections()} connections`);
   assert.equal(result.text, "End.");
+});
+
+/** Starts a gateway of its own with the demo; the run is kept in a file in `folder`. */
+async function startDemo(t, folder, listen) {
+  const env = { ...process.env, TURNWIRE_DEMO_PACE_MS: "10", TURNWIRE_DEMO_TOOL_MS: "1500", TURNWIRE_STORE_URL: "sqlite://turnwire.db" };
+  const gateway = spawn(process.env.TURNWIRE_BIN, ["serve", "--demo", "--json", "--listen", listen], { cwd: folder, env, stdio: ["ignore", "pipe", "ignore"] });
+  t.after(() => gateway.kill("SIGKILL"));
+  const [line] = await once(gateway.stdout, "data");
+  return { gateway, listening: JSON.parse(line).listening };
+}
+
+test("C2 C11 a gateway that is killed and started again costs a client time, and no event", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "turnwire-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const { gateway, listening } = await startDemo(t, folder, "127.0.0.1:0");
+  const seqs = [];
+  const tools = [];
+  let tokens = "";
+  const result = await new Turnwire({ baseUrl: `http://${listening}`, maxDelayMs: 200, attempts: 100 }).streamChat({
+    message: "multiply 5 and 4",
+    onToken: (token) => (tokens += token),
+    onToolStart: (name) => {
+      tools.push(name);
+      gateway.kill("SIGKILL");
+      gateway.once("exit", () => void startDemo(t, folder, listening));
+    },
+    onToolEnd: (name, summary) => tools.push(`${name}: ${summary}`),
+    onEvent: ({ seq, event }) => {
+      seqs.push(seq);
+      if (event.type === "run_taken_over") tools.push("taken over");
+    },
+  });
+  assert.deepEqual(tools, ["multiply", "taken over", "multiply: 20"]);
+  assert.equal(tokens, "I will multiply 5 and 4. 5 times 4 is 20.");
+  assert.deepEqual(seqs, seqs.map((_, index) => index + 1));
+  assert.equal(result.text, "5 times 4 is 20.");
 });
 
 test("C9 a start whose answer is lost makes one run", async (t) => {
