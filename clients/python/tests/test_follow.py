@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 import unittest
+from unittest.mock import patch
 
 from servers import every, fake_server, frame, last_frame, refuse, stream, stream_head, until
 
@@ -86,14 +87,39 @@ class Follow(unittest.IsolatedAsyncioTestCase):
             stream(writer, frame(n))
             if n == 1:
                 await asyncio.sleep(60)
-            for _ in range(8):
+            for _ in range(24):
                 writer.write(b": ping\n")
                 await asyncio.sleep(0.05)
             writer.write(last_frame(3).encode())
 
-        async with fake_server(answer) as server, client(server.url, max_silence=0.2) as turnwire:
+        async with fake_server(answer) as server, client(server.url, max_silence=0.5) as turnwire:
             self.assertEqual([recorded["seq"] for recorded in await every(turnwire.follow_run("run_1"))], [1, 2, 3])
         self.assertEqual(len(server.requests), 2)
+
+    @patch("turnwire_client._follow.HEALTHY_SECONDS", 0.05)
+    async def test_a_quiet_run_outlives_a_proxy_that_cuts_idle_connections(self):
+        for is_reset in (False, True):
+
+            async def answer(request, writer, n, is_reset=is_reset):
+                stream(writer, frame(1) if n == 1 else last_frame(2) if n == 9 else ": ping\n")
+                await asyncio.sleep(0.08)
+                if is_reset:
+                    writer.transport.abort()
+
+            async with fake_server(answer) as server, client(server.url) as turnwire:
+                self.assertEqual([recorded["seq"] for recorded in await every(turnwire.follow_run("run_1"))], [1, 2])
+            self.assertEqual(len(server.requests), 9)
+
+    @patch("turnwire_client._follow.HEALTHY_SECONDS", 0.05)
+    async def test_a_connection_that_is_dead_every_time_is_given_up(self):
+        async def answer(request, writer, n):
+            stream(writer, frame(1))
+            await asyncio.sleep(60)
+
+        async with fake_server(answer) as server, client(server.url, max_silence=0.3) as turnwire:
+            with self.assertRaises(ConnectionLostError) as raised:
+                await every(turnwire.follow_run("run_1"))
+        self.assertEqual((raised.exception.attempts, raised.exception.last_seq), (4, 1))
 
     async def test_leaving_the_loop_or_cancelling_the_task_closes_the_connection(self):
         async def leave(turnwire):

@@ -12,13 +12,17 @@ import time
 from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
+import httpx
+
 from ._connection import Connection, EventStream, reason_of
 from ._errors import ApiError, BrokenStreamError, ConnectionLostError, is_temporary
 from ._sse import SseFrame
 from .events import RecordedEvent
 
 HEALTHY_SECONDS = 5.0
-"""A connection that lasted this long was healthy, even if no event came: its run is just quiet."""
+"""A connection that the other side ended after this long was healthy, even if no event came: the run
+is just quiet, and there is a proxy that does not like it.
+"""
 
 
 async def follow_run(connection: Connection, run_id: str, after: int) -> AsyncGenerator[RecordedEvent, None]:
@@ -47,12 +51,13 @@ async def follow_run(connection: Connection, run_id: str, after: int) -> AsyncGe
                     yield recorded
                     if recorded["event"]["type"] == "run_finished":
                         return
-            if time.monotonic() - opened_at >= HEALTHY_SECONDS:
-                retry.progressed()
         except Exception as error:
             if not is_temporary(error):
                 raise
             failure = error
+        is_silent = isinstance(failure, httpx.TimeoutException)
+        if stream and not is_silent and time.monotonic() - opened_at >= HEALTHY_SECONDS:
+            retry.progressed()
         asked_by = failure if isinstance(failure, ApiError) else stream
         asked_for = asked_by.retry_after if asked_by else None
         if not await retry.another(asked_for):

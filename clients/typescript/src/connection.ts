@@ -126,6 +126,11 @@ export class EventStream {
     return this.#parser.retryMs;
   }
 
+  /** Whether it was given up because nothing arrived. */
+  get wasSilent(): boolean {
+    return this.#watch.isSilent;
+  }
+
   /** A header of the response. */
   header(name: string): string | null {
     return this.#response.headers.get(name);
@@ -150,6 +155,8 @@ export class EventStream {
 
 /** Aborts a request when its caller does, or when nothing arrives for too long. */
 class SilenceWatch {
+  /** Whether nothing arrived for too long. */
+  isSilent = false;
   readonly #controller = new AbortController();
   readonly #maxSilenceMs: number;
   readonly #caller: AbortSignal | undefined;
@@ -170,6 +177,7 @@ class SilenceWatch {
   heard(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
+      this.isSilent = true;
       this.#controller.abort(new Error(`nothing arrived for ${this.#maxSilenceMs} ms`));
     }, this.#maxSilenceMs);
   }

@@ -11,7 +11,10 @@ import { ApiError, ConnectionLostError } from "./errors.js";
 import type { RecordedEvent } from "./generated/api.js";
 import { isTemporary } from "./retry.js";
 
-/** A connection that lasted this long was healthy, even if no event came: its run is just quiet. */
+/**
+ * A connection that the other side ended after this long was healthy, even if no event came: the
+ * run is just quiet, and there is a proxy that does not like it.
+ */
 const HEALTHY_MS = 5_000;
 
 /** Options of {@link Turnwire.followRun}. */
@@ -49,7 +52,6 @@ export async function* followRun(
         yield recorded;
         if (recorded.event.type === "run_finished") return;
       }
-      if (Date.now() - openedAt >= HEALTHY_MS) retry.progressed();
     } catch (error) {
       signal?.throwIfAborted();
       if (!isTemporary(error)) throw error;
@@ -57,6 +59,7 @@ export async function* followRun(
     } finally {
       stream?.close();
     }
+    if (stream && !stream.wasSilent && Date.now() - openedAt >= HEALTHY_MS) retry.progressed();
     const askedForMs = failure instanceof ApiError ? failure.retryAfterMs : stream?.retryMs;
     if (!(await retry.another(askedForMs))) throw new ConnectionLostError(retry.failures, failure, lastSeq);
   }

@@ -82,8 +82,31 @@ test("a silent connection is replaced", async (t) => {
   const { url, requests } = await fakeServer(t, (_, response, n) => {
     streamOf(response, n === 1 ? [frame(1)] : [frame(2), lastFrame(3)], { end: n > 1 });
   });
-  assert.deepEqual(seqs(await all(client(url, { maxSilenceMs: 100 }).followRun("run_1"))), [1, 2, 3]);
+  assert.deepEqual(seqs(await all(client(url, { maxSilenceMs: 500 }).followRun("run_1"))), [1, 2, 3]);
   assert.equal(requests(), 2);
+});
+
+for (const [how, cut] of [["ends", (response) => response.end()], ["resets", (response) => response.destroy()]]) {
+  test(`a quiet run outlives a proxy that ${how} idle connections`, async (t) => {
+    const { now } = Date;
+    const begin = now();
+    // A hundred times as fast, so that 60 ms are 6 s.
+    t.mock.method(Date, "now", () => begin + 100 * (now() - begin));
+    const { url, requests } = await fakeServer(t, (_, response, n) => {
+      streamOf(response, n === 1 ? [frame(1)] : n === 9 ? [lastFrame(2)] : [": ping\n"], { end: n === 9 });
+      setTimeout(() => cut(response), 80);
+    });
+    assert.deepEqual(seqs(await all(client(url).followRun("run_1"))), [1, 2]);
+    assert.equal(requests(), 9);
+  });
+}
+
+test("a connection that is dead every time is given up", async (t) => {
+  const { now } = Date;
+  t.mock.method(Date, "now", () => 100 * now());
+  const { url } = await fakeServer(t, (_, response) => streamOf(response, [frame(1)], { end: false }));
+  const isGivenUp = (error) => error instanceof ConnectionLostError && error.attempts === 4 && error.lastSeq === 1;
+  await assert.rejects(all(client(url, { maxSilenceMs: 300 }).followRun("run_1")), isGivenUp);
 });
 
 test("heartbeats keep a silent connection", async (t) => {
@@ -93,9 +116,9 @@ test("heartbeats keep a silent connection", async (t) => {
     setTimeout(() => {
       clearInterval(beat);
       response.end(lastFrame(2));
-    }, 600);
+    }, 1200);
   });
-  assert.deepEqual(seqs(await all(client(url, { maxSilenceMs: 250 }).followRun("run_1"))), [1, 2]);
+  assert.deepEqual(seqs(await all(client(url, { maxSilenceMs: 500 }).followRun("run_1"))), [1, 2]);
   assert.equal(requests(), 1);
 });
 
