@@ -5,7 +5,9 @@ import os
 import re
 from pathlib import Path
 
-FOLDER = Path(os.environ.get("TURNWIRE_GOLDENS", Path(__file__).resolve().parents[3] / "crates/turnwire-testkit/scenarios"))
+FOLDER = Path(
+    os.environ.get("TURNWIRE_GOLDENS", Path(__file__).resolve().parents[3] / "crates/turnwire-testkit/scenarios")
+)
 SCENARIOS = sorted(folder.name for folder in FOLDER.iterdir())
 
 _STRING = r'"((?:[^"\\]|\\.)*)"'
@@ -36,7 +38,11 @@ def _call(line):
 def _unescaped(text):
     """The text of a string as Rust prints it."""
     marks = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
-    return re.sub(r"\\(?:u\{([0-9a-f]+)\}|(.))", lambda found: chr(int(found[1], 16)) if found[1] else marks.get(found[2], found[2]), text)
+    return re.sub(
+        r"\\(?:u\{([0-9a-f]+)\}|(.))",
+        lambda found: chr(int(found[1], 16)) if found[1] else marks.get(found[2], found[2]),
+        text,
+    )
 
 
 def _block(printed):

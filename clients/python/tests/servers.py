@@ -13,7 +13,9 @@ class Request:
     def __init__(self, head, body):
         first, *lines = head.split("\r\n")
         self.method, self.path, _ = first.split(" ")
-        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        self.headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+        }
         self.body = body
 
 
@@ -82,7 +84,9 @@ def stream(writer, *pieces):
 
 def refuse(writer, status, code, headers=""):
     body = json.dumps({"error": {"message": "No.", "type": "t", "code": code, "param": None}})
-    writer.write(f"HTTP/1.1 {status} x\r\nconnection: close\r\n{headers}content-length: {len(body)}\r\n\r\n{body}".encode())
+    writer.write(
+        f"HTTP/1.1 {status} x\r\nconnection: close\r\n{headers}content-length: {len(body)}\r\n\r\n{body}".encode()
+    )
 
 
 def frame(seq, event=None):

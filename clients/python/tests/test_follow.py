@@ -40,7 +40,9 @@ class Follow(unittest.IsolatedAsyncioTestCase):
         self.assertEqual([request.headers.get("last-event-id") for request in self.server.requests], [None, "2"])
 
     async def test_events_that_come_again_are_dropped(self):
-        self.assertEqual(await self.seqs([frame(1), frame(2)], [frame(1), frame(2), frame(2), frame(3), last_frame(4)]), [1, 2, 3, 4])
+        self.assertEqual(
+            await self.seqs([frame(1), frame(2)], [frame(1), frame(2), frame(2), frame(3), last_frame(4)]), [1, 2, 3, 4]
+        )
 
     async def test_a_gap_is_a_broken_connection_and_the_missing_event_is_asked_for(self):
         self.assertEqual(await self.seqs([frame(1), frame(3)], [frame(2), frame(3), last_frame(4)]), [1, 2, 3, 4])
@@ -145,10 +147,17 @@ class Follow(unittest.IsolatedAsyncioTestCase):
                 refuse(writer, status, "some_code")
 
             async with fake_server(answer) as server, client(server.url) as turnwire:
-                for attempt in (every(turnwire.follow_run("run_1")), turnwire.cancel("run_1"), turnwire.stream_chat("x")):
+                for attempt in (
+                    every(turnwire.follow_run("run_1")),
+                    turnwire.cancel("run_1"),
+                    turnwire.stream_chat("x"),
+                ):
                     with self.assertRaises(kind) as raised:
                         await attempt
-                    self.assertEqual((raised.exception.status, raised.exception.code, str(raised.exception)), (status, "some_code", "No."))
+                    self.assertEqual(
+                        (raised.exception.status, raised.exception.code, str(raised.exception)),
+                        (status, "some_code", "No."),
+                    )
             self.assertEqual(len(server.requests), 3)
 
     async def test_503_is_tried_again_after_retry_after_and_is_an_unavailable_error_in_the_end(self):
@@ -199,7 +208,14 @@ class Follow(unittest.IsolatedAsyncioTestCase):
 
         async def answer(request, writer, n):
             text = frame(2, {"type": "text_added", "item_id": "m", "text": "Hi"})
-            stream(writer, *(["id: run_1:7.0\ndata: {}\n\n"] if request.path == "/chat/stream" else [frame(1), text, last_frame(3)]))
+            stream(
+                writer,
+                *(
+                    ["id: run_1:7.0\ndata: {}\n\n"]
+                    if request.path == "/chat/stream"
+                    else [frame(1), text, last_frame(3)]
+                ),
+            )
 
         async def fail(*_):
             raise ValueError("callback")
@@ -207,7 +223,9 @@ class Follow(unittest.IsolatedAsyncioTestCase):
         tokens = []
         async with fake_server(answer) as server, client(server.url) as turnwire:
             with self.assertLogs("turnwire_client", "ERROR") as logs:
-                result = await turnwire.stream_chat("x", on_event=fail, on_assistant_message_added=lambda: 1 / 0, on_token=tokens.append)
+                result = await turnwire.stream_chat(
+                    "x", on_event=fail, on_assistant_message_added=lambda: 1 / 0, on_token=tokens.append
+                )
         self.assertEqual((result.outcome["status"], tokens, len(logs.records)), ("completed", ["Hi"], 4))
 
 

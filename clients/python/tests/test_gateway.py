@@ -75,7 +75,9 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         """A finished run: its ID, its events, the size of the largest and of all on the wire."""
         run_id = (await self.turnwire.stream_chat(TOOLS)).run_id
         whole = await every(self.turnwire.follow_run(run_id))
-        sizes = [len(json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).encode()) + 20 for recorded in whole]
+        sizes = [
+            len(json.dumps(recorded, ensure_ascii=False, separators=(",", ":")).encode()) + 20 for recorded in whole
+        ]
         return run_id, whole, max(sizes), sum(sizes)
 
     async def test_a_chat_with_tools_calls_back_in_order(self):
@@ -97,12 +99,17 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         """S0-3"""
         tokens = []
         await self.demo.stream_chat("multiply 5 and 4", on_token=tokens.append)
-        self.assertEqual("".join(tokens), "I will multiply 5 and 4. \n[Executing tool: multiply]\n[Tool result: 20]\n\n5 times 4 is 20.")
+        self.assertEqual(
+            "".join(tokens),
+            "I will multiply 5 and 4. \n[Executing tool: multiply]\n[Tool result: 20]\n\n5 times 4 is 20.",
+        )
 
     async def test_a_block_goes_through_its_stages_and_the_list_is_right_at_the_end(self):
         """S4-7, S4-8, S4-10"""
         updates, lists = [], []
-        await self.demo.stream_chat("multiply 5 and 4", on_tool_block_updated=updates.append, on_messages_change=lists.append)
+        await self.demo.stream_chat(
+            "multiply 5 and 4", on_tool_block_updated=updates.append, on_messages_change=lists.append
+        )
         stages = [update.stage for update in updates]
         self.assertEqual((stages[0], stages[-1], stages.count("start"), stages.count("end")), ("start", "end", 1, 1))
         self.assertEqual("".join(update.parameters_chunk or "" for update in updates), updates[-1].parameters)
@@ -141,7 +148,10 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         run_id, whole, _, size = await self.finished_run()
         for step in range(100):
             most = size * step // 100
-            async with cutting_proxy(URL, lambda n: most if n == 1 else math.inf) as proxy, self.hasty(proxy.url) as client:
+            async with (
+                cutting_proxy(URL, lambda n: most if n == 1 else math.inf) as proxy,
+                self.hasty(proxy.url) as client,
+            ):
                 self.assertEqual(await every(client.follow_run(run_id)), whole, f"cut after {most} bytes")
             self.assertEqual(proxy.connections, 2, most)
 
@@ -228,7 +238,9 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
             if event["type"] == "tool_started" and event["call_id"] == waiting.get("call"):
                 waiting["result"] = await self.turnwire.cancel_call(recorded["run_id"], event["call_id"])
 
-        message = script({"text": "Wait. ", "calls": [call("wait_for_cancel"), call("echo", text="hi")]}, {"text": "Done."})
+        message = script(
+            {"text": "Wait. ", "calls": [call("wait_for_cancel"), call("echo", text="hi")]}, {"text": "Done."}
+        )
         result = await self.turnwire.stream_chat(message, on_event=on_event, on_tool_end=lambda *end: ends.append(end))
         self.assertTrue(waiting["result"]["done"])
         self.assertEqual(result.text, "Done.")
@@ -240,11 +252,15 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
 
         async def on_event(recorded):
             if recorded["event"]["type"] == "approval_requested":
-                answer = await self.turnwire.approve(recorded["run_id"], recorded["event"]["call_id"], *decision, **options)
+                answer = await self.turnwire.approve(
+                    recorded["run_id"], recorded["event"]["call_id"], *decision, **options
+                )
                 self.assertTrue(answer["done"])
 
         message = script({"text": "Well. ", "calls": [call("add", a=5, b=4)]}, {"text": "Done."})
-        result = await self.turnwire.stream_chat(message, approvals=True, on_event=on_event, on_tool_end=lambda *end: ends.append(end))
+        result = await self.turnwire.stream_chat(
+            message, approvals=True, on_event=on_event, on_tool_end=lambda *end: ends.append(end)
+        )
         return result.run_id, ends
 
     async def test_a_call_that_needs_an_approval_waits_for_it(self):
@@ -260,7 +276,9 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
 
     async def test_without_approvals_such_a_call_is_denied(self):
         ends = []
-        await self.turnwire.stream_chat(script({"calls": [call("add", a=5, b=4)]}, {"text": "Done."}), on_tool_end=lambda *end: ends.append(end))
+        await self.turnwire.stream_chat(
+            script({"calls": [call("add", a=5, b=4)]}, {"text": "Done."}), on_tool_end=lambda *end: ends.append(end)
+        )
         self.assertEqual(ends[0][0], "add")
         self.assertRegex(ends[0][1], "^Error: denied")
 
@@ -270,10 +288,14 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         async def on_event(recorded):
             event = recorded["event"]
             if event["type"] == "input_requested":
-                await self.turnwire.reply(recorded["run_id"], event["call_id"], "accept", content={"name": "Ada"}, input_id=event["input_id"])
+                await self.turnwire.reply(
+                    recorded["run_id"], event["call_id"], "accept", content={"name": "Ada"}, input_id=event["input_id"]
+                )
 
         message = script({"calls": [call("task_that_asks")]}, {"text": "Done."})
-        await self.turnwire.stream_chat(message, inputs=True, on_event=on_event, on_tool_end=lambda *end: ends.append(end))
+        await self.turnwire.stream_chat(
+            message, inputs=True, on_event=on_event, on_tool_end=lambda *end: ends.append(end)
+        )
         self.assertIn("Ada", ends[0][1])
 
     async def test_a_run_that_fails_is_an_error_with_its_code(self):
@@ -286,7 +308,11 @@ class Gateway(unittest.IsolatedAsyncioTestCase):
         """A2"""
         for key in (None, "wrong"):
             async with Turnwire(LOCKED_URL, api_key=key) as stranger:
-                for attempt in (stranger.stream_chat("x"), every(stranger.follow_run("run_x")), stranger.cancel("run_x")):
+                for attempt in (
+                    stranger.stream_chat("x"),
+                    every(stranger.follow_run("run_x")),
+                    stranger.cancel("run_x"),
+                ):
                     with self.assertRaises(AuthenticationError) as raised:
                         await attempt
                     self.assertEqual(raised.exception.status, 401)

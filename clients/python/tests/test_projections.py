@@ -70,7 +70,11 @@ class Projections(unittest.TestCase):
         self.assertEqual(changes[-1], messages.messages)
         self.assertEqual(
             [(message.role, message.content, message.state) for message in messages.messages],
-            [("user", "Go.", "complete"), ("assistant", "Let me multiply. ", "complete"), ("assistant", "5 times 4 is 20.", "complete")],
+            [
+                ("user", "Go.", "complete"),
+                ("assistant", "Let me multiply. ", "complete"),
+                ("assistant", "5 times 4 is 20.", "complete"),
+            ],
         )
 
     def test_the_answer_is_the_text_after_the_tools(self):

@@ -5,7 +5,9 @@ import unittest
 
 from turnwire_client._sse import SseFrame, SseParser
 
-STREAM = ': ping\nid: 1\ndata: {"a":"naïve 🦀 \u2028"}\n\nretry: 100\nid: 2\ndata:two\ndata: lines\n\n: ping\n\nid\ndata\n\n'
+STREAM = (
+    ': ping\nid: 1\ndata: {"a":"naïve 🦀 \u2028"}\n\nretry: 100\nid: 2\ndata:two\ndata: lines\n\n: ping\n\nid\ndata\n\n'
+)
 FRAMES = [SseFrame('{"a":"naïve 🦀 \u2028"}', "1"), SseFrame("two\nlines", "2"), SseFrame("", "")]
 
 

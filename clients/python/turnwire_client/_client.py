@@ -62,12 +62,16 @@ class Turnwire:
         self._client = http_client or httpx.AsyncClient()
         self._owns_client = http_client is None
         key = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._connection = Connection(self._client, base_url, {**key, **(headers or {})}, retry or RetryOptions(), max_silence)
+        self._connection = Connection(
+            self._client, base_url, {**key, **(headers or {})}, retry or RetryOptions(), max_silence
+        )
 
     async def __aenter__(self) -> Turnwire:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -108,7 +112,14 @@ class Turnwire:
         callbacks: dict[str, Callable[..., _Result]] = {
             name: value for name, value in named.items() if name.startswith("on_") and value is not None
         }
-        body = {"message": message, "session_id": session_id, "active_file": active_file, "tokens": True, "approvals": approvals, "inputs": inputs}
+        body = {
+            "message": message,
+            "session_id": session_id,
+            "active_file": active_file,
+            "tokens": True,
+            "approvals": approvals,
+            "inputs": inputs,
+        }
         run_id = await self._start_chat({name: value for name, value in body.items() if value is not None})
         answer = Answer()
         projections: list[CallbackProjection | MessagesProjection] = [

@@ -83,7 +83,14 @@ class EventStream:
 class Connection:
     """A server, and what is needed to reach it."""
 
-    def __init__(self, client: httpx.AsyncClient, base_url: str, headers: Mapping[str, str], retry: RetryOptions, max_silence: float) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        base_url: str,
+        headers: Mapping[str, str],
+        retry: RetryOptions,
+        max_silence: float,
+    ) -> None:
         self._client = client
         self._base_url = base_url.rstrip("/")
         self._headers = dict(headers)
@@ -98,7 +105,9 @@ class Connection:
         """Sends a request that may be repeated, and returns the JSON of the response."""
 
         async def send() -> Any:
-            response = await self._client.request(method, self._base_url + path, json=body, headers=self._headers, timeout=self._timeout)
+            response = await self._client.request(
+                method, self._base_url + path, json=body, headers=self._headers, timeout=self._timeout
+            )
             if not response.is_success:
                 raise error_of(response)
             return response.json()
@@ -106,15 +115,23 @@ class Connection:
         return await self.attempt(send)
 
     @asynccontextmanager
-    async def open(self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> AsyncIterator[EventStream]:
+    async def open(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[EventStream]:
         """Opens an event stream, in one attempt."""
         headers = {**self._headers, **(headers or {})}
-        async with self._client.stream(method, self._base_url + path, json=body, headers=headers, timeout=self._timeout) as response:
+        async with self._client.stream(
+            method, self._base_url + path, json=body, headers=headers, timeout=self._timeout
+        ) as response:
             if not response.is_success:
                 await response.aread()
                 raise error_of(response)
-            if response.status_code != 204 and not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise BrokenStreamError("the response is not an event stream; is there a proxy that answers for the server?")
+            if response.status_code != 204 and not response.headers.get("content-type", "").startswith(
+                "text/event-stream"
+            ):
+                raise BrokenStreamError(
+                    "the response is not an event stream; is there a proxy that answers for the server?"
+                )
             yield EventStream(response)
 
     async def attempt(self, action: Callable[[], Awaitable[T]]) -> T:

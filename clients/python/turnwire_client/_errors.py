@@ -18,7 +18,14 @@ class TurnwireError(Exception):
 class ApiError(TurnwireError):
     """The server refused a request."""
 
-    def __init__(self, status: int, message: str, code: str = "unknown", param: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str = "unknown",
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         """HTTP status."""
@@ -106,6 +113,10 @@ def _retry_after(header: str | None) -> float | None:
     if header is None:
         return None
     try:
-        return float(header) if header.isdigit() else max(0.0, (parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds())
+        return (
+            float(header)
+            if header.isdigit()
+            else max(0.0, (parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds())
+        )
     except (ValueError, TypeError):
         return None

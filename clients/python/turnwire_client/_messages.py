@@ -148,10 +148,20 @@ class MessagesProjection:
                     yield from self._replace_parameters(event["call_id"], arguments)
             case "tool_started":
                 label = event.get("label")
-                yield from self._run(event["call_id"], **({"compact_params": shortened(label, LABEL_CHARS)} if label else {}))
+                yield from self._run(
+                    event["call_id"], **({"compact_params": shortened(label, LABEL_CHARS)} if label else {})
+                )
             case "tool_output_added":
                 yield from self._add_output(event["call_id"], event["text"])
-            case "approval_requested" | "tool_phase" | "tool_progressed" | "input_requested" | "input_resolved" | "tool_stayed_silent" | "tool_retried":
+            case (
+                "approval_requested"
+                | "tool_phase"
+                | "tool_progressed"
+                | "input_requested"
+                | "input_resolved"
+                | "tool_stayed_silent"
+                | "tool_retried"
+            ):
                 yield from self._run(event["call_id"])
             case "tool_finished":
                 yield from self._end(event["call_id"], event["outcome"])
@@ -161,7 +171,9 @@ class MessagesProjection:
         for item in request.get("input", []):
             if item["type"] == "message":
                 content = "".join(part.get("text", f"[{part['type']}]") for part in item.get("content", []))
-                self._messages.append(Message(f"input_{len(self._messages) + 1}", item["role"], content, state="complete"))
+                self._messages.append(
+                    Message(f"input_{len(self._messages) + 1}", item["role"], content, state="complete")
+                )
         if self._messages:
             yield self._changed()
 

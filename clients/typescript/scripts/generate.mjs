@@ -10,7 +10,15 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
-const ROOTS = ["RecordedEvent", "RunSnapshot", "CommandResult", "CallApproval", "CallInput", "ChatMessage", "ErrorBody"];
+const ROOTS = [
+  "RecordedEvent",
+  "RunSnapshot",
+  "CommandResult",
+  "CallApproval",
+  "CallInput",
+  "ChatMessage",
+  "ErrorBody",
+];
 const OUTPUT = fileURLToPath(new URL("../src/generated/api.ts", import.meta.url));
 const PREFIX = "#/components/schemas/";
 // Names that mean something else in a browser.
@@ -85,7 +93,8 @@ function typeOf(schema, indent) {
 
 function objectOf(schema, indent) {
   if (!schema.properties) {
-    const values = typeof schema.additionalProperties === "object" ? typeOf(schema.additionalProperties, indent) : "unknown";
+    const values =
+      typeof schema.additionalProperties === "object" ? typeOf(schema.additionalProperties, indent) : "unknown";
     return `Record<string, ${values}>`;
   }
   const required = new Set(schema.required);

@@ -16,7 +16,19 @@ const KEPT_CHARS = 4 * LABEL_CHARS;
 const TAIL_CHARS = 30;
 const ESCAPES: Record<string, string> = { n: "\n", t: "\t", r: "\r", b: "\b", f: "\f" };
 
-type State = "before" | "key" | "keyText" | "colon" | "value" | "text" | "word" | "nested" | "nestedText" | "afterValue" | "done" | "stopped";
+type State =
+  | "before"
+  | "key"
+  | "keyText"
+  | "colon"
+  | "value"
+  | "text"
+  | "word"
+  | "nested"
+  | "nestedText"
+  | "afterValue"
+  | "done"
+  | "stopped";
 
 /** The arguments of one call so far. */
 export class PartialArguments {
@@ -151,7 +163,9 @@ export class PartialArguments {
     const [, letter = "", ...digits] = this.#escape;
     if (letter === "u" && digits.length < 4) return;
     const code = Number.parseInt(digits.join(""), 16);
-    this.#append(letter === "u" ? String.fromCharCode(Number.isNaN(code) ? 0xfffd : code) : (ESCAPES[letter] ?? letter));
+    this.#append(
+      letter === "u" ? String.fromCharCode(Number.isNaN(code) ? 0xfffd : code) : (ESCAPES[letter] ?? letter),
+    );
     this.#escape = "";
   }
 

@@ -5,7 +5,15 @@ import { type ChatCallbacks, CallbackProjection } from "./callbacks.js";
 import { Connection, type ConnectionOptions } from "./connection.js";
 import { ConnectionLostError, RunFailedError } from "./errors.js";
 import { type FollowOptions, followRun } from "./follow.js";
-import type { ChatMessage, CommandResult, InputAction, RecordedEvent, RunOutcome, RunSnapshot, Usage } from "./generated/api.js";
+import type {
+  ChatMessage,
+  CommandResult,
+  InputAction,
+  RecordedEvent,
+  RunOutcome,
+  RunSnapshot,
+  Usage,
+} from "./generated/api.js";
 import { guarded } from "./guard.js";
 import { type MessageManagerCallbacks, MessagesProjection } from "./messages.js";
 
@@ -92,7 +100,11 @@ export class Turnwire {
     const { signal } = options;
     const callbacks = guarded(options);
     const runId = await this.#startChat(options);
-    const [answer, tokens, messages] = [new Answer(), new CallbackProjection(callbacks), new MessagesProjection(callbacks)];
+    const [answer, tokens, messages] = [
+      new Answer(),
+      new CallbackProjection(callbacks),
+      new MessagesProjection(callbacks),
+    ];
     try {
       for await (const recorded of this.followRun(runId, signal ? { signal } : {})) {
         callbacks.onEvent?.(recorded);
@@ -152,7 +164,14 @@ export class Turnwire {
    * starts one run, however often it arrives.
    */
   #startChat({ message, sessionId, activeFile, approvals, inputs, signal }: StreamChatOptions): Promise<string> {
-    const body: ChatMessage = { message, session_id: sessionId, active_file: activeFile, tokens: true, approvals, inputs };
+    const body: ChatMessage = {
+      message,
+      session_id: sessionId,
+      active_file: activeFile,
+      tokens: true,
+      approvals,
+      inputs,
+    };
     const headers = { "idempotency-key": randomKey() };
     return this.#connection.attempt(signal, async () => {
       const stream = await this.#connection.open({ path: "/chat/stream", body, headers, signal });

@@ -9,7 +9,15 @@
 import { PartialArguments } from "./arguments.js";
 import { isRunByClient } from "./calls.js";
 import { Cleaner } from "./clean.js";
-import type { Completeness, Finish, RecordedEvent, RunEvent, RunOutcome, ToolOutcome, ToolRef } from "./generated/api.js";
+import type {
+  Completeness,
+  Finish,
+  RecordedEvent,
+  RunEvent,
+  RunOutcome,
+  ToolOutcome,
+  ToolRef,
+} from "./generated/api.js";
 import { problemOf, resultSummary, shortened } from "./summary.js";
 import { Throttle } from "./throttle.js";
 
@@ -70,7 +78,7 @@ export interface MessageManagerCallbacks {
   /** A call has changed. */
   onToolBlockUpdated?: (params: AgentToolBlockUpdateParams) => void;
   /** The list has changed. Called at most 30 times a second while a text grows. */
-  onMessagesChange?: (messages: readonly Message[]) => void;
+  onMessagesChange?: (messages: Message[]) => void;
   /** A message has grown: all of its text so far. */
   onContentUpdate?: (content: string) => void;
   /** The model writes a call: its arguments so far. */
@@ -103,8 +111,8 @@ export class MessagesProjection {
     this.#changes = new Throttle(1000 / 30, () => callbacks.onMessagesChange?.(this.messages));
   }
 
-  /** The list so far. */
-  get messages(): readonly Message[] {
+  /** The list so far, in an array of its own. */
+  get messages(): Message[] {
     return [...this.#messages];
   }
 
@@ -188,7 +196,14 @@ export class MessagesProjection {
   #openMessage(itemId: string): number {
     if (this.#current === undefined) {
       this.#current = this.#messages.length;
-      this.#messages.push({ id: itemId, role: "assistant", content: "", reasoning: "", toolBlocks: [], state: "streaming" });
+      this.#messages.push({
+        id: itemId,
+        role: "assistant",
+        content: "",
+        reasoning: "",
+        toolBlocks: [],
+        state: "streaming",
+      });
       this.#content.reset();
       this.#reasoning.reset();
       this.#callbacks.onAssistantMessageAdded?.();
@@ -255,7 +270,11 @@ export class MessagesProjection {
     if (!place || !block || block.stage === "running") return;
     place.partial.push(text);
     const compactParams = place.partial.label();
-    const changed = this.#updateBlock(place, { stage: "streaming", parameters: block.parameters + text, compactParams });
+    const changed = this.#updateBlock(place, {
+      stage: "streaming",
+      parameters: block.parameters + text,
+      compactParams,
+    });
     this.#report(changed, text);
     const { id, name, parameters } = changed;
     this.#callbacks.onToolUpdate?.({ id, name, parameters });

@@ -55,7 +55,9 @@ export async function cuttingProxy(t, target, cutAfter) {
       });
     }
     // One response per connection: the limit is for each of them.
-    client.on("data", (bytes) => upstream.write(bytes.toString("latin1").replace(/^connection: keep-alive/im, "connection: close"), "latin1"));
+    client.on("data", (bytes) =>
+      upstream.write(bytes.toString("latin1").replace(/^connection: keep-alive/im, "connection: close"), "latin1"),
+    );
     client.on("end", () => upstream.end());
     let head = Buffer.alloc(0);
     let left = most;

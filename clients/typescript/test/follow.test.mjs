@@ -2,7 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError, AuthenticationError, ConnectionLostError, NotFoundError, Turnwire, UnavailableError } from "../dist/index.js";
+import {
+  ApiError,
+  AuthenticationError,
+  ConnectionLostError,
+  NotFoundError,
+  Turnwire,
+  UnavailableError,
+} from "../dist/index.js";
 import { all, fakeServer, frame, lastFrame, streamOf, until } from "./fake_server.mjs";
 
 const FAST = { firstDelayMs: 1, maxDelayMs: 5, attempts: 4 };
@@ -74,7 +81,9 @@ test("a server that accepts and sends nothing new is given up as well", async (t
 });
 
 test("a proxy that answers for the server is not taken for it", async (t) => {
-  const { url } = await fakeServer(t, (_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<html>"));
+  const { url } = await fakeServer(t, (_, response) =>
+    response.writeHead(200, { "content-type": "text/html" }).end("<html>"),
+  );
   await assert.rejects(all(client(url).followRun("run_1")), /not an event stream/);
 });
 
@@ -86,7 +95,10 @@ test("a silent connection is replaced", async (t) => {
   assert.equal(requests(), 2);
 });
 
-for (const [how, cut] of [["ends", (response) => response.end()], ["resets", (response) => response.destroy()]]) {
+for (const [how, cut] of [
+  ["ends", (response) => response.end()],
+  ["resets", (response) => response.destroy()],
+]) {
   test(`a quiet run outlives a proxy that ${how} idle connections`, async (t) => {
     const { now } = Date;
     const begin = now();
@@ -123,10 +135,23 @@ test("heartbeats keep a silent connection", async (t) => {
 });
 
 for (const [how, leave] of [
-  ["leaving the loop", async (run) => { for await (const _ of run) break; }],
-  ["an abort", async (run, controller) => {
-    await assert.rejects(async () => { for await (const _ of run) controller.abort(); }, { name: "AbortError" });
-  }],
+  [
+    "leaving the loop",
+    async (run) => {
+      for await (const _ of run) break;
+    },
+  ],
+  [
+    "an abort",
+    async (run, controller) => {
+      await assert.rejects(
+        async () => {
+          for await (const _ of run) controller.abort();
+        },
+        { name: "AbortError" },
+      );
+    },
+  ],
 ]) {
   test(`${how} closes the connection`, async (t) => {
     let open = 0;
@@ -143,18 +168,28 @@ for (const [how, leave] of [
 
 test("an abort ends the pause between two attempts", async () => {
   const controller = new AbortController();
-  const run = new Turnwire({ baseUrl: "http://127.0.0.1:1", firstDelayMs: 60_000, maxDelayMs: 60_000 }).followRun("run_1", controller);
+  const run = new Turnwire({ baseUrl: "http://127.0.0.1:1", firstDelayMs: 60_000, maxDelayMs: 60_000 }).followRun(
+    "run_1",
+    controller,
+  );
   setTimeout(() => controller.abort(), 50);
   await assert.rejects(all(run), { name: "AbortError" });
 });
 
 const refusal = (response, status, code, headers = {}) =>
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify({ error: { message: "No.", type: "t", code, param: null } }));
+  response
+    .writeHead(status, { "content-type": "application/json", ...headers })
+    .end(JSON.stringify({ error: { message: "No.", type: "t", code, param: null } }));
 
-for (const [status, Class] of [[401, AuthenticationError], [404, NotFoundError], [400, ApiError]]) {
+for (const [status, Class] of [
+  [401, AuthenticationError],
+  [404, NotFoundError],
+  [400, ApiError],
+]) {
   test(`${status} is a ${Class.name} at once`, async (t) => {
     const { url, requests } = await fakeServer(t, (_, response) => refusal(response, status, "some_code"));
-    const isIt = (error) => error instanceof Class && error.status === status && error.code === "some_code" && error.message === "No.";
+    const isIt = (error) =>
+      error instanceof Class && error.status === status && error.code === "some_code" && error.message === "No.";
     await assert.rejects(all(client(url).followRun("run_1")), isIt);
     await assert.rejects(client(url).cancel("run_1"), isIt);
     await assert.rejects(client(url).streamChat({ message: "x" }), isIt);
@@ -163,17 +198,27 @@ for (const [status, Class] of [[401, AuthenticationError], [404, NotFoundError],
 }
 
 test("503 is tried again after Retry-After, and is an UnavailableError in the end", async (t) => {
-  const { url, requests } = await fakeServer(t, (_, response) => refusal(response, 503, "shutting_down", { "retry-after": "2" }));
-  await assert.rejects(client(url).getRun("run_1"), (error) => error instanceof UnavailableError && error.retryAfterMs === 2000);
+  const { url, requests } = await fakeServer(t, (_, response) =>
+    refusal(response, 503, "shutting_down", { "retry-after": "2" }),
+  );
+  await assert.rejects(
+    client(url).getRun("run_1"),
+    (error) => error instanceof UnavailableError && error.retryAfterMs === 2000,
+  );
   assert.equal(requests(), 4);
   const begin = Date.now();
   await assert.rejects(client(url, { attempts: 2, maxDelayMs: 300 }).getRun("run_1"), UnavailableError);
   assert.ok(Date.now() - begin >= 290, "it waits as long as it may");
-  await assert.rejects(all(client(url).followRun("run_1")), (error) => error instanceof ConnectionLostError && error.cause instanceof UnavailableError);
+  await assert.rejects(
+    all(client(url).followRun("run_1")),
+    (error) => error instanceof ConnectionLostError && error.cause instanceof UnavailableError,
+  );
 });
 
 test("a server that recovers is used again", async (t) => {
-  const { url } = await fakeServer(t, (_, response, n) => (n < 3 ? refusal(response, 503, "x") : response.end('{"run_id":"run_1","done":true}')));
+  const { url } = await fakeServer(t, (_, response, n) =>
+    n < 3 ? refusal(response, 503, "x") : response.end('{"run_id":"run_1","done":true}'),
+  );
   assert.deepEqual(await client(url).cancel("run_1"), { run_id: "run_1", done: true });
 });
 
@@ -183,7 +228,11 @@ test("a chat is started once: the request is repeated with the same key and the 
     if (request.url !== "/chat/stream") return streamOf(response, [frame(1), lastFrame(2)]);
     const body = (await request.setEncoding("utf8").toArray()).join("");
     sent.push([request.headers["idempotency-key"], body]);
-    return n === 1 ? response.destroy() : n === 2 ? streamOf(response, ["retry: 1\n"]) : streamOf(response, ["id: run_1:7.0\ndata: {}\n\n"]);
+    return n === 1
+      ? response.destroy()
+      : n === 2
+        ? streamOf(response, ["retry: 1\n"])
+        : streamOf(response, ["id: run_1:7.0\ndata: {}\n\n"]);
   });
   assert.equal((await client(url).streamChat({ message: "x" })).runId, "run_1");
   assert.equal(sent.length, 3);
@@ -202,14 +251,23 @@ test("the ID of the run is taken from the header if there is one", async (t) => 
 
 test("S4-4 a callback that throws or rejects is reported and disturbs nothing", async (t) => {
   const { url } = await fakeServer(t, (request, response) =>
-    streamOf(response, request.url === "/chat/stream" ? ["id: run_1:7.0\ndata: {}\n\n"] : [frame(1), frame(2, { type: "text_added", item_id: "m", text: "Hi" }), lastFrame(3)]),
+    streamOf(
+      response,
+      request.url === "/chat/stream"
+        ? ["id: run_1:7.0\ndata: {}\n\n"]
+        : [frame(1), frame(2, { type: "text_added", item_id: "m", text: "Hi" }), lastFrame(3)],
+    ),
   );
   const reports = t.mock.method(console, "error", () => {});
   const tokens = [];
   const { outcome } = await client(url).streamChat({
     message: "x",
-    onEvent: () => { throw new Error("callback"); },
-    onAssistantMessageAdded: async () => { throw new Error("async callback"); },
+    onEvent: () => {
+      throw new Error("callback");
+    },
+    onAssistantMessageAdded: async () => {
+      throw new Error("async callback");
+    },
     onToken: (token) => tokens.push(token),
   });
   assert.deepEqual([outcome.status, tokens], ["completed", ["Hi"]]);

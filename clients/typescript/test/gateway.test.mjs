@@ -12,11 +12,21 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { AuthenticationError, ConflictError, ConnectionLostError, NotFoundError, RunFailedError, Turnwire } from "../dist/index.js";
+import {
+  AuthenticationError,
+  ConflictError,
+  ConnectionLostError,
+  NotFoundError,
+  RunFailedError,
+  Turnwire,
+} from "../dist/index.js";
 import { all, cuttingProxy, until } from "./fake_server.mjs";
 
 const { TURNWIRE_URL, TURNWIRE_LOCKED_URL, TURNWIRE_LOCKED_KEY } = process.env;
-assert.ok(TURNWIRE_URL && TURNWIRE_LOCKED_URL && TURNWIRE_LOCKED_KEY, "`scripts/client-libraries all` starts the gateways");
+assert.ok(
+  TURNWIRE_URL && TURNWIRE_LOCKED_URL && TURNWIRE_LOCKED_KEY,
+  "`scripts/client-libraries all` starts the gateways",
+);
 
 const turnwire = new Turnwire({ baseUrl: TURNWIRE_URL });
 const demo = new Turnwire({ baseUrl: TURNWIRE_LOCKED_URL, apiKey: TURNWIRE_LOCKED_KEY });
@@ -45,7 +55,10 @@ test("S0-1 S0-2 a chat with tools calls back in order", async () => {
   const text = calls.filter((one) => typeof one === "string").join("");
   assert.equal(text, "I will multiply 5 and 4. 5 times 4 is 20.");
   const tools = calls.filter((one) => typeof one !== "string");
-  assert.deepEqual(tools, [["start", "multiply"], ["end", "multiply", "20"]]);
+  assert.deepEqual(tools, [
+    ["start", "multiply"],
+    ["end", "multiply", "20"],
+  ]);
   assert.equal(calls.slice(0, calls.indexOf(tools[0])).join(""), "I will multiply 5 and 4. ");
   assert.deepEqual([result.text, result.outcome], ["5 times 4 is 20.", { status: "completed" }]);
   assert.match(result.runId, /^run_/);
@@ -68,17 +81,33 @@ test("S4-7 S4-8 S4-10 a block goes through its stages, and the list is right at 
   });
   const stages = updates.map(({ stage }) => stage);
   assert.deepEqual([stages[0], stages.at(-1)], ["start", "end"]);
-  assert.deepEqual(stages.filter((stage) => stage === "start" || stage === "end"), ["start", "end"]);
+  assert.deepEqual(
+    stages.filter((stage) => stage === "start" || stage === "end"),
+    ["start", "end"],
+  );
   assert.equal(updates.map(({ parametersChunk = "" }) => parametersChunk).join(""), updates.at(-1).parameters);
   assert.deepEqual(JSON.parse(updates.at(-1).parameters), { a: 5, b: 4 });
-  assert.deepEqual([updates.at(-1).success, updates.at(-1).result, updates.at(-1).compactParams], [true, "20", "5 × 4"]);
-  assert.deepEqual(list.map(({ role, state }) => [role, state]), [["user", "complete"], ["assistant", "complete"], ["assistant", "complete"]]);
+  assert.deepEqual(
+    [updates.at(-1).success, updates.at(-1).result, updates.at(-1).compactParams],
+    [true, "20", "5 × 4"],
+  );
+  assert.deepEqual(
+    list.map(({ role, state }) => [role, state]),
+    [
+      ["user", "complete"],
+      ["assistant", "complete"],
+      ["assistant", "complete"],
+    ],
+  );
 });
 
 test("S0-12 a failing tool ends too, and the run goes on", async () => {
   const ends = [];
   const { text } = await turnwire.streamChat({ message: TOOLS, onToolEnd: (...end) => ends.push(end) });
-  assert.deepEqual(ends.sort(), [["echo", "naïve 🦀"], ["fail", "Error: no luck"]]);
+  assert.deepEqual(ends.sort(), [
+    ["echo", "naïve 🦀"],
+    ["fail", "Error: no luck"],
+  ]);
   assert.equal(text, "That is all.");
 });
 
@@ -92,7 +121,10 @@ test("a conversation is continued by its session", async () => {
 test("the journal of a finished run can be read from any event", async () => {
   const { runId } = await turnwire.streamChat({ message: TOOLS });
   const whole = await all(turnwire.followRun(runId));
-  assert.deepEqual(whole.map(({ seq }) => seq), whole.map((_, index) => index + 1));
+  assert.deepEqual(
+    whole.map(({ seq }) => seq),
+    whole.map((_, index) => index + 1),
+  );
   assert.equal(whole.at(-1).event.type, "run_finished");
   for (const after of whole.keys()) {
     assert.deepEqual(await all(turnwire.followRun(runId, { after })), whole.slice(after));
@@ -155,15 +187,27 @@ test("C11 a live chat survives a proxy that cuts all of its connections", async 
     onEvent: ({ seq }) => seqs.push(seq),
   });
   assert.equal(tokens, `${text.join("")}<echo><x>End.`);
-  assert.deepEqual(seqs, seqs.map((_, index) => index + 1));
+  assert.deepEqual(
+    seqs,
+    seqs.map((_, index) => index + 1),
+  );
   assert.ok(proxy.connections() > 5, `${proxy.connections()} connections`);
   assert.equal(result.text, "End.");
 });
 
 /** Starts a gateway of its own with the demo; the run is kept in a file in `folder`. */
 async function startDemo(t, folder, listen) {
-  const env = { ...process.env, TURNWIRE_DEMO_PACE_MS: "10", TURNWIRE_DEMO_TOOL_MS: "1500", TURNWIRE_STORE_URL: "sqlite://turnwire.db" };
-  const gateway = spawn(process.env.TURNWIRE_BIN, ["serve", "--demo", "--json", "--listen", listen], { cwd: folder, env, stdio: ["ignore", "pipe", "ignore"] });
+  const env = {
+    ...process.env,
+    TURNWIRE_DEMO_PACE_MS: "10",
+    TURNWIRE_DEMO_TOOL_MS: "1500",
+    TURNWIRE_STORE_URL: "sqlite://turnwire.db",
+  };
+  const gateway = spawn(process.env.TURNWIRE_BIN, ["serve", "--demo", "--json", "--listen", listen], {
+    cwd: folder,
+    env,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   t.after(() => gateway.kill("SIGKILL"));
   const [line] = await once(gateway.stdout, "data");
   return { gateway, listening: JSON.parse(line).listening };
@@ -192,7 +236,10 @@ test("C2 C11 a gateway that is killed and started again costs a client time, and
   });
   assert.deepEqual(tools, ["multiply", "taken over", "multiply: 20"]);
   assert.equal(tokens, "I will multiply 5 and 4. 5 times 4 is 20.");
-  assert.deepEqual(seqs, seqs.map((_, index) => index + 1));
+  assert.deepEqual(
+    seqs,
+    seqs.map((_, index) => index + 1),
+  );
   assert.equal(result.text, "5 times 4 is 20.");
 });
 
@@ -202,17 +249,25 @@ test("C9 a start whose answer is lost makes one run", async (t) => {
   const { runId } = await hasty(proxy.url).streamChat({ message: script({ text: marker }) });
   const { data } = await (await fetch(`${TURNWIRE_URL}/v1/runs?limit=20`)).json();
   const texts = await Promise.all(data.map(async ({ run_id }) => [run_id, (await turnwire.getRun(run_id)).text]));
-  assert.deepEqual(texts.filter(([, text]) => text === marker), [[runId, marker]]);
+  assert.deepEqual(
+    texts.filter(([, text]) => text === marker),
+    [[runId, marker]],
+  );
 });
 
 test("a frame that never fits through the proxy is given up, with the way to go on", async (t) => {
   const { runId } = await turnwire.streamChat({ message: TOOLS });
   const proxy = await cuttingProxy(t, TURNWIRE_URL, () => 300);
-  await assert.rejects(all(hasty(proxy.url).followRun(runId)), (error) => error instanceof ConnectionLostError && error.lastSeq === 0);
+  await assert.rejects(
+    all(hasty(proxy.url).followRun(runId)),
+    (error) => error instanceof ConnectionLostError && error.lastSeq === 0,
+  );
 });
 
 test("an event of 10 MB arrives", async () => {
-  const { runId } = await turnwire.streamChat({ message: script({ calls: [call("big", { bytes: 10_000_000 })] }, { text: "Done." }) });
+  const { runId } = await turnwire.streamChat({
+    message: script({ calls: [call("big", { bytes: 10_000_000 })] }, { text: "Done." }),
+  });
   const finished = (await all(turnwire.followRun(runId))).find(({ event }) => event.type === "tool_finished");
   assert.equal(finished.event.outcome.output.text.length, 10_000_000);
 });
@@ -220,7 +275,10 @@ test("an event of 10 MB arrives", async () => {
 test("C10 an abort closes the connection, and the run goes on", async (t) => {
   const proxy = await cuttingProxy(t, TURNWIRE_URL, () => Infinity);
   const controller = new AbortController();
-  const options = { message: script({ calls: [call("slow", { seconds: 1, steps: 2 })] }, { text: "Done." }), signal: controller.signal };
+  const options = {
+    message: script({ calls: [call("slow", { seconds: 1, steps: 2 })] }, { text: "Done." }),
+    signal: controller.signal,
+  };
   const known = runIdOf(options);
   const chat = hasty(proxy.url).streamChat(options);
   const runId = await known;
@@ -246,7 +304,10 @@ test("C14 a run is cancelled, once", async () => {
 test("one call is cancelled, and the run goes on", async () => {
   const ends = [];
   const chat = turnwire.streamChat({
-    message: script({ text: "Wait. ", calls: [call("wait_for_cancel"), call("echo", { text: "hi" })] }, { text: "Done." }),
+    message: script(
+      { text: "Wait. ", calls: [call("wait_for_cancel"), call("echo", { text: "hi" })] },
+      { text: "Done." },
+    ),
     onToolEnd: (name, summary) => ends.push([name, summary]),
     onEvent: ({ run_id, event }) => {
       if (event.type === "tool_started" && event.attempt === 1) started.set(event.call_id, run_id);
@@ -258,7 +319,10 @@ test("one call is cancelled, and the run goes on", async () => {
   await until("the start of the tool", () => started.has(hanging));
   assert.equal((await turnwire.cancelCall(started.get(hanging), hanging)).done, true);
   assert.equal((await chat).text, "Done.");
-  assert.deepEqual(ends.sort(), [["echo", "hi"], ["wait_for_cancel", "Error: cancelled"]]);
+  assert.deepEqual(ends.sort(), [
+    ["echo", "hi"],
+    ["wait_for_cancel", "Error: cancelled"],
+  ]);
 });
 
 /** Runs a chat whose tool `add` needs an approval, and answers it. */
@@ -273,7 +337,10 @@ async function askFor(approval) {
       if (event.type === "approval_requested") answers.push(turnwire.approve(run_id, event.call_id, approval));
     },
   });
-  assert.deepEqual((await Promise.all(answers)).map(({ done }) => done), [true]);
+  assert.deepEqual(
+    (await Promise.all(answers)).map(({ done }) => done),
+    [true],
+  );
   return { ends, ...chat };
 }
 
@@ -283,12 +350,18 @@ test("C15 a call that needs an approval waits for it", async () => {
   const denied = await askFor({ decision: "deny", reason: "not today" });
   assert.deepEqual(denied.ends, [["add", "Error: denied by the user: not today"]]);
   const { calls } = await turnwire.getRun(denied.runId);
-  await assert.rejects(turnwire.approve(denied.runId, calls[0].call_id, { decision: "approve" }), (error) => error instanceof ConflictError && error.code === "already_answered");
+  await assert.rejects(
+    turnwire.approve(denied.runId, calls[0].call_id, { decision: "approve" }),
+    (error) => error instanceof ConflictError && error.code === "already_answered",
+  );
 });
 
 test("without `approvals` such a call is denied", async () => {
   const ends = [];
-  await turnwire.streamChat({ message: script({ calls: [call("add", { a: 5, b: 4 })] }, { text: "Done." }), onToolEnd: (...end) => ends.push(end) });
+  await turnwire.streamChat({
+    message: script({ calls: [call("add", { a: 5, b: 4 })] }, { text: "Done." }),
+    onToolEnd: (...end) => ends.push(end),
+  });
   assert.equal(ends[0][0], "add");
   assert.match(ends[0][1], /^Error: denied/);
 });
@@ -301,7 +374,14 @@ test("a tool that asks gets the reply", async () => {
     inputs: true,
     onToolEnd: (...end) => ends.push(end),
     onEvent: ({ run_id, event }) => {
-      if (event.type === "input_requested") replies.push(turnwire.reply(run_id, event.call_id, { action: "accept", content: { name: "Ada" }, inputId: event.input_id }));
+      if (event.type === "input_requested")
+        replies.push(
+          turnwire.reply(run_id, event.call_id, {
+            action: "accept",
+            content: { name: "Ada" },
+            inputId: event.input_id,
+          }),
+        );
     },
   });
   assert.equal((await Promise.all(replies))[0].done, true);
@@ -320,7 +400,11 @@ test("a run that fails is an error with its code", async () => {
 test("A2 without the right key everything is refused", async () => {
   for (const apiKey of [undefined, "wrong"]) {
     const stranger = new Turnwire({ baseUrl: TURNWIRE_LOCKED_URL, ...(apiKey ? { apiKey } : {}) });
-    for (const attempt of [() => stranger.streamChat({ message: "x" }), () => all(stranger.followRun("run_x")), () => stranger.cancel("run_x")]) {
+    for (const attempt of [
+      () => stranger.streamChat({ message: "x" }),
+      () => all(stranger.followRun("run_x")),
+      () => stranger.cancel("run_x"),
+    ]) {
       await assert.rejects(attempt, (error) => error instanceof AuthenticationError && error.status === 401);
     }
   }
@@ -340,5 +424,8 @@ test("what does not exist is not found", async () => {
 
 test("a cursor that the run has not reached is refused", async () => {
   const { runId } = await turnwire.streamChat({ message: script({ text: "Hi" }) });
-  await assert.rejects(all(turnwire.followRun(runId, { after: 9999 })), (error) => error.status === 400 && error.code === "invalid_cursor");
+  await assert.rejects(
+    all(turnwire.followRun(runId, { after: 9999 })),
+    (error) => error.status === 400 && error.code === "invalid_cursor",
+  );
 });

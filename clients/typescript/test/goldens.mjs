@@ -3,7 +3,8 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const FOLDER = process.env.TURNWIRE_GOLDENS ?? fileURLToPath(new URL("../../../crates/turnwire-testkit/scenarios", import.meta.url));
+const FOLDER =
+  process.env.TURNWIRE_GOLDENS ?? fileURLToPath(new URL("../../../crates/turnwire-testkit/scenarios", import.meta.url));
 
 /** The names of all recorded runs. */
 export const scenarios = readdirSync(FOLDER).sort();
@@ -20,12 +21,15 @@ export function eventsOf(scenario) {
  */
 export function callsOf(scenario, file) {
   const [calls] = readFileSync(`${FOLDER}/${scenario}/${file}`, "utf8").split("--- at the end");
-  return calls.split("\n").filter(Boolean).map((line) => {
-    if (/… \(\d+ bytes\)\)?$/.test(line)) return [/^\w+/.exec(line)[0]];
-    const [, name, rest] = /^(\w+)\((.*)\)( structural=\w+)?$/.exec(line);
-    if (name === "on_tool_block_updated") return [name, blockOf(rest)];
-    return [name, ...[...rest.matchAll(STRING)].map(([, text]) => unescaped(text))];
-  });
+  return calls
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => {
+      if (/… \(\d+ bytes\)\)?$/.test(line)) return [/^\w+/.exec(line)[0]];
+      const [, name, rest] = /^(\w+)\((.*)\)( structural=\w+)?$/.exec(line);
+      if (name === "on_tool_block_updated") return [name, blockOf(rest)];
+      return [name, ...[...rest.matchAll(STRING)].map(([, text]) => unescaped(text))];
+    });
 }
 
 const STRING = /"((?:[^"\\]|\\.)*)"/g;

@@ -41,17 +41,30 @@ for (const scenario of scenarios) {
     messages.close();
     const expected = callsOf(scenario, "messages.txt").filter(([name]) => name !== "on_messages_change");
     const isWhole = (index) => expected[index]?.length > 1 || calls[index].length === 1;
-    assert.deepEqual(calls.map((call, index) => (isWhole(index) ? call : call.slice(0, 1))), expected);
+    assert.deepEqual(
+      calls.map((call, index) => (isWhole(index) ? call : call.slice(0, 1))),
+      expected,
+    );
   });
 }
 
 test("S0-5a S0-5b with one callback the other is text", () => {
   const start = recorder("onToken", "onToolStart");
   replay(new CallbackProjection(start.callbacks), "one_tool");
-  assert.deepEqual(start.calls.slice(1, 5), [["on_token", "\n"], ["on_tool_start", "multiply"], ["on_token", "[Tool result: 20]\n"], ["on_token", "\n"]]);
+  assert.deepEqual(start.calls.slice(1, 5), [
+    ["on_token", "\n"],
+    ["on_tool_start", "multiply"],
+    ["on_token", "[Tool result: 20]\n"],
+    ["on_token", "\n"],
+  ]);
   const end = recorder("onToken", "onToolEnd");
   replay(new CallbackProjection(end.callbacks), "one_tool");
-  assert.deepEqual(end.calls.slice(1, 5), [["on_token", "\n"], ["on_token", "[Executing tool: multiply]\n"], ["on_tool_end", "multiply", "20"], ["on_token", "\n"]]);
+  assert.deepEqual(end.calls.slice(1, 5), [
+    ["on_token", "\n"],
+    ["on_token", "[Executing tool: multiply]\n"],
+    ["on_tool_end", "multiply", "20"],
+    ["on_token", "\n"],
+  ]);
 });
 
 test("the answer is the text after the tools", () => {
@@ -61,16 +74,19 @@ test("the answer is the text after the tools", () => {
   assert.deepEqual(answer.outcome, { status: "completed" });
 });
 
-test("R15 the list of messages is current at every structural change and at the end", () => {
+test("S4-3 the list of messages is current at every structural change and at the end", () => {
   const seen = [];
   const messages = new MessagesProjection({ onMessagesChange: (list) => seen.push(list) });
   replay(messages, "one_tool");
   assert.deepEqual(seen.at(-1), messages.messages);
-  assert.deepEqual(messages.messages.map(({ role, content, state }) => [role, content, state]), [
-    ["user", "Go.", "complete"],
-    ["assistant", "Let me multiply. ", "complete"],
-    ["assistant", "5 times 4 is 20.", "complete"],
-  ]);
+  assert.deepEqual(
+    messages.messages.map(({ role, content, state }) => [role, content, state]),
+    [
+      ["user", "Go.", "complete"],
+      ["assistant", "Let me multiply. ", "complete"],
+      ["assistant", "5 times 4 is 20.", "complete"],
+    ],
+  );
   assert.notEqual(seen[0], seen[1]);
 });
 

@@ -11,21 +11,29 @@ function framesOf(text, size = Infinity) {
   const bytes = encoder.encode(text);
   const parser = new SseParser();
   const frames = [];
-  for (let start = 0; start < bytes.length; start += size) frames.push(...parser.push(bytes.subarray(start, start + size)));
+  for (let start = 0; start < bytes.length; start += size)
+    frames.push(...parser.push(bytes.subarray(start, start + size)));
   return frames;
 }
 
-const STREAM = ': ping\nid: 1\ndata: {"a":"naïve 🦀"}\n\nretry: 100\nid: 2\ndata:two\ndata: lines\n\n: ping\n\nid\ndata\n\n';
-const FRAMES = [{ data: '{"a":"naïve 🦀"}', id: "1" }, { data: "two\nlines", id: "2" }, { data: "", id: "" }];
+const STREAM =
+  ': ping\nid: 1\ndata: {"a":"naïve 🦀"}\n\nretry: 100\nid: 2\ndata:two\ndata: lines\n\n: ping\n\nid\ndata\n\n';
+const FRAMES = [
+  { data: '{"a":"naïve 🦀"}', id: "1" },
+  { data: "two\nlines", id: "2" },
+  { data: "", id: "" },
+];
 
 test("a stream means the same wherever it is cut, also inside a character", () => {
-  for (let size = 1; size <= encoder.encode(STREAM).length; size += 1) assert.deepEqual(framesOf(STREAM, size), FRAMES, `pieces of ${size}`);
+  for (let size = 1; size <= encoder.encode(STREAM).length; size += 1)
+    assert.deepEqual(framesOf(STREAM, size), FRAMES, `pieces of ${size}`);
 });
 
 test("lines may end with CRLF or CR, also if the two arrive apart", () => {
   for (const lineEnd of ["\r\n", "\r"]) {
     const stream = STREAM.replaceAll("\n", lineEnd);
-    for (let size = 1; size <= 40; size += 1) assert.deepEqual(framesOf(stream, size), FRAMES, `${JSON.stringify(lineEnd)}, ${size}`);
+    for (let size = 1; size <= 40; size += 1)
+      assert.deepEqual(framesOf(stream, size), FRAMES, `${JSON.stringify(lineEnd)}, ${size}`);
   }
 });
 

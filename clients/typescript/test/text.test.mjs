@@ -33,7 +33,12 @@ function labels(...pieces) {
 test("S4-11 arguments are shown in short form while they are written", () => {
   assert.deepEqual(labels('{"query": "ru', "st", '"}'), ["ru", "rust", "rust"]);
   assert.deepEqual(labels('{"a": 5', ', "b": tr', "ue}"), ["a=5", "a=5", "a=5 b=true"]);
-  assert.deepEqual(labels('{"a": {"query": "no"}, ', '"path": "x\\"y\\n', '\\u00e9\\ud83e', '\\udd80"}'), ['{"a": {"query": "no"},', 'x"y', 'x"y é', 'x"y é🦀']);
+  assert.deepEqual(labels('{"a": {"query": "no"}, ', '"path": "x\\"y\\n', "\\u00e9\\ud83e", '\\udd80"}'), [
+    '{"a": {"query": "no"},',
+    'x"y',
+    'x"y é',
+    'x"y é🦀',
+  ]);
   assert.deepEqual(labels("{}"), [""]);
   assert.deepEqual(labels("not JSON"), ["not JSON"]);
 });

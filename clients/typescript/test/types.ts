@@ -1,8 +1,8 @@
 // Checked by `tsc`: a wrong callback does not compile (S0-8, S4-14). Each `@ts-expect-error` is an
-// error by itself if the line below it compiles.
+// error by itself if the line below it compiles; unused parameters are none here.
 
 import { Turnwire } from "../src/index.js";
-import type { AgentToolBlockUpdateParams, MessageManagerCallbacks, RecordedEvent, RunEvent, StreamChatOptions } from "../src/index.js";
+import type { AgentToolBlockUpdateParams, Message, MessageManagerCallbacks, RecordedEvent, RunEvent, StreamChatOptions } from "../src/index.js";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 function same<_ extends true>(): void {}
@@ -16,6 +16,7 @@ same<Equal<StreamChatOptions["onToolEnd"], ((toolName: string, result: string) =
 same<Equal<MessageManagerCallbacks["onAssistantMessageAdded"], (() => void) | undefined>>();
 same<Equal<MessageManagerCallbacks["onAssistantContentUpdated"], ((chunk: string, accumulated: string) => void) | undefined>>();
 same<Equal<MessageManagerCallbacks["onToolBlockUpdated"], ((params: AgentToolBlockUpdateParams) => void) | undefined>>();
+same<Equal<MessageManagerCallbacks["onMessagesChange"], ((messages: Message[]) => void) | undefined>>();
 same<Equal<MessageManagerCallbacks["onContentUpdate"], ((content: string) => void) | undefined>>();
 same<Equal<MessageManagerCallbacks["onToolUpdate"], ((toolCall: { id: string; name: string; parameters: string }) => void) | undefined>>();
 same<
@@ -42,7 +43,7 @@ const message = "multiply 5 and 4";
 
 // What compiles.
 void turnwire.streamChat({ message });
-void turnwire.streamChat({ message, onToken: (token) => token.length, onToolStart: (name) => name.length, onToolEnd: (name, result) => name + result });
+void turnwire.streamChat({ message, onToken: (token) => token.length, onToolEnd: (name, result) => name + result });
 void turnwire.streamChat({ message, onToolStart: () => {}, onToolEnd: (name: string) => name });
 void turnwire.streamChat({ message, onAssistantMessageAdded: () => {}, onToolBlockUpdated: ({ stage }) => stage === "end" });
 
@@ -70,7 +71,7 @@ void turnwire.streamChat({ message, onToolStarted: () => {} });
 // @ts-expect-error the content is not given here
 void turnwire.streamChat({ message, onAssistantMessageAdded: (content: string) => {} });
 // @ts-expect-error neither are the calls
-void turnwire.streamChat({ message, onAssistantMessageAdded: (content: string | undefined, toolCalls: object[]) => {} });
+void turnwire.streamChat({ message, onAssistantMessageAdded: (content: string, calls: object[]) => {} });
 // @ts-expect-error the accumulated text comes second
 void turnwire.streamChat({ message, onAssistantContentUpdated: (chunk: string, accumulated: number) => {} });
 // @ts-expect-error one object
