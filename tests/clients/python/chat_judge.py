@@ -24,6 +24,9 @@ def goldens():
 
 
 GOLDENS = list(goldens())
+# The types of the client know custom tools in whole completions, and not in chunks; OpenAI streams
+# them all the same.
+WITHOUT_CUSTOM_TOOLS = [scenario for scenario in GOLDENS if '"type":"custom"' not in scenario["stream"]]
 CHUNK, WHOLE = TypeAdapter(ChatCompletionChunk), TypeAdapter(ChatCompletion)
 
 
@@ -48,7 +51,7 @@ def ask(scenario):
     return {"model": "m", "messages": [{"role": "user", "content": "?"}], "stream_options": {"include_usage": True}}
 
 
-@rows(GOLDENS)
+@rows(WITHOUT_CUSTOM_TOOLS)
 def test_types(scenario):
     for frame in scenario["frames"]:
         if "error" not in frame:
@@ -70,7 +73,7 @@ def test_raw_stream(scenario):
     fold.is_same_as(scenario["whole"])
 
 
-@rows([scenario for scenario in GOLDENS if not is_failed(scenario)])
+@rows([scenario for scenario in WITHOUT_CUSTOM_TOOLS if not is_failed(scenario)])
 def test_helper_stream(scenario):
     reason = scenario["whole"]["choices"][0]["finish_reason"]
     try:
