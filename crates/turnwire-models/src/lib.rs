@@ -5,7 +5,7 @@
 //! theirs), `stream` (their stream to [`ModelPart`](turnwire_contract::ModelPart)s) and `mod`.
 //! [`scripted`] is a model that needs no server. Three wrappers change other models:
 //! [`json_schema_calls`] adds tool calls, [`custom_tools`] adds custom tools to models that support
-//! only functions, and [`limited`] removes parameters that a server rejects.
+//! only functions, and [`without_parameters`] removes parameters that a server rejects.
 //!
 //! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
 //! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use turnwire_contract::{
     RunId,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{

@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use turnwire_contract::{
     RecordedEvent, RunId, Seq, TenantId,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{

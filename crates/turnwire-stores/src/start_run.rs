@@ -12,7 +12,7 @@ use crate::{
     entries,
     failures::{encode, rolled_back},
     rows::{EventRow, new_tag, to_rows},
-    run_store::{hold_finished, run_of_key},
+    run_store::{lock_finished_run, run_of_key},
 };
 
 /// Lifetime of an idempotency key: one day.
@@ -95,7 +95,7 @@ impl Store {
                     conversations::hold_for_run(transaction, dialect, tenant, id, now).await?;
             }
             (None, Some(before)) => {
-                hold_finished(transaction, dialect, tenant, before).await?;
+                lock_finished_run(transaction, dialect, tenant, before).await?;
                 lineage.continues = Some(before.as_str());
             }
             (None, None) => {

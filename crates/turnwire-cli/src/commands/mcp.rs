@@ -232,10 +232,10 @@ fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exi
     runtime()?.block_on(async {
         let login = servers.login(name).await.map_err(not_done)?;
         if arguments.common.json {
-            print_json(&serde_json::json!({ "page": login.page() }));
+            print_json(&serde_json::json!({ "page": login.authorization_url() }));
         } else {
             tell(&format!("Open this page to log in to {}:", clean(name)));
-            print(&clean(login.page()));
+            print(&clean(login.authorization_url()));
         }
         login.finish().await.map_err(not_done)?;
         tell(&format!("Logged in to {}.", clean(name)));

@@ -138,7 +138,7 @@ impl Shown {
         if self.held.is_none() {
             self.held = Some(Vec::new());
             self.status.make_way();
-            self.answer.make_room()?;
+            self.answer.end_open_line()?;
         }
         let mut stderr = io::stderr().lock();
         // If the question cannot be written, it is not answered, and the call is denied.
@@ -175,12 +175,12 @@ impl Status {
             Self::Silent => {}
             Self::Plain(paint) => {
                 if let Some(line) = plain::line(frame, *paint) {
-                    answer.make_room()?;
+                    answer.end_open_line()?;
                     tell(&line);
                 }
             }
             Self::Live { live, paint } => {
-                answer.make_room()?;
+                answer.end_open_line()?;
                 show_live(live, frame, *paint);
             }
         }
@@ -191,11 +191,11 @@ impl Status {
         match self {
             Self::Silent => return Ok(()),
             Self::Plain(_) => {
-                answer.make_room()?;
+                answer.end_open_line()?;
                 tell(STOPPING);
             }
             Self::Live { live, .. } => {
-                answer.make_room()?;
+                answer.end_open_line()?;
                 live.stop();
                 live.draw();
             }

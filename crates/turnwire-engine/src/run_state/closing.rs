@@ -2,7 +2,7 @@
 
 use turnwire_contract::{
     Completeness, DiscoveryOutcome, Effect, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use super::{OpenMessage, OpenReasoning, RunState};

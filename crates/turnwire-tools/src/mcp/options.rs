@@ -152,11 +152,11 @@ pub struct OAuthOptions {
 pub enum Grant {
     /// Authorization code: a person logs in once, in a browser; see [`Login`](super::Login).
     #[default]
-    Person,
+    AuthorizationCode,
     /// Client credentials with an ID and a secret.
-    Machine,
+    ClientCredentials,
     /// Client credentials with an ID and a JWT signed with a private key.
-    MachineWithKey {
+    ClientCredentialsWithKey {
         /// The private key in PEM.
         key: Secret,
         /// Signature algorithm.

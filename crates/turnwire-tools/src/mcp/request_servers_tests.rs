@@ -77,10 +77,10 @@ fn servers_of_requests_are_not_shared() {
     {
         assert!(!Arc::ptr_eq(&first, &other));
     }
-    for n in 0..MAX_AT_ONCE {
+    for n in 0..MAX_SERVERS {
         server("one", "wiki", &n.to_string());
     }
-    assert_eq!(lock(&request_servers.here).len(), MAX_AT_ONCE);
+    assert_eq!(lock(&request_servers.connected).len(), MAX_SERVERS);
     assert!(!Arc::ptr_eq(&first, &server("one", "wiki", "a")), "it had to go");
     assert!(!closing.is_cancelled());
 }
