@@ -153,7 +153,7 @@ fn pdf_program() -> Option<PdfProgram> {
 fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>, Problem> {
     let made = options.map(|options| Embeddings::new(options.clone())).transpose();
     made.map_err(|error| {
-        Problem::usage(format!("there are no embeddings: {error}"))
+        Problem::usage(format!("the embeddings cannot be used: {error}"))
             .hint("check [embeddings] in the settings")
     })
 }
@@ -261,7 +261,7 @@ pub(crate) fn web_search(
     way_out: &EgressOptions,
 ) -> Result<WebSearch, Problem> {
     WebSearch::new(options.clone(), egress(way_out)?).map_err(|error| {
-        Problem::usage(format!("the web cannot be searched: {error}"))
+        Problem::usage(format!("the web search cannot be used: {error}"))
             .hint("check [web_search] in the settings")
     })
 }

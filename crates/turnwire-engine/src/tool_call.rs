@@ -51,7 +51,7 @@ const MAX_WAITING_NOTES: usize = 64;
 const NOTE_OVERHEAD_BYTES: usize = 64;
 
 /// Shown when the notes exceed their limit.
-const NO_MORE_NOTES: &str = "\n[what the tool says from here on is not shown while it works]\n";
+const NO_MORE_NOTES: &str = "\n[further output of the tool is not shown while it runs]\n";
 
 /// Maximum bytes of a failure message.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -190,7 +190,7 @@ fn prepare(
     }
     if call.was_cut() {
         let max_bytes = run.state().limits().max_arguments;
-        let message = format!("they have more than {max_bytes} bytes, which is the limit");
+        let message = format!("they exceed the limit of {max_bytes} bytes");
         return Err(Box::new(ToolOutcome::InvalidArguments { message }));
     }
     let name = &call.tool.name;

@@ -26,13 +26,13 @@ pub enum Speaks {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProbeError {
     /// The server is unreachable.
-    #[error("nobody answers there")]
+    #[error("cannot connect to the server")]
     OutOfReach,
     /// The key is missing or was rejected.
-    #[error("the key is not taken (status {0})")]
+    #[error("the key was rejected (status {0})")]
     KeyRefused(u16),
     /// The server has no model list.
-    #[error("it answers, but not with a list of models (status {0})")]
+    #[error("the response is not a list of models (status {0})")]
     NoList(u16),
 }
 

@@ -244,22 +244,22 @@ pub(crate) fn fault_of_status(status: u16, retry_after: Option<Duration>, body: 
 /// Returns the message for a class and status.
 fn words_for(meaning: Meaning, status: u16) -> &'static str {
     match (meaning, status) {
-        (Meaning::RateLimited, _) => "the provider asks to slow down",
-        (Meaning::ContextTooLong, _) => "the request is too big for the provider",
+        (Meaning::RateLimited, _) => "the provider's rate limit is reached",
+        (Meaning::ContextTooLong, _) => "the request is too large for the provider",
         (Meaning::ContentFiltered, _) => "the provider filtered the request",
-        (Meaning::UnknownModel, _) => "the provider knows no such model",
-        (_, 300..=399) => "the address leads elsewhere; check the base URL",
+        (Meaning::UnknownModel, _) => "the provider does not have this model",
+        (_, 300..=399) => "the address redirects to another one; check the base URL",
         (Meaning::Misconfigured, 404 | 405) => {
-            "the provider knows no such address; check the base URL"
+            "the provider has nothing at this address; check the base URL"
         }
         (Meaning::Misconfigured, _) => {
-            "the provider did not accept the key, or the account is empty"
+            "the provider rejected the key, or the account has no credit"
         }
-        (_, 408 | 504) => "the provider took too long",
+        (_, 408 | 504) => "the provider timed out",
         (_, 529) => "the provider is overloaded",
-        (_, 500..=599) => "the provider has a problem of its own",
-        (_, 400 | 422) => "the provider did not accept the request",
-        _ => "the provider did not answer",
+        (_, 500..=599) => "the provider returned a server error",
+        (_, 400 | 422) => "the provider rejected the request",
+        _ => "the provider did not respond",
     }
 }
 

@@ -191,7 +191,7 @@ fn no_field_of_a_complaint_is_quoted() {
 #[test]
 fn pages_and_nonsense_are_no_complaints() {
     for body in ["<html>Bad Gateway</html>", "", "{", "[1]", "null", "[]"] {
-        let message = "the provider did not accept the request (HTTP 400)".to_owned();
+        let message = "the provider rejected the request (HTTP 400)".to_owned();
         let fault = Fault { error: ModelError::Rejected { message }, provider_text: None };
         assert_eq!(fault_of_status(400, None, body), fault, "{body}");
     }

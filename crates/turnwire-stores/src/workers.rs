@@ -106,7 +106,7 @@ impl Leases for Store {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
         if !self.0.heartbeats.may_send(now, self.0.writer.stuck_for()) {
-            return Err(StoreError::Unavailable("the journal takes no writes".to_owned()));
+            return Err(StoreError::Unavailable("the journal does not accept writes".to_owned()));
         }
         let sql = format!(
             "insert into workers (id, lease_until) values ($1, {})

@@ -217,7 +217,7 @@ async fn a_person_logs_in_once() {
     let (world, folder) = (Servers::start().await, tempfile::tempdir().unwrap());
     let servers = world.client(kept_in(&folder));
     let refused = tools(&servers).await.map(|tools| tools.len());
-    let words = "the tool server `props` is not available: somebody has to log in: turnwire mcp \
+    let words = "the tool server `props` is not available: login required, run: turnwire mcp \
                  login props";
     assert_eq!(refused, Err(ToolError::Transient(words.to_owned())));
     assert!(servers.waits_for_login(LABEL));
@@ -285,7 +285,7 @@ async fn a_login_that_has_ended_is_asked_for_again() {
     world.revoke_all();
     let out = call(&servers, "echo", json!({ "text": "out" })).await;
     let words =
-        "the server `props` refused the call: somebody has to log in: turnwire mcp login props";
+        "the server `props` refused the call: login required, run: turnwire mcp login props";
     assert_eq!(out, Err(ToolError::failed(words)));
     assert!(servers.waits_for_login(LABEL));
     log_in(&servers).await;

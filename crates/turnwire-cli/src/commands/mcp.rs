@@ -53,7 +53,7 @@ fn settings(common: &McpArguments, environment: &Environment) -> Result<McpSetti
 
 fn runtime() -> Result<tokio::runtime::Runtime, Problem> {
     tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))
 }
 
 /// Result of a connection to a server.
@@ -276,7 +276,7 @@ async fn call(
     };
     let (run, call) = (RunId::new("run_test"), CallId::new("call_test"));
     let context = ToolContext::new(run, call, 1, time, Arc::new(OnStderr));
-    let late = || ToolError::failed(format!("it has not answered within {} s", time.as_secs_f64()));
+    let late = || ToolError::failed(format!("no response within {} s", time.as_secs_f64()));
     let answer = tokio::time::timeout(time, tool.call(request, context)).await;
     let answer = answer.unwrap_or_else(|_| Err(late()));
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -108,7 +108,7 @@ impl Dialect for ChatStream {
 
     fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         if self.finish_reason.is_none() && !self.has_content {
-            return Err(broken("the answer ended before it began"));
+            return Err(broken("the answer ended without content"));
         }
         self.finish(parts);
         Ok(())

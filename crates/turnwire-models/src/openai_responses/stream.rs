@@ -127,7 +127,7 @@ impl ResponseStream {
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let finish = match (response.status.as_deref(), reason.as_deref()) {
             (Some("failed" | "cancelled"), _) => {
-                return Err(broken("the provider gave up on the answer"));
+                return Err(broken("the provider aborted the answer"));
             }
             (_, Some("content_filter")) => Finish::ContentFilter,
             (Some("incomplete"), _) | (_, Some(_)) => Finish::Length,

@@ -24,7 +24,7 @@ pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
         return Ok(echo(&question));
     };
     let script: Script = serde_json::from_value(script).map_err(|error| ModelError::Rejected {
-        message: format!("the script in the prompt makes no sense: {error}"),
+        message: format!("the script in the prompt is not valid: {error}"),
     })?;
     let wanted = answers_in(since);
     let spoken = script.turns.into_iter().nth(wanted).ok_or_else(|| ModelError::Rejected {

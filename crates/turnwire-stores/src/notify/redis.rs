@@ -278,7 +278,7 @@ impl SubscribeTask {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
-    timeout(RESPONSE_TIMEOUT, work).await.unwrap_or_else(|_| Err(lost("it does not answer")))
+    timeout(RESPONSE_TIMEOUT, work).await.unwrap_or_else(|_| Err(lost("no response in time")))
 }
 
 fn lost(words: &'static str) -> RedisError {

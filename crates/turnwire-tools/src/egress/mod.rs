@@ -77,16 +77,16 @@ pub enum EgressError {
     #[error("{0}")]
     Refused(#[from] Refusal),
     /// The host did not answer, or the connection broke.
-    #[error("the address is out of reach")]
+    #[error("cannot connect to the address")]
     OutOfReach,
     /// The request timed out.
-    #[error("the address did not answer in time")]
+    #[error("the address did not respond in time")]
     TooSlow,
     /// The response exceeds the maximum size.
     #[error("the answer is too long")]
     TooLong,
     /// The request was redirected too often.
-    #[error("the address points elsewhere again and again")]
+    #[error("the address redirects too many times")]
     TooManyRedirects,
 }
 

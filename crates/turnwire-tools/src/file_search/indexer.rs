@@ -203,10 +203,10 @@ impl Indexer {
         let cut = move || chunking::chunks(&text.replace('\0', " "), is_markdown, chunking);
         let chunks = tokio::task::spawn_blocking(cut).await.map_err(|error| {
             warn!(%error, "chunking failed");
-            NoText { why: ExtractionFailure::Broke, reason: "reading it broke off".to_owned() }
+            NoText { why: ExtractionFailure::Broke, reason: "text extraction failed".to_owned() }
         })?;
         if chunks.len() > MAX_PASSAGES {
-            let reason = format!("`{name}` has more than {MAX_PASSAGES} passages");
+            let reason = format!("`{name}` has more than {MAX_PASSAGES} chunks");
             return Err(NoText { why: ExtractionFailure::Invalid, reason });
         }
         Ok(chunks)

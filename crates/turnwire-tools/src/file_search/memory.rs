@@ -454,7 +454,7 @@ fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i6
 async fn aside<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LibraryError> {
-    let broke_off = |error| LibraryError::Unavailable(format!("the work broke off: {error}"));
+    let broke_off = |error| LibraryError::Unavailable(format!("the task failed: {error}"));
     tokio::task::spawn_blocking(act).await.map_err(broke_off)
 }
 
@@ -765,7 +765,7 @@ impl IndexQueue for MemoryLibrary {
                 }
                 let is_read = attached.attachment.state == Indexing::Completed;
                 if !is_read && attached.n_claims >= MAX_CLAIMS {
-                    let reason = "reading it broke off every time it was tried".to_owned();
+                    let reason = "text extraction failed on every attempt".to_owned();
                     attached.attachment.state =
                         Indexing::Failed { why: ExtractionFailure::Broke, reason };
                     return None;

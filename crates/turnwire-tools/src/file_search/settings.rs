@@ -70,5 +70,5 @@ impl Settings {
 }
 
 fn no_sense(error: impl fmt::Display) -> ToolError {
-    ToolError::failed(format!("the settings of the file search make no sense: {error}"))
+    ToolError::failed(format!("the settings of the file search are not valid: {error}"))
 }

@@ -107,7 +107,7 @@ impl McpTool {
                 }
             }
         }
-        Err(ToolError::failed(format!("the server `{label}` asks again and again")))
+        Err(ToolError::failed(format!("the server `{label}` asked for input too many times")))
     }
 
     fn switch_to_task(&self, round: &mut Round) {
@@ -143,7 +143,7 @@ impl McpTool {
 }
 
 fn unsupported(label: &str) -> String {
-    format!("the server `{label}` answered with something else than a result")
+    format!("the server `{label}` returned an unexpected response instead of a result")
 }
 
 /// Whether the server requires the tool to be called as a task. Old servers then report an unknown

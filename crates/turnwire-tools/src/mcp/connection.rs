@@ -357,7 +357,7 @@ fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
     if is_loopback_host(&address) {
         client = client.no_proxy();
     }
-    client.build().map_err(|_| invalid("the HTTP client does not start"))
+    client.build().map_err(|_| invalid("the HTTP client could not be created"))
 }
 
 fn http_config(
@@ -368,9 +368,9 @@ fn http_config(
     let invalid = |what| OpenError::InvalidSettings(what);
     let mut sent = HashMap::new();
     for (name, value) in headers {
-        let name = HeaderName::try_from(name).map_err(|_| invalid("a header has no good name"))?;
+        let name = HeaderName::try_from(name).map_err(|_| invalid("a header name is not valid"))?;
         let mut value =
-            HeaderValue::try_from(value).map_err(|_| invalid("a header has no good value"))?;
+            HeaderValue::try_from(value).map_err(|_| invalid("a header value is not valid"))?;
         value.set_sensitive(true);
         sent.insert(name, value);
     }
@@ -437,13 +437,13 @@ impl OpenError {
     /// Description of the error, as the end of a sentence.
     pub(super) fn message(self) -> &'static str {
         match self {
-            Self::NotStarted => "its command does not start",
+            Self::NotStarted => "its command could not be started",
             Self::InvalidSettings(what) => what,
-            Self::UrlNotAllowed => "its address is not opened for servers that a request brings",
-            Self::Unauthorized => "it wants a key, or does not accept ours",
-            Self::Unreachable => "nobody answers at its address",
-            Self::Disconnected => "it hung up while it was starting",
-            Self::Other => "it does not answer as an MCP server does",
+            Self::UrlNotAllowed => "requests may not supply a server at this address",
+            Self::Unauthorized => "it requires a key, or rejected the configured one",
+            Self::Unreachable => "cannot connect to its address",
+            Self::Disconnected => "it closed the connection during the handshake",
+            Self::Other => "its response is not valid MCP",
         }
     }
 }

@@ -68,7 +68,7 @@ pub(super) async fn input_responses(
             InputRequest::ListRoots(_) => json!({ "roots": [] }),
             _ => {
                 return Err(ToolError::failed(format!(
-                    "the server `{label}` asks for something that is not done here"
+                    "the server `{label}` sent a request of an unsupported type"
                 )));
             }
         };

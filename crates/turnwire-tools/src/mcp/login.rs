@@ -32,8 +32,8 @@ const CALLBACK_PATH: &str = "/callback";
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Page shown after the redirect.
-const CALLBACK_PAGE: &str = "<!doctype html><title>Turnwire</title><p>Turnwire has heard of it. \
-                       You can close this page.";
+const CALLBACK_PAGE: &str = "<!doctype html><title>Turnwire</title><p>Turnwire received the response. \
+                             You can close this page.";
 
 /// A login in progress.
 pub struct Login {
@@ -209,22 +209,22 @@ pub enum LoginError {
     #[error("there is no tool server `{0}`")]
     UnknownServer(String),
     /// The server has no `oauth` setting.
-    #[error("nobody has to log in to `{0}`: it has no `oauth` in its settings")]
+    #[error("`{0}` needs no login: it has no `oauth` in its settings")]
     NotConfigured(String),
     /// The server uses a grant without a person.
-    #[error("nobody has to log in to `{0}`: it is given the credentials of a machine")]
+    #[error("`{0}` needs no login: it uses client credentials")]
     NotInteractive(String),
     /// The port of the redirect URI could not be opened.
-    #[error("no port of this machine is free for the browser to come back to: {0}")]
+    #[error("cannot listen on a local port for the redirect of the browser: {0}")]
     Port(#[source] io::Error),
     /// The tokens could not be stored.
-    #[error("the tokens cannot be kept: {0}")]
+    #[error("the tokens cannot be stored: {0}")]
     TokensNotStored(#[source] io::Error),
     /// The authorization server or the person refused.
     #[error("the login was refused: {0}")]
     Refused(String),
     /// The URL does not belong to this login.
-    #[error("this is not the address that the browser was sent back to")]
+    #[error("this is not the redirect address of this login")]
     UnknownCallback,
     /// The authorization server failed or violated the protocol.
     #[error("the authorization server cannot be used: {0}")]

@@ -37,7 +37,7 @@ pub struct UrlRuleError(&'static str);
 impl UrlRule {
     /// Allows servers at `address` and all paths below it, for all tenants.
     pub fn at(address: &str) -> Result<Self, UrlRuleError> {
-        let not_plain = "it has to be an http or https address without user, query and fragment";
+        let not_plain = "it must be an http or https address without user, query and fragment";
         parse_plain_url(address)
             .map(|url| Self { url, tenants: None })
             .ok_or(UrlRuleError(not_plain))
@@ -108,7 +108,7 @@ impl RequestServers {
         closing: &CancellationToken,
     ) -> Result<Arc<Server>, ToolError> {
         let url = self.allows_url(tenant, address).ok_or_else(|| {
-            ToolError::failed(format!("the server `{label}` may not be brought by a request"))
+            ToolError::failed(format!("the server `{label}` may not be supplied by a request"))
         })?;
         let mut connected = lock(&self.connected);
         let is_it = |known: &RequestServer| {

@@ -58,7 +58,7 @@ fn each_tenant_has_a_list_of_its_own() {
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let refused =
         request_servers.server(&other, "x", "https://mcp.example.com/x", &tasks, &closing);
-    assert!(refused.is_err_and(|error| error.to_string().contains("may not be brought")));
+    assert!(refused.is_err_and(|error| error.to_string().contains("may not be supplied")));
 }
 
 /// A5: a connection belongs to one tenant, label and URL, and their number is limited.

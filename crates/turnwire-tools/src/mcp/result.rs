@@ -7,7 +7,7 @@ use serde_json::Value;
 use turnwire_contract::{Image, ToolError, ToolOutput};
 
 /// Message for a failure without text.
-const NO_ERROR_TEXT: &str = "the tool says that it failed, and nothing else";
+const NO_ERROR_TEXT: &str = "the tool failed without a message";
 
 /// Maximum size of the text and structured content of a result.
 const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
@@ -68,7 +68,7 @@ impl ConvertedResult {
             ContentBlock::Audio(audio) => self.add_line(&omitted("sound", &audio.mime_type)),
             ContentBlock::ResourceLink(link) => self.add_line(&link_to(&link)),
             ContentBlock::Resource(embedded) => self.add_resource(embedded.resource),
-            _ => self.add_line("[something that this version does not know]"),
+            _ => self.add_line("[content of an unsupported type]"),
         }
     }
 

@@ -63,7 +63,7 @@ fn an_error_is_a_failure_with_or_without_words() {
     let failed = reading(json!({ "content": message, "isError": true }));
     assert_eq!(failed, Err(ToolError::failed("No such branch.")));
     let failed = reading(json!({ "content": [], "isError": true }));
-    let expected = "the tool says that it failed, and nothing else";
+    let expected = "the tool failed without a message";
     assert_eq!(failed, Err(ToolError::failed(expected)));
     let data = json!({ "code": 7 });
     let failed = reading(json!({ "content": [], "structuredContent": data, "isError": true }));

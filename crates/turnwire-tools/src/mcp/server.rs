@@ -155,7 +155,7 @@ impl Server {
     pub(super) fn authorization_advice(&self) -> String {
         match &self.authorization {
             Some(authorization) if authorization.needs_login() => {
-                format!("somebody has to log in: turnwire mcp login {}", self.label)
+                format!("login required, run: turnwire mcp login {}", self.label)
             }
             Some(_) | None => OpenError::Unauthorized.message().to_owned(),
         }
@@ -381,7 +381,7 @@ impl Server {
         if is_unauthorized(error) {
             return self.transient(&self.authorization_advice());
         }
-        self.transient("it does not tell its tools")
+        self.transient("it did not return its tool list")
     }
 
     fn open_failed(&self, error: OpenError) -> ToolError {
@@ -393,11 +393,11 @@ impl Server {
 
     fn timed_out(&self) -> ToolError {
         let seconds = self.options.startup_timeout.as_secs_f64();
-        self.transient(&format!("it has not answered within {seconds} s"))
+        self.transient(&format!("no response within {seconds} s"))
     }
 
     fn closed(&self) -> ToolError {
-        self.transient("the connections are being closed")
+        self.transient("Turnwire is shutting down")
     }
 
     /// Nothing was sent, so a retry is safe.

@@ -220,15 +220,13 @@ impl McpTool {
     fn task_unknown(&self, message: &str) -> ToolError {
         let (label, message) = (&self.server.label, limited(message.trim()));
         ToolError::OutcomeUnknown(format!(
-            "the server `{label}` no longer knows the task it made of the call ({message})"
+            "the server `{label}` no longer has the task of the call ({message})"
         ))
     }
 
     fn server_lost(&self) -> ToolError {
         let label = &self.server.label;
-        ToolError::OutcomeUnknown(format!(
-            "the server `{label}` went away in the middle of the call"
-        ))
+        ToolError::OutcomeUnknown(format!("the server `{label}` disconnected during the call"))
     }
 
     async fn cancel_task(&self, id: &str) {
@@ -304,10 +302,10 @@ fn task_state(task: Task, payload: TaskPayload) -> TaskState {
         TaskPayload::Completed { result } => TaskState::Finished(convert_result(result)),
         TaskPayload::Failed { error } => {
             let message = error.get("message").and_then(Value::as_str).map(str::trim);
-            failed(message.unwrap_or("the task failed, and says nothing else"))
+            failed(message.unwrap_or("the task failed without a message"))
         }
         TaskPayload::Cancelled => TaskState::Finished(Err(cancelled_by_server())),
-        _ => failed("the task is in a state that is not known here"),
+        _ => failed("the task is in an unknown state"),
     }
 }
 
@@ -340,11 +338,11 @@ fn legacy_state(result: ServerResult) -> Option<TaskState> {
 }
 
 fn missing_result() -> ToolError {
-    ToolError::failed("the task ended with something else than a result")
+    ToolError::failed("the task ended without a valid result")
 }
 
 fn cancelled_by_server() -> ToolError {
-    ToolError::failed("the server has stopped the task")
+    ToolError::failed("the server cancelled the task")
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn a_task_ends_as_it_says() {
     let failed = over(json!({ "status": "failed", "error": { "code": -1, "message": " no " } }));
     assert_eq!(failed, Err(ToolError::failed("no")));
     let cancelled = over(json!({ "status": "cancelled" }));
-    assert_eq!(cancelled, Err(ToolError::failed("the server has stopped the task")));
+    assert_eq!(cancelled, Err(ToolError::failed("the server cancelled the task")));
 }
 
 #[test]

@@ -142,7 +142,8 @@ fn read(path: &Path) -> io::Result<StoredLogin> {
         text => text?,
     };
     // The error would contain the content of the file.
-    serde_json::from_slice(&text).map_err(|_| io::Error::other("it is not ours"))
+    let unreadable = "the file does not contain tokens of Turnwire";
+    serde_json::from_slice(&text).map_err(|_| io::Error::other(unreadable))
 }
 
 /// Writes the file atomically. It is never readable by others.
@@ -197,7 +198,7 @@ impl CredentialStore for TokenStore {
                     sleep(LOCK_POLL_INTERVAL).await;
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let late = io::Error::other("another process holds them for too long");
+                    let late = io::Error::other("another process has locked them for too long");
                     return Err(store_error(late));
                 }
                 Err(TryLockError::Error(error)) => return Err(store_error(error)),

@@ -147,7 +147,7 @@ impl McpTool {
         let impact = self.handle_failure(&error, connection);
         if !pending.was_sent() || was_not_delivered(&error) {
             return ToolError::Transient(format!(
-                "the server `{label}` went away before it was given the call"
+                "the server `{label}` disconnected before the call was sent"
             ));
         }
         if is_unauthorized(&error) {
@@ -161,8 +161,8 @@ impl McpTool {
         }
         let what = match (http_status_of(&error), impact) {
             (Some(status), _) => return http_status_error(status, label),
-            (None, FailureImpact::RequestOnly) => "did not answer the call as it should",
-            (None, _) => "went away in the middle of the call",
+            (None, FailureImpact::RequestOnly) => "returned an invalid response to the call",
+            (None, _) => "disconnected during the call",
         };
         ToolError::OutcomeUnknown(format!("the server `{label}` {what}"))
     }
@@ -201,8 +201,9 @@ impl Drop for CancelOnDrop<'_> {
         // Without a runtime the connection is closed anyway.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.tasks.spawn(async move {
-                let sending =
-                    peer.send_notification(cancellation(id, "nobody waits for it any more").into());
+                let sending = peer.send_notification(
+                    cancellation(id, "the caller no longer waits for it").into(),
+                );
                 let _ = timeout(CANCEL_TIMEOUT, sending).await;
             });
         }

@@ -106,7 +106,7 @@ impl Desk {
         let asking = self.send(write(&self.client, self.address.clone()));
         tokio::time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
             let seconds = self.timeout.as_secs_f64();
-            let late = format!("the search engine has not answered within {seconds} s");
+            let late = format!("the search engine did not respond within {seconds} s");
             Err(ToolError::Transient(late))
         })
     }
@@ -121,7 +121,7 @@ impl Desk {
         let answer = read(response).await?;
         serde_json::from_slice(&answer).map_err(|error| {
             warn!(%error, "unreadable search results");
-            ToolError::failed("the search engine's answer makes no sense")
+            ToolError::failed("the response of the search engine is not valid")
         })
     }
 }
@@ -141,14 +141,14 @@ fn stay_on_the_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
 async fn read(response: Response) -> Result<Vec<u8>, ToolError> {
     read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| match unread {
         Unread::Broken(error) => out_of_reach(error),
-        Unread::TooLong => ToolError::failed("the search engine's answer is too long"),
+        Unread::TooLong => ToolError::failed("the response of the search engine is too large"),
     })
 }
 
 fn out_of_reach(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
     warn!(?error, "search engine unreachable");
-    ToolError::Transient("the search engine is out of reach".to_owned())
+    ToolError::Transient("cannot connect to the search engine".to_owned())
 }
 
 fn refused(status: StatusCode) -> ToolError {
@@ -163,7 +163,7 @@ fn refused(status: StatusCode) -> ToolError {
 /// Error for a key that was refused.
 pub(super) fn key_refused(status: StatusCode) -> ToolError {
     ToolError::failed(format!(
-        "the search engine does not take the key ({}): its operator has to check the variable \
+        "the search engine rejected the key ({}): its operator has to check the variable \
          that `api_key_env` names",
         status.as_u16()
     ))

@@ -68,7 +68,7 @@ async fn models(settings: &ServeSettings) -> Vec<Finding> {
 async fn one_model(name: &str, model: &ModelSettings) -> Finding {
     let subject = format!("model {name}");
     let Provider { kind, base_url, api_key, model, .. } = match model {
-        ModelSettings::Scripted(_) => return Finding::ok(subject, "scripted, needs nobody"),
+        ModelSettings::Scripted(_) => return Finding::ok(subject, "scripted, needs no server"),
         ModelSettings::Provider(provider) => provider,
     };
     let speaks = match kind {
@@ -134,15 +134,15 @@ async fn tool_servers(settings: &ServeSettings) -> Vec<Finding> {
 
 async fn store(options: Option<&StoreOptions>) -> Vec<Finding> {
     let Some(options) = options else {
-        let message = "runs are kept in memory, and gone with the process";
+        let message = "runs are stored in memory, and lost when the process ends";
         return vec![Finding::warning("store", message)];
     };
     let fanout = async {
         let url = options.fanout.as_deref()?;
         Some(match reach_fanout(url).await {
             Ok(()) => Finding::ok("fanout", "Redis answers"),
-            Err(error) => Finding::broken("fanout", format!("Redis does not answer: {error}"))
-                .hint("check [fanout] in the settings; without it nodes hear of each other later"),
+            Err(error) => Finding::broken("fanout", format!("Redis does not respond: {error}"))
+                .hint("check [fanout] in the settings; without it, notifications between nodes are slower"),
         })
     };
     let (store, fanout) = join(database(options), fanout).await;
@@ -235,7 +235,7 @@ fn way_out(settings: &ServeSettings) -> Option<Finding> {
 async fn listen(address: SocketAddr) -> Finding {
     match TcpListener::bind(address).await {
         Ok(_) => Finding::ok("listen", format!("{address} is free")),
-        Err(error) => Finding::warning("listen", format!("{address} cannot be taken: {error}"))
+        Err(error) => Finding::warning("listen", format!("cannot listen on {address}: {error}"))
             .hint(
                 "a turnwire that is running already has it; otherwise choose another with --listen",
             ),

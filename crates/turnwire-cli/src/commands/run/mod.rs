@@ -71,7 +71,7 @@ fn answer(
     let question = question(arguments.question.as_deref())?;
     let (agent, tool_servers) = wiring::agent(&settings)?;
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let approver = approver(environment, look);
     let ending = runtime.block_on(Box::pin(ask(agent, tool_servers, question, look, approver)));
     // Background tasks must not delay the exit.
@@ -118,7 +118,7 @@ async fn ask(
 ) -> Result<Ending, Problem> {
     let listening = Signals::listen();
     let mut signals = listening
-        .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot listen for Ctrl-C: {error}")))?;
     let run = agent.stream_chat(question).start().await.map_err(broken)?;
     let mut events = run.events().await.map_err(broken)?;
     let mut display = Display::open(look)?;
@@ -264,7 +264,9 @@ impl Display {
         let thread = thread::Builder::new().name("terminal".to_owned()).spawn(work);
         match thread {
             Ok(_) => Ok(Self { news, result }),
-            Err(error) => Err(Problem::failure(format!("there is no thread to show it: {error}"))),
+            Err(error) => {
+                Err(Problem::failure(format!("cannot start the display thread: {error}")))
+            }
         }
     }
 
@@ -321,7 +323,7 @@ fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> 
     }
     let end = if answer.is_empty() || answer.ends_with('\n') { "" } else { "\n" };
     fs::write(path, format!("{answer}{end}")).map_err(|error| {
-        Problem::failure(format!("the answer is not in {}: {error}", path.display()))
+        Problem::failure(format!("cannot write the answer to {}: {error}", path.display()))
             .hint("it was printed to standard output, too")
     })
 }

@@ -59,7 +59,7 @@ fn kept(store: Option<&StoreOptions>) -> String {
         "sqlite" => format!("in the file {place}"),
         _ => format!("in PostgreSQL at {place}"),
     };
-    let news = if store.fanout.is_some() { ", news by Redis" } else { "" };
+    let news = if store.fanout.is_some() { ", notifications by Redis" } else { "" };
     match store.retention {
         Some(time) => {
             format!("{place}{news}; finished runs for {} days", time.as_secs() / 86_400)

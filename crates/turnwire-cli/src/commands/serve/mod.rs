@@ -68,7 +68,7 @@ fn serve_with(
         voice.warn(warning);
     }
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let ending = runtime.block_on(Box::pin(async {
         let gateway = wiring::gateway(&settings).await?;
         until_closed(gateway, &settings, voice).await
@@ -84,7 +84,7 @@ async fn until_closed(
 ) -> Result<Exit, Problem> {
     let Gateway { app, tool_servers, store, indexer } = gateway;
     let unheard =
-        |error: io::Error| Problem::failure(format!("signals cannot be listened for: {error}"));
+        |error: io::Error| Problem::failure(format!("cannot listen for signals: {error}"));
     let mut signals = Signals::listen().map_err(unheard)?;
     let mut hangups = Hangups::listen().map_err(unheard)?;
     let http = settings.server_limits.http.clone();
@@ -94,13 +94,13 @@ async fn until_closed(
         server = server.with_health(address).await.map_err(not_listening)?;
     }
     let address = server.address().map_err(|error| {
-        Problem::failure(format!("the address that was taken is not known: {error}"))
+        Problem::failure(format!("the listening address is not known: {error}"))
     })?;
     // From here on, runs may be taken over in both directions.
     app.runs()
         .start_worker()
         .await
-        .map_err(|error| Problem::failure(format!("the store does not answer: {error}")))?;
+        .map_err(|error| Problem::failure(format!("the store does not respond: {error}")))?;
     begin(address, settings, &app, voice);
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(indexer.run(stop.clone()));
