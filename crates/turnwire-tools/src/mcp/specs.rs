@@ -61,8 +61,8 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
         approval_expiry: own.approval_expiry,
         timeout: own.timeout.or(options.tool_timeout),
         deadline: own.deadline.or(options.tool_deadline),
-        most_at_once: own.most_at_once,
-        server_most_at_once: options.most_at_once,
+        most_at_once: own.max_parallel_calls,
+        server_most_at_once: options.max_parallel_calls,
         ..ToolSpec::new(name, description)
     }
 }
