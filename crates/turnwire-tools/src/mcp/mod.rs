@@ -166,6 +166,18 @@ impl ToolServers for McpServers {
         Some(McpTool::all_of(&server, &server.known_tools()?))
     }
 
+    fn known_tool(
+        &self,
+        tenant: &TenantId,
+        server: ServerRef<'_>,
+        name: &str,
+    ) -> Option<Arc<dyn Tool>> {
+        let server = self.server(tenant, server).ok()?;
+        let specs = server.known_tools()?;
+        let spec = specs.iter().find(|spec| spec.name == name)?;
+        Some(McpTool::shared(&server, spec))
+    }
+
     async fn tools(
         &self,
         tenant: &TenantId,

@@ -37,13 +37,14 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    /// The tools of a server that has listed these.
+    /// The tool of a server that has listed this spec.
+    pub(super) fn shared(server: &Arc<Server>, spec: &Arc<ToolSpec>) -> Arc<dyn Tool> {
+        Arc::new(Self { server: Arc::clone(server), spec: Arc::clone(spec) })
+    }
+
+    /// The tools of a server that has listed these specs.
     pub(super) fn all_of(server: &Arc<Server>, specs: &[Arc<ToolSpec>]) -> Vec<Arc<dyn Tool>> {
-        let tool = |spec: &Arc<ToolSpec>| {
-            let (server, spec) = (Arc::clone(server), Arc::clone(spec));
-            Arc::new(Self { server, spec }) as Arc<dyn Tool>
-        };
-        specs.iter().map(tool).collect()
+        specs.iter().map(|spec| Self::shared(server, spec)).collect()
     }
 
     pub(super) async fn connection(
