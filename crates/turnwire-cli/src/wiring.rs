@@ -11,7 +11,8 @@ use turnwire_engine::{
 use turnwire_gateway::{App, AppOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    CustomToolsAsFunctions, JsonSchemaCalls, Limited, OpenAiResponses, OpenAiResponsesOptions,
+    CustomToolsAsFunctions, JsonSchemaCalls, OpenAiResponses, OpenAiResponsesOptions,
+    WithoutParameters,
 };
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
@@ -225,7 +226,7 @@ fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
     })?;
     let model: Arc<dyn Model> = match unsupported.as_slice() {
         [] => model,
-        _ => Arc::new(Limited::new(model, unsupported)),
+        _ => Arc::new(WithoutParameters::new(model, unsupported)),
     };
     let (model, custom_tools): (Arc<dyn Model>, _) = match (tool_calling, custom_tools) {
         (ToolCalling::Native, custom_tools) => (model, custom_tools),

@@ -1,6 +1,6 @@
 //! Classification of provider errors.
 //!
-//! Every provider and every proxy has its own error format. [`Complaint::meaning`] classifies an
+//! Every provider and every proxy has its own error format. [`ParsedError::meaning`] classifies an
 //! error by its names (type, code, status), then by its text if the names are not specific, then by
 //! the HTTP status.
 //!
@@ -35,7 +35,7 @@ impl From<ModelError> for Fault {
 
 /// A parsed error of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct ParsedError {
     message: Option<String>,
     /// Everything that names the kind of the error: type, code and status.
     names: Vec<String>,
@@ -54,7 +54,7 @@ enum Meaning {
     Broken,
 }
 
-impl Complaint {
+impl ParsedError {
     /// Parses an error from a JSON text.
     pub(crate) fn in_text(text: &str) -> Option<Self> {
         let body: Value = lenient_json::from_str(text).ok()?;
@@ -235,10 +235,10 @@ fn meaning_in(table: &[(&str, Meaning)], text: &str) -> Option<Meaning> {
 
 /// Returns the fault for an HTTP error status.
 pub(crate) fn fault_of_status(status: u16, retry_after: Option<Duration>, body: &str) -> Fault {
-    let complaint = Complaint::in_text(body).unwrap_or_default();
-    let meaning = complaint.meaning(Some(status)).unwrap_or(Meaning::Rejected);
+    let parsed = ParsedError::in_text(body).unwrap_or_default();
+    let meaning = parsed.meaning(Some(status)).unwrap_or(Meaning::Rejected);
     let message = format!("{} (HTTP {status})", words_for(meaning, status));
-    complaint.fault(meaning, message, retry_after)
+    parsed.fault(meaning, message, retry_after)
 }
 
 /// Returns the message for a class and status.

@@ -22,7 +22,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    answer::{Unread, read_at_most},
+    answer::{ReadError, read_at_most},
     secret::Secret,
 };
 
@@ -335,8 +335,8 @@ fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 async fn read(response: Response, most: usize) -> Result<String, ToolError> {
     let answer = read_at_most(response, most).await.map_err(|unread| match unread {
-        Unread::Broken(error) => out_of_reach(error),
-        Unread::TooLong => ToolError::failed(format!("the answer is longer than {most} bytes")),
+        ReadError::Broken(error) => out_of_reach(error),
+        ReadError::TooLong => ToolError::failed(format!("the answer is longer than {most} bytes")),
     })?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

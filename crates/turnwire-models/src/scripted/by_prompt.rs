@@ -104,28 +104,28 @@ fn echo(question: &str) -> Turn {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Script {
-    turns: Vec<Spoken>,
+    turns: Vec<ScriptTurn>,
 }
 
 /// A turn in the JSON of a script.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Spoken {
+struct ScriptTurn {
     reasoning: Pieces,
     text: Pieces,
     refusal: Pieces,
-    calls: Vec<SpokenCall>,
+    calls: Vec<ScriptCall>,
     finish: Ending,
     pause_ms: u64,
     pace_ms: u64,
-    error: Option<Trouble>,
+    error: Option<ScriptError>,
     retry_after_ms: Option<u64>,
     after: Option<usize>,
     /// Number of pieces before an unreadable part.
     garbled_after: Option<usize>,
 }
 
-impl Spoken {
+impl ScriptTurn {
     fn into_turn(mut self, results: &str, prompt: &Prompt) -> Turn {
         let mut parts = self.parts(results, prompt);
         if let Some(place) = self.garbled_after {
@@ -179,7 +179,7 @@ impl Spoken {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SpokenCall {
+struct ScriptCall {
     name: String,
     #[serde(default)]
     id: Option<String>,
@@ -191,7 +191,7 @@ struct SpokenCall {
     input: Option<Pieces>,
 }
 
-impl SpokenCall {
+impl ScriptCall {
     fn into_parts(self, key: u32, prompt: &Prompt) -> Vec<ModelPart> {
         let Self { name, id, arguments, raw, input } = self;
         let is_custom = |tool: &ToolSpec| tool.kind == ToolKind::Custom && tool.name == name;
@@ -243,14 +243,14 @@ enum Ending {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Trouble {
+enum ScriptError {
     Unavailable,
     RateLimited,
     Rejected,
     Broken,
 }
 
-impl Trouble {
+impl ScriptError {
     fn into_error(self, retry_after: Option<Duration>) -> ModelError {
         let message = "the script says so".to_owned();
         match self {

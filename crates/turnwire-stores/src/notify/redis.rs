@@ -21,7 +21,7 @@ use turnwire_contract::RunId;
 use super::signature::Secret;
 use crate::{
     follower::Follower,
-    live_tails::{Arrival, LiveTails},
+    live_tails::{AddOutcome, LiveTails},
     outage::{Availability, Backoff},
     pages::Page,
     rows::{EventRow, StoredRow},
@@ -271,7 +271,7 @@ impl SubscribeTask {
         };
         // The journal fills gaps, and reports malformed rows.
         let page = decode_page(&run_id, body);
-        if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == Arrival::Gap) {
+        if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == AddOutcome::Gap) {
             self.follower.look_at(run_id);
         }
     }

@@ -10,7 +10,7 @@ use turnwire_contract::EmbeddingError;
 
 use crate::{
     Secret,
-    answer::{Unread, read_at_most},
+    answer::{ReadError, read_at_most},
 };
 
 /// Maximum number of texts per request.
@@ -134,8 +134,8 @@ impl Embeddings {
 async fn read(response: Response) -> Result<Vec<u8>, EmbeddingError> {
     read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| {
         let what = match unread {
-            Unread::Broken(_) => "is incomplete",
-            Unread::TooLong => "is too large",
+            ReadError::Broken(_) => "is incomplete",
+            ReadError::TooLong => "is too large",
         };
         EmbeddingError(format!("the response of the embeddings server {what}"))
     })

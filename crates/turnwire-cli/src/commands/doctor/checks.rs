@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 use futures::future::{join, join_all, join4};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
-use turnwire_models::probe::{ProbeError, Speaks, models_at};
+use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
 use turnwire_stores::{Store, StoreOptions, reach_fanout};
 use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
 
@@ -72,8 +72,8 @@ async fn one_model(name: &str, model: &ModelSettings) -> Finding {
         ModelSettings::Provider(provider) => provider,
     };
     let speaks = match kind {
-        Kind::ChatCompletions | Kind::OpenAiResponses => Speaks::OpenAi,
-        Kind::AnthropicMessages => Speaks::Anthropic,
+        Kind::ChatCompletions | Kind::OpenAiResponses => ModelListFormat::OpenAi,
+        Kind::AnthropicMessages => ModelListFormat::Anthropic,
     };
     match models_at(base_url, api_key.as_ref(), speaks).await {
         Ok(known) => listed(subject, base_url, model.as_deref().unwrap_or(name), &known),
