@@ -1,4 +1,4 @@
-//! A test build can be made to misbehave: see `src/seeded.rs`.
+//! A test build can inject faults: see `src/fault_injection.rs`.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(seeded_faults)");

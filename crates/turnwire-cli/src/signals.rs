@@ -51,10 +51,10 @@ impl Signals {
 /// [`listen`](Hangups::listen) they no longer end the process.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) struct Hangups(tokio::signal::unix::Signal);
+pub(crate) struct HangupSignals(tokio::signal::unix::Signal);
 
 #[cfg(unix)]
-impl Hangups {
+impl HangupSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
 
@@ -70,10 +70,10 @@ impl Hangups {
 /// This platform has no `SIGHUP`.
 #[cfg(not(unix))]
 #[derive(Debug)]
-pub(crate) struct Hangups;
+pub(crate) struct HangupSignals;
 
 #[cfg(not(unix))]
-impl Hangups {
+impl HangupSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self)
     }

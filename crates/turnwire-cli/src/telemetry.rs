@@ -39,7 +39,7 @@ fn begin(environment: &Environment, usual: Option<&str>, paint: Paint) -> Result
         .log_internal_errors(false)
         .with_ansi(paint.is_on())
         .try_init();
-    log.map_err(|error| Problem::failure(format!("there is no log: {error}")))?;
+    log.map_err(|error| Problem::failure(format!("cannot set up the log: {error}")))?;
     Ok(true)
 }
 

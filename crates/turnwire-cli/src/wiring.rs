@@ -11,7 +11,8 @@ use turnwire_engine::{
 use turnwire_gateway::{App, AppOptions};
 use turnwire_models::{
     AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
-    CustomToolsAsFunctions, JsonSchemaCalls, Limited, OpenAiResponses, OpenAiResponsesOptions,
+    CustomToolsAsFunctions, JsonSchemaCalls, OpenAiResponses, OpenAiResponsesOptions,
+    WithoutParameters,
 };
 use turnwire_stores::{OpenError, Store};
 use turnwire_tools::{
@@ -154,7 +155,7 @@ fn pdf_program() -> Option<PdfProgram> {
 fn embeddings(options: Option<&EmbeddingsOptions>) -> Result<Option<Embeddings>, Problem> {
     let made = options.map(|options| Embeddings::new(options.clone())).transpose();
     made.map_err(|error| {
-        Problem::usage(format!("there are no embeddings: {error}"))
+        Problem::usage(format!("the embeddings cannot be used: {error}"))
             .hint("check [embeddings] in the settings")
     })
 }
@@ -226,7 +227,7 @@ fn provided(provider: Provider) -> Result<Arc<dyn Model>, Problem> {
     })?;
     let model: Arc<dyn Model> = match unsupported.as_slice() {
         [] => model,
-        _ => Arc::new(Limited::new(model, unsupported)),
+        _ => Arc::new(WithoutParameters::new(model, unsupported)),
     };
     let (model, custom_tools): (Arc<dyn Model>, _) = match (tool_calling, custom_tools) {
         (ToolCalling::Native, custom_tools) => (model, custom_tools),
@@ -262,7 +263,7 @@ pub(crate) fn web_search(
     way_out: &EgressOptions,
 ) -> Result<WebSearch, Problem> {
     WebSearch::new(options.clone(), egress(way_out)?).map_err(|error| {
-        Problem::usage(format!("the web cannot be searched: {error}"))
+        Problem::usage(format!("the web search cannot be used: {error}"))
             .hint("check [web_search] in the settings")
     })
 }

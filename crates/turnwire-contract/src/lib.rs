@@ -9,13 +9,13 @@
 //! of the workspace.
 
 pub mod event;
+pub mod fault_injection;
 pub mod generation;
 pub mod ids;
 pub mod item;
 pub mod outcome;
 pub mod ports;
 pub mod run;
-pub mod seeded;
 pub mod time;
 pub mod tool;
 

@@ -74,7 +74,7 @@ impl Failure {
 
     /// The journal of the run cannot be decoded, so no worker can continue the run.
     pub fn journal_unreadable() -> Self {
-        Self::new("journal_unreadable", "what was recorded of the run cannot be read any more")
+        Self::new("journal_unreadable", "the journal of the run cannot be read")
     }
 }
 

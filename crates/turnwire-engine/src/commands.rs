@@ -12,7 +12,7 @@ use tracing::warn;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Event, InputId, JournalError, RecordedEvent, Reply, RunCommand, RunId,
     Seq, StoreError, TenantId,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{

@@ -155,7 +155,8 @@ impl ServerTool {
 
     /// Returns the tool as currently listed by its server, if cached.
     pub(crate) fn known(&self) -> Option<Arc<dyn Tool>> {
-        self.named(self.servers.known_tools(&self.tenant, self.server())?)
+        let exact = self.servers.known_tool(&self.tenant, self.server(), self.tool.own_name());
+        exact.or_else(|| self.named(self.servers.known_tools(&self.tenant, self.server())?))
     }
 
     fn named(&self, tools: Vec<Arc<dyn Tool>>) -> Option<Arc<dyn Tool>> {

@@ -43,36 +43,35 @@ pub(crate) fn of_model(error: &ModelError) -> Failure {
                 .retry_after(*retry_after)
         }
         ModelError::RateLimited { retry_after, .. } => {
-            Failure::new("model_rate_limited", "the model is asked too often right now")
+            Failure::new("model_rate_limited", "the model's rate limit is reached")
                 .retry_after(*retry_after)
         }
         ModelError::Misconfigured { .. } => Failure::new(
             "model_misconfigured",
-            "the model is not set up correctly; the log says what is wrong",
+            "the model is not configured correctly; see the log",
         ),
         ModelError::UnknownModel { .. } => {
-            Failure::new("model_not_found", "the provider has no model of this name")
+            Failure::new("model_not_found", "the provider has no model with this name")
         }
         ModelError::ContextTooLong { .. } => Failure::new(
             "context_length_exceeded",
-            "the conversation is longer than the model can read",
+            "the conversation does not fit the context window of the model",
         ),
         ModelError::ContentFiltered { .. } => {
-            Failure::new("content_filtered", "the provider's content filter stopped the request")
+            Failure::new("content_filtered", "the provider's content filter blocked the request")
         }
-        ModelError::Rejected { .. } => Failure::new(
-            "model_rejected",
-            "the model's provider did not accept the request; the log says more",
-        ),
+        ModelError::Rejected { .. } => {
+            Failure::new("model_rejected", "the model's provider rejected the request; see the log")
+        }
         ModelError::Broken { .. } => {
-            Failure::new("model_broke_off", "the model's answer broke off")
+            Failure::new("model_broke_off", "the model's answer ended unexpectedly")
         }
     }
 }
 
 /// A part of the answer could not be parsed.
 pub(crate) fn model_unreadable() -> Failure {
-    let message = "a part of the model's answer could not be read and was left out";
+    let message = "a part of the model's answer could not be read and was skipped";
     Failure::new("model_unreadable", message)
 }
 
@@ -84,7 +83,7 @@ pub(crate) fn file_gone(file_id: &FileId) -> Failure {
 /// The files of the conversation exceed the limit of one prompt.
 pub(crate) fn files_too_large(max_bytes: usize) -> Failure {
     let limit = max_bytes / 1024 / 1024;
-    let message = format!("the files of this conversation have more than {limit} MiB together");
+    let message = format!("the files of this conversation exceed {limit} MiB in total");
     Failure::new("files_too_large", message)
 }
 
@@ -98,7 +97,7 @@ pub(crate) fn model_silent() -> Failure {
 }
 
 pub(crate) fn journal_lost() -> Failure {
-    Failure::new("journal_lost", "the run could not be recorded any further")
+    Failure::new("journal_lost", "the events of the run can no longer be stored")
 }
 
 /// Returns whether the run was dropped because the journal failed. Such a journal has no end event.
@@ -115,7 +114,8 @@ pub(crate) fn tool_panicked(name: &str) -> Failure {
 }
 
 pub(crate) fn server_unreachable(why: &str) -> Failure {
-    Failure::new("server_unreachable", format!("the server did not tell its tools: {why}"))
+    let message = format!("the tools of the server could not be listed: {why}");
+    Failure::new("server_unreachable", message)
 }
 
 /// The run ended before a server listed its tools.
@@ -128,12 +128,12 @@ pub(crate) fn output_lost() -> Failure {
 }
 
 pub(crate) fn engine_stopped() -> Failure {
-    Failure::new("engine_stopped", "the server was stopped before the run was over")
+    Failure::new("engine_stopped", "the server was stopped before the run ended")
 }
 
 /// Too many workers died while executing the run.
 pub(crate) fn max_recoveries() -> Failure {
-    Failure::new("max_recoveries", "the run was taken up too often without getting on")
+    Failure::new("max_recoveries", "the run was taken over too often without progress")
 }
 
 /// Takeover failed repeatedly.
@@ -143,7 +143,7 @@ pub(crate) fn takeover_failed() -> Failure {
 
 /// The journal rejected an event of the run.
 pub(crate) fn journal_rejected() -> Failure {
-    Failure::new("journal_rejected", "what happened next could not be recorded")
+    Failure::new("journal_rejected", "the next event could not be stored")
 }
 
 pub(crate) fn engine_failed() -> Failure {

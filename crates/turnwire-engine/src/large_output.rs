@@ -56,11 +56,11 @@ fn drop_oversized(output: &mut ToolOutput, limit: usize) {
         output.structured = None;
         output.text.push_str("\n[the data of this result was too big and is left out]");
     }
-    let mut room = MAX_PICTURE_BYTES;
+    let mut remaining = MAX_PICTURE_BYTES;
     let n_pictures = output.images.len();
     output.images.retain(|image| {
-        let fits = image.base64.len() <= room;
-        room -= if fits { image.base64.len() } else { 0 };
+        let fits = image.base64.len() <= remaining;
+        remaining -= if fits { image.base64.len() } else { 0 };
         fits
     });
     let left_out = n_pictures - output.images.len();

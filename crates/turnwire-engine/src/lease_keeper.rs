@@ -8,7 +8,7 @@
 //! The store records who holds the lease of a run, and the journal records who appends. The two can
 //! disagree: a worker that stalls during a takeover may append to a run that has been claimed by
 //! another. So a worker releases every run it drops. If the release fails, or the response to a
-//! claim is lost, the leases in the store are compared with the runs held here. A live worker must
+//! claim is lost, the leases in the store are compared with the runs executed here. A live worker must
 //! not hold the lease of a run that it does not execute.
 
 use std::{
@@ -50,27 +50,27 @@ pub(crate) struct LeaseKeeper {
     lease_end: OnceLock<watch::Sender<Instant>>,
     /// Number of runs taken over here.
     n_taken_over: AtomicU64,
-    /// Number of holds per run: one for each start, takeover or execution.
-    held_runs: Mutex<HashMap<RunId, usize>>,
-    /// Whether the store may record leases of runs that are not held here.
+    /// Number of guards per run: one for each start, takeover or execution.
+    local_runs: Mutex<HashMap<RunId, usize>>,
+    /// Whether the store may record leases of runs that are not executed here.
     may_have_orphans: AtomicBool,
 }
 
-/// Marks a run as held by this process until dropped.
+/// Marks a run as executed by this process until dropped.
 #[derive(Debug)]
-#[must_use = "it says nothing once it is dropped"]
-pub(crate) struct RunHold {
+#[must_use = "the run is tracked only until this is dropped"]
+pub(crate) struct LocalRunGuard {
     engine: Arc<Engine>,
     run_id: RunId,
 }
 
-impl Drop for RunHold {
+impl Drop for LocalRunGuard {
     fn drop(&mut self) {
-        let mut held_runs = lock(&self.engine.lease_keeper.held_runs);
-        if let Some(n) = held_runs.get_mut(&self.run_id) {
+        let mut local_runs = lock(&self.engine.lease_keeper.local_runs);
+        if let Some(n) = local_runs.get_mut(&self.run_id) {
             *n -= 1;
             if *n == 0 {
-                held_runs.remove(&self.run_id);
+                local_runs.remove(&self.run_id);
             }
         }
     }
@@ -90,7 +90,7 @@ impl LeaseKeeper {
         self.n_taken_over.load(Ordering::Relaxed)
     }
 
-    /// Records that a store call failed, so leases without a held run may exist.
+    /// Records that a store call failed, so leases of runs that are not executed here may exist.
     pub(crate) fn note_possible_orphans(&self) {
         self.may_have_orphans.store(true, Ordering::Relaxed);
     }
@@ -205,21 +205,21 @@ impl Runs {
         Ok(())
     }
 
-    /// Marks the run as held, before the store records the lease. Returns `None` if the store is
+    /// Marks the run as executed here, before the store records the lease. Returns `None` if the store is
     /// not shared.
-    pub(crate) fn hold_run(&self, run_id: &RunId) -> Option<RunHold> {
+    pub(crate) fn track_local_run(&self, run_id: &RunId) -> Option<LocalRunGuard> {
         self.0.parts.workers.is_durable().then(|| {
-            *lock(&self.0.lease_keeper.held_runs).entry(run_id.clone()).or_default() += 1;
-            RunHold { engine: Arc::clone(&self.0), run_id: run_id.clone() }
+            *lock(&self.0.lease_keeper.local_runs).entry(run_id.clone()).or_default() += 1;
+            LocalRunGuard { engine: Arc::clone(&self.0), run_id: run_id.clone() }
         })
     }
 
-    /// Returns whether another task of this process also holds the run.
-    pub(crate) fn is_held_twice(&self, run_id: &RunId) -> bool {
-        lock(&self.0.lease_keeper.held_runs).get(run_id).is_some_and(|n| *n > 1)
+    /// Returns whether another task of this process also executes the run.
+    pub(crate) fn is_tracked_twice(&self, run_id: &RunId) -> bool {
+        lock(&self.0.lease_keeper.local_runs).get(run_id).is_some_and(|n| *n > 1)
     }
 
-    /// Releases leases of runs that are not held here, if such leases may exist.
+    /// Releases leases of runs that are not executed here, if such leases may exist.
     async fn release_orphans(&self) -> Result<(), StoreError> {
         let (lease_keeper, workers) = (&self.0.lease_keeper, &self.0.parts.workers);
         if !lease_keeper.may_have_orphans.swap(false, Ordering::Relaxed) {
@@ -229,8 +229,8 @@ impl Runs {
             workers.owned_runs().await.inspect_err(|_| lease_keeper.note_possible_orphans())?;
         // Taken after the store's response, so that runs started since are not included.
         let forgotten: Vec<RunId> = {
-            let held_runs = lock(&lease_keeper.held_runs);
-            ours.into_iter().filter(|run_id| !held_runs.contains_key(run_id)).collect()
+            let local_runs = lock(&lease_keeper.local_runs);
+            ours.into_iter().filter(|run_id| !local_runs.contains_key(run_id)).collect()
         };
         for run_id in forgotten {
             info!(%run_id, "orphaned run released");
@@ -250,10 +250,10 @@ impl Runs {
             let claimed = claimed.inspect_err(|_| lease_keeper.note_possible_orphans())?;
             let n_claimed = claimed.len();
             for abandoned in claimed {
-                let (runs, hold) = (self.clone(), self.hold_run(&abandoned.run_id));
+                let (runs, guard) = (self.clone(), self.track_local_run(&abandoned.run_id));
                 self.0.tasks.spawn(async move {
                     runs.take_over_claimed(abandoned).await;
-                    drop(hold);
+                    drop(guard);
                 });
             }
             if n_claimed < MAX_CLAIMED_AT_ONCE {

@@ -151,7 +151,7 @@ struct TurnRecorder<'a> {
     n_skipped: u32,
     to_record: Vec<Event>,
     /// Remaining bytes of the answer.
-    room: usize,
+    remaining_bytes: usize,
     /// Whether the answer exceeded the limit.
     is_too_long: bool,
 }
@@ -186,7 +186,7 @@ impl<'a> TurnRecorder<'a> {
             usage: Usage::default(),
             n_skipped: 0,
             to_record: Vec::new(),
-            room: state.room_for_turn(),
+            remaining_bytes: state.remaining_turn_bytes(),
             is_too_long: false,
         }
     }
@@ -203,12 +203,12 @@ impl<'a> TurnRecorder<'a> {
             () = self.run.handover_requested() => return WaitOutcome::Stopped,
             filled = self.context.files.fill(&request, &mut prompt) => filled,
         };
-        let room = match filled {
-            Ok(room) => room,
+        let permit = match filled {
+            Ok(permit) => permit,
             Err(problem) => return WaitOutcome::Ready(Err(TurnError::File(problem))),
         };
         let asked = self.wait_for(self.context.model.stream(prompt)).await;
-        drop(room);
+        drop(permit);
         match asked {
             WaitOutcome::Ready(answer) => WaitOutcome::Ready(answer.map_err(TurnError::Error)),
             WaitOutcome::TimedOut => WaitOutcome::TimedOut,
@@ -339,9 +339,9 @@ impl<'a> TurnRecorder<'a> {
     /// Returns the part of `text` within the limit, or `None` if nothing is left. Discarded output
     /// counts too.
     fn fitting(&mut self, mut text: String) -> Option<String> {
-        let fits = prefix(&text, self.room).len();
+        let fits = prefix(&text, self.remaining_bytes).len();
         self.is_too_long |= fits < text.len();
-        self.room -= fits;
+        self.remaining_bytes -= fits;
         text.truncate(fits);
         (!text.is_empty()).then_some(text)
     }
@@ -361,14 +361,14 @@ impl<'a> TurnRecorder<'a> {
     }
 
     /// Reserves bytes for an event that cannot be truncated.
-    fn take_room(&mut self, event: &Event) {
-        let weight = output::weight_of(event);
-        self.is_too_long |= weight > self.room;
-        self.room = self.room.saturating_sub(weight);
+    fn consume(&mut self, event: &Event) {
+        let n_bytes = output::output_bytes(event);
+        self.is_too_long |= n_bytes > self.remaining_bytes;
+        self.remaining_bytes = self.remaining_bytes.saturating_sub(n_bytes);
     }
 
     fn add_whole(&mut self, event: Event) {
-        self.take_room(&event);
+        self.consume(&event);
         self.add(event);
     }
 
@@ -417,7 +417,7 @@ impl<'a> TurnRecorder<'a> {
             if let Event::ReasoningFinished { seal, .. } = event {
                 *seal = with_seal;
             }
-            self.take_room(event);
+            self.consume(event);
         }
         self.to_record.extend(closing);
         Ok(())

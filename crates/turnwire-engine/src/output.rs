@@ -5,10 +5,10 @@
 use turnwire_contract::{Event, Limits, Logprob};
 
 /// Size of a call announcement, without its name.
-const CALL_WEIGHT: usize = 256;
+const CALL_BYTES: usize = 256;
 
 /// Size of one token's logprob, without its text.
-const LOGPROB_WEIGHT: usize = 32;
+const LOGPROB_BYTES: usize = 32;
 
 /// Text is cut at a character boundary, so up to this many bytes may remain below a reached limit.
 const LEFT_BY_CUT: usize = 3;
@@ -28,11 +28,11 @@ impl Output {
         if matches!(event, Event::TurnStarted { .. }) {
             *self = Self { turn: 0, earlier: self.earlier + self.turn };
         }
-        self.turn += weight_of(event);
+        self.turn += output_bytes(event);
     }
 
     /// Returns the byte limit of the next turn.
-    pub(crate) fn room_for_turn(&self, limits: &Limits) -> usize {
+    pub(crate) fn remaining_turn_bytes(&self, limits: &Limits) -> usize {
         let of_run = limits.max_run_output.saturating_sub(self.earlier + self.turn);
         limits.max_turn_output.min(of_run)
     }
@@ -50,12 +50,12 @@ pub(crate) fn is_reached(n_bytes: usize, limit: usize) -> bool {
 }
 
 /// Returns the output bytes of an event.
-pub(crate) fn weight_of(event: &Event) -> usize {
+pub(crate) fn output_bytes(event: &Event) -> usize {
     if let Some(text) = delta_of(event) {
         return text.len();
     }
     if let Event::CallAnnounced { tool, .. } = event {
-        return CALL_WEIGHT + tool.name.len();
+        return CALL_BYTES + tool.name.len();
     }
     if let Event::AnnotationAdded { annotation, .. } = event {
         return annotation.source.to_string().len();
@@ -64,15 +64,15 @@ pub(crate) fn weight_of(event: &Event) -> usize {
         return seal.len();
     }
     if let Event::LogprobsAdded { logprobs, .. } = event {
-        return logprobs.iter().map(weight_of_logprob).sum();
+        return logprobs.iter().map(logprob_bytes).sum();
     }
     0
 }
 
-fn weight_of_logprob(logprob: &Logprob) -> usize {
+fn logprob_bytes(logprob: &Logprob) -> usize {
     let n_bytes = logprob.bytes.as_ref().map_or(0, Vec::len);
-    let alternatives: usize = logprob.top.iter().map(weight_of_logprob).sum();
-    LOGPROB_WEIGHT + logprob.token.len() + n_bytes + alternatives
+    let alternatives: usize = logprob.top.iter().map(logprob_bytes).sum();
+    LOGPROB_BYTES + logprob.token.len() + n_bytes + alternatives
 }
 
 /// Returns the text delta of an event, if it is one.

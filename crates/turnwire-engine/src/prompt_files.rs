@@ -17,13 +17,13 @@ use turnwire_contract::{
 };
 
 /// Bytes per permit. A semaphore does not have enough permits to count single bytes.
-const ROOM_UNIT: usize = 1024;
+const CAPACITY_UNIT: usize = 1024;
 
 /// Loads files into prompts.
 pub(crate) struct PromptFiles {
     library: Option<Arc<dyn Library>>,
     max_bytes: usize,
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
 }
 
 /// The permits for the files of one prompt, held while it is sent.
@@ -46,8 +46,8 @@ pub(crate) enum FileError {
 impl PromptFiles {
     /// Loads files from `library`, at most `max_bytes` at once.
     pub(crate) fn new(library: Option<Arc<dyn Library>>, max_bytes: usize) -> Self {
-        let room = Arc::new(Semaphore::new(max_bytes.div_ceil(ROOM_UNIT)));
-        Self { library, max_bytes, room }
+        let capacity = Arc::new(Semaphore::new(max_bytes.div_ceil(CAPACITY_UNIT)));
+        Self { library, max_bytes, capacity }
     }
 
     /// Loads the files named in `prompt`. A deleted file of an earlier turn is replaced by a note,
@@ -72,14 +72,14 @@ impl PromptFiles {
         if n_bytes > self.max_bytes {
             return Err(FileError::TooLarge(self.max_bytes));
         }
-        let room = self.room_for(n_bytes).await;
+        let permit = self.acquire(n_bytes).await;
         let contents = self.read(request, there.into_keys()).await?;
         for item in &mut prompt.items {
             if addresses_in(item).next().is_some() {
                 *item = Arc::new(filled(item, &contents));
             }
         }
-        Ok(room)
+        Ok(permit)
     }
 
     /// Returns the sizes of the existing files.
@@ -104,10 +104,10 @@ impl PromptFiles {
         Ok(sizes)
     }
 
-    async fn room_for(&self, n_bytes: usize) -> FilePermit {
-        let units = u32::try_from(n_bytes.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
+    async fn acquire(&self, n_bytes: usize) -> FilePermit {
+        let units = u32::try_from(n_bytes.div_ceil(CAPACITY_UNIT)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
-        FilePermit { _permit: Arc::clone(&self.room).acquire_many_owned(units).await.ok() }
+        FilePermit { _permit: Arc::clone(&self.capacity).acquire_many_owned(units).await.ok() }
     }
 
     /// Returns the files in base64. A file deleted meanwhile is missing.

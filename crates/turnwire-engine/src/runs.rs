@@ -368,8 +368,8 @@ pub struct StartOptions {
     pub watcher: Option<watch::Receiver<Seq>>,
     /// Idempotency key of the request.
     pub key: Option<RequestKey>,
-    /// Held while this process executes the run, for example a concurrency permit.
-    pub held: Option<Arc<dyn Any + Send + Sync>>,
+    /// Dropped when this process stops executing the run, for example a concurrency permit.
+    pub permit: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Handle of a started run. Dropping it does not stop the run.

@@ -66,7 +66,7 @@ impl Runs {
         let parts = &self.0.parts;
         let model = self.model(&request.model)?;
         let run_id = RunId::new(parts.clock_and_ids.new_id("run"));
-        let _hold = self.hold_run(&run_id);
+        let _guard = self.track_local_run(&run_id);
         parts.policy.apply_to_request(&mut request);
         let upstream = model.upstream_model(&request.model);
         request.upstream_model = (upstream != request.model).then_some(upstream);
@@ -80,7 +80,7 @@ impl Runs {
             return self.existing_handle(tenant, before).await;
         }
         let error = match self.open(new, &created, options.watcher).await {
-            Ok((run, events)) => return Ok(self.work_on(run, model, events, options.held)),
+            Ok((run, events)) => return Ok(self.work_on(run, model, events, options.permit)),
             Err(error) => error,
         };
         if parts.workers.is_durable() {
@@ -160,7 +160,7 @@ impl Runs {
         run: Arc<LiveRun>,
         model: Arc<dyn Model>,
         events: EventStream,
-        held: Option<Arc<dyn Any + Send + Sync>>,
+        permit: Option<Arc<dyn Any + Send + Sync>>,
     ) -> RunHandle {
         let parts = &self.0.parts;
         let context = RunContext {
@@ -186,7 +186,7 @@ impl Runs {
             outcome: Some(outcome.shared()),
             first_events: Arc::new(Mutex::new(Some(events))),
         };
-        let (runs, run_hold) = (self.clone(), self.hold_run(run.id()));
+        let (runs, run_guard) = (self.clone(), self.track_local_run(run.id()));
         self.0.tasks.spawn(async move {
             let driven = Box::pin(drive(&run, &context)).await;
             {
@@ -198,7 +198,7 @@ impl Runs {
             }
             run.mark_persisted();
             let _ = done.send(runs.after(&run, driven).await);
-            drop((run_hold, held));
+            drop((run_guard, permit));
         });
         handle
     }
@@ -224,7 +224,7 @@ impl Runs {
             }
             Err(JournalError::Conflict { .. }) if is_durable => {
                 info!(%run_id, "append conflict, another worker owns the run");
-                if self.is_held_twice(run_id) {
+                if self.is_tracked_twice(run_id) {
                     return None;
                 }
             }

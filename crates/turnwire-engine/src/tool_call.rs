@@ -25,7 +25,7 @@ use tracing::{error, instrument, warn};
 use turnwire_contract::{
     Allowed, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question, Reply,
     Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
@@ -48,10 +48,10 @@ use crate::{
 const MAX_WAITING_NOTES: usize = 64;
 
 /// Size of a note, without its text.
-const NOTE_WEIGHT: usize = 64;
+const NOTE_OVERHEAD_BYTES: usize = 64;
 
 /// Shown when the notes exceed their limit.
-const NO_MORE_NOTES: &str = "\n[what the tool says from here on is not shown while it works]\n";
+const NO_MORE_NOTES: &str = "\n[further output of the tool is not shown while it runs]\n";
 
 /// Maximum bytes of a failure message.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -74,8 +74,8 @@ pub(crate) async fn execute_call(
     let StartedCall { tool, request, token, permits, attempt, too_late } = ready;
     let began = Instant::now();
     let work = CallExecution {
-        room_for_notes: AtomicUsize::new(run.state().limits().output_in_journal),
-        is_told_of_room: AtomicBool::new(false),
+        remaining_note_bytes: AtomicUsize::new(run.state().limits().output_in_journal),
+        is_limit_reported: AtomicBool::new(false),
         run,
         context,
         tool: &tool,
@@ -190,7 +190,7 @@ fn prepare(
     }
     if call.was_cut() {
         let max_bytes = run.state().limits().max_arguments;
-        let message = format!("they have more than {max_bytes} bytes, which is the limit");
+        let message = format!("they exceed the limit of {max_bytes} bytes");
         return Err(Box::new(ToolOutcome::InvalidArguments { message }));
     }
     let name = &call.tool.name;
@@ -249,9 +249,9 @@ fn find_tool(run: &LiveRun, context: &RunContext, spec: &ToolSpec) -> Option<Arc
 /// A tool running on a call.
 struct CallExecution<'a> {
     /// Remaining bytes for notes of the tool.
-    room_for_notes: AtomicUsize,
+    remaining_note_bytes: AtomicUsize,
     /// Whether the limit was already reported.
-    is_told_of_room: AtomicBool,
+    is_limit_reported: AtomicBool,
     run: &'a LiveRun,
     context: &'a RunContext,
     tool: &'a Arc<dyn Tool>,
@@ -438,12 +438,13 @@ impl CallExecution<'_> {
             // A takeover needs the task id.
             ToolNote::TaskStarted(_) => return Some(noted(self.call_id, note)),
         };
-        let take = |room: usize| room.checked_sub(NOTE_WEIGHT + n_bytes);
-        let taken = self.room_for_notes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let take = |remaining: usize| remaining.checked_sub(NOTE_OVERHEAD_BYTES + n_bytes);
+        let taken =
+            self.remaining_note_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if taken.is_ok() {
             return Some(noted(self.call_id, note));
         }
-        let is_first = !self.is_told_of_room.swap(true, Ordering::Relaxed);
+        let is_first = !self.is_limit_reported.swap(true, Ordering::Relaxed);
         is_first.then(|| noted(self.call_id, ToolNote::Output(NO_MORE_NOTES.to_owned())))
     }
 

@@ -135,7 +135,7 @@ impl Admission {
     ) -> Result<Permit, ApiError> {
         let AdmissionLimits { runs, runs_per_tenant, runs_per_key, .. } = self.limits;
         let limit = |subject, max, setting, whom: &str| {
-            let message = format!("At most {max} runs at once{whom}; wait until one is over.");
+            let message = format!("At most {max} concurrent runs{whom}; wait until one ends.");
             Limit { subject, max, setting, code: "too_many_runs", message }
         };
         let of_process = limit(Subject::Runs, runs, "limits.max_runs", "");
@@ -162,7 +162,7 @@ impl Admission {
             setting: "limits.max_connections_per_key",
             code: "too_many_connections",
             message: format!(
-                "At most {max} requests, streams and sockets at once for one API key; close one."
+                "At most {max} concurrent requests, streams and sockets for one API key; close one."
             ),
         });
         self.admit(limit.into_iter().collect())

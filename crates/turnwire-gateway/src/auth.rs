@@ -183,8 +183,8 @@ impl ForeignRequest {
         let forbidden = |code, message: String| ApiError::new(StatusCode::FORBIDDEN, code, message);
         let (origin, sent) = match self {
             Self::Host => {
-                let message = "This server is not known by that name. Add it to `hosts` in the \
-                               settings.";
+                let message =
+                    "The `Host` of the request is not allowed. Add it to `hosts` in the settings.";
                 return forbidden("unknown_host", message.to_owned()).into_response();
             }
             Self::Origin { origin, sent } => (origin, sent),
@@ -306,7 +306,7 @@ impl FromRequestParts<App> for Caller {
 }
 
 fn server_full() -> ApiError {
-    let message = "The server has as many connections as it can hold; try again later.";
+    let message = "The server has reached its connection limit; try again later.";
     let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message);
     error.limited_by(MAX_CONNECTIONS)
 }

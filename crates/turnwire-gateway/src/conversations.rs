@@ -352,8 +352,8 @@ fn refuse_what_is_not_kept(items: &[Value], input: &Input) -> Result<(), ClientE
     let answer = input.answers.first().map(|answer| answer.param.clone());
     match tools.or(answer) {
         Some(param) => {
-            let message = "Tools and answers to approval requests belong into the input of a \
-                           response; a conversation does not keep them.";
+            let message = "Tools and answers to approval requests belong in the input of a response; a \
+                       conversation does not store them.";
             Err(ClientError::new("unsupported_item", param, message))
         }
         None => Ok(()),

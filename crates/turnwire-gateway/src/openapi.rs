@@ -77,6 +77,7 @@ pub(crate) fn described(routes: OpenApiRouter<App>) -> (Router<App>, Document) {
                 let nothing_more: [&str; 0] = [];
                 operation.security = Some(vec![SecurityRequirement::new(KEY, nothing_more)]);
             }
+            describe_parameters(operation);
             describe_refusals(path, operation);
         }
     }
@@ -97,6 +98,36 @@ fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
 
 fn needs_key(path: &str) -> bool {
     !OPEN_TO_ALL.contains(&path)
+}
+
+/// Describes parameters that have the same meaning on every path. A description by the handler
+/// takes precedence.
+fn describe_parameters(operation: &mut Operation) {
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && parameter.description.is_none()
+        {
+            parameter.description = meaning(&parameter.name).map(str::to_owned);
+        }
+    }
+}
+
+fn meaning(parameter: &str) -> Option<&'static str> {
+    Some(match parameter {
+        "run_id" => "ID of the run, such as `run_…`",
+        "call_id" => "ID of the tool call",
+        "response_id" => "ID of the response, such as `resp_…`",
+        "conversation_id" => "ID of the conversation, such as `conv_…`",
+        "item_id" => "ID of the item",
+        "file_id" => "ID of the file, such as `file_…`",
+        "vector_store_id" => "ID of the vector store, such as `vs_…`",
+        "batch_id" => "ID of the file batch",
+        "model" => "Name of the model",
+        "Last-Event-ID" => {
+            "The `id` of the last event or frame received. The stream continues after it"
+        }
+        _ => return None,
+    })
 }
 
 /// Adds the errors that come from the layers around a handler: the server, authentication, and

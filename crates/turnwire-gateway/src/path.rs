@@ -29,6 +29,6 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
 
 /// The error for an unknown path.
 pub(crate) fn nothing_here() -> ApiError {
-    let message = "There is nothing at this path. See /openapi.json for what there is.";
+    let message = "There is nothing at this path. See /openapi.json for all paths.";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
 }

@@ -122,7 +122,7 @@ impl QueryError {
 
 impl Error for QueryError {
     fn custom<T: fmt::Display>(_: T) -> Self {
-        Self::must("has a value that does not fit")
+        Self::must("has an invalid value")
     }
 
     fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {

@@ -23,7 +23,8 @@ pub(crate) async fn retry_of(
     let call = call.ok_or_else(|| ApiError::not_found("Call", call_id.as_str()))?;
     if record.status == RunStatus::Active && snapshot.outcome.is_none() {
         return Err(conflict(
-            "The run is still going on; the model has been told and may try again itself.",
+            "The run is still in progress. The model was told of the failure and may call the \
+             tool again.",
         ));
     }
     if !matches!(
@@ -34,10 +35,12 @@ pub(crate) async fn retry_of(
             | CallState::TimedOut
             | CallState::Unknown
     ) {
-        return Err(conflict("Only a call that ended without success can be tried again."));
+        return Err(conflict("Only a call that ended without success can be retried."));
     }
     if !call.arguments_complete {
-        return Err(conflict("The arguments of that call were cut; it is never carried out."));
+        return Err(conflict(
+            "The arguments of this call are truncated, so it cannot be executed.",
+        ));
     }
     let first_call = FirstCall {
         call_id: CallId::new(app.runs().new_id("call")),

@@ -125,7 +125,7 @@ impl CallApproval {
         let word = answer.decision.map(|word| word == DecisionWord::Approve);
         let approve = match (word, answer.approve) {
             (Some(word), Some(approve)) if word != approve => {
-                let message = "`decision` and `approve` say different things; send one of them.";
+                let message = "`decision` and `approve` contradict each other; send one of them.";
                 return Err(ApiError::bad_request("mutually_exclusive_parameters", message));
             }
             (Some(approve), _) | (None, Some(approve)) => approve,
@@ -240,15 +240,15 @@ pub(crate) fn taken(
     match answered {
         Ok(AnswerOutcome::Accepted) => Ok(()),
         Ok(AnswerOutcome::TooLate) => {
-            let message = "The question is settled: somebody was quicker, or it was too late.";
+            let message = "The question is closed: it was already answered, or it expired.";
             Err(ApiError::new(StatusCode::CONFLICT, "already_answered", message))
         }
         Ok(AnswerOutcome::NotAsked) => {
-            let message = "That call does not wait for an answer.";
+            let message = "The call does not wait for an answer.";
             Err(ApiError::new(StatusCode::CONFLICT, "not_waiting", message))
         }
         Err(AnswerError::DoesNotFit(why)) => {
-            let message = format!("That does not fit what is asked for: {why}.");
+            let message = format!("The answer does not match the schema of the question: {why}.");
             Err(ApiError::bad_request("invalid_value", message).about(written))
         }
         Err(AnswerError::Log(error)) => Err(error.into()),
@@ -306,7 +306,7 @@ async fn result(
             (StatusCode::PARTIAL_CONTENT, Some(format!("bytes {first}-{last}/{total}")), part)
         }
         Range::Beyond => {
-            let message = format!("The result has {total} bytes; ask for some of those.");
+            let message = format!("The result has {total} bytes; request a range within them.");
             let mut error =
                 ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", message)
                     .into_response();

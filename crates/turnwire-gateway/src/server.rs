@@ -378,7 +378,7 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
     crate::routes()
         .fallback(async || nothing_here())
         .method_not_allowed_fallback(async || {
-            let message = "This path has other methods; `Allow` names them.";
+            let message = "This path does not have this method; `Allow` lists those it has.";
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
         })
         .layer(DefaultBodyLimit::disable())

@@ -28,7 +28,7 @@ const PING: &[u8] = b": ping\n";
 const COME_BACK: &[u8] = b"retry: 100\n";
 /// The same if the journal cannot be read.
 const COME_BACK_AFTER_LOSS: &[u8] =
-    b": the journal cannot be read right now; read on later\nretry: 1000\n";
+    b": the journal cannot be read right now; resume later\nretry: 1000\n";
 
 /// One frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -52,7 +52,7 @@ impl App {
         let n_live = || self.runs().n_live();
         let admitted = self.admission().admit_run_soon(caller.tenant(), caller.key(), n_live);
         let permit = admitted.await?;
-        let options = StartOptions { held: Some(Arc::new(permit)), ..options };
+        let options = StartOptions { permit: Some(Arc::new(permit)), ..options };
         let started = self.runs().start_with(run, options).await;
         match &started {
             Ok(handle) if handle.already_existed() => self.metrics().found_by_key(),

@@ -126,7 +126,9 @@ pub(crate) async fn check_cursor(
 
 /// The error for a cursor that the run has not reached.
 pub(crate) fn cursor_ahead(after: u64, param: &'static str) -> ApiError {
-    let message = format!("The run has not come to {after} yet; read on after what you have seen.");
+    let message = format!(
+        "The run has not reached {after} yet; resume after the last event that you received."
+    );
     ApiError::bad_request("invalid_cursor", message).about(param)
 }
 

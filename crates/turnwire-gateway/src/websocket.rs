@@ -49,12 +49,14 @@ pub(crate) fn unreadable(error: axum::Error, metrics: &Metrics) -> Option<CloseF
     match *error.into_inner().downcast::<tungstenite::Error>().ok()? {
         tungstenite::Error::Capacity(_) => {
             metrics.limit_reached(MAX_MESSAGE);
-            Some(closing(close_code::SIZE, "the message is too big"))
+            Some(closing(close_code::SIZE, "the message is too large"))
         }
-        tungstenite::Error::Utf8(_) => Some(closing(close_code::INVALID, "a text is not UTF-8")),
+        tungstenite::Error::Utf8(_) => {
+            Some(closing(close_code::INVALID, "a text message is not UTF-8"))
+        }
         tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
         tungstenite::Error::Protocol(_) => {
-            Some(closing(close_code::PROTOCOL, "not a frame of a WebSocket"))
+            Some(closing(close_code::PROTOCOL, "not a valid WebSocket frame"))
         }
         _ => None,
     }

@@ -173,7 +173,7 @@ impl Chat {
                     self.handle(&text).await?;
                 }
                 Next::Received(Some(Ok(Message::Binary(_)))) => {
-                    self.refuse(ErrorCode::InvalidFormat, "messages are JSON texts").await?;
+                    self.refuse(ErrorCode::InvalidFormat, "messages must be JSON text").await?;
                 }
                 Next::Received(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
                 Next::Received(Some(Ok(Message::Close(_))) | None) => return Ok(()),
@@ -224,7 +224,7 @@ impl Chat {
                     Some(run) => self.app.runs().cancel(self.caller.tenant(), run).await,
                     None => Ok(false),
                 };
-                self.done(was_running, "there is no turn to cancel").await
+                self.done(was_running, "there is no run to cancel").await
             }
             WsRequest::ToolCancel { tool_call_id } => {
                 let tenant = self.caller.tenant();
@@ -232,7 +232,7 @@ impl Chat {
                     Some(run) => self.app.runs().cancel_call(tenant, run, &tool_call_id).await,
                     None => Ok(false),
                 };
-                self.done(was_at_work, "that call is not at work").await
+                self.done(was_at_work, "the call is not running").await
             }
             WsRequest::ToolRetry { tool_call_id } => self.retry(&tool_call_id).await,
             WsRequest::Approval { tool_call_id, approved, reason, arguments, remember } => {
@@ -284,7 +284,8 @@ impl Chat {
         let max_waiting = self.limits.socket_queue;
         if self.waiting.len() >= max_waiting {
             self.app.metrics().limit_reached(limits::MAX_QUEUE);
-            let why = format!("{max_waiting} messages wait already; wait for an answer first");
+            let why =
+                format!("{max_waiting} messages are already queued; wait for an answer first");
             return self.refuse(ErrorCode::InvalidFormat, &why).await;
         }
         self.waiting.push_back(run);
@@ -342,14 +343,18 @@ impl Chat {
 
     async fn resume(&mut self, run_id: Option<RunId>, after: Cursor) -> Result<(), Disconnected> {
         if self.current.is_some() {
-            return self.refuse(ErrorCode::InvalidFormat, "a turn is under way here").await;
+            return self
+                .refuse(ErrorCode::InvalidFormat, "a run is in progress on this connection")
+                .await;
         }
         let Some(run_id) = run_id.or_else(|| self.last_run.clone()) else {
-            return self.refuse(ErrorCode::InvalidFormat, "say which run to go on with").await;
+            return self.refuse(ErrorCode::InvalidFormat, "`run_id` is missing").await;
         };
         let (runs, tenant) = (self.app.runs(), self.caller.tenant());
         if let Ok(false) = runs.has_reached(tenant, &run_id, after.seq).await {
-            let why = format!("the run has not come to {after}; read on after what you have seen");
+            let why = format!(
+                "the run has not reached {after}; resume after the last message that you received"
+            );
             return self.refuse(ErrorCode::InvalidFormat, &why).await;
         }
         match follow_while_it_runs(runs, tenant, &run_id, Seq::START).await {
@@ -367,7 +372,7 @@ impl Chat {
 
     async fn retry(&mut self, call_id: &CallId) -> Result<(), Disconnected> {
         let Some(run_id) = self.last_run.clone() else {
-            return self.refuse(ErrorCode::InvalidFormat, "there is no call to try again").await;
+            return self.refuse(ErrorCode::InvalidFormat, "there is no call to retry").await;
         };
         match retry_of(&self.app, &self.caller, &run_id, call_id).await {
             Ok(run) => self.start_or_queue(run).await,

@@ -235,7 +235,7 @@ impl Page {
         let schema = self.schemas[section.schema].clone();
         let mut variants = self.variants(section.schema, &schema);
         variants.retain(|variant| (section.has)(&variant.name));
-        self.out.push_str("| type | says |\n|---|---|\n");
+        self.out.push_str("| type | meaning |\n|---|---|\n");
         for Variant { name, says, .. } in &variants {
             let _ = writeln!(self.out, "| `{name}` | {} |", cell(says));
         }
@@ -311,7 +311,7 @@ impl Page {
             self.out.push_str("Nothing but its type.\n");
             return;
         }
-        self.out.push_str("| field | type | required | says |\n|---|---|---|---|\n");
+        self.out.push_str("| field | type | required | meaning |\n|---|---|---|---|\n");
         for field in fields {
             let kind = self.type_of(&field.schema);
             let required = if field.is_required { "yes" } else { "no" };

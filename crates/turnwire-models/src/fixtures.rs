@@ -14,7 +14,7 @@ use turnwire_contract::ModelPart;
 use crate::translator::{Dialect, Translated, Translator};
 
 /// Error at the end of the connection, in the expected parts.
-const END: &str = "the connection ended before the answer did";
+const END: &str = "the connection closed before the end of the answer";
 
 /// Replays all streams of one provider: whole, in pieces, and cut at every byte.
 pub(crate) fn check_all<D: Dialect>(provider: &str, at_least: usize, dialect: impl Fn() -> D) {

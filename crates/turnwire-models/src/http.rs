@@ -137,11 +137,11 @@ impl Endpoint {
 
 fn out_of_reach(error: reqwest::Error) -> ModelError {
     if error.is_builder() {
-        let message = format!("the request could not be written: {}", chain(&error));
+        let message = format!("the request could not be built: {}", chain(&error));
         return ModelError::Rejected { message };
     }
     ModelError::Unavailable {
-        message: format!("the provider is out of reach: {}", shortened(&chain(&error))),
+        message: format!("cannot connect to the provider: {}", shortened(&chain(&error))),
         retry_after: None,
     }
 }
@@ -194,12 +194,12 @@ where
                 Some(Ok(bytes)) => self.translator.push(&bytes),
                 Some(Err(error)) => {
                     let reason = format!(
-                        "the connection broke: {}",
+                        "the connection was lost: {}",
                         shortened(&chain(&error.without_url()))
                     );
                     self.end(&reason)
                 }
-                None => self.end("the connection ended before the answer did"),
+                None => self.end("the connection closed before the end of the answer"),
             };
             if self.translator.is_over() {
                 self.bytes = None;

@@ -22,7 +22,7 @@ fn repaired(text: &str) -> String {
         let (before, escape) = rest.split_at(at);
         push_without_controls(&mut repaired, before);
         let (replacement, length) = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
-            (Some(Half::High), Some(Half::Low)) => (None, 12),
+            (Some(Surrogate::High), Some(Surrogate::Low)) => (None, 12),
             (Some(_), _) => (Some("\\ufffd"), 6),
             // Skips both characters, because the second one of `\\` must not start an escape.
             (None, _) => (None, escape.char_indices().nth(2).map_or(escape.len(), |(at, _)| at)),
@@ -39,17 +39,17 @@ fn push_without_controls(into: &mut String, text: &str) {
     into.extend(text.chars().filter(|c| !c.is_ascii_control() || c.is_ascii_whitespace()));
 }
 
-enum Half {
+enum Surrogate {
     High,
     Low,
 }
 
 /// Returns which half of a surrogate pair the escape at the start of `text` is.
-fn surrogate(text: &str) -> Option<Half> {
+fn surrogate(text: &str) -> Option<Surrogate> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     match u16::from_str_radix(digits, 16).ok()? {
-        0xD800..=0xDBFF => Some(Half::High),
-        0xDC00..=0xDFFF => Some(Half::Low),
+        0xD800..=0xDBFF => Some(Surrogate::High),
+        0xDC00..=0xDFFF => Some(Surrogate::Low),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@
 //! theirs), `stream` (their stream to [`ModelPart`](turnwire_contract::ModelPart)s) and `mod`.
 //! [`scripted`] is a model that needs no server. Three wrappers change other models:
 //! [`json_schema_calls`] adds tool calls, [`custom_tools`] adds custom tools to models that support
-//! only functions, and [`limited`] removes parameters that a server rejects.
+//! only functions, and [`without_parameters`] removes parameters that a server rejects.
 //!
 //! They use `sse_reader` to parse frames, `lenient_json` to parse their content, `logprobs` for log
 //! probabilities, `translator` to drive an adapter's stream, `provider_error` to classify errors,
@@ -20,7 +20,6 @@ pub mod custom_tools;
 mod http;
 pub mod json_schema_calls;
 mod lenient_json;
-pub mod limited;
 mod logprobs;
 mod openai_fields;
 pub mod openai_responses;
@@ -30,6 +29,7 @@ pub mod scripted;
 mod secret;
 mod sse_reader;
 mod translator;
+pub mod without_parameters;
 
 #[cfg(test)]
 mod fixtures;
@@ -43,7 +43,7 @@ pub use chat_completions::{ChatCompletions, ChatCompletionsOptions};
 pub use custom_tools::CustomToolsAsFunctions;
 pub use http::{DEFAULT_CONNECT_TIMEOUT, SetupError};
 pub use json_schema_calls::JsonSchemaCalls;
-pub use limited::Limited;
 pub use openai_responses::{OpenAiResponses, OpenAiResponsesOptions};
 pub use scripted::{Scripted, Turn};
 pub use secret::Secret;
+pub use without_parameters::WithoutParameters;

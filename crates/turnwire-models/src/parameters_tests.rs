@@ -8,9 +8,9 @@ use turnwire_contract::{
 };
 
 use crate::{
-    AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions, Limited,
-    OpenAiResponses, OpenAiResponsesOptions, Scripted, Turn, anthropic_messages, chat_completions,
-    openai_responses, sample_prompt::plain_prompt,
+    AnthropicMessages, AnthropicMessagesOptions, ChatCompletions, ChatCompletionsOptions,
+    OpenAiResponses, OpenAiResponsesOptions, Scripted, Turn, WithoutParameters, anthropic_messages,
+    chat_completions, openai_responses, sample_prompt::plain_prompt,
 };
 
 /// A prompt in which every parameter has an effect.
@@ -124,7 +124,7 @@ async fn a_limited_server_is_not_sent_what_it_refuses() {
     for parameter in Parameter::ALL.iter().copied() {
         let (without, with) = without_and_with(parameter);
         let model = Scripted::new([Turn::new().text("a")]);
-        let limited = Limited::new(Arc::new(model.clone()), vec![parameter]);
+        let limited = WithoutParameters::new(Arc::new(model.clone()), vec![parameter]);
         assert!(!limited.capabilities().takes(parameter));
         assert_eq!(limited.capabilities().parameters.len(), Parameter::ALL.len() - 1);
         let _stream = limited.stream(with).await.unwrap();

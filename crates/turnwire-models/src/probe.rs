@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Format of the model list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
+pub enum ModelListFormat {
     /// OpenAI and compatible servers.
     OpenAi,
     /// Anthropic.
@@ -26,23 +26,23 @@ pub enum Speaks {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProbeError {
     /// The server is unreachable.
-    #[error("nobody answers there")]
+    #[error("cannot connect to the server")]
     OutOfReach,
     /// The key is missing or was rejected.
-    #[error("the key is not taken (status {0})")]
+    #[error("the key was rejected (status {0})")]
     KeyRefused(u16),
     /// The server has no model list.
-    #[error("it answers, but not with a list of models (status {0})")]
+    #[error("the response is not a list of models (status {0})")]
     NoList(u16),
 }
 
 #[derive(Deserialize)]
-struct Listed {
-    data: Vec<Listing>,
+struct ModelList {
+    data: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct Listing {
+struct ListedModel {
     id: String,
 }
 
@@ -50,7 +50,7 @@ struct Listing {
 pub async fn models_at(
     base_url: &str,
     key: Option<&Secret>,
-    speaks: Speaks,
+    format: ModelListFormat,
 ) -> Result<Vec<String>, ProbeError> {
     let client = Client::builder()
         .timeout(PATIENCE)
@@ -59,7 +59,7 @@ pub async fn models_at(
         .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|_| ProbeError::OutOfReach)?;
-    let request = asked(&client, base_url.trim_end_matches('/'), key, speaks);
+    let request = asked(&client, base_url.trim_end_matches('/'), key, format);
     let response = request.send().await.map_err(|_| ProbeError::OutOfReach)?;
     let status = response.status();
     match status.as_u16() {
@@ -67,18 +67,23 @@ pub async fn models_at(
         other if !status.is_success() => return Err(ProbeError::NoList(other)),
         _ => {}
     }
-    let listed = response.json::<Listed>().await;
+    let listed = response.json::<ModelList>().await;
     let listed = listed.map_err(|_| ProbeError::NoList(status.as_u16()))?;
     Ok(listed.data.into_iter().map(|listing| listing.id).collect())
 }
 
-fn asked(client: &Client, base: &str, key: Option<&Secret>, speaks: Speaks) -> RequestBuilder {
-    match speaks {
-        Speaks::OpenAi => {
+fn asked(
+    client: &Client,
+    base: &str,
+    key: Option<&Secret>,
+    format: ModelListFormat,
+) -> RequestBuilder {
+    match format {
+        ModelListFormat::OpenAi => {
             let request = client.get(format!("{base}/models"));
             key.map(Secret::reveal).into_iter().fold(request, RequestBuilder::bearer_auth)
         }
-        Speaks::Anthropic => {
+        ModelListFormat::Anthropic => {
             let request = client.get(format!("{base}/v1/models"));
             let request = request.header("anthropic-version", "2023-06-01");
             let key = key.map(Secret::reveal);

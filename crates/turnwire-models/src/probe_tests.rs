@@ -4,7 +4,7 @@ use wiremock::{
     matchers::{any, header, method, path},
 };
 
-use super::{ProbeError, Speaks, models_at};
+use super::{ModelListFormat, ProbeError, models_at};
 use crate::Secret;
 
 #[tokio::test]
@@ -29,16 +29,17 @@ async fn the_list_of_models_is_read_from_both_kinds() {
         .mount(&server)
         .await;
     let key = Secret::from("k");
-    let openai = models_at(&format!("{}/openai/", server.uri()), Some(&key), Speaks::OpenAi).await;
+    let openai =
+        models_at(&format!("{}/openai/", server.uri()), Some(&key), ModelListFormat::OpenAi).await;
     assert_eq!(openai, Ok(vec!["a".to_owned(), "b".to_owned()]));
     let anthropic = format!("{}/anthropic", server.uri());
-    let anthropic = models_at(&anthropic, Some(&key), Speaks::Anthropic).await;
+    let anthropic = models_at(&anthropic, Some(&key), ModelListFormat::Anthropic).await;
     assert_eq!(anthropic, Ok(vec!["c".to_owned()]));
 }
 
 #[tokio::test]
 async fn what_is_wrong_is_told_apart() {
-    let nobody = models_at("http://127.0.0.1:9", None, Speaks::OpenAi).await;
+    let nobody = models_at("http://127.0.0.1:9", None, ModelListFormat::OpenAi).await;
     assert_eq!(nobody, Err(ProbeError::OutOfReach));
     for (status, expected) in [
         (401, ProbeError::KeyRefused(401)),
@@ -48,6 +49,6 @@ async fn what_is_wrong_is_told_apart() {
     ] {
         let server = MockServer::start().await;
         Mock::given(any()).respond_with(ResponseTemplate::new(status)).mount(&server).await;
-        assert_eq!(models_at(&server.uri(), None, Speaks::OpenAi).await, Err(expected));
+        assert_eq!(models_at(&server.uri(), None, ModelListFormat::OpenAi).await, Err(expected));
     }
 }

@@ -1,6 +1,6 @@
 //! Classification of provider errors.
 //!
-//! Every provider and every proxy has its own error format. [`Complaint::meaning`] classifies an
+//! Every provider and every proxy has its own error format. [`ParsedError::meaning`] classifies an
 //! error by its names (type, code, status), then by its text if the names are not specific, then by
 //! the HTTP status.
 //!
@@ -35,7 +35,7 @@ impl From<ModelError> for Fault {
 
 /// A parsed error of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct ParsedError {
     message: Option<String>,
     /// Everything that names the kind of the error: type, code and status.
     names: Vec<String>,
@@ -54,7 +54,7 @@ enum Meaning {
     Broken,
 }
 
-impl Complaint {
+impl ParsedError {
     /// Parses an error from a JSON text.
     pub(crate) fn in_text(text: &str) -> Option<Self> {
         let body: Value = lenient_json::from_str(text).ok()?;
@@ -235,31 +235,31 @@ fn meaning_in(table: &[(&str, Meaning)], text: &str) -> Option<Meaning> {
 
 /// Returns the fault for an HTTP error status.
 pub(crate) fn fault_of_status(status: u16, retry_after: Option<Duration>, body: &str) -> Fault {
-    let complaint = Complaint::in_text(body).unwrap_or_default();
-    let meaning = complaint.meaning(Some(status)).unwrap_or(Meaning::Rejected);
+    let parsed = ParsedError::in_text(body).unwrap_or_default();
+    let meaning = parsed.meaning(Some(status)).unwrap_or(Meaning::Rejected);
     let message = format!("{} (HTTP {status})", words_for(meaning, status));
-    complaint.fault(meaning, message, retry_after)
+    parsed.fault(meaning, message, retry_after)
 }
 
 /// Returns the message for a class and status.
 fn words_for(meaning: Meaning, status: u16) -> &'static str {
     match (meaning, status) {
-        (Meaning::RateLimited, _) => "the provider asks to slow down",
-        (Meaning::ContextTooLong, _) => "the request is too big for the provider",
+        (Meaning::RateLimited, _) => "the provider's rate limit is reached",
+        (Meaning::ContextTooLong, _) => "the request is too large for the provider",
         (Meaning::ContentFiltered, _) => "the provider filtered the request",
-        (Meaning::UnknownModel, _) => "the provider knows no such model",
-        (_, 300..=399) => "the address leads elsewhere; check the base URL",
+        (Meaning::UnknownModel, _) => "the provider does not have this model",
+        (_, 300..=399) => "the address redirects to another one; check the base URL",
         (Meaning::Misconfigured, 404 | 405) => {
-            "the provider knows no such address; check the base URL"
+            "the provider has nothing at this address; check the base URL"
         }
         (Meaning::Misconfigured, _) => {
-            "the provider did not accept the key, or the account is empty"
+            "the provider rejected the key, or the account has no credit"
         }
-        (_, 408 | 504) => "the provider took too long",
+        (_, 408 | 504) => "the provider timed out",
         (_, 529) => "the provider is overloaded",
-        (_, 500..=599) => "the provider has a problem of its own",
-        (_, 400 | 422) => "the provider did not accept the request",
-        _ => "the provider did not answer",
+        (_, 500..=599) => "the provider returned a server error",
+        (_, 400 | 422) => "the provider rejected the request",
+        _ => "the provider did not respond",
     }
 }
 

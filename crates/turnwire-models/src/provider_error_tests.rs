@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwire_contract::ModelError;
 
-use super::{Complaint, Fault, fault_of_status};
+use super::{Fault, ParsedError, fault_of_status};
 
 /// A secret that no error may contain.
 const CANARY: &str = "sk-UPSTREAMSECRET";
@@ -181,8 +181,8 @@ fn no_field_of_a_complaint_is_quoted() {
             let Fault { error, .. } = fault_of_status(status, None, &shape.to_string());
             assert!(!format!("{error:?} {error}").contains(CANARY), "{shape}: {error:?}");
         }
-        let complaint = Complaint::in_text(&shape.to_string()).unwrap();
-        for Fault { error, .. } in [complaint.in_mid_stream(), complaint.instead_of_answer()] {
+        let parsed = ParsedError::in_text(&shape.to_string()).unwrap();
+        for Fault { error, .. } in [parsed.in_mid_stream(), parsed.instead_of_answer()] {
             assert!(!format!("{error:?} {error}").contains(CANARY), "{shape}: {error:?}");
         }
     }
@@ -191,7 +191,7 @@ fn no_field_of_a_complaint_is_quoted() {
 #[test]
 fn pages_and_nonsense_are_no_complaints() {
     for body in ["<html>Bad Gateway</html>", "", "{", "[1]", "null", "[]"] {
-        let message = "the provider did not accept the request (HTTP 400)".to_owned();
+        let message = "the provider rejected the request (HTTP 400)".to_owned();
         let fault = Fault { error: ModelError::Rejected { message }, provider_text: None };
         assert_eq!(fault_of_status(400, None, body), fault, "{body}");
     }
@@ -199,7 +199,7 @@ fn pages_and_nonsense_are_no_complaints() {
 
 #[test]
 fn a_long_quotation_is_cut_to_one_short_line() {
-    let error = Complaint::of(json!({ "message": format!("a\n\u{1b}b {}", "ü".repeat(5000)) }));
+    let error = ParsedError::of(json!({ "message": format!("a\n\u{1b}b {}", "ü".repeat(5000)) }));
     let words = error.in_mid_stream().provider_text.unwrap();
     assert!(words.starts_with("a b üü"), "{words}");
     assert_eq!(words.chars().count(), 300 + 1);
@@ -219,8 +219,8 @@ fn a_waiting_time_is_found_in_the_text() {
         ("later", None),
     ];
     for (text, expected) in cases {
-        let complaint = json!({ "code": "rate_limit_exceeded", "message": text });
-        let error = Complaint::of(complaint).in_mid_stream().error;
+        let parsed = json!({ "code": "rate_limit_exceeded", "message": text });
+        let error = ParsedError::of(parsed).in_mid_stream().error;
         assert_eq!((word(&error), retry_after(&error)), ("rate limited", expected), "{text}");
     }
 }
@@ -242,8 +242,8 @@ fn an_error_in_mid_stream_has_a_meaning_or_breaks_the_answer() {
         (json!(null), "broken"),
         (json!([]), "broken"),
     ];
-    for (complaint, expected) in cases {
-        let error = Complaint::of(complaint.clone()).in_mid_stream().error;
-        assert_eq!(word(&error), expected, "{complaint}: {error}");
+    for (parsed, expected) in cases {
+        let error = ParsedError::of(parsed.clone()).in_mid_stream().error;
+        assert_eq!(word(&error), expected, "{parsed}: {error}");
     }
 }

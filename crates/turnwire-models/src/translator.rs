@@ -10,7 +10,7 @@ use turnwire_contract::{ModelError, ModelPart};
 
 use crate::{
     lenient_json,
-    provider_error::{Complaint, Fault},
+    provider_error::{Fault, ParsedError},
     sse_reader::{Frame, SseReader, TooLong},
 };
 
@@ -31,7 +31,7 @@ pub(crate) trait Dialect {
     fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault>;
 
     /// Handles the end of the connection without a marker. Returns `Ok` if the answer is complete.
-    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut>;
+    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Truncated>;
 
     /// Handles an answer that is not a stream. Returns `None` if it is not an answer.
     fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>>;
@@ -46,7 +46,7 @@ pub(crate) enum Flow {
 
 /// The answer was incomplete at the end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cut;
+pub(crate) struct Truncated;
 
 #[derive(Debug)]
 pub(crate) struct Translator<D> {
@@ -180,7 +180,7 @@ impl<D: Dialect> Translator<D> {
             Err(error) if frame.event.as_deref() == Some("error") => {
                 let (line, column) = (error.line(), error.column());
                 warn!(line, column, "provider error in an unknown format");
-                Err(Complaint::of(data.into()).in_mid_stream())
+                Err(ParsedError::of(data.into()).in_mid_stream())
             }
             Err(error) => {
                 self.n_unreadable += 1;
@@ -202,15 +202,15 @@ impl<D: Dialect> Translator<D> {
         let result = self.dialect.cut(&mut parts);
         let mut translated: Vec<_> = clean(parts).collect();
         self.is_over = true;
-        if let Err(Cut) = result {
+        if let Err(Truncated) = result {
             translated.push(Err(broken(reason)));
         }
         translated
     }
 
     fn end_of_body(&mut self, body: &str, reason: &str) -> Vec<Translated> {
-        if let Some(complaint) = Complaint::in_text(body) {
-            return self.end_with(complaint.instead_of_answer());
+        if let Some(parsed) = ParsedError::in_text(body) {
+            return self.end_with(parsed.instead_of_answer());
         }
         let mut parts = Vec::new();
         let result = self.dialect.whole(body, &mut parts);

@@ -43,7 +43,7 @@ fn create_new(target: &Path) -> Result<(), BackupError> {
 async fn copy(source: &Path, target: &Path) -> Result<(), BackupError> {
     let failed = |error: sqlx::Error| BackupError::Failed(error.to_string());
     let text = target.to_str().ok_or_else(|| {
-        BackupError::Failed(format!("{} is not a name that SQLite takes", target.display()))
+        BackupError::Failed(format!("{} is not a valid file name for SQLite", target.display()))
     })?;
     let mut store = SqliteConnectOptions::new().filename(source).connect().await.map_err(failed)?;
     sqlx::query("vacuum into $1").bind(text).execute(&mut store).await.map_err(failed)?;
@@ -63,7 +63,7 @@ pub enum BackupError {
     #[error("there is no store at {}", .0.display())]
     NoStore(PathBuf),
     /// The target exists. A backup never overwrites a file.
-    #[error("{} is there already", .0.display())]
+    #[error("{} already exists", .0.display())]
     TargetExists(PathBuf),
     /// Error of the database or the disk.
     #[error("{0}")]

@@ -45,7 +45,7 @@ pub(crate) async fn hold_for_run(
 }
 
 /// Locks an existing, idle conversation.
-async fn hold(
+async fn lock_row(
     transaction: &mut dyn Transaction,
     dialect: &Dialect,
     tenant: &TenantId,
@@ -170,7 +170,7 @@ impl Store {
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.hold_conversation(tenant, id).await?;
+        let mut transaction = self.lock_conversation(tenant, id).await?;
         remove(&mut *transaction, tenant, id).await?;
         Ok(transaction.commit().await?)
     }
@@ -222,7 +222,7 @@ impl Store {
         added: &[Entry],
     ) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
-        let mut transaction = self.hold_conversation(tenant, id).await?;
+        let mut transaction = self.lock_conversation(tenant, id).await?;
         entries::add(&mut *transaction, dialect, tenant, None, Some(id.as_str()), added).await?;
         Ok(transaction.commit().await?)
     }
@@ -233,7 +233,7 @@ impl Store {
         id: &ConversationId,
         name: &ItemId,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.hold_conversation(tenant, id).await?;
+        let mut transaction = self.lock_conversation(tenant, id).await?;
         if !entries::take_out(&mut *transaction, tenant, id, Some(name)).await? {
             let missing = StoreError::NotFound(format!("item `{name}`"));
             return Err(rolled_back(transaction, missing).await);
@@ -267,14 +267,14 @@ impl Store {
         Ok(transaction.commit().await?)
     }
 
-    async fn hold_conversation(
+    async fn lock_conversation(
         &self,
         tenant: &TenantId,
         id: &ConversationId,
     ) -> Result<Box<dyn Transaction>, StoreError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        match hold(&mut *transaction, dialect, tenant, id).await {
+        match lock_row(&mut *transaction, dialect, tenant, id).await {
             Ok(()) => Ok(transaction),
             Err(refusal) => Err(rolled_back(transaction, refusal).await),
         }

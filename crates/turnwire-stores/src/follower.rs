@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use turnwire_contract::{
     RunId,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
     database::DatabaseError,
-    live_tails::{Arrival, LiveTails},
+    live_tails::{AddOutcome, LiveTails},
     outage::{Availability, Backoff},
     pages::{KnownHead, PAGE, Page, Source},
     sync::lock,
@@ -160,7 +160,7 @@ impl PollLoop {
             for some in runs.chunks(AT_ONCE) {
                 for (run_id, page) in self.grown(some).await? {
                     let is_full = page.n_rows >= PAGE;
-                    if self.tails.arrived(&run_id, &page) == Arrival::Accepted && is_full {
+                    if self.tails.arrived(&run_id, &page) == AddOutcome::Accepted && is_full {
                         more.push(run_id);
                     }
                 }

@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use turnwire_contract::{
     RecordedEvent, RunId, Seq, TenantId,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
@@ -87,7 +87,7 @@ pub(crate) enum TailRead {
 
 /// The result of adding events from another worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum AddOutcome {
     /// The events are in the tail.
     Accepted,
     /// Events before them are missing.
@@ -237,15 +237,15 @@ impl LiveTails {
     }
 
     /// Adds events that another worker has committed.
-    pub(crate) fn arrived(&self, run_id: &RunId, page: &Page) -> Arrival {
-        let Some(tail) = self.find(run_id) else { return Arrival::Unwanted };
-        let Some(first) = page.events.first() else { return Arrival::Accepted };
+    pub(crate) fn arrived(&self, run_id: &RunId, page: &Page) -> AddOutcome {
+        let Some(tail) = self.find(run_id) else { return AddOutcome::Unwanted };
+        let Some(first) = page.events.first() else { return AddOutcome::Accepted };
         let mut state = lock(&tail.state);
         if state.n_readers == 0 {
-            return Arrival::Unwanted;
+            return AddOutcome::Unwanted;
         }
         if first.seq > state.head.next() && !is_injected(Fault::NotificationAsTruth) {
-            return Arrival::Gap;
+            return AddOutcome::Gap;
         }
         let before = state.head;
         state.add(&page.events, page.bytes);
@@ -255,7 +255,7 @@ impl LiveTails {
         }
         drop(state);
         tail.notified.notify_waiters();
-        Arrival::Accepted
+        AddOutcome::Accepted
     }
 
     /// Drops idle runs without readers.

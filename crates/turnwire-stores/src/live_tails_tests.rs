@@ -62,13 +62,13 @@ fn only_what_follows_is_taken() {
         bytes: 1,
         n_rows: 1,
     };
-    assert_eq!(tails.arrived(&run_id, &page(4..=4)), Arrival::Unwanted);
+    assert_eq!(tails.arrived(&run_id, &page(4..=4)), AddOutcome::Unwanted);
     let subscription = tails.subscribe_at(&run_id, head);
-    assert_eq!(tails.arrived(&run_id, &page(5..=6)), Arrival::Gap);
+    assert_eq!(tails.arrived(&run_id, &page(5..=6)), AddOutcome::Gap);
     assert!(matches!(subscription.tail().after(Seq(3)), TailRead::NotYet));
-    assert_eq!(tails.arrived(&run_id, &page(2..=5)), Arrival::Accepted);
+    assert_eq!(tails.arrived(&run_id, &page(2..=5)), AddOutcome::Accepted);
     assert_eq!(found(subscription.tail(), 3), [4, 5]);
-    assert_eq!(tails.arrived(&run_id, &page(1..=2)), Arrival::Accepted);
+    assert_eq!(tails.arrived(&run_id, &page(1..=2)), AddOutcome::Accepted);
     assert_eq!(subscription.tail().head().last, Seq(5));
     assert!(matches!(subscription.tail().after(Seq(2)), TailRead::InDatabase));
     drop(subscription);
@@ -116,7 +116,7 @@ async fn a_run_that_others_have_written_is_followed_at_once() {
     let _seat = tails.subscribe(&tenant(), &run_id).unwrap();
     assert!(tails.take_changes().is_empty());
     let run_key = Page { events: vec![recorded(2)], bytes: 1, n_rows: 1 };
-    assert_eq!(tails.arrived(&run_id, &run_key), Arrival::Accepted);
+    assert_eq!(tails.arrived(&run_id, &run_key), AddOutcome::Accepted);
     assert_eq!(tails.take_changes(), HashMap::from([(run_id.clone(), true)]));
     assert_eq!(tails.followed(), [(run_id, Seq(2))]);
 }

@@ -18,10 +18,10 @@ pub(crate) const PAGE: i64 = 64;
 const PAGE_ROWS: i64 = 256;
 
 /// Maximum size of a page: an idle reader holds at most this much and one row.
-pub(crate) const PAGE_WEIGHT: i64 = 256 * 1024;
+pub(crate) const MAX_PAGE_BYTES: i64 = 256 * 1024;
 
 /// Memory overhead of an event, without its text.
-const EVENT_WEIGHT: i64 = 256;
+const EVENT_OVERHEAD_BYTES: i64 = 256;
 
 /// The last seq of a run, and whether it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,34 +52,34 @@ pub(crate) async fn head(
     Ok(Some(Head { tenant: row.text(0)?.into(), last, is_over: row.text(2)? == "over" }))
 }
 
-/// Returns the events after `after`: rows up to `max_weight`, and at least one.
+/// Returns the events after `after`: rows up to `max_bytes`, and at least one.
 pub(crate) async fn page(
     database: &dyn Database,
     tenant: &TenantId,
     run_id: &RunId,
     after: Seq,
-    max_weight: i64,
+    max_bytes: i64,
 ) -> Result<Page, DatabaseError> {
     // A reader may start in the middle of a row. Sizes are summed before bodies are fetched.
     let sql = "select e.first_seq, e.last_seq, e.kind, e.call_id, e.body \
-               from (select first_seq, sum(weight) over (order by first_seq) - weight as before \
+               from (select first_seq, sum(n_bytes) over (order by first_seq) - n_bytes as before \
                      from (select first_seq, \
-                               octet_length(body) + (last_seq - first_seq + 1) * $4 as weight \
+                               octet_length(body) + (last_seq - first_seq + 1) * $4 as n_bytes \
                            from run_events \
                            where run_id = $1 and tenant = $2 and first_seq >= coalesce( \
                                (select max(first_seq) from run_events \
                                 where run_id = $1 and first_seq <= $3), 1) \
-                           order by first_seq limit $5) as ahead) as weighed \
-               join run_events e on e.run_id = $1 and e.first_seq = weighed.first_seq \
-               where weighed.before < $6 order by e.first_seq";
+                           order by first_seq limit $5) as ahead) as sized \
+               join run_events e on e.run_id = $1 and e.first_seq = sized.first_seq \
+               where sized.before < $6 order by e.first_seq";
     let next = seq_column(after)?.saturating_add(1);
     let values = [
         Value::Text(run_id.as_str()),
         Value::Text(tenant.as_str()),
         Value::Integer(next),
-        Value::Integer(EVENT_WEIGHT),
+        Value::Integer(EVENT_OVERHEAD_BYTES),
         Value::Integer(PAGE_ROWS),
-        Value::Integer(max_weight),
+        Value::Integer(max_bytes),
     ];
     let mut page = Page::default();
     for row in database.query(sql, &values).await? {

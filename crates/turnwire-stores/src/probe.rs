@@ -16,6 +16,6 @@ pub async fn reach_fanout(url: &str) -> Result<(), String> {
     match tokio::time::timeout(RESPONSE_TIMEOUT, hello).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it does not answer".to_owned()),
+        Err(_) => Err("no response in time".to_owned()),
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use futures::stream;
 use turnwire_contract::{
     EventStream, JournalError, RecordedEvent, Seq,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
     database::{Database, DatabaseError},
     live_tails::{Subscription, TailRead},
     outage::{Availability, Backoff},
-    pages::{PAGE_WEIGHT, page},
+    pages::{MAX_PAGE_BYTES, page},
     shared_pages::Events,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct RunReader {
     until: Option<Seq>,
     ready: Events,
     /// Maximum size of a page from the database.
-    page_weight: i64,
+    max_page_bytes: i64,
 }
 
 impl RunReader {
@@ -42,8 +42,8 @@ impl RunReader {
     ) -> Self {
         let is_off = is_injected(Fault::CursorOffByOne) && after > Seq::START;
         let after = if is_off { after.next() } else { after };
-        let (ready, page_weight) = (Events::default(), PAGE_WEIGHT);
-        Self { subscription, database, outage, after, until: None, ready, page_weight }
+        let (ready, max_page_bytes) = (Events::default(), MAX_PAGE_BYTES);
+        Self { subscription, database, outage, after, until: None, ready, max_page_bytes }
     }
 
     /// Stops after `last`. All events up to it are in the database, even if this process has not
@@ -100,7 +100,7 @@ impl RunReader {
         let tail = Arc::clone(self.subscription.tail());
         loop {
             let (tenant, run_id) = (tail.tenant(), tail.run_id());
-            let fetch = page(&*self.database, tenant, run_id, self.after, self.page_weight);
+            let fetch = page(&*self.database, tenant, run_id, self.after, self.max_page_bytes);
             match tail.pages().page(self.after, fetch).await {
                 Ok(page) if page.is_empty() => return Err(self.not_found()),
                 Ok(page) => {
@@ -110,7 +110,7 @@ impl RunReader {
                 }
                 Err(error) if error.is_transient() => {
                     if matches!(error, DatabaseError::TooSlow(_)) {
-                        self.page_weight = (self.page_weight / 4).max(1);
+                        self.max_page_bytes = (self.max_page_bytes / 4).max(1);
                     }
                     self.outage.mark_down(&error.to_string());
                     if self.until.is_some() {

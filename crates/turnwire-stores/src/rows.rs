@@ -241,7 +241,7 @@ impl StoredRow<'_> {
     /// Returns a substitute for an event of an unreadable row: start or end of a call, end of the
     /// run, or an unknown event.
     fn substitute(&self) -> Event {
-        let message = "what was recorded here cannot be read".to_owned();
+        let message = "this event cannot be read".to_owned();
         match (self.kind, self.call) {
             ("start", Some(call)) => {
                 let (call_id, label) = (CallId::from(call), String::new());

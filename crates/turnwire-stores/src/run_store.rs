@@ -82,7 +82,7 @@ impl RunRecords for Store {
     async fn delete(&self, tenant: &TenantId, run_id: &RunId) -> Result<(), StoreError> {
         let dialect = self.0.database.dialect();
         let mut transaction = self.0.database.begin().await?;
-        if let Err(refusal) = hold_finished(&mut *transaction, dialect, tenant, run_id).await {
+        if let Err(refusal) = lock_finished_run(&mut *transaction, dialect, tenant, run_id).await {
             return Err(rolled_back(transaction, refusal).await);
         }
         let run = deletion::RunKey {
@@ -246,7 +246,7 @@ pub(crate) fn run_of_key(row: &Row, key: &RequestKey) -> Result<RunId, StoreErro
 }
 
 /// Locks a finished run against deletion and continuation.
-pub(crate) async fn hold_finished(
+pub(crate) async fn lock_finished_run(
     transaction: &mut dyn Transaction,
     dialect: &'static Dialect,
     tenant: &TenantId,

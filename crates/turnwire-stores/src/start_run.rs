@@ -12,7 +12,7 @@ use crate::{
     entries,
     failures::{encode, rolled_back},
     rows::{EventRow, new_tag, to_rows},
-    run_store::{hold_finished, run_of_key},
+    run_store::{lock_finished_run, run_of_key},
 };
 
 /// Lifetime of an idempotency key: one day.
@@ -27,19 +27,19 @@ impl Store {
     /// Inserts `run`. After a lost response the insert is retried, and finds the run if the first
     /// attempt succeeded.
     pub(crate) async fn create_run(&self, run: &NewRun) -> Result<Created, StoreError> {
-        let draft = Draft::of(run)?;
+        let encoded = EncodedRun::of(run)?;
         let until = Instant::now() + RETRY_FOR;
-        let mut created = self.try_create(&draft).await;
+        let mut created = self.try_create(&encoded).await;
         while matches!(created, Err(StoreError::Unavailable(_))) && Instant::now() < until {
             sleep(PAUSE).await;
-            created = self.try_create(&draft).await;
+            created = self.try_create(&encoded).await;
             if is_there_by(&created, &run.run_id) {
-                created = Ok(draft.created());
+                created = Ok(encoded.created());
             }
         }
         match &created {
             Ok(Created::Begun) => {
-                let bytes = draft.rows.iter().map(|row| row.body.len()).sum();
+                let bytes = encoded.rows.iter().map(|row| row.body.len()).sum();
                 self.0.tails.note_written(&run.request.tenant, &run.beginning, bytes);
             }
             // The run may exist with this worker's lease, although it will not be executed here.
@@ -49,22 +49,22 @@ impl Store {
         created
     }
 
-    async fn try_create(&self, draft: &Draft<'_>) -> Result<Created, StoreError> {
+    async fn try_create(&self, encoded: &EncodedRun<'_>) -> Result<Created, StoreError> {
         let (database, dialect) = (&self.0.database, self.0.database.dialect());
-        let (run, worker) = (draft.run, self.0.worker.as_str());
+        let (run, worker) = (encoded.run, self.0.worker.as_str());
         if is_standalone(run) && dialect.writes_in_with {
-            let alone = Lineage::default();
-            let (sql, values) = draft.in_one_statement(&alone, worker);
+            let alone = RunLinks::default();
+            let (sql, values) = encoded.in_one_statement(&alone, worker);
             return match database.query(&sql, &values).await {
                 Err(DatabaseError::UniqueViolation(_)) => Err(self.why_taken(run).await?),
-                inserted => Ok(inserted.map(|_| draft.created())?),
+                inserted => Ok(inserted.map(|_| encoded.created())?),
             };
         }
         let mut transaction = database.begin().await?;
-        match self.write(&mut *transaction, draft).await {
+        match self.write(&mut *transaction, encoded).await {
             Ok(before) => {
                 transaction.commit().await?;
-                Ok(before.map_or_else(|| draft.created(), Created::Existing))
+                Ok(before.map_or_else(|| encoded.created(), Created::Existing))
             }
             Err(CreateError::Taken) => {
                 transaction.rollback().await;
@@ -78,32 +78,32 @@ impl Store {
     async fn write(
         &self,
         transaction: &mut dyn Transaction,
-        draft: &Draft<'_>,
+        encoded: &EncodedRun<'_>,
     ) -> Result<Option<RunId>, CreateError> {
-        let (run, dialect) = (draft.run, self.0.database.dialect());
+        let (run, dialect) = (encoded.run, self.0.database.dialect());
         if let Some(key) = &run.key
             && let Some(before) = use_key(transaction, dialect, run, key).await?
         {
             return Ok(Some(before));
         }
-        let (mut lineage, tenant) = (Lineage::default(), &run.request.tenant);
+        let (mut links, tenant) = (RunLinks::default(), &run.request.tenant);
         match (&run.request.conversation_id, &run.request.continues) {
             (Some(id), _) => {
                 let now = run.created_at;
-                lineage.conversation_id = Some(id.as_str());
-                lineage.history_upto =
+                links.conversation_id = Some(id.as_str());
+                links.history_upto =
                     conversations::hold_for_run(transaction, dialect, tenant, id, now).await?;
             }
             (None, Some(before)) => {
-                hold_finished(transaction, dialect, tenant, before).await?;
-                lineage.continues = Some(before.as_str());
+                lock_finished_run(transaction, dialect, tenant, before).await?;
+                links.continues = Some(before.as_str());
             }
             (None, None) => {
                 let (run_id, before) = (Some(&run.run_id), &run.request.before);
                 entries::add(transaction, dialect, tenant, run_id, None, before).await?;
             }
         }
-        draft.insert(transaction, dialect, &lineage, &self.0.worker).await?;
+        encoded.insert(transaction, dialect, &links, &self.0.worker).await?;
         Ok(None)
     }
 
@@ -157,7 +157,7 @@ fn is_there_by(created: &Result<Created, StoreError>, run_id: &RunId) -> bool {
 
 /// Links of a run to its conversation and to the run it continues.
 #[derive(Debug, Default)]
-struct Lineage<'a> {
+struct RunLinks<'a> {
     conversation_id: Option<&'a str>,
     history_upto: i64,
     continues: Option<&'a str>,
@@ -171,14 +171,14 @@ const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, 
                                                      kind, call_id, body) values ";
 
 /// The encoded run.
-struct Draft<'a> {
+struct EncodedRun<'a> {
     run: &'a NewRun,
     request: String,
     rows: Vec<EventRow>,
     tag: i64,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> EncodedRun<'a> {
     fn of(run: &'a NewRun) -> Result<Self, StoreError> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
         let rows = to_rows(&run.beginning).map_err(rejected)?;
@@ -194,10 +194,10 @@ impl<'a> Draft<'a> {
     /// For databases that can insert into two tables with one statement.
     fn in_one_statement<'v>(
         &'v self,
-        lineage: &'v Lineage<'_>,
+        links: &'v RunLinks<'_>,
         worker: &'v str,
     ) -> (String, Vec<Value<'v>>) {
-        let mut values = self.values(lineage, worker).to_vec();
+        let mut values = self.values(links, worker).to_vec();
         if self.rows.is_empty() {
             return (INSERT_RUN.to_owned(), values);
         }
@@ -210,14 +210,14 @@ impl<'a> Draft<'a> {
         &self,
         transaction: &mut dyn Transaction,
         dialect: &Dialect,
-        lineage: &Lineage<'_>,
+        links: &RunLinks<'_>,
         worker: &str,
     ) -> Result<(), DatabaseError> {
         if dialect.writes_in_with {
-            let (sql, values) = self.in_one_statement(lineage, worker);
+            let (sql, values) = self.in_one_statement(links, worker);
             return transaction.query(&sql, &values).await.map(drop);
         }
-        transaction.query(INSERT_RUN, &self.values(lineage, worker)).await?;
+        transaction.query(INSERT_RUN, &self.values(links, worker)).await?;
         if !self.rows.is_empty() {
             let sql = format!("{INSERT_EVENTS}{}", self.events(0));
             transaction.query(&sql, &self.values_of_events()).await?;
@@ -225,15 +225,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn values<'v>(&'v self, lineage: &'v Lineage<'_>, worker: &'v str) -> [Value<'v>; 8] {
+    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 8] {
         [
             Value::Text(self.run.run_id.as_str()),
             Value::Text(self.run.request.tenant.as_str()),
             Value::Integer(self.run.created_at.as_micros()),
             Value::Text(&self.request),
-            Value::OptionalText(lineage.conversation_id),
-            Value::Integer(lineage.history_upto),
-            Value::OptionalText(lineage.continues),
+            Value::OptionalText(links.conversation_id),
+            Value::Integer(links.history_upto),
+            Value::OptionalText(links.continues),
             Value::Text(worker),
         ]
     }

@@ -37,7 +37,7 @@ async fn a_database_that_is_not_there_is_named() {
     drop(listener);
     let options = StoreOptions::at(format!("postgres://me:hidden@{nobody}/runs"));
     let error = Store::open(options).await.unwrap_err().to_string();
-    assert!(error.contains(&format!("no PostgreSQL at {nobody}")), "{error}");
+    assert!(error.contains(&format!("cannot connect to PostgreSQL at {nobody}")), "{error}");
     assert!(error.contains("refused") && !error.contains("hidden"), "{error}");
 }
 

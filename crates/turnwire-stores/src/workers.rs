@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 use turnwire_contract::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, RunId, StoreError, TenantId,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
@@ -106,14 +106,14 @@ impl Leases for Store {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
         if !self.0.heartbeats.may_send(now, self.0.writer.stuck_for()) {
-            return Err(StoreError::Unavailable("the journal takes no writes".to_owned()));
+            return Err(StoreError::Unavailable("the journal does not accept writes".to_owned()));
         }
         let sql = format!(
             "insert into workers (id, lease_until) values ($1, {})
              on conflict (id) do update set lease_until = excluded.lease_until",
             database.dialect().later("$2")
         );
-        let length_told = micros(length) + seeded_skew();
+        let length_told = micros(length) + injected_skew();
         let values = [Value::Text(&self.0.worker), Value::Integer(length_told)];
         database.query(&sql, &values).await?;
         let n_heartbeats = self.0.heartbeats.record(now, length);
@@ -386,7 +386,7 @@ pub(crate) fn micros(length: Duration) -> i64 {
 mod tests;
 
 /// Fault injection for tests: clock skew of this worker.
-fn seeded_skew() -> i64 {
+fn injected_skew() -> i64 {
     if !is_injected(Fault::WorkerClockLease) {
         return 0;
     }

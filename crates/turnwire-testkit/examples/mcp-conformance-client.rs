@@ -59,11 +59,12 @@ fn variable(name: &str) -> Option<String> {
 fn oauth(scenario: &str, context: &Value) -> OAuthOptions {
     let text = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
     let grant = match (scenario, text("private_key_pem")) {
-        (_, Some(key)) => {
-            Grant::MachineWithKey { key: Secret::from(key), algorithm: SigningAlgorithm::Es256 }
-        }
-        ("auth/client-credentials-basic", None) => Grant::Machine,
-        (_, None) => Grant::Person,
+        (_, Some(key)) => Grant::ClientCredentialsWithKey {
+            key: Secret::from(key),
+            algorithm: SigningAlgorithm::Es256,
+        },
+        ("auth/client-credentials-basic", None) => Grant::ClientCredentials,
+        (_, None) => Grant::AuthorizationCode,
     };
     OAuthOptions {
         grant,
@@ -102,7 +103,7 @@ async fn use_tools(servers: &McpServers) -> Result<(), String> {
 
 async fn log_in(servers: &McpServers) -> Result<(), String> {
     let login = servers.login(LABEL).await.map_err(|error| error.to_string())?;
-    let page = login.page().to_owned();
+    let page = login.authorization_url().to_owned();
     // A browser whose person says yes at once: the page sends it straight back to us.
     let browser = reqwest::Client::builder().no_proxy().build().expect("a browser starts");
     let (finished, shown) = tokio::join!(login.finish(), browser.get(page).send());

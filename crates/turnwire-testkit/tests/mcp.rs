@@ -413,7 +413,7 @@ async fn a_crash_is_survived() {
     let world = World::new(Way::Pipes).await;
     let (crash, echo) = (tool(&world.servers, "crash").await, tool(&world.servers, "echo").await);
     let crashed = call_with(crash.as_ref(), json!({}), &Arc::default()).await;
-    let words = "the server `props` went away in the middle of the call";
+    let words = "the server `props` disconnected during the call";
     assert_eq!(crashed, Err(ToolError::OutcomeUnknown(words.to_owned())));
     assert!(known(&world.servers).is_none(), "a server that went away is asked again");
     // Also a tool from before finds the new connection.
@@ -438,7 +438,7 @@ async fn a_server_over_http_may_go_and_come_back() {
         let mut world = World::new(way).await;
         let echo = tool(&world.servers, "echo").await;
         let crashed = world.call("crash", json!({})).await;
-        let words = "the server `props` went away in the middle of the call";
+        let words = "the server `props` disconnected during the call";
         assert_eq!(crashed, Err(ToolError::OutcomeUnknown(words.to_owned())), "{way:?}");
         let away = call_with(echo.as_ref(), json!({ "text": "x" }), &Arc::default()).await;
         assert!(matches!(away, Err(ToolError::Transient(_))), "{way:?}: {away:?}");
@@ -457,7 +457,7 @@ async fn a_call_that_never_arrived_may_be_repeated() {
     let echo = tool(&world.servers, "echo").await;
     world.http.as_mut().unwrap().child.kill().await.unwrap();
     let away = call_with(echo.as_ref(), json!({ "text": "x" }), &Arc::default()).await;
-    let words = "the server `props` went away before it was given the call";
+    let words = "the server `props` disconnected before the call was sent";
     assert_eq!(away, Err(ToolError::Transient(words.to_owned())));
 }
 
@@ -498,7 +498,7 @@ async fn gated(way: Way, log: &Log) -> (McpServers, TaskTracker) {
 async fn a_request_that_fails_fails_alone() {
     let cases = [
         ("REFUSE", "answered the call with the HTTP status 500", 1),
-        ("VANISH", "went away in the middle of the call", 2),
+        ("VANISH", "disconnected during the call", 2),
     ];
     for way in [Way::Http, Way::OlderHttp] {
         for (text, what, lists) in cases {
@@ -550,7 +550,7 @@ async fn a_server_that_never_answers_is_given_up() {
     let began = Instant::now();
     let asked = join_all((0..3).map(|_| tools(&servers))).await;
     let took = began.elapsed();
-    let words = "the tool server `props` is not available: it has not answered within 0.4 s";
+    let words = "the tool server `props` is not available: no response within 0.4 s";
     for answer in asked {
         assert_eq!(answer.err(), Some(ToolError::Transient(words.to_owned())));
     }
@@ -599,17 +599,18 @@ async fn a_failure_is_forgotten_when_the_server_is_back() {
 #[tokio::test]
 async fn a_server_that_cannot_start_says_why() {
     let missing = one(McpServerOptions::stdio("/no/such/program", [""; 0]));
-    let words = "the tool server `props` is not available: its command does not start";
+    let words = "the tool server `props` is not available: its command could not be started";
     let Err(error) = tools(&missing).await else { panic!("there is no such program") };
     assert_eq!(error, ToolError::Transient(words.to_owned()));
 
     let leaves = one(McpServerOptions::stdio("true", [""; 0]));
-    let words = "the tool server `props` is not available: it hung up while it was starting";
+    let words = "the tool server `props` is not available: it closed the connection during \
+                 the handshake";
     let Err(error) = tools(&leaves).await else { panic!("it is no server") };
     assert_eq!(error, ToolError::Transient(words.to_owned()));
 
     let nobody = one(McpServerOptions::http("http://127.0.0.1:9/mcp"));
-    let words = "the tool server `props` is not available: nobody answers at its address";
+    let words = "the tool server `props` is not available: cannot connect to its address";
     let Err(error) = tools(&nobody).await else { panic!("nobody is there") };
     assert_eq!(error, ToolError::Transient(words.to_owned()));
     let unknown = nobody.tools(&TenantId::default(), "other".into()).await.err();
@@ -638,7 +639,7 @@ async fn a_request_may_bring_a_server_from_where_it_is_welcome() {
     let closed = McpServers::new(BTreeMap::new())
         .allowing_urls(welcome(), Egress::new(&EgressOptions::default()).unwrap());
     let Err(error) = closed.tools(&tenant, brought(&address)).await else { panic!("it is closed") };
-    assert!(error.to_string().contains("not opened"), "{error}");
+    assert!(error.to_string().contains("may not supply"), "{error}");
 
     let servers =
         McpServers::new(BTreeMap::new()).allowing_urls(welcome(), Egress::new(&open).unwrap());
@@ -825,7 +826,7 @@ async fn a_forgotten_task_is_said_to_be_forgotten() {
     let name = Some("nobody-knows-it".to_owned());
     let result = go_on_with(task.as_ref(), serde_json::Map::new(), name, &Arc::default()).await;
     let Err(ToolError::OutcomeUnknown(words)) = result else { panic!("{result:?}") };
-    assert!(words.contains("no longer knows the task"), "{words}");
+    assert!(words.contains("no longer has the task"), "{words}");
     assert_eq!(world.log.count("began"), 0);
 }
 

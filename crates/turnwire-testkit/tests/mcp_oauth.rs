@@ -197,7 +197,7 @@ fn kept_in(folder: &TempDir) -> OAuthOptions {
 async fn log_in(servers: &McpServers) {
     let login = servers.login(LABEL).await.unwrap();
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
-    let page = browser.get(login.page()).send();
+    let page = browser.get(login.authorization_url()).send();
     let both = async { tokio::join!(login.finish(), page) };
     let (finished, shown) = timeout(Duration::from_secs(10), both).await.unwrap();
     finished.unwrap();
@@ -217,7 +217,7 @@ async fn a_person_logs_in_once() {
     let (world, folder) = (Servers::start().await, tempfile::tempdir().unwrap());
     let servers = world.client(kept_in(&folder));
     let refused = tools(&servers).await.map(|tools| tools.len());
-    let words = "the tool server `props` is not available: somebody has to log in: turnwire mcp \
+    let words = "the tool server `props` is not available: login required, run: turnwire mcp \
                  login props";
     assert_eq!(refused, Err(ToolError::Transient(words.to_owned())));
     assert!(servers.waits_for_login(LABEL));
@@ -285,7 +285,7 @@ async fn a_login_that_has_ended_is_asked_for_again() {
     world.revoke_all();
     let out = call(&servers, "echo", json!({ "text": "out" })).await;
     let words =
-        "the server `props` refused the call: somebody has to log in: turnwire mcp login props";
+        "the server `props` refused the call: login required, run: turnwire mcp login props";
     assert_eq!(out, Err(ToolError::failed(words)));
     assert!(servers.waits_for_login(LABEL));
     log_in(&servers).await;
@@ -317,7 +317,7 @@ async fn a_missing_right_is_asked_for() {
 async fn a_machine_lets_itself_in() {
     let world = Servers::start().await;
     let servers = world.client(OAuthOptions {
-        grant: Grant::Machine,
+        grant: Grant::ClientCredentials,
         client_id: Some("us".to_owned()),
         client_secret: Some(Secret::from("hush")),
         ..OAuthOptions::default()
@@ -340,7 +340,7 @@ async fn a_forged_answer_is_not_taken() {
     let (world, folder) = (Servers::start().await, tempfile::tempdir().unwrap());
     let servers = world.client(kept_in(&folder));
     let login = servers.login(LABEL).await.unwrap();
-    let page = login.page().to_owned();
+    let page = login.authorization_url().to_owned();
     let back = page.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
     let back = back.replace("%3A", ":").replace("%2F", "/");
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();

@@ -193,7 +193,7 @@ async fn a_killed_server_leaves_an_unknown_outcome() {
         kill(&pid);
     })
     .await;
-    ran.is_unknown("the server `props` went away in the middle of the call");
+    ran.is_unknown("the server `props` disconnected during the call");
     assert_eq!((ran.n_retries(), log.count("began")), (0, 1), "it is called once");
 }
 
@@ -213,7 +213,7 @@ async fn a_tool_that_may_be_repeated_is_called_again() {
         })
         .await;
         assert_eq!((ran.n_retries(), log.count("began")), (1, 2), "{effect:?}");
-        let what = "the server `props` went away in the middle of the call";
+        let what = "the server `props` disconnected during the call";
         match effect {
             Effect::Pure => ran.has_failed(what),
             _ => ran.is_unknown(what),
@@ -239,7 +239,7 @@ async fn a_killed_http_server_leaves_an_unknown_outcome() {
         server.child.kill().await.unwrap();
     })
     .await;
-    ran.is_unknown("the server `props` went away in the middle of the call");
+    ran.is_unknown("the server `props` disconnected during the call");
     assert_eq!(log.count("began"), 1);
 }
 
@@ -253,7 +253,7 @@ async fn a_call_that_never_went_out_has_failed() {
     mcp_world::tools(&servers).await.unwrap();
     server.child.kill().await.unwrap();
     let ran = run_with_server(servers, "echo", async {}).await;
-    ran.has_failed("the server `props` went away before it was given the call");
+    ran.has_failed("the server `props` disconnected before the call was sent");
     assert_eq!(log.count("began"), 0);
 }
 
@@ -288,7 +288,7 @@ async fn a_call_that_a_pipe_did_not_take_has_failed() {
     let servers = one(McpServerOptions::stdio("python3", ["-c", DEAF]));
     mcp_world::tools(&servers).await.unwrap();
     let ran = run_with_server(servers, "act", async {}).await;
-    ran.has_failed("the server `props` went away before it was given the call");
+    ran.has_failed("the server `props` disconnected before the call was sent");
 }
 
 /// A function at an address on this machine.
@@ -365,10 +365,10 @@ async fn answer(mut socket: TcpStream, then: Then) {
 #[tokio::test]
 async fn a_function_that_was_cut_off_has_an_unknown_outcome() {
     let ways = [
-        (Then::HangsUp, "the connection broke before it answered"),
-        (Then::Resets, "the connection broke before it answered"),
-        (Then::HangsUpInMidAnswer, "the connection broke before it answered"),
-        (Then::FallsSilent, "it has not answered within 0.3 s"),
+        (Then::HangsUp, "the connection was lost before the response"),
+        (Then::Resets, "the connection was lost before the response"),
+        (Then::HangsUpInMidAnswer, "the connection was lost before the response"),
+        (Then::FallsSilent, "no response within 0.3 s"),
         (Then::LostWhoIsBehindIt, "it answered with status 504"),
     ];
     for (then, words) in ways {
@@ -389,7 +389,7 @@ async fn a_pure_function_that_was_cut_off_is_called_again() {
     let (port, n_read, _serving) = server_that(Then::HangsUp).await;
     let ran = run_with_function(function(port, Effect::Pure)).await;
     assert_eq!((ran.n_retries(), n_read.load(Ordering::SeqCst)), (1, 2));
-    ran.has_failed("the connection broke before it answered");
+    ran.has_failed("the connection was lost before the response");
 }
 
 /// C5: nobody was there to take the call, so nothing has happened, and that is known.
@@ -399,7 +399,7 @@ async fn a_function_that_was_never_reached_has_failed() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let ran = run_with_function(function(port, Effect::Once)).await;
-    ran.has_failed("it is out of reach");
+    ran.has_failed("cannot connect to the server");
     let value: Value = serde_json::to_value(ran.end_of_call()).unwrap();
     assert_eq!(value["status"], "failed");
 }

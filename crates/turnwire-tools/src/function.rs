@@ -80,13 +80,14 @@ pub struct FunctionTool<A> {
 }
 
 /// The function, with its type erased.
-type Work<A> =
-    Box<dyn Fn(A, Rest) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync>;
+type Work<A> = Box<
+    dyn Fn(A, CallEnvironment) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync,
+>;
 type Label<A> = Box<dyn Fn(&A) -> String + Send + Sync>;
 type ShortResult = Box<dyn Fn(&ToolOutput) -> String + Send + Sync>;
 
 /// What a function can use besides its arguments.
-struct Rest {
+struct CallEnvironment {
     idempotency_key: String,
     context: ToolContext,
 }
@@ -181,7 +182,7 @@ where
 
     fn of<F, Fut>(name: String, description: String, function: F) -> Self
     where
-        F: Fn(A, Rest) -> Fut + Send + Sync + 'static,
+        F: Fn(A, CallEnvironment) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoToolOutput> + Send + 'static,
     {
         Self {
@@ -258,7 +259,7 @@ where
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let ToolRequest { arguments, idempotency_key, .. } = request;
-        let working = (self.work)(typed(arguments)?, Rest { idempotency_key, context });
+        let working = (self.work)(typed(arguments)?, CallEnvironment { idempotency_key, context });
         working.await
     }
 

@@ -22,7 +22,7 @@ use turnwire_contract::{
 };
 
 use crate::{
-    answer::{Unread, read_at_most},
+    answer::{ReadError, read_at_most},
     secret::Secret,
 };
 
@@ -220,7 +220,7 @@ impl HttpFunction {
     fn request(&self, call: ToolRequest) -> Result<Request, ToolError> {
         let (url, rest) = self.address.filled(call.arguments, self.options.method.has_body())?;
         let key = HeaderValue::try_from(call.idempotency_key)
-            .map_err(|_| ToolError::failed("the key of the call cannot be sent"))?;
+            .map_err(|_| ToolError::failed("the idempotency key is not a valid header value"))?;
         let mut request = self
             .client
             .request(self.options.method.into(), url)
@@ -231,7 +231,7 @@ impl HttpFunction {
         }
         request.build().map_err(|error| {
             warn!(error = %error.without_url(), "request not built");
-            ToolError::failed("the request could not be written")
+            ToolError::failed("the request could not be built")
         })
     }
 
@@ -304,7 +304,7 @@ impl Tool for HttpFunction {
             () = context.cancelled() => Err(ToolError::failed("the call was cancelled")),
             answer = asking => answer.unwrap_or_else(|_| {
                 let seconds = self.options.timeout.as_secs_f64();
-                Err(ToolError::OutcomeUnknown(format!("it has not answered within {seconds} s")))
+                Err(ToolError::OutcomeUnknown(format!("no response within {seconds} s")))
             }),
         }
     }
@@ -335,8 +335,8 @@ fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 async fn read(response: Response, most: usize) -> Result<String, ToolError> {
     let answer = read_at_most(response, most).await.map_err(|unread| match unread {
-        Unread::Broken(error) => out_of_reach(error),
-        Unread::TooLong => ToolError::failed(format!("the answer is longer than {most} bytes")),
+        ReadError::Broken(error) => out_of_reach(error),
+        ReadError::TooLong => ToolError::failed(format!("the answer is longer than {most} bytes")),
     })?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
@@ -345,9 +345,9 @@ fn out_of_reach(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
     warn!(?error, "HTTP function unreachable");
     if error.is_connect() {
-        ToolError::Transient("it is out of reach".to_owned())
+        ToolError::Transient("cannot connect to the server".to_owned())
     } else {
-        ToolError::OutcomeUnknown("the connection broke before it answered".to_owned())
+        ToolError::OutcomeUnknown("the connection was lost before the response".to_owned())
     }
 }
 
@@ -457,8 +457,9 @@ impl Address {
             text.push('?');
             text.push_str(&pairs.join("&"));
         }
-        let url = Url::parse(&text)
-            .map_err(|_| ToolError::InvalidArguments("these make no address".to_owned()))?;
+        let url = Url::parse(&text).map_err(|_| {
+            ToolError::InvalidArguments("they do not form a valid address".to_owned())
+        })?;
         Ok((url, arguments))
     }
 
@@ -483,7 +484,7 @@ impl Address {
             plain == "." || plain == ".."
         };
         if self.path.len() > 1 && path.split('/').any(is_climbing) {
-            let message = "an argument makes a path of dots, which leads elsewhere";
+            let message = "an argument adds a `.` or `..` segment to the path";
             return Err(ToolError::InvalidArguments(message.to_owned()));
         }
         Ok(path)

@@ -249,7 +249,7 @@ async fn who_does_not_answer_is_not_waited_for() {
     let mut hurried = options(HttpMethod::Get, address.clone(), &[]);
     hurried.timeout = Duration::from_millis(50);
     let late = call(hurried, json!({})).await.unwrap_err();
-    assert_eq!(late, ToolError::OutcomeUnknown("it has not answered within 0.05 s".to_owned()));
+    assert_eq!(late, ToolError::OutcomeUnknown("no response within 0.05 s".to_owned()));
     let link = Arc::new(Link::default());
     link.0.cancel();
     let stopped = call_with(options(HttpMethod::Get, address, &[]), json!({}), link).await;
@@ -257,7 +257,7 @@ async fn who_does_not_answer_is_not_waited_for() {
     drop(listener);
     let nobody = options(HttpMethod::Get, "http://127.0.0.1:1/".to_owned(), &[]);
     let refused = call(nobody, json!({})).await.unwrap_err();
-    assert_eq!(refused, ToolError::Transient("it is out of reach".to_owned()));
+    assert_eq!(refused, ToolError::Transient("cannot connect to the server".to_owned()));
 }
 
 #[test]

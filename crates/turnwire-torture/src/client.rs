@@ -7,13 +7,13 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{cluster::Cluster, dice::Dice, node::Node, observations::Notes};
+use crate::{cluster::Cluster, dice::Dice, node::Node, observations::Recorder};
 
 /// How long a node may take to start its response. A stopped node never responds.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a request is retried.
-const STUBBORNNESS: Duration = Duration::from_secs(90);
+const RETRY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A client. Clones share its state.
 #[derive(Debug, Clone)]
@@ -21,24 +21,24 @@ pub struct Client {
     /// The nodes it uses.
     pub cluster: Arc<Cluster>,
     /// Records the results.
-    pub notes: Notes,
+    pub recorder: Recorder,
     /// Cancelled when retries should end.
     pub give_up: CancellationToken,
 }
 
 /// Why a request failed.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RequestError {
     /// No response arrived.
-    Lost(String),
+    NoResponse(String),
     /// The response was an error.
     Status(StatusCode, String),
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for RequestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Lost(why) => write!(f, "no answer: {why}"),
+            Self::NoResponse(why) => write!(f, "no answer: {why}"),
             Self::Status(status, body) => write!(f, "{status}: {body}"),
         }
     }
@@ -50,58 +50,58 @@ impl Client {
         &self,
         request: RequestBuilder,
         patience: Duration,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, RequestError> {
         let answer = match timeout(patience, request.send()).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(self.lost(error.to_string())),
-            Err(_) => return Err(self.lost("it takes too long".to_owned())),
+            Ok(Err(error)) => return Err(self.no_response(error.to_string())),
+            Err(_) => return Err(self.no_response("it takes too long".to_owned())),
         };
         let status = answer.status();
-        *self.notes.write().tally.statuses.entry(status.as_u16()).or_default() += 1;
+        *self.recorder.write().tally.statuses.entry(status.as_u16()).or_default() += 1;
         if status.is_success() {
             return Ok(answer);
         }
-        let has_advice = answer.headers().contains_key(RETRY_AFTER);
-        let place = answer.url().path().to_owned();
+        let has_retry_after = answer.headers().contains_key(RETRY_AFTER);
+        let path = answer.url().path().to_owned();
         let body = timeout(patience, answer.text()).await.ok().and_then(Result::ok);
         let body = body.unwrap_or_default();
-        self.judge(status, has_advice, &place, &body);
-        Err(Refused::Status(status, body))
+        self.count_error(status, has_retry_after, &path, &body);
+        Err(RequestError::Status(status, body))
     }
 
-    fn lost(&self, why: String) -> Refused {
-        self.notes.write().tally.n_lost += 1;
-        Refused::Lost(why)
+    fn no_response(&self, why: String) -> RequestError {
+        self.recorder.write().tally.n_lost += 1;
+        RequestError::NoResponse(why)
     }
 
-    fn judge(&self, status: StatusCode, has_advice: bool, place: &str, body: &str) {
-        let tally = &mut self.notes.write().tally;
+    fn count_error(&self, status: StatusCode, has_retry_after: bool, path: &str, body: &str) {
+        let tally = &mut self.recorder.write().tally;
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            tally.n_without_retry_after += u64::from(!has_advice);
+            tally.n_without_retry_after += u64::from(!has_retry_after);
         } else if status.is_server_error() && tally.server_errors.len() < 20 {
             let body: String = body.chars().take(300).collect();
-            tally.server_errors.push(format!("{place}: {status}: {body}"));
+            tally.server_errors.push(format!("{path}: {status}: {body}"));
         }
     }
 
     /// Retries a request on random nodes until one accepts it. `make` builds it for a node. Client
     /// errors and conflicts are not retried.
-    pub async fn insist(
+    pub async fn send_until_accepted(
         &self,
         dice: &mut Dice,
         patience: Duration,
         make: impl Fn(&Node) -> RequestBuilder,
-    ) -> Result<Response, Refused> {
-        let until = Instant::now() + STUBBORNNESS;
+    ) -> Result<Response, RequestError> {
+        let until = Instant::now() + RETRY_LIMIT;
         loop {
             let refused = match self.cluster.any_node(dice) {
                 Ok(node) => match self.send(make(node), patience).await {
                     Ok(answer) => return Ok(answer),
                     Err(refused) => refused,
                 },
-                Err(error) => Refused::Lost(error.to_string()),
+                Err(error) => RequestError::NoResponse(error.to_string()),
             };
-            if let Refused::Status(status, _) = &refused
+            if let RequestError::Status(status, _) = &refused
                 && status.is_client_error()
                 && *status != StatusCode::TOO_MANY_REQUESTS
             {
@@ -115,9 +115,10 @@ impl Client {
     }
 
     /// Decodes the JSON body of a response.
-    pub async fn json(answer: Response) -> Result<Value, Refused> {
+    pub async fn json(answer: Response) -> Result<Value, RequestError> {
         let body = timeout(PATIENCE, answer.json()).await;
-        let body = body.map_err(|_| Refused::Lost("the body takes too long".to_owned()))?;
-        body.map_err(|error| Refused::Lost(error.to_string()))
+        let body =
+            body.map_err(|_| RequestError::NoResponse("the body takes too long".to_owned()))?;
+        body.map_err(|error| RequestError::NoResponse(error.to_string()))
     }
 }

@@ -24,13 +24,13 @@ use turnwire_testkit::services::{Postgres, Redis, free_port};
 
 use crate::{
     dice::Dice,
-    node::{Node, Recipe},
+    node::{Node, NodeConfig},
     options::Options,
     proxy::Proxy,
 };
 
 /// How long a helper process may take to report its address.
-const STARTING: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// All processes.
 #[derive(Debug)]
@@ -85,8 +85,8 @@ impl Cluster {
             environment.push(("TURNWIRE_SEEDED_NODE".to_owned(), index.to_string()));
             let other = options.other_gateway.as_ref().filter(|_| index % 2 == 1);
             let program = other.unwrap_or(&program.gateway).clone();
-            let recipe = Recipe { program, config, log, environment };
-            nodes.push(Arc::new(Node::new(index, free_port(), proxy, recipe)));
+            let config = NodeConfig { program, config, log, environment };
+            nodes.push(Arc::new(Node::new(index, free_port(), proxy, config)));
         }
         let pool = postgres.as_ref().map(|postgres| pool(postgres.port()));
         let cluster = Self {
@@ -110,7 +110,7 @@ impl Cluster {
     /// Starts a node and determines its worker id. A restart is retried, because the database may
     /// be unavailable.
     pub async fn start_node(&self, node: &Node) -> anyhow::Result<()> {
-        let until = Instant::now() + STARTING;
+        let until = Instant::now() + START_TIMEOUT;
         let is_new = node.n_starts() == 0;
         while let Err(error) = node.start(&self.http).await {
             if is_new || Instant::now() > until {
@@ -119,16 +119,16 @@ impl Cluster {
             sleep(Duration::from_millis(200)).await;
         }
         if node.worker().is_none() && self.pool.is_some() {
-            node.is_worker(self.worker_by_trial(node).await);
+            node.set_worker(self.find_worker(node).await);
         }
         Ok(())
     }
 
     /// Determines the worker id of a node that does not report it, from a run that it executes.
-    async fn worker_by_trial(&self, node: &Node) -> Option<String> {
+    async fn find_worker(&self, node: &Node) -> Option<String> {
         let body = json!({ "model": "default", "input": "Who are you?", "background": true });
-        let asked = self.http.post(node.url("/v1/responses")).json(&body);
-        let answer = asked.timeout(Duration::from_secs(5)).send().await.ok()?;
+        let request = self.http.post(node.url("/v1/responses")).json(&body);
+        let answer = request.timeout(Duration::from_secs(5)).send().await.ok()?;
         let answer: Value = answer.json().await.ok()?;
         let run = answer.get("id")?.as_str()?.replacen("resp_", "run_", 1);
         let query = sqlx::query("select worker from runs where id = $1").bind(run);
@@ -156,17 +156,17 @@ impl Cluster {
         &self.tool_log
     }
 
-    /// Runs `deed` on the database server, on a blocking thread.
-    pub async fn with_postgres(&self, deed: fn(&mut Postgres)) -> anyhow::Result<()> {
+    /// Runs `action` on the database server, on a blocking thread.
+    pub async fn with_postgres(&self, action: fn(&mut Postgres)) -> anyhow::Result<()> {
         let Some(postgres) = self.postgres.clone() else { bail!("there is no database") };
-        let done = tokio::task::spawn_blocking(move || deed(&mut lock(&postgres)));
+        let done = tokio::task::spawn_blocking(move || action(&mut lock(&postgres)));
         Ok(done.await?)
     }
 
-    /// Runs `deed` on Redis, on a blocking thread.
-    pub async fn with_redis(&self, deed: fn(&mut Redis)) -> anyhow::Result<()> {
+    /// Runs `action` on Redis, on a blocking thread.
+    pub async fn with_redis(&self, action: fn(&mut Redis)) -> anyhow::Result<()> {
         let Some(redis) = self.redis.clone() else { bail!("there is no Redis") };
-        let done = tokio::task::spawn_blocking(move || deed(&mut lock(&redis)));
+        let done = tokio::task::spawn_blocking(move || action(&mut lock(&redis)));
         Ok(done.await?)
     }
 
@@ -260,7 +260,7 @@ async fn first_line(command: &mut Command) -> anyhow::Result<(String, Child)> {
     let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
     let output = child.stdout.take().context("its output")?;
     let mut lines = BufReader::new(output).lines();
-    let line = timeout(STARTING, lines.next_line()).await.context("it says nothing")??;
+    let line = timeout(START_TIMEOUT, lines.next_line()).await.context("it says nothing")??;
     Ok((line.context("it ended")?, child))
 }
 

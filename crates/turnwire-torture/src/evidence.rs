@@ -11,14 +11,14 @@ use turnwire_surfaces::responses::ids::response_id;
 use crate::{
     checker::{
         Kind, Record, RunFacts, Violation,
-        across::{self, Sketch},
+        across::{self, RunSummary},
         check_run, journal_of,
     },
-    client::{Client, PATIENCE, Refused},
+    client::{Client, PATIENCE, RequestError},
     dice::Dice,
     figures::Figures,
     journal::Row,
-    observations::{Observations, Told},
+    observations::{Observations, ReportedRun},
     tool_log,
 };
 
@@ -37,7 +37,7 @@ pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Ve
     let pool = client.cluster.pool.as_ref();
     let mut facts = facts_of(&mut seen);
     for (run_id, lines) in tool_log::read(client.cluster.tool_log())? {
-        facts.entry(run_id).or_default().tool_lines = lines;
+        facts.entry(run_id).or_default().tool_log = lines;
     }
     if let Some(pool) = pool {
         for run_id in all_runs(pool).await? {
@@ -45,10 +45,10 @@ pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Ve
         }
     }
     let mut verdict = Verdict::default();
-    let mut sketches = Vec::new();
+    let mut summaries = Vec::new();
     for (run_id, mut facts) in facts {
         if run_id.as_str().is_empty() {
-            let detail = format!("{} calls came without a key", facts.tool_lines.len());
+            let detail = format!("{} calls came without a key", facts.tool_log.len());
             let kind = Kind::ExecutedWithoutStart;
             verdict.violations.push(Violation { kind, run_id: String::new(), detail });
             continue;
@@ -57,26 +57,26 @@ pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Ve
             look_up(pool, &run_id, &mut facts).await?;
             let is_known = facts.rows.as_ref().is_some_and(|rows| !rows.is_empty());
             if is_known {
-                match told(client, &run_id, &mut dice).await {
-                    Ok(told) => facts.told = Some(told),
+                match fetch_reported(client, &run_id, &mut dice).await {
+                    Ok(reported) => facts.reported = Some(reported),
                     Err(refused) => {
                         let (kind, run_id) = (Kind::JournalsDisagree, run_id.to_string());
                         let detail = format!("no node tells of it: {refused}");
                         verdict.violations.push(Violation { kind, run_id, detail });
                     }
                 }
-            } else if facts.views.is_empty() && facts.tool_lines.is_empty() {
+            } else if facts.views.is_empty() && facts.tool_log.is_empty() {
                 // Never started, and no client was told of it.
                 verdict.figures.n_never_began += 1;
                 continue;
             }
         }
-        verdict.violations.extend(check_run(&run_id, &facts, &seen.acts));
+        verdict.violations.extend(check_run(&run_id, &facts, &seen.faults));
         let journal = journal_of(&run_id, &facts);
-        sketches.extend(Sketch::of(&run_id, &journal));
-        verdict.figures.count(&run_id, &facts, &journal, &seen.acts);
+        summaries.extend(RunSummary::of(&run_id, &journal));
+        verdict.figures.count(&run_id, &facts, &journal, &seen.faults);
     }
-    verdict.violations.extend(across::check(&sketches, &seen));
+    verdict.violations.extend(across::check(&summaries, &seen));
     if let Some(pool) = pool {
         verdict.violations.extend(across::interleaved(&conversations(pool).await?));
     }
@@ -87,9 +87,9 @@ pub async fn judge(client: &Client, mut seen: Observations) -> anyhow::Result<Ve
 /// Groups the observations by run.
 fn facts_of(seen: &mut Observations) -> BTreeMap<RunId, RunFacts> {
     let mut facts: BTreeMap<RunId, RunFacts> = BTreeMap::new();
-    for asked in seen.asked.values() {
-        for run_id in &asked.run_ids {
-            facts.entry(run_id.clone()).or_default().asked = Some(asked.clone());
+    for submitted in seen.submitted.values() {
+        for run_id in &submitted.run_ids {
+            facts.entry(run_id.clone()).or_default().submitted = Some(submitted.clone());
         }
     }
     for view in std::mem::take(&mut seen.views) {
@@ -101,8 +101,8 @@ fn facts_of(seen: &mut Observations) -> BTreeMap<RunId, RunFacts> {
     for approval in &seen.approvals {
         facts.entry(approval.run_id.clone()).or_default().approvals.push(approval.clone());
     }
-    for (run_id, told) in std::mem::take(&mut seen.told) {
-        facts.entry(run_id).or_default().told = Some(told);
+    for (run_id, reported) in std::mem::take(&mut seen.reported) {
+        facts.entry(run_id).or_default().reported = Some(reported);
     }
     facts
 }
@@ -130,12 +130,12 @@ pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> any
     let rows: anyhow::Result<Vec<Row>> = rows
         .iter()
         .map(|row| {
-            let place = |name: &str| -> anyhow::Result<u64> {
+            let seq = |name: &str| -> anyhow::Result<u64> {
                 Ok(u64::try_from(row.try_get::<i64, _>(name)?)?)
             };
             Ok(Row {
-                first_seq: place("first_seq")?,
-                last_seq: place("last_seq")?,
+                first_seq: seq("first_seq")?,
+                last_seq: seq("last_seq")?,
                 kind: row.try_get("kind")?,
                 call_id: row.try_get("call_id")?,
                 body: row.try_get("body")?,
@@ -165,16 +165,22 @@ pub async fn look_up(pool: &PgPool, run_id: &RunId, facts: &mut RunFacts) -> any
 }
 
 /// Returns the run as reported by some node.
-pub async fn told(client: &Client, run_id: &RunId, dice: &mut Dice) -> Result<Told, Refused> {
+pub async fn fetch_reported(
+    client: &Client,
+    run_id: &RunId,
+    dice: &mut Dice,
+) -> Result<ReportedRun, RequestError> {
     let http = &client.cluster.http;
     let path = format!("/v1/runs/{run_id}/events?format=ndjson&follow=false");
-    let answer = client.insist(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
-    let lost = |error: &dyn std::fmt::Display| Refused::Lost(error.to_string());
+    let answer =
+        client.send_until_accepted(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
+    let lost = |error: &dyn std::fmt::Display| RequestError::NoResponse(error.to_string());
     let text = answer.text().await.map_err(|error| lost(&error))?;
     let lines = text.lines().filter(|line| !line.is_empty());
     let journal: Result<Vec<RecordedEvent>, _> = lines.map(serde_json::from_str).collect();
     let journal = journal.map_err(|error| lost(&error))?;
     let path = format!("/v1/responses/{}", response_id(run_id));
-    let answer = client.insist(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
-    Ok(Told { journal, response: Client::json(answer).await? })
+    let answer =
+        client.send_until_accepted(dice, PATIENCE, |node| http.get(node.url(&path))).await?;
+    Ok(ReportedRun { journal, response: Client::json(answer).await? })
 }

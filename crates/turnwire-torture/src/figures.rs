@@ -7,8 +7,8 @@ use turnwire_contract::{Event, RecordedEvent, RunId, RunOutcome, ToolOutcome};
 
 use crate::{
     checker::{GIVES_UP_AFTER, RunFacts, n_takeovers, outcome_of},
-    observations::{Act, Deed, Observations},
-    tool_log::Did,
+    observations::{FaultKind, InjectedFault, Observations},
+    tool_log::ToolAction,
 };
 
 /// Durations in microseconds.
@@ -87,7 +87,7 @@ pub struct Figures {
     /// Calls with an unknown outcome.
     pub n_unknown: u64,
     /// Injected faults by kind.
-    pub deeds: BTreeMap<Deed, u64>,
+    pub faults: BTreeMap<FaultKind, u64>,
     /// Kills of nodes that were executing runs.
     pub n_kills_at_work: u64,
     /// Appends rejected by fencing.
@@ -115,13 +115,13 @@ impl Figures {
         run_id: &RunId,
         facts: &RunFacts,
         journal: &[RecordedEvent],
-        acts: &[Act],
+        faults: &[InjectedFault],
     ) {
         self.n_runs += 1;
         self.n_events += journal.len() as u64;
         *self.outcomes.entry(outcome_word(journal)).or_default() += 1;
-        if let Some(asked) = &facts.asked {
-            *self.shapes.entry(asked.shape).or_default() += 1;
+        if let Some(submitted) = &facts.submitted {
+            *self.shapes.entry(submitted.shape).or_default() += 1;
         }
         self.n_views += facts.views.len() as u64;
         for view in &facts.views {
@@ -147,9 +147,9 @@ impl Figures {
                 _ => {}
             }
         }
-        let began = facts.tool_lines.iter().filter(|line| line.what == Did::Began);
+        let began = facts.tool_log.iter().filter(|line| line.what == ToolAction::Started);
         self.n_executions += began.count() as u64;
-        self.measure(run_id, facts, journal, acts);
+        self.measure(run_id, facts, journal, faults);
     }
 
     fn measure(
@@ -157,21 +157,21 @@ impl Figures {
         run_id: &RunId,
         facts: &RunFacts,
         journal: &[RecordedEvent],
-        acts: &[Act],
+        faults: &[InjectedFault],
     ) {
-        for act in acts.iter().filter(|act| act.owned.contains(run_id)) {
+        for fault in faults.iter().filter(|fault| fault.owned.contains(run_id)) {
             let next = journal.windows(2).find_map(|pair| match pair {
                 [before, after] => {
                     let is_it = matches!(after.event, Event::RunTakenOver { .. })
-                        && after.at.as_micros() >= act.at;
+                        && after.at.as_micros() >= fault.at;
                     is_it.then(|| (before.at.as_micros(), after.at.as_micros()))
                 }
                 _ => None,
             });
             let Some((before, after)) = next else { continue };
-            match act.deed {
-                Deed::Kill => self.takeover.add(after - act.at),
-                Deed::Term => self.drain.add(after - before.max(act.at)),
+            match fault.kind {
+                FaultKind::Kill => self.takeover.add(after - fault.at),
+                FaultKind::Term => self.drain.add(after - before.max(fault.at)),
                 _ => {}
             }
         }
@@ -179,10 +179,12 @@ impl Figures {
         if let (Some(cancel), Some(ended_at)) = (&facts.cancel, ended_at)
             && outcome_of(journal) == Some(&RunOutcome::Cancelled)
         {
-            let disturbs =
-                |act: &Act| act.at <= ended_at && act.until + 2_000_000 >= cancel.asked_at;
-            let was_disturbed = acts.iter().any(|act| disturbs(act) && act.owned.contains(run_id))
-                || acts.iter().any(|act| disturbs(act) && act.node.is_none());
+            let disturbs = |fault: &InjectedFault| {
+                fault.at <= ended_at && fault.until + 2_000_000 >= cancel.asked_at
+            };
+            let was_disturbed =
+                faults.iter().any(|fault| disturbs(fault) && fault.owned.contains(run_id))
+                    || faults.iter().any(|fault| disturbs(fault) && fault.node.is_none());
             if !was_disturbed {
                 self.cancel.add((ended_at - cancel.asked_at).max(0));
             }
@@ -191,9 +193,9 @@ impl Figures {
 
     /// Adds what concerns no single run.
     pub fn close(&mut self, seen: &Observations) {
-        for act in &seen.acts {
-            *self.deeds.entry(act.deed).or_default() += 1;
-            let is_kill_at_work = act.deed == Deed::Kill && !act.owned.is_empty();
+        for fault in &seen.faults {
+            *self.faults.entry(fault.kind).or_default() += 1;
+            let is_kill_at_work = fault.kind == FaultKind::Kill && !fault.owned.is_empty();
             self.n_kills_at_work += u64::from(is_kill_at_work);
         }
         let tally = &seen.tally;
@@ -221,7 +223,7 @@ impl Figures {
             row("… frames", &self.n_frames),
             row("kills of a node at work", &self.n_kills_at_work),
         ];
-        rows.extend(self.deeds.iter().map(|(deed, n)| row(deed.name(), n)));
+        rows.extend(self.faults.iter().map(|(kind, n)| row(kind.name(), n)));
         rows.extend([
             row("takeovers", &self.n_takeovers),
             row("writers turned away", &self.n_fenced),
@@ -241,8 +243,8 @@ impl Figures {
 
     /// Returns the figures as JSON.
     pub fn json(&self) -> Value {
-        let deeds: BTreeMap<&str, u64> =
-            self.deeds.iter().map(|(deed, n)| (deed.name(), *n)).collect();
+        let faults: BTreeMap<&str, u64> =
+            self.faults.iter().map(|(kind, n)| (kind.name(), *n)).collect();
         json!({
             "runs": self.n_runs,
             "shapes": self.shapes,
@@ -255,7 +257,7 @@ impl Figures {
             "connections": self.n_connections,
             "frames": self.n_frames,
             "kills_at_work": self.n_kills_at_work,
-            "deeds": deeds,
+            "deeds": faults,
             "takeovers": self.n_takeovers,
             "fenced": self.n_fenced,
             "calls": self.n_calls,

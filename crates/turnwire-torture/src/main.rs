@@ -6,12 +6,12 @@ use std::{io, process::ExitCode};
 use anyhow::bail;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-use turnwire_contract::seeded::Fault;
+use turnwire_contract::fault_injection::Fault;
 use turnwire_torture::{
     evidence::Verdict,
     modes::{self, controls, first_token, outage, resume, rolling},
     options::Options,
-    report::{self, Setting},
+    report::{self, ReportHeader},
 };
 
 #[tokio::main]
@@ -23,23 +23,23 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (setting, verdict) = tokio::select! {
-        done = Box::pin(carry_out(&options)) => done?,
+    let (header, verdict) = tokio::select! {
+        done = Box::pin(run_mode(&options)) => done?,
         // Dropping the other branch ends all child processes.
         stopped = stopped() => bail!("stopped by {}", stopped?),
     };
     if let Some(path) = &options.report {
-        std::fs::write(path, report::markdown(&setting, &verdict))?;
+        std::fs::write(path, report::markdown(&header, &verdict))?;
     }
     if options.json {
-        println!("{}", report::json(&setting, &verdict));
+        println!("{}", report::json(&header, &verdict));
     } else {
-        print!("{}", report::text(&setting, &verdict));
+        print!("{}", report::text(&header, &verdict));
     }
     // A negative control succeeds if it finds violations.
     let is_good = match options.negative_control.as_deref() {
-        Some("none") | None => report::is_good(&setting, &verdict),
-        Some(_) => setting.missed.is_empty(),
+        Some("none") | None => report::is_good(&header, &verdict),
+        Some(_) => header.missed.is_empty(),
     };
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -54,7 +54,7 @@ async fn stopped() -> io::Result<&'static str> {
     })
 }
 
-async fn carry_out(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
+async fn run_mode(options: &Options) -> anyhow::Result<(ReportHeader, Verdict)> {
     if let Some(name) = &options.negative_control {
         return controls::control(options, name).await;
     }

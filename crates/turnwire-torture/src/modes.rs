@@ -22,21 +22,21 @@ use crate::{
     dice::Dice,
     evidence::{Verdict, judge},
     nemesis::{FaultInjector, Plan},
-    observations::{Act, Notes, now},
+    observations::{InjectedFault, Recorder, now},
     options::{Nemesis, Options},
-    reader::Manners,
-    report::Setting,
+    reader::ReaderBehavior,
+    report::ReportHeader,
     shapes::Shape,
     watch::watch,
     workload::{ShapeMaker, Workload},
 };
 
 /// Duration of the load when nothing else determines it.
-const USUAL_LOAD: Duration = Duration::from_secs(10);
+const DEFAULT_LOAD: Duration = Duration::from_secs(10);
 
 /// Everything that a mode needs.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Harness {
     /// Sends the requests.
     pub client: Client,
     /// Injects the faults.
@@ -44,30 +44,30 @@ pub struct Stage {
     /// Source of all random choices.
     pub dice: Dice,
     /// Part of the report.
-    pub setting: Setting,
+    pub header: ReportHeader,
     settle: Duration,
     begun: Instant,
     /// Faults of earlier rounds: the database still has the affected runs.
-    earlier: Vec<Act>,
+    earlier: Vec<InjectedFault>,
 }
 
-impl Stage {
+impl Harness {
     /// Starts everything.
-    pub async fn set(
+    pub async fn start(
         title: &str,
         options: &Options,
         environment: &[(String, String)],
     ) -> anyhow::Result<Self> {
         let seed = options.seed.unwrap_or_else(|| now().unsigned_abs());
         let cluster = Arc::new(Cluster::start(options, environment).await?);
-        let notes = Notes::default();
+        let recorder = Recorder::default();
         let give_up = CancellationToken::new();
-        let client = Client { cluster: Arc::clone(&cluster), notes: notes.clone(), give_up };
+        let client = Client { cluster: Arc::clone(&cluster), recorder: recorder.clone(), give_up };
         Ok(Self {
             client,
-            injector: FaultInjector { cluster, notes, tasks: TaskTracker::new() },
+            injector: FaultInjector { cluster, recorder, tasks: TaskTracker::new() },
             dice: Dice::new(seed),
-            setting: Setting { title: title.to_owned(), seed, ..Setting::default() },
+            header: ReportHeader { title: title.to_owned(), seed, ..ReportHeader::default() },
             settle: Duration::from_secs(options.settle),
             begun: Instant::now(),
             earlier: Vec::new(),
@@ -75,14 +75,14 @@ impl Stage {
     }
 
     /// Creates clients that run until stopped.
-    pub fn workload(&self, shape: ShapeMaker, manners: Option<Manners>) -> Workload {
+    pub fn workload(&self, shape: ShapeMaker, behavior: Option<ReaderBehavior>) -> Workload {
         Workload {
             client: self.client.clone(),
             stop: CancellationToken::new(),
             shape,
-            manners,
-            asks_at_once: self.client.cluster.pool.is_none(),
-            name: format!("torture-{}-{}", self.setting.seed, now()).into(),
+            behavior,
+            fetches_journal_at_end: self.client.cluster.pool.is_none(),
+            name: format!("torture-{}-{}", self.header.seed, now()).into(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Stage {
         let (settle, give_up) = (self.settle, self.client.give_up.clone());
         let client = self.client.clone();
         let load = async {
-            workload.keep_up(n_runs, &mut dice).await;
+            workload.run_load(n_runs, &mut dice).await;
             watching.cancel();
         };
         let damage = async {
@@ -117,11 +117,11 @@ impl Stage {
     pub async fn close(&mut self) -> anyhow::Result<Verdict> {
         // The clients are done; the requests that follow need responses.
         self.client.give_up = CancellationToken::new();
-        let mut seen = self.client.notes.take();
-        seen.acts.append(&mut self.earlier);
-        self.earlier.clone_from(&seen.acts);
+        let mut seen = self.client.recorder.take();
+        seen.faults.append(&mut self.earlier);
+        self.earlier.clone_from(&seen.faults);
         let verdict = judge(&self.client, seen).await.context("the evidence")?;
-        self.setting.took = self.begun.elapsed();
+        self.header.took = self.begun.elapsed();
         Ok(verdict)
     }
 
@@ -133,23 +133,23 @@ impl Stage {
 }
 
 /// Kills nodes and injects other faults under load.
-pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
+pub async fn torture(options: &Options) -> anyhow::Result<(ReportHeader, Verdict)> {
     let title = format!("{} nodes, {} kills", options.nodes, options.kills);
-    let mut stage = Stage::set(&title, options, &[]).await?;
-    let workload = stage.workload(Shape::any, None);
+    let mut harness = Harness::start(&title, options, &[]).await?;
+    let workload = harness.workload(Shape::any, None);
     let plan = plan_of(options);
     let least = match (options.seconds, options.kills) {
-        (0, 0) => USUAL_LOAD,
+        (0, 0) => DEFAULT_LOAD,
         (seconds, _) => Duration::from_secs(seconds),
     };
     let most = Duration::from_secs(options.seconds_max).max(least);
     let kills = options.kills;
-    stage
+    harness
         .under_load(&workload, options.runs_at_once, async |injector, dice| {
             let begun = Instant::now();
             let stop = CancellationToken::new();
             let inject = async {
-                if plan.deeds.is_empty() {
+                if plan.faults.is_empty() {
                     return;
                 }
                 injector.inject(&plan, kills, &stop, dice).await;
@@ -166,13 +166,13 @@ pub async fn torture(options: &Options) -> anyhow::Result<(Setting, Verdict)> {
             sleep(least.saturating_sub(begun.elapsed())).await;
         })
         .await;
-    let verdict = stage.close().await?;
-    stage.client.cluster.stop().await;
+    let verdict = harness.close().await?;
+    harness.client.cluster.stop().await;
     let n_kills = verdict.figures.n_kills_at_work;
     if n_kills < kills {
-        stage.setting.missed.push(format!("{n_kills} of {kills} kills hit a node at work"));
+        harness.header.missed.push(format!("{n_kills} of {kills} kills hit a node at work"));
     }
-    Ok((stage.setting, verdict))
+    Ok((harness.header, verdict))
 }
 
 fn plan_of(options: &Options) -> Plan {

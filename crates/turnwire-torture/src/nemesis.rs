@@ -16,19 +16,19 @@ use crate::{
     cluster::Cluster,
     dice::Dice,
     node::Node,
-    observations::{Act, Deed, Notes, now},
+    observations::{FaultKind, InjectedFault, Recorder, now},
     options::Nemesis,
     proxy::NetworkFaults,
 };
 
 /// How long a node may take to exit on SIGTERM.
-const GOING: Duration = Duration::from_secs(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which faults to inject, and how often.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Faults with their weights.
-    pub deeds: Vec<(u64, Deed)>,
+    pub faults: Vec<(u64, FaultKind)>,
     /// Minimum pause between two faults, in milliseconds; the maximum is four times that.
     pub pause_ms: u64,
 }
@@ -36,27 +36,29 @@ pub struct Plan {
 impl Plan {
     /// Returns the default mixture.
     pub fn of(kinds: &[Nemesis], pause_ms: u64, has_redis: bool) -> Self {
-        let mut deeds = Vec::new();
+        let mut faults = Vec::new();
         for kind in kinds {
             match kind {
-                Nemesis::Kill => deeds.push((240, Deed::Kill)),
-                Nemesis::Stop => deeds.push((60, Deed::Stop)),
-                Nemesis::Term => deeds.push((30, Deed::Term)),
-                Nemesis::Store => deeds.extend([(4, Deed::StoreKill), (6, Deed::StoreFreeze)]),
-                Nemesis::Redis if has_redis => deeds.extend([
-                    (20, Deed::RedisFlush),
-                    (6, Deed::RedisKill),
-                    (20, Deed::RedisNoise),
+                Nemesis::Kill => faults.push((240, FaultKind::Kill)),
+                Nemesis::Stop => faults.push((60, FaultKind::Stop)),
+                Nemesis::Term => faults.push((30, FaultKind::Term)),
+                Nemesis::Store => {
+                    faults.extend([(4, FaultKind::StoreKill), (6, FaultKind::StoreFreeze)]);
+                }
+                Nemesis::Redis if has_redis => faults.extend([
+                    (20, FaultKind::RedisFlush),
+                    (6, FaultKind::RedisKill),
+                    (20, FaultKind::RedisNoise),
                 ]),
                 Nemesis::Redis => {}
-                Nemesis::Cut => deeds.extend([
-                    (80, Deed::CutAfterCommit),
-                    (15, Deed::Cut),
-                    (15, Deed::BlackHole),
+                Nemesis::Cut => faults.extend([
+                    (80, FaultKind::CutAfterCommit),
+                    (15, FaultKind::Cut),
+                    (15, FaultKind::BlackHole),
                 ]),
             }
         }
-        Self { deeds, pause_ms }
+        Self { faults, pause_ms }
     }
 }
 
@@ -66,7 +68,7 @@ pub struct FaultInjector {
     /// The affected cluster.
     pub cluster: Arc<Cluster>,
     /// Records the faults.
-    pub notes: Notes,
+    pub recorder: Recorder,
     /// Faults that run concurrently with the next one.
     pub tasks: TaskTracker,
 }
@@ -76,8 +78,8 @@ impl FaultInjector {
     /// everything afterwards.
     pub async fn inject(&self, plan: &Plan, kills: u64, stop: &CancellationToken, dice: &mut Dice) {
         while !stop.is_cancelled() && (kills == 0 || self.n_kills() < kills) {
-            if let Some(deed) = dice.weigh(&plan.deeds).copied() {
-                self.begin(deed, dice).await;
+            if let Some(kind) = dice.weigh(&plan.faults).copied() {
+                self.inject_one(kind, dice).await;
             }
             let pause = dice.millis(plan.pause_ms, plan.pause_ms * 4);
             if stop.run_until_cancelled(sleep(pause)).await.is_none() {
@@ -90,34 +92,35 @@ impl FaultInjector {
 
     /// Returns the number of killed nodes that were executing runs.
     pub fn n_kills(&self) -> u64 {
-        let notes = self.notes.write();
-        let at_work = |act: &&Act| act.deed == Deed::Kill && !act.owned.is_empty();
-        notes.acts.iter().filter(at_work).count() as u64
+        let recorder = self.recorder.write();
+        let at_work =
+            |fault: &&InjectedFault| fault.kind == FaultKind::Kill && !fault.owned.is_empty();
+        recorder.faults.iter().filter(at_work).count() as u64
     }
 
-    async fn begin(&self, deed: Deed, dice: &mut Dice) {
+    async fn inject_one(&self, kind: FaultKind, dice: &mut Dice) {
         let own = self.clone();
         let mut dice = dice.fork();
-        match deed {
+        match kind {
             // Exclusive: the next fault waits.
-            Deed::StoreKill
-            | Deed::StoreFreeze
-            | Deed::RedisFlush
-            | Deed::RedisKill
-            | Deed::RedisNoise => own.to_all(deed, &mut dice).await,
-            Deed::Kill
-            | Deed::Stop
-            | Deed::Term
-            | Deed::CutAfterCommit
-            | Deed::Cut
-            | Deed::BlackHole => {
+            FaultKind::StoreKill
+            | FaultKind::StoreFreeze
+            | FaultKind::RedisFlush
+            | FaultKind::RedisKill
+            | FaultKind::RedisNoise => own.inject_into_all(kind, &mut dice).await,
+            FaultKind::Kill
+            | FaultKind::Stop
+            | FaultKind::Term
+            | FaultKind::CutAfterCommit
+            | FaultKind::Cut
+            | FaultKind::BlackHole => {
                 let Some((node, owned)) = self.victim(&mut dice).await else { return };
                 self.tasks.spawn(async move {
-                    own.to_node(deed, &node, owned, &mut dice).await;
-                    node.let_go();
+                    own.inject_into_node(kind, &node, owned, &mut dice).await;
+                    node.release();
                 });
             }
-            Deed::Stall => {}
+            FaultKind::Stall => {}
         }
     }
 
@@ -127,106 +130,114 @@ impl FaultInjector {
         while !nodes.is_empty() {
             let n = usize::try_from(dice.roll() % nodes.len() as u64).ok()?;
             let node = nodes.swap_remove(n);
-            if !node.seize() {
+            if !node.reserve() {
                 continue;
             }
             let owned = self.cluster.owned_by(&node).await;
             if !owned.is_empty() {
                 return Some((node, owned));
             }
-            node.let_go();
+            node.release();
         }
         None
     }
 
     /// Injects a fault into one node.
-    pub async fn to_node(&self, deed: Deed, node: &Node, owned: Vec<RunId>, dice: &mut Dice) {
+    pub async fn inject_into_node(
+        &self,
+        kind: FaultKind,
+        node: &Node,
+        owned: Vec<RunId>,
+        dice: &mut Dice,
+    ) {
         let lease = self.cluster.lease;
-        let place = self.note(deed, Some(node.index), owned);
+        let index = self.record(kind, Some(node.index), owned);
         let longer = lease + lease.mul_f64(0.2) + dice.millis(0, 400);
-        let done = match deed {
-            Deed::Kill => self.kill(node).await,
-            Deed::Stop => self.hold(node, longer).await,
-            Deed::Term => self.ask_to_go(node).await,
-            Deed::Cut => self.faults(node, NetworkFaults::Cut, dice.millis(20, 600)).await,
-            Deed::BlackHole => self.faults(node, NetworkFaults::Silent, longer).await,
-            Deed::CutAfterCommit => match &node.proxy {
+        let done = match kind {
+            FaultKind::Kill => self.kill(node).await,
+            FaultKind::Stop => self.pause_node(node, longer).await,
+            FaultKind::Term => self.terminate(node).await,
+            FaultKind::Cut => {
+                self.network_fault(node, NetworkFaults::Cut, dice.millis(20, 600)).await
+            }
+            FaultKind::BlackHole => self.network_fault(node, NetworkFaults::Silent, longer).await,
+            FaultKind::CutAfterCommit => match &node.proxy {
                 Some(proxy) => {
-                    if !proxy.lose_an_answer(Duration::from_secs(1)).await {
-                        self.forget(place);
+                    if !proxy.drop_next_response(Duration::from_secs(1)).await {
+                        self.discard(index);
                     }
                     Ok(())
                 }
                 None => Ok(()),
             },
-            Deed::StoreKill
-            | Deed::StoreFreeze
-            | Deed::RedisFlush
-            | Deed::RedisKill
-            | Deed::RedisNoise
-            | Deed::Stall => Ok(()),
+            FaultKind::StoreKill
+            | FaultKind::StoreFreeze
+            | FaultKind::RedisFlush
+            | FaultKind::RedisKill
+            | FaultKind::RedisNoise
+            | FaultKind::Stall => Ok(()),
         };
-        self.close(place, done);
+        self.finish(index, done);
     }
 
     /// Injects a fault that affects all nodes.
-    pub async fn to_all(&self, deed: Deed, dice: &mut Dice) {
-        let place = self.note(deed, None, Vec::new());
+    pub async fn inject_into_all(&self, kind: FaultKind, dice: &mut Dice) {
+        let index = self.record(kind, None, Vec::new());
         let cluster = &self.cluster;
-        let done = match deed {
-            Deed::StoreKill => {
+        let done = match kind {
+            FaultKind::StoreKill => {
                 let killed = cluster.with_postgres(Postgres::kill).await;
                 sleep(dice.millis(0, 500)).await;
                 let again = cluster.with_postgres(Postgres::restart).await;
                 killed.and(again)
             }
-            Deed::StoreFreeze => {
+            FaultKind::StoreFreeze => {
                 let frozen = cluster.with_postgres(|postgres| postgres.freeze()).await;
                 sleep(dice.millis(100, 1_200)).await;
                 let again = cluster.with_postgres(|postgres| postgres.thaw()).await;
                 frozen.and(again)
             }
-            Deed::RedisFlush => self.tell_redis("FLUSHALL\r\n").await,
-            Deed::RedisKill => {
+            FaultKind::RedisFlush => self.send_to_redis("FLUSHALL\r\n").await,
+            FaultKind::RedisKill => {
                 let killed = cluster.with_redis(Redis::kill).await;
                 sleep(dice.millis(0, 500)).await;
                 let again = cluster.with_redis(Redis::restart).await;
                 killed.and(again)
             }
-            Deed::RedisNoise => self.make_noise(dice).await,
-            Deed::Kill
-            | Deed::Stop
-            | Deed::Term
-            | Deed::Cut
-            | Deed::BlackHole
-            | Deed::CutAfterCommit
-            | Deed::Stall => Ok(()),
+            FaultKind::RedisNoise => self.publish_noise(dice).await,
+            FaultKind::Kill
+            | FaultKind::Stop
+            | FaultKind::Term
+            | FaultKind::Cut
+            | FaultKind::BlackHole
+            | FaultKind::CutAfterCommit
+            | FaultKind::Stall => Ok(()),
         };
-        self.close(place, done);
+        self.finish(index, done);
     }
 
-    fn note(&self, deed: Deed, node: Option<usize>, owned: Vec<RunId>) -> usize {
+    fn record(&self, kind: FaultKind, node: Option<usize>, owned: Vec<RunId>) -> usize {
         let at = now();
-        let mut notes = self.notes.write();
+        let mut recorder = self.recorder.write();
         // The end is not known yet.
-        notes.acts.push(Act { deed, node, at, until: i64::MAX / 2, owned });
-        notes.acts.len() - 1
+        recorder.faults.push(InjectedFault { kind, node, at, until: i64::MAX / 2, owned });
+        recorder.faults.len() - 1
     }
 
-    fn close(&self, place: usize, done: anyhow::Result<()>) {
-        let mut notes = self.notes.write();
-        if let Some(act) = notes.acts.get_mut(place) {
-            act.until = now();
+    fn finish(&self, index: usize, done: anyhow::Result<()>) {
+        let mut recorder = self.recorder.write();
+        if let Some(fault) = recorder.faults.get_mut(index) {
+            fault.until = now();
         }
         if let Err(error) = done {
-            notes.tally.bad_exits.push(format!("{error:#}"));
+            recorder.tally.bad_exits.push(format!("{error:#}"));
         }
     }
 
     /// Removes a fault that had no effect from the count.
-    fn forget(&self, place: usize) {
-        if let Some(act) = self.notes.write().acts.get_mut(place) {
-            act.owned.clear();
+    fn discard(&self, index: usize) {
+        if let Some(fault) = self.recorder.write().faults.get_mut(index) {
+            fault.owned.clear();
         }
     }
 
@@ -235,28 +246,28 @@ impl FaultInjector {
         self.cluster.start_node(node).await
     }
 
-    async fn hold(&self, node: &Node, length: Duration) -> anyhow::Result<()> {
+    async fn pause_node(&self, node: &Node, length: Duration) -> anyhow::Result<()> {
         node.signal("STOP").await?;
         sleep(length).await;
         node.signal("CONT").await
     }
 
     /// Terminates a node with SIGTERM and starts it again.
-    pub async fn ask_to_go(&self, node: &Node) -> anyhow::Result<()> {
+    pub async fn terminate(&self, node: &Node) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let status = node.ask_to_go(GOING).await?;
+        let status = node.terminate(EXIT_TIMEOUT).await?;
         let took = begun.elapsed();
         let index = node.index;
         let complaint = match status {
             Some(status) if status.success() => None,
-            Some(status) => Some(format!("node {index} left with {status} after {took:?}")),
-            None => Some(format!("node {index} did not go within {GOING:?}")),
+            Some(status) => Some(format!("node {index} exited with {status} after {took:?}")),
+            None => Some(format!("node {index} did not exit within {EXIT_TIMEOUT:?}")),
         };
-        self.notes.write().tally.bad_exits.extend(complaint);
+        self.recorder.write().tally.bad_exits.extend(complaint);
         self.cluster.start_node(node).await
     }
 
-    async fn faults(
+    async fn network_fault(
         &self,
         node: &Node,
         bad: NetworkFaults,
@@ -265,7 +276,7 @@ impl FaultInjector {
         let proxy = node.proxy.as_ref().context("it has no way to the database")?;
         proxy.set(bad);
         sleep(length).await;
-        proxy.set(NetworkFaults::Fair);
+        proxy.set(NetworkFaults::None);
         Ok(())
     }
 
@@ -274,7 +285,7 @@ impl FaultInjector {
         Ok(TcpStream::connect(("127.0.0.1", port)).await?)
     }
 
-    async fn tell_redis(&self, command: &str) -> anyhow::Result<()> {
+    async fn send_to_redis(&self, command: &str) -> anyhow::Result<()> {
         let mut redis = self.redis().await?;
         redis.write_all(command.as_bytes()).await?;
         let mut answer = [0; 64];
@@ -284,21 +295,21 @@ impl FaultInjector {
 
     /// Records Redis messages for a moment, then publishes them again, truncated and whole, on
     /// every channel.
-    async fn make_noise(&self, dice: &mut Dice) -> anyhow::Result<()> {
+    async fn publish_noise(&self, dice: &mut Dice) -> anyhow::Result<()> {
         let mut redis = self.redis().await?;
         redis.write_all(b"PSUBSCRIBE *\r\n").await?;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let listening = async {
             let mut chunk = vec![0; 16 * 1024];
             while let Ok(n_bytes) = redis.read(&mut chunk).await {
-                if n_bytes == 0 || heard.len() > 256 * 1024 {
+                if n_bytes == 0 || received.len() > 256 * 1024 {
                     return;
                 }
-                heard.extend_from_slice(chunk.get(..n_bytes).unwrap_or_default());
+                received.extend_from_slice(chunk.get(..n_bytes).unwrap_or_default());
             }
         };
         let _ = timeout(Duration::from_millis(100), listening).await;
-        let news = messages(&heard);
+        let news = messages(&received);
         let mut redis = self.redis().await?;
         for (channel, payload) in news.iter().rev().take(20) {
             let cut = payload.get(..payload.len() / 2).unwrap_or_default();
@@ -327,8 +338,8 @@ fn publish(channel: &[u8], payload: &[u8]) -> Vec<u8> {
 }
 
 /// Returns channel and payload of every message in a subscriber's stream.
-fn messages(heard: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut parts = parts(heard).into_iter();
+fn messages(received: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut parts = parts(received).into_iter();
     let mut messages = Vec::new();
     while let Some(part) = parts.next() {
         if part == b"pmessage"
@@ -342,16 +353,16 @@ fn messages(heard: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Returns every bulk string, in order.
-fn parts(mut heard: &[u8]) -> Vec<Vec<u8>> {
+fn parts(mut received: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
-    while let Some(end) = heard.windows(2).position(|pair| pair == b"\r\n") {
-        let (line, rest) = heard.split_at(end);
-        heard = rest.get(2..).unwrap_or_default();
+    while let Some(end) = received.windows(2).position(|pair| pair == b"\r\n") {
+        let (line, rest) = received.split_at(end);
+        received = rest.get(2..).unwrap_or_default();
         let length = line.strip_prefix(b"$").and_then(|digits| std::str::from_utf8(digits).ok());
         let Some(length) = length.and_then(|digits| digits.parse::<usize>().ok()) else { continue };
-        let Some(part) = heard.get(..length) else { break };
+        let Some(part) = received.get(..length) else { break };
         parts.push(part.to_vec());
-        heard = heard.get(length + 2..).unwrap_or_default();
+        received = received.get(length + 2..).unwrap_or_default();
     }
     parts
 }
@@ -362,10 +373,10 @@ mod tests {
 
     #[test]
     fn what_was_heard_can_be_said_again() {
-        let heard = b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n\
+        let received = b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n\
             *4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$4\r\nnews\r\n$7\r\na\r\nb\r\nc\r\n\
             *4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$4\r\nnews\r\n$9\r\ncut";
-        assert_eq!(messages(heard), [(b"news".to_vec(), b"a\r\nb\r\nc".to_vec())]);
+        assert_eq!(messages(received), [(b"news".to_vec(), b"a\r\nb\r\nc".to_vec())]);
         assert_eq!(publish(b"n", b"xy"), b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nn\r\n$2\r\nxy\r\n");
     }
 }

@@ -21,11 +21,11 @@ use tokio::{
 use crate::proxy::Proxy;
 
 /// How long a gateway may take to become ready.
-const STARTING: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How a gateway is started.
 #[derive(Debug, Clone)]
-pub struct Recipe {
+pub struct NodeConfig {
     /// Path of the program.
     pub program: PathBuf,
     /// Path of the configuration.
@@ -44,7 +44,7 @@ pub struct Node {
     /// Proxy of its database connections, if it has a database.
     pub proxy: Option<Proxy>,
     port: u16,
-    recipe: Recipe,
+    config: NodeConfig,
     child: tokio::sync::Mutex<Option<Child>>,
     worker: Mutex<Option<String>>,
     is_up: AtomicBool,
@@ -54,12 +54,12 @@ pub struct Node {
 
 impl Node {
     /// Creates a gateway that is not started yet.
-    pub fn new(index: usize, port: u16, proxy: Option<Proxy>, recipe: Recipe) -> Self {
+    pub fn new(index: usize, port: u16, proxy: Option<Proxy>, config: NodeConfig) -> Self {
         Self {
             index,
             proxy,
             port,
-            recipe,
+            config,
             child: tokio::sync::Mutex::default(),
             worker: Mutex::default(),
             is_up: AtomicBool::new(false),
@@ -89,38 +89,38 @@ impl Node {
     }
 
     /// Sets its worker id.
-    pub fn is_worker(&self, worker: Option<String>) {
+    pub fn set_worker(&self, worker: Option<String>) {
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = worker;
     }
 
     /// Reserves the node for one fault. Returns whether it was free.
-    pub fn seize(&self) -> bool {
+    pub fn reserve(&self) -> bool {
         self.is_up() && !self.is_busy.swap(true, Ordering::AcqRel)
     }
 
     /// Ends the reservation.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         self.is_busy.store(false, Ordering::Release);
     }
 
     /// Starts it and waits until it is ready.
     pub async fn start(&self, http: &reqwest::Client) -> anyhow::Result<()> {
-        self.is_worker(None);
-        let log = OpenOptions::new().create(true).append(true).open(&self.recipe.log)?;
-        let mut command = Command::new(&self.recipe.program);
+        self.set_worker(None);
+        let log = OpenOptions::new().create(true).append(true).open(&self.config.log)?;
+        let mut command = Command::new(&self.config.program);
         command
             .args(["serve", "--json", "--listen", &format!("127.0.0.1:{}", self.port)])
             .arg("--config")
-            .arg(&self.recipe.config)
+            .arg(&self.config.config)
             .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| is_kept(&name.to_string_lossy())))
-            .envs(self.recipe.environment.iter().map(|(name, value)| (name, value)))
+            .envs(std::env::vars_os().filter(|(name, _)| is_inherited(&name.to_string_lossy())))
+            .envs(self.config.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .kill_on_drop(true);
         let child =
-            command.spawn().with_context(|| format!("{}", self.recipe.program.display()))?;
+            command.spawn().with_context(|| format!("{}", self.config.program.display()))?;
         *self.child.lock().await = Some(child);
         self.n_starts.fetch_add(1, Ordering::AcqRel);
         self.until_ready(http).await?;
@@ -129,28 +129,28 @@ impl Node {
     }
 
     async fn until_ready(&self, http: &reqwest::Client) -> anyhow::Result<()> {
-        let until = Instant::now() + STARTING;
+        let until = Instant::now() + START_TIMEOUT;
         loop {
-            let asked = http.get(self.url("/readyz")).timeout(Duration::from_millis(500)).send();
-            if asked.await.is_ok_and(|answer| answer.status().is_success()) {
+            let request = http.get(self.url("/readyz")).timeout(Duration::from_millis(500)).send();
+            if request.await.is_ok_and(|answer| answer.status().is_success()) {
                 break;
             }
             if let Some(child) = &mut *self.child.lock().await
                 && let Some(status) = child.try_wait()?
             {
-                bail!("node {} ended with {status}; see {}", self.index, self.recipe.log.display());
+                bail!("node {} ended with {status}; see {}", self.index, self.config.log.display());
             }
             if Instant::now() > until {
-                bail!("node {} is not ready; see {}", self.index, self.recipe.log.display());
+                bail!("node {} is not ready; see {}", self.index, self.config.log.display());
             }
             sleep(Duration::from_millis(10)).await;
         }
-        let asked = http.get(self.url("/healthz")).timeout(Duration::from_secs(1)).send().await;
-        if let Ok(answer) = asked
+        let request = http.get(self.url("/healthz")).timeout(Duration::from_secs(1)).send().await;
+        if let Ok(answer) = request
             && let Ok(health) = answer.json::<Value>().await
         {
             let worker = health.get("worker").and_then(Value::as_str);
-            self.is_worker(worker.map(ToOwned::to_owned));
+            self.set_worker(worker.map(ToOwned::to_owned));
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Sends SIGTERM and waits; kills it after the timeout.
-    pub async fn ask_to_go(&self, patience: Duration) -> anyhow::Result<Option<ExitStatus>> {
+    pub async fn terminate(&self, patience: Duration) -> anyhow::Result<Option<ExitStatus>> {
         self.is_up.store(false, Ordering::Release);
         self.signal("TERM").await?;
         let mut child = self.child.lock().await;
@@ -191,6 +191,6 @@ impl Node {
 }
 
 /// Settings in the caller's environment must not reach the gateways.
-fn is_kept(name: &str) -> bool {
+fn is_inherited(name: &str) -> bool {
     matches!(name, "PATH" | "HOME" | "TMPDIR" | "LANG" | "RUST_LOG" | "RUST_BACKTRACE")
 }

@@ -39,14 +39,14 @@ pub enum Surface {
 
 /// The id of a frame on its surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct FrameId {
     /// Seq of the event, or the number of the frame where frames are numbered.
     pub seq: u64,
     /// Index of the frame among those of one event.
     pub index: u32,
 }
 
-impl Place {
+impl FrameId {
     /// Creates the id of a frame on a surface with one number.
     pub fn at(seq: u64) -> Self {
         Self { seq, index: 0 }
@@ -55,9 +55,9 @@ impl Place {
 
 /// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedFrame {
     /// Its id.
-    pub place: Place,
+    pub frame_id: FrameId,
     /// Hash of its bytes.
     pub fingerprint: u64,
 }
@@ -70,7 +70,7 @@ pub struct View {
     /// The surface it was read on.
     pub surface: Surface,
     /// Every frame, in order of arrival.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<ReceivedFrame>,
     /// Whether the last frame of the stream arrived.
     pub ended: bool,
     /// Number of connections.
@@ -91,7 +91,7 @@ impl View {
 
 /// A request that was retried until a node accepted it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct SubmittedRequest {
     /// Name of its shape.
     pub shape: &'static str,
     /// The runs that nodes returned for its key; must be one.
@@ -128,7 +128,7 @@ pub struct Approval {
 
 /// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Deed {
+pub enum FaultKind {
     /// A node was killed.
     Kill,
     /// A node was stopped for longer than its lease, and resumed.
@@ -155,7 +155,7 @@ pub enum Deed {
     Stall,
 }
 
-impl Deed {
+impl FaultKind {
     /// Returns a short name.
     pub fn name(self) -> &'static str {
         match self {
@@ -177,9 +177,9 @@ impl Deed {
 
 /// An injected fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Act {
+pub struct InjectedFault {
     /// Its kind.
-    pub deed: Deed,
+    pub kind: FaultKind,
     /// The affected node; `None` means all.
     pub node: Option<usize>,
     /// Start time.
@@ -215,9 +215,9 @@ pub struct Tally {
 
 /// Shared recorder of observations. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Notes(Arc<Mutex<Observations>>);
+pub struct Recorder(Arc<Mutex<Observations>>);
 
-impl Notes {
+impl Recorder {
     /// Locks the observations for writing.
     pub fn write(&self) -> MutexGuard<'_, Observations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -233,7 +233,7 @@ impl Notes {
 #[derive(Debug, Default)]
 pub struct Observations {
     /// Requests by key.
-    pub asked: BTreeMap<String, Asked>,
+    pub submitted: BTreeMap<String, SubmittedRequest>,
     /// What each reader received.
     pub views: Vec<View>,
     /// Requested cancels.
@@ -241,16 +241,16 @@ pub struct Observations {
     /// Approval answers.
     pub approvals: Vec<Approval>,
     /// Injected faults.
-    pub acts: Vec<Act>,
+    pub faults: Vec<InjectedFault>,
     /// Journals reported by a node right after the run, for nodes that store runs in memory.
-    pub told: BTreeMap<RunId, Told>,
+    pub reported: BTreeMap<RunId, ReportedRun>,
     /// Other counts.
     pub tally: Tally,
 }
 
 /// A finished run as reported by a node.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub struct ReportedRun {
     /// Its events, in order of arrival.
     pub journal: Vec<RecordedEvent>,
     /// Its response object.

@@ -24,7 +24,7 @@ use tokio_util::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkFaults {
     /// Forwards it.
-    Fair,
+    None,
     /// Forwards it after this many milliseconds.
     Slow(u8),
     /// Forwards nothing and keeps connections open.
@@ -34,12 +34,12 @@ pub enum NetworkFaults {
 }
 
 /// Modes for the response to the next commit.
-const TRUSTY: u8 = 0;
-const LOSES_COMMITS: u8 = 1;
-const LOSES_ANSWERS: u8 = 2;
+const FORWARD_ALL: u8 = 0;
+const DROP_COMMIT: u8 = 1;
+const DROP_ANY: u8 = 2;
 
 /// How long to wait for the response to a commit before any response is dropped.
-const PICKY: Duration = Duration::from_millis(300);
+const COMMIT_WAIT: Duration = Duration::from_millis(300);
 const CHUNK: usize = 64 * 1024;
 
 /// A loopback port that forwards to another one.
@@ -55,8 +55,8 @@ pub struct Proxy {
 struct Shared {
     target: u16,
     faults: watch::Sender<NetworkFaults>,
-    mood: AtomicU8,
-    n_lost: AtomicU64,
+    drop_mode: AtomicU8,
+    n_dropped: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -69,9 +69,9 @@ impl Proxy {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let shared = Arc::new(Shared {
             target,
-            faults: watch::Sender::new(NetworkFaults::Fair),
-            mood: AtomicU8::new(TRUSTY),
-            n_lost: AtomicU64::new(0),
+            faults: watch::Sender::new(NetworkFaults::None),
+            drop_mode: AtomicU8::new(FORWARD_ALL),
+            n_dropped: AtomicU64::new(0),
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
@@ -96,29 +96,29 @@ impl Proxy {
 
     /// Drops the response to the next commit: the database has committed, the node is not told, and
     /// the connection is reset. Returns whether that happened in time.
-    pub async fn lose_an_answer(&self, patience: Duration) -> bool {
-        let before = self.n_lost();
-        self.shared.mood.store(LOSES_COMMITS, Ordering::Release);
-        let has_lost = || self.n_lost() > before;
+    pub async fn drop_next_response(&self, patience: Duration) -> bool {
+        let before = self.n_dropped();
+        self.shared.drop_mode.store(DROP_COMMIT, Ordering::Release);
+        let has_lost = || self.n_dropped() > before;
         let steps = patience.as_millis() / 5;
         for step in 0..steps {
             if has_lost() {
                 return true;
             }
-            if step == PICKY.as_millis() / 5 {
-                let (picky, any) = (LOSES_COMMITS, LOSES_ANSWERS);
+            if step == COMMIT_WAIT.as_millis() / 5 {
+                let (picky, any) = (DROP_COMMIT, DROP_ANY);
                 let order = (Ordering::AcqRel, Ordering::Relaxed);
-                let _ = self.shared.mood.compare_exchange(picky, any, order.0, order.1);
+                let _ = self.shared.drop_mode.compare_exchange(picky, any, order.0, order.1);
             }
             sleep(Duration::from_millis(5)).await;
         }
-        self.shared.mood.store(TRUSTY, Ordering::Release);
+        self.shared.drop_mode.store(FORWARD_ALL, Ordering::Release);
         has_lost()
     }
 
     /// Returns the number of dropped responses.
-    pub fn n_lost(&self) -> u64 {
-        self.shared.n_lost.load(Ordering::Acquire)
+    pub fn n_dropped(&self) -> u64 {
+        self.shared.n_dropped.load(Ordering::Acquire)
     }
 
     /// Returns the number of open connections.
@@ -138,20 +138,20 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
             reset(&client);
             continue;
         }
-        let connection = carry(client, Arc::clone(&shared));
+        let connection = forward_connection(client, Arc::clone(&shared));
         shared.tasks.spawn(connection);
     }
 }
 
 /// Forwards bytes both ways until either side closes, the proxy is cut, or a response is dropped.
-async fn carry(client: TcpStream, shared: Arc<Shared>) {
+async fn forward_connection(client: TcpStream, shared: Arc<Shared>) {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.target)).await;
     let Ok(server) = server else { return reset(&client) };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let mut faults = shared.faults.subscribe();
     let is_lost = {
-        let there = pass(&client, &server, &shared, false);
-        let back = pass(&server, &client, &shared, true);
+        let there = forward(&client, &server, &shared, false);
+        let back = forward(&server, &client, &shared, true);
         let cut = faults.wait_for(|faults| *faults == NetworkFaults::Cut);
         tokio::select! {
             () = shared.stop.cancelled() => true,
@@ -178,7 +178,7 @@ impl Ended {
     }
 }
 
-async fn pass(from: &TcpStream, to: &TcpStream, shared: &Shared, is_answer: bool) -> Ended {
+async fn forward(from: &TcpStream, to: &TcpStream, shared: &Shared, is_answer: bool) -> Ended {
     let mut chunk = vec![0; CHUNK];
     let mut faults = shared.faults.subscribe();
     loop {
@@ -195,12 +195,12 @@ async fn pass(from: &TcpStream, to: &TcpStream, shared: &Shared, is_answer: bool
         if bytes.is_empty() {
             return Ended::Quietly;
         }
-        if is_answer && loses(shared, bytes) {
+        if is_answer && should_drop(shared, bytes) {
             return Ended::Lost;
         }
         let now = *faults.borrow_and_update();
         match now {
-            NetworkFaults::Fair | NetworkFaults::Cut => {}
+            NetworkFaults::None | NetworkFaults::Cut => {}
             NetworkFaults::Slow(ms) => sleep(Duration::from_millis(ms.into())).await,
             NetworkFaults::Silent => {
                 let _ = faults.wait_for(|faults| *faults != NetworkFaults::Silent).await;
@@ -225,23 +225,23 @@ async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Returns whether to drop this response.
-fn loses(shared: &Shared, bytes: &[u8]) -> bool {
-    let is_it = match shared.mood.load(Ordering::Acquire) {
-        LOSES_COMMITS => tells_of_commit(bytes),
-        LOSES_ANSWERS => has(bytes, b"Z\0\0\0\x05"),
+fn should_drop(shared: &Shared, bytes: &[u8]) -> bool {
+    let is_it = match shared.drop_mode.load(Ordering::Acquire) {
+        DROP_COMMIT => is_commit_response(bytes),
+        DROP_ANY => has(bytes, b"Z\0\0\0\x05"),
         _ => false,
     };
     // Only one connection drops its response.
-    let is_it = is_it && shared.mood.swap(TRUSTY, Ordering::AcqRel) != TRUSTY;
+    let is_it = is_it && shared.drop_mode.swap(FORWARD_ALL, Ordering::AcqRel) != FORWARD_ALL;
     if is_it {
-        shared.n_lost.fetch_add(1, Ordering::AcqRel);
+        shared.n_dropped.fetch_add(1, Ordering::AcqRel);
     }
     is_it
 }
 
 /// Returns whether these bytes contain PostgreSQL's completion of a write, outside or at the end of
 /// a transaction.
-fn tells_of_commit(bytes: &[u8]) -> bool {
+fn is_commit_response(bytes: &[u8]) -> bool {
     let is_idle = has(bytes, b"Z\0\0\0\x05I");
     is_idle && [&b"COMMIT\0"[..], b"INSERT 0 "].iter().any(|tag| has(bytes, tag))
 }

@@ -47,7 +47,7 @@ async fn bytes_pass_and_stop_and_pass_again() {
     proxy.set(NetworkFaults::Silent);
     let waiting = timeout(Duration::from_millis(100), ask(&mut stream)).await;
     assert!(waiting.is_err(), "nothing passes");
-    proxy.set(NetworkFaults::Fair);
+    proxy.set(NetworkFaults::None);
     let mut chunk = [0; 64];
     let n_bytes = timeout(SOON, stream.read(&mut chunk)).await.unwrap().unwrap();
     assert_eq!(n_bytes, 22, "what was held comes, on the same connection");
@@ -65,7 +65,7 @@ async fn a_cut_breaks_what_is_there_and_keeps_out_what_comes() {
     assert!(!broken.is_ok_and(|n_bytes| n_bytes > 0));
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     assert!(!timeout(SOON, ask(&mut stream)).await.unwrap().is_ok_and(|n_bytes| n_bytes > 0));
-    proxy.set(NetworkFaults::Fair);
+    proxy.set(NetworkFaults::None);
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     assert_eq!(ask(&mut stream).await.unwrap(), 22);
 }
@@ -77,13 +77,15 @@ async fn an_answer_is_lost_after_the_commit() {
     let proxy = Proxy::to(database(&tasks).await).await.unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     let asking = async {
-        while proxy.shared.mood.load(std::sync::atomic::Ordering::Acquire) == super::TRUSTY {
+        while proxy.shared.drop_mode.load(std::sync::atomic::Ordering::Acquire)
+            == super::FORWARD_ALL
+        {
             tokio::task::yield_now().await;
         }
         ask(&mut stream).await
     };
-    let (was_lost, answer) = tokio::join!(proxy.lose_an_answer(SOON), asking);
+    let (was_lost, answer) = tokio::join!(proxy.drop_next_response(SOON), asking);
     assert!(was_lost);
     assert!(!answer.is_ok_and(|n_bytes| n_bytes > 0));
-    assert_eq!(proxy.n_lost(), 1);
+    assert_eq!(proxy.n_dropped(), 1);
 }

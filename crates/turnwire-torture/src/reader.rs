@@ -12,25 +12,25 @@ use turnwire_contract::{CallId, RunId};
 use turnwire_surfaces::responses::ids::response_id;
 
 use crate::{
-    client::{Client, PATIENCE, Refused},
+    client::{Client, PATIENCE, RequestError},
     dice::Dice,
     node::Node,
-    observations::{Place, Seen, Surface, View, fingerprint},
+    observations::{FrameId, ReceivedFrame, Surface, View, fingerprint},
     sse::{LineReader, Piece, SseReader},
 };
 
 /// Idle timeout of an impatient reader.
-const BORED_AFTER: Duration = Duration::from_secs(4);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum number of voluntary disconnects, and of pauses.
-const MAX_LEAVES: u32 = 6;
-const MAX_RESTS: u32 = 12;
+const MAX_DISCONNECTS: u32 = 6;
+const MAX_PAUSES: u32 = 12;
 
 /// The behaviour of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Manners {
+pub struct ReaderBehavior {
     /// Frames per thousand after which it disconnects and resumes.
-    pub restless: u64,
+    pub disconnects_per_thousand: u64,
     /// Whether it reads slowly.
     pub slow: bool,
     /// Whether it has no idle timeout.
@@ -44,12 +44,12 @@ pub struct Manners {
 pub struct Reader {
     client: Client,
     view: View,
-    manners: Manners,
+    behavior: ReaderBehavior,
     dice: Dice,
     /// The `id` of the last frame, on surfaces that have ids.
     last_id: Option<String>,
-    n_leaves: u32,
-    n_rests: u32,
+    n_disconnects: u32,
+    n_pauses: u32,
     questions: Option<mpsc::UnboundedSender<CallId>>,
 }
 
@@ -59,12 +59,12 @@ impl Reader {
         client: Client,
         run_id: RunId,
         surface: Surface,
-        manners: Manners,
+        behavior: ReaderBehavior,
         dice: Dice,
     ) -> Self {
         let view = View::new(run_id, surface);
         let (last_id, questions) = (None, None);
-        Self { client, view, manners, dice, last_id, n_leaves: 0, n_rests: 0, questions }
+        Self { client, view, behavior, dice, last_id, n_disconnects: 0, n_pauses: 0, questions }
     }
 
     /// Also sends calls that need an approval to `questions`.
@@ -103,14 +103,15 @@ impl Reader {
     }
 
     fn stream_reader(&self) -> StreamReader {
-        let reads_lines = self.manners.lines && self.view.surface == Surface::Runs;
+        let reads_lines = self.behavior.lines && self.view.surface == Surface::Runs;
         if reads_lines { StreamReader::lines() } else { StreamReader::sse() }
     }
 
-    async fn connect(&mut self) -> Result<Response, Refused> {
+    async fn connect(&mut self) -> Result<Response, RequestError> {
         let mut dice = self.dice.fork();
         let cluster = self.client.cluster.clone();
-        let node = cluster.any_node(&mut dice).map_err(|e| Refused::Lost(e.to_string()))?;
+        let node =
+            cluster.any_node(&mut dice).map_err(|e| RequestError::NoResponse(e.to_string()))?;
         let request = self.request(node, dice.chance(50));
         self.client.send(request, PATIENCE).await
     }
@@ -119,7 +120,7 @@ impl Reader {
     fn request(&self, node: &Node, by_header: bool) -> RequestBuilder {
         let http = &self.client.cluster.http;
         let run_id = &self.view.run_id;
-        let last = self.view.seen.last().map(|seen| seen.place.seq);
+        let last = self.view.seen.last().map(|seen| seen.frame_id.seq);
         match self.view.surface {
             Surface::Responses => {
                 let after = last.map(|n| format!("&starting_after={n}")).unwrap_or_default();
@@ -127,7 +128,7 @@ impl Reader {
                 http.get(node.url(&format!("/v1/responses/{response}?stream=true{after}")))
             }
             Surface::Runs => {
-                let format = if self.manners.lines { "ndjson" } else { "sse" };
+                let format = if self.behavior.lines { "ndjson" } else { "sse" };
                 let path = format!("/v1/runs/{run_id}/events?format={format}");
                 match last {
                     Some(n) if by_header => {
@@ -141,9 +142,9 @@ impl Reader {
                 let start = format!("{run_id}:0.0");
                 let id = self.last_id.as_deref().unwrap_or(&start);
                 if by_header {
-                    let wishes = serde_json::json!({ "tokens": true, "approvals": true });
+                    let body = serde_json::json!({ "tokens": true, "approvals": true });
                     let request = http.post(node.url("/chat/stream"));
-                    return request.header("last-event-id", id).json(&wishes);
+                    return request.header("last-event-id", id).json(&body);
                 }
                 let path = format!("/chat/stream?tokens=true&approvals=true&after={id}");
                 http.get(node.url(&path))
@@ -157,13 +158,14 @@ impl Reader {
         if self.take_all(begun) {
             return;
         }
-        let bored_after = if self.manners.patient { Duration::from_mins(10) } else { BORED_AFTER };
+        let bored_after =
+            if self.behavior.patient { Duration::from_mins(10) } else { IDLE_TIMEOUT };
         while let Ok(Ok(Some(bytes))) = timeout(bored_after, answer.chunk()).await {
             if self.take_all(reader.read(&bytes)) {
                 return;
             }
-            if self.manners.slow && self.n_rests < MAX_RESTS && self.dice.chance(20) {
-                self.n_rests += 1;
+            if self.behavior.slow && self.n_pauses < MAX_PAUSES && self.dice.chance(20) {
+                self.n_pauses += 1;
                 let rest = self.dice.millis(50, 300);
                 sleep(rest).await;
             }
@@ -178,7 +180,7 @@ impl Reader {
                 Piece::Comment => self.view.n_comments += 1,
                 Piece::Frame { id, data } => {
                     self.take(id, &data);
-                    leaves |= self.wants_to_leave();
+                    leaves |= self.should_disconnect();
                 }
             }
             // The remaining bytes count as not received.
@@ -189,21 +191,21 @@ impl Reader {
         false
     }
 
-    fn wants_to_leave(&mut self) -> bool {
-        let leaves = self.dice.roll() % 1_000 < self.manners.restless;
-        let leaves = leaves && self.n_leaves < MAX_LEAVES;
-        self.n_leaves += u32::from(leaves);
-        leaves
+    fn should_disconnect(&mut self) -> bool {
+        let disconnects = self.dice.roll() % 1_000 < self.behavior.disconnects_per_thousand;
+        let disconnects = disconnects && self.n_disconnects < MAX_DISCONNECTS;
+        self.n_disconnects += u32::from(disconnects);
+        disconnects
     }
 
     fn take(&mut self, id: Option<String>, data: &str) {
         if data == "[DONE]" {
             return;
         }
-        let place = place_of(self.view.surface, id.as_deref(), data);
+        let frame_id = parse_frame_id(self.view.surface, id.as_deref(), data);
         // A frame without an id is in no journal.
-        let place = place.unwrap_or(Place { seq: u64::MAX, index: 0 });
-        self.view.seen.push(Seen { place, fingerprint: fingerprint(data) });
+        let frame_id = frame_id.unwrap_or(FrameId { seq: u64::MAX, index: 0 });
+        self.view.seen.push(ReceivedFrame { frame_id, fingerprint: fingerprint(data) });
         self.last_id = id.or(self.last_id.take());
         self.view.ended = is_end(self.view.surface, data);
         if let Some(questions) = &self.questions
@@ -217,13 +219,13 @@ impl Reader {
 /// Parses a stream in one of two formats.
 #[derive(Debug)]
 pub struct StreamReader {
-    how: How,
+    how: StreamFormat,
     /// Parsed pieces that are not consumed yet.
     pub ready: Vec<Piece>,
 }
 
 #[derive(Debug)]
-enum How {
+enum StreamFormat {
     Sse(SseReader),
     Lines(LineReader),
 }
@@ -231,32 +233,32 @@ enum How {
 impl StreamReader {
     /// Creates a parser for server-sent events.
     pub fn sse() -> Self {
-        Self { how: How::Sse(SseReader::default()), ready: Vec::new() }
+        Self { how: StreamFormat::Sse(SseReader::default()), ready: Vec::new() }
     }
 
     /// Creates a parser for JSON lines.
     pub fn lines() -> Self {
-        Self { how: How::Lines(LineReader::default()), ready: Vec::new() }
+        Self { how: StreamFormat::Lines(LineReader::default()), ready: Vec::new() }
     }
 
     /// Returns the pieces that `bytes` complete.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<Piece> {
         match &mut self.how {
-            How::Sse(reader) => reader.read(bytes),
-            How::Lines(reader) => reader.read(bytes),
+            StreamFormat::Sse(reader) => reader.read(bytes),
+            StreamFormat::Lines(reader) => reader.read(bytes),
         }
     }
 }
 
 /// Returns the id of a frame. Searches the text, because parsing every frame is too slow.
-fn place_of(surface: Surface, id: Option<&str>, data: &str) -> Option<Place> {
+fn parse_frame_id(surface: Surface, id: Option<&str>, data: &str) -> Option<FrameId> {
     match surface {
-        Surface::Responses => number_after(data, "\"sequence_number\":").map(Place::at),
-        Surface::Runs => number_after(data, "\"seq\":").map(Place::at),
+        Surface::Responses => number_after(data, "\"sequence_number\":").map(FrameId::at),
+        Surface::Runs => number_after(data, "\"seq\":").map(FrameId::at),
         Surface::Chat => {
             let (_, cursor) = id?.rsplit_once(':')?;
             let (seq, index) = cursor.split_once('.')?;
-            Some(Place { seq: seq.parse().ok()?, index: index.parse().ok()? })
+            Some(FrameId { seq: seq.parse().ok()?, index: index.parse().ok()? })
         }
     }
 }

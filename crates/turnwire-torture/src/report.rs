@@ -10,11 +10,11 @@ use crate::{
 };
 
 /// Maximum number of violations shown in full.
-const MAX_TOLD: usize = 25;
+const MAX_LISTED: usize = 25;
 
 /// The parameters of a test.
 #[derive(Debug, Clone, Default)]
-pub struct Setting {
+pub struct ReportHeader {
     /// Title of the test.
     pub title: String,
     /// Random seed.
@@ -22,32 +22,32 @@ pub struct Setting {
     /// Duration of the test.
     pub took: Duration,
     /// Additional named values.
-    pub notes: Vec<(String, String)>,
+    pub remarks: Vec<(String, String)>,
     /// Goals that were not reached.
     pub missed: Vec<String>,
 }
 
 /// Returns whether there are no violations and all goals were reached.
-pub fn is_good(setting: &Setting, verdict: &Verdict) -> bool {
-    verdict.violations.is_empty() && setting.missed.is_empty()
+pub fn is_good(header: &ReportHeader, verdict: &Verdict) -> bool {
+    verdict.violations.is_empty() && header.missed.is_empty()
 }
 
 /// Formats a table for a terminal.
-pub fn text(setting: &Setting, verdict: &Verdict) -> String {
-    let mut text = format!("{}, seed {}\n", setting.title, setting.seed);
-    for (name, value) in rows(setting, verdict) {
+pub fn text(header: &ReportHeader, verdict: &Verdict) -> String {
+    let mut text = format!("{}, seed {}\n", header.title, header.seed);
+    for (name, value) in rows(header, verdict) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  {name:<40} {value}");
     }
-    for missed in &setting.missed {
+    for missed in &header.missed {
         let _ = writeln!(text, "missed: {missed}");
     }
-    for violation in verdict.violations.iter().take(MAX_TOLD) {
+    for violation in verdict.violations.iter().take(MAX_LISTED) {
         let _ = writeln!(text, "violation: {violation}");
     }
     let n_violations = verdict.violations.len();
-    if n_violations > MAX_TOLD {
-        let _ = writeln!(text, "… and {} more", n_violations - MAX_TOLD);
+    if n_violations > MAX_LISTED {
+        let _ = writeln!(text, "… and {} more", n_violations - MAX_LISTED);
         for (kind, n) in by_kind(&verdict.violations) {
             let _ = writeln!(text, "  {kind:?}: {n}");
         }
@@ -57,9 +57,9 @@ pub fn text(setting: &Setting, verdict: &Verdict) -> String {
 }
 
 /// Formats the result as Markdown.
-pub fn markdown(setting: &Setting, verdict: &Verdict) -> String {
-    let mut text = format!("# {}\n\nSeed {}.\n\n| | |\n|---|--:|\n", setting.title, setting.seed);
-    for (name, value) in rows(setting, verdict) {
+pub fn markdown(header: &ReportHeader, verdict: &Verdict) -> String {
+    let mut text = format!("# {}\n\nSeed {}.\n\n| | |\n|---|--:|\n", header.title, header.seed);
+    for (name, value) in rows(header, verdict) {
         let _ = writeln!(text, "| {name} | {value} |");
     }
     let by_kind = by_kind(&verdict.violations);
@@ -67,35 +67,35 @@ pub fn markdown(setting: &Setting, verdict: &Verdict) -> String {
     for (kind, n) in by_kind {
         let _ = writeln!(text, "- {kind:?}: {n}");
     }
-    for violation in verdict.violations.iter().take(MAX_TOLD) {
+    for violation in verdict.violations.iter().take(MAX_LISTED) {
         let _ = writeln!(text, "- `{violation}`");
     }
-    for missed in &setting.missed {
+    for missed in &header.missed {
         let _ = writeln!(text, "\nMissed: {missed}");
     }
     text
 }
 
 /// Formats the result as JSON.
-pub fn json(setting: &Setting, verdict: &Verdict) -> Value {
-    let notes: BTreeMap<&str, &str> =
-        setting.notes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+pub fn json(header: &ReportHeader, verdict: &Verdict) -> Value {
+    let remarks: BTreeMap<&str, &str> =
+        header.remarks.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     json!({
-        "title": setting.title,
-        "seed": setting.seed,
-        "seconds": setting.took.as_secs_f64(),
-        "good": is_good(setting, verdict),
-        "missed": setting.missed,
-        "notes": notes,
+        "title": header.title,
+        "seed": header.seed,
+        "seconds": header.took.as_secs_f64(),
+        "good": is_good(header, verdict),
+        "missed": header.missed,
+        "notes": remarks,
         "figures": verdict.figures.json(),
         "violations": verdict.violations,
     })
 }
 
-fn rows(setting: &Setting, verdict: &Verdict) -> Vec<(String, String)> {
-    let took = format!("{:.1} s", setting.took.as_secs_f64());
+fn rows(header: &ReportHeader, verdict: &Verdict) -> Vec<(String, String)> {
+    let took = format!("{:.1} s", header.took.as_secs_f64());
     let mut rows = vec![("time".to_owned(), took)];
-    rows.extend(setting.notes.clone());
+    rows.extend(header.remarks.clone());
     rows.extend(verdict.figures.rows());
     rows
 }

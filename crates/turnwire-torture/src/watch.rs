@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::Client,
-    observations::{Act, Deed, now},
+    observations::{FaultKind, InjectedFault, now},
 };
 
 const EVERY: Duration = Duration::from_millis(100);
-const MAX_TOLD: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// Interval of the stall check.
 const TICK: Duration = Duration::from_millis(20);
@@ -31,8 +31,14 @@ async fn look_for_stalls(client: &Client, stop: &CancellationToken) {
             return;
         }
         if began.elapsed() > TICK + bearable {
-            let act = Act { deed: Deed::Stall, node: None, at, until: now(), owned: Vec::new() };
-            client.notes.write().acts.push(act);
+            let fault = InjectedFault {
+                kind: FaultKind::Stall,
+                node: None,
+                at,
+                until: now(),
+                owned: Vec::new(),
+            };
+            client.recorder.write().faults.push(fault);
         }
     }
 }
@@ -59,11 +65,11 @@ async fn look_for_torn_ends(client: &Client) {
     else {
         return;
     };
-    let torn = &mut client.notes.write().tally.torn;
+    let torn = &mut client.recorder.write().tally.torn;
     for row in rows {
         let id: String = row.try_get("id").unwrap_or_default();
         let detail = format!("{id} had its end in the journal while it was active");
-        if torn.len() < MAX_TOLD && !torn.contains(&detail) {
+        if torn.len() < MAX_LISTED && !torn.contains(&detail) {
             torn.push(detail);
         }
     }
@@ -72,11 +78,11 @@ async fn look_for_torn_ends(client: &Client) {
 /// Records how many appends of each node were rejected by fencing since its start.
 async fn count_fenced(client: &Client) {
     for node in client.cluster.nodes.iter().filter(|node| node.is_up()) {
-        let asked = client.cluster.http.get(node.url("/metrics"));
-        let Ok(answer) = asked.timeout(Duration::from_millis(300)).send().await else { continue };
+        let request = client.cluster.http.get(node.url("/metrics"));
+        let Ok(answer) = request.timeout(Duration::from_millis(300)).send().await else { continue };
         let Ok(text) = answer.text().await else { continue };
         let start = (node.index, node.n_starts());
-        client.notes.write().tally.fenced.insert(start, fenced_in(&text));
+        client.recorder.write().tally.fenced.insert(start, fenced_in(&text));
     }
 }
 

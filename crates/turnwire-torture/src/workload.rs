@@ -14,11 +14,11 @@ use turnwire_surfaces::responses::ids::{response_id, run_id};
 
 use crate::{
     checker::across::{KEY_FILE, KEY_NOTE},
-    client::{Client, PATIENCE, Refused},
+    client::{Client, PATIENCE, RequestError},
     dice::Dice,
     evidence,
-    observations::{Approval, Asked, Cancel, Surface, View, now},
-    reader::{Manners, Reader, StreamReader, run_in},
+    observations::{Approval, Cancel, SubmittedRequest, Surface, View, now},
+    reader::{Reader, ReaderBehavior, StreamReader, run_in},
     shapes::{Endpoint, Shape},
 };
 
@@ -38,16 +38,16 @@ pub struct Workload {
     /// Generates the runs.
     pub shape: ShapeMaker,
     /// The behaviour of readers.
-    pub manners: Option<Manners>,
+    pub behavior: Option<ReaderBehavior>,
     /// Whether to fetch each run right after its end, for in-memory nodes.
-    pub asks_at_once: bool,
+    pub fetches_journal_at_end: bool,
     /// Prefix of the keys.
     pub name: Arc<str>,
 }
 
 impl Workload {
     /// Keeps `n_runs` runs active until stopped, and lets them end.
-    pub async fn keep_up(&self, n_runs: usize, dice: &mut Dice) {
+    pub async fn run_load(&self, n_runs: usize, dice: &mut Dice) {
         let tasks = TaskTracker::new();
         for slot in 0..n_runs {
             let (workload, mut dice) = (self.clone(), dice.fork());
@@ -95,7 +95,7 @@ impl Workload {
         let http = &self.client.cluster.http;
         let make =
             |node: &crate::node::Node| http.post(node.url("/v1/conversations")).json(&json!({}));
-        let answer = self.client.insist(dice, PATIENCE, make).await.ok()?;
+        let answer = self.client.send_until_accepted(dice, PATIENCE, make).await.ok()?;
         let conversation = Client::json(answer).await.ok()?;
         conversation.get("id")?.as_str().map(ToOwned::to_owned)
     }
@@ -108,50 +108,51 @@ impl Workload {
         dice: &mut Dice,
         is_contested: bool,
     ) {
-        self.note(key, shape);
-        let (run_id, first) = match self.begin(key, shape, conversation, dice, is_contested).await {
-            Ok(begun) => begun,
-            // Only one of two concurrent runs can use the conversation.
-            Err(Refused::Status(status, _)) if status.as_u16() == 409 && is_contested => {
-                self.client.notes.write().asked.remove(key);
-                return;
-            }
-            Err(refused) => {
-                let detail = format!("{key} ({}): {refused}", shape.name);
-                return self.client.notes.write().tally.given_up.push(detail);
-            }
-        };
+        self.record(key, shape);
+        let (run_id, first) =
+            match self.start_run(key, shape, conversation, dice, is_contested).await {
+                Ok(begun) => begun,
+                // Only one of two concurrent runs can use the conversation.
+                Err(RequestError::Status(status, _)) if status.as_u16() == 409 && is_contested => {
+                    self.client.recorder.write().submitted.remove(key);
+                    return;
+                }
+                Err(refused) => {
+                    let detail = format!("{key} ({}): {refused}", shape.name);
+                    return self.client.recorder.write().tally.given_up.push(detail);
+                }
+            };
         let views = self.watch(&run_id, shape, first, dice).await;
-        let told = if self.asks_at_once {
-            evidence::told(&self.client, &run_id, dice).await.ok()
+        let reported = if self.fetches_journal_at_end {
+            evidence::fetch_reported(&self.client, &run_id, dice).await.ok()
         } else {
             None
         };
-        let mut notes = self.client.notes.write();
-        notes.views.extend(views);
-        notes.told.extend(told.map(|told| (run_id, told)));
+        let mut recorder = self.client.recorder.write();
+        recorder.views.extend(views);
+        recorder.reported.extend(reported.map(|reported| (run_id, reported)));
     }
 
     /// Records the request before it is sent.
-    pub fn note(&self, key: &str, shape: &Shape) {
-        let asked = Asked {
+    pub fn record(&self, key: &str, shape: &Shape) {
+        let submitted = SubmittedRequest {
             shape: shape.name,
             answer: shape.answer.clone(),
             is_cancelled: shape.cancel_after_ms.is_some(),
-            ..Asked::default()
+            ..SubmittedRequest::default()
         };
-        self.client.notes.write().asked.insert(key.to_owned(), asked);
+        self.client.recorder.write().submitted.insert(key.to_owned(), submitted);
     }
 
     /// Retries the request until a node returns the run.
-    pub async fn begin(
+    pub async fn start_run(
         &self,
         key: &str,
         shape: &Shape,
         conversation: Option<&str>,
         dice: &mut Dice,
         is_contested: bool,
-    ) -> Result<(RunId, Option<(Response, StreamReader)>), Refused> {
+    ) -> Result<(RunId, Option<(Response, StreamReader)>), RequestError> {
         let (path, body) = request_of(key, shape, conversation);
         let http = &self.client.cluster.http;
         let make = |node: &crate::node::Node| {
@@ -159,13 +160,13 @@ impl Workload {
         };
         let mut n_busy = 0;
         loop {
-            let answer = match self.client.insist(dice, PATIENCE, make).await {
+            let answer = match self.client.send_until_accepted(dice, PATIENCE, make).await {
                 // The previous run has ended, as far as its readers know.
-                Err(Refused::Status(status, _))
+                Err(RequestError::Status(status, _))
                     if status.as_u16() == 409 && n_busy < 200 && !is_contested =>
                 {
                     n_busy += 1;
-                    self.client.notes.write().tally.n_busy_after_end += 1;
+                    self.client.recorder.write().tally.n_busy_after_end += 1;
                     sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -179,13 +180,13 @@ impl Workload {
                 }
             };
             if let Some((run_id, first)) = named {
-                let mut notes = self.client.notes.write();
-                let asked = notes.asked.entry(key.to_owned()).or_default();
-                asked.run_ids.insert(run_id.clone());
+                let mut recorder = self.client.recorder.write();
+                let submitted = recorder.submitted.entry(key.to_owned()).or_default();
+                submitted.run_ids.insert(run_id.clone());
                 return Ok((run_id, first));
             }
             if self.client.give_up.is_cancelled() {
-                return Err(Refused::Lost("nobody named the run".to_owned()));
+                return Err(RequestError::NoResponse("nobody named the run".to_owned()));
             }
         }
     }
@@ -243,13 +244,13 @@ impl Workload {
     }
 
     fn reader(&self, run_id: &RunId, surface: Surface, shape: &Shape, dice: &mut Dice) -> Reader {
-        let manners = self.manners.unwrap_or_else(|| Manners {
-            restless: if dice.chance(50) { dice.between(2, 60) } else { 0 },
+        let behavior = self.behavior.unwrap_or_else(|| ReaderBehavior {
+            disconnects_per_thousand: if dice.chance(50) { dice.between(2, 60) } else { 0 },
             slow: shape.name == "flood" || dice.chance(5),
             patient: false,
             lines: dice.chance(50),
         });
-        Reader::new(self.client.clone(), run_id.clone(), surface, manners, dice.fork())
+        Reader::new(self.client.clone(), run_id.clone(), surface, behavior, dice.fork())
     }
 
     /// Cancels the run on any node, with retries until one accepts it.
@@ -269,7 +270,9 @@ impl Workload {
             let answer = self.client.send(request, CANCEL_PATIENCE).await;
             let (is_taken, is_last) = match answer {
                 Ok(answer) => (is_done(answer).await, false),
-                Err(Refused::Status(status, _)) if status.is_client_error() => (Some(false), true),
+                Err(RequestError::Status(status, _)) if status.is_client_error() => {
+                    (Some(false), true)
+                }
                 Err(_) => (None, false),
             };
             if is_taken == Some(false) {
@@ -278,7 +281,7 @@ impl Workload {
             let taken_at = (is_taken == Some(true)).then(now);
             if is_last || taken_at.is_some() {
                 let cancel = Cancel { run_id: run, asked_at, taken_at, refused_at };
-                return self.client.notes.write().cancels.push(cancel);
+                return self.client.recorder.write().cancels.push(cancel);
             }
             sleep(dice.millis(20, 100)).await;
         }
@@ -305,13 +308,13 @@ impl Workload {
             let Ok(node) = cluster.any_node(&mut dice) else { return };
             let request = cluster.http.post(node.url(&path)).json(&json!({ "approve": true }));
             let answer = self.client.send(request, PATIENCE).await;
-            let told = match answer {
+            let reported = match answer {
                 Ok(answer) => is_done(answer).await,
                 Err(_) => None,
             };
-            let (was_answered, taken) = (told.is_some(), told == Some(true));
+            let (was_answered, taken) = (reported.is_some(), reported == Some(true));
             let approval = Approval { run_id: run.clone(), call_id: call.clone(), taken };
-            self.client.notes.write().approvals.push(approval);
+            self.client.recorder.write().approvals.push(approval);
             // The second answer is rejected; sometimes it is repeated to verify that.
             if taken || was_answered && dice.chance(30) {
                 return;

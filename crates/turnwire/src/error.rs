@@ -34,6 +34,6 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The thread for the callbacks could not be created. The run was cancelled.
-    #[error("there is no thread for the callbacks: {0}")]
+    #[error("cannot start the thread for callbacks: {0}")]
     NoThread(#[source] std::io::Error),
 }

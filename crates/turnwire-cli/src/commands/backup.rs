@@ -26,7 +26,7 @@ pub(crate) fn backup(arguments: &BackupArguments, environment: &Environment) -> 
 fn copied(arguments: &BackupArguments, environment: &Environment) -> Result<(), Problem> {
     let BackupSettings { url } = BackupSettings::read(arguments, environment)?;
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let made = runtime.block_on(turnwire_stores::backup(&url, &arguments.file));
     made.map_err(|error| worded(&error))?;
     tell(&format!("The store is in {}.", arguments.file.display()));

@@ -60,7 +60,7 @@ pub(crate) fn check(arguments: &CheckArguments, environment: &Environment) -> Ex
 /// Reads and checks the stream.
 fn read(arguments: &CheckArguments, environment: &Environment) -> Result<Report, Problem> {
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::usage(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::usage(format!("cannot start the runtime: {error}")))?;
     if is_http_url(&arguments.source) {
         return runtime.block_on(read_address(arguments, environment));
     }
@@ -164,7 +164,7 @@ async fn read_address(
     let headers = headers(arguments, environment)?;
     let deadline = Instant::now() + Duration::from_secs(arguments.timeout.get());
     let mut signals = Signals::listen()
-        .map_err(|error| Problem::usage(format!("Ctrl-C cannot be listened for: {error}")))?;
+        .map_err(|error| Problem::usage(format!("cannot listen for Ctrl-C: {error}")))?;
     let asking = ask(arguments, headers);
     let response = tokio::select! {
         biased;
@@ -211,7 +211,9 @@ async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response,
         // A redirect would forward the key to another host.
         .redirect(redirect::Policy::none())
         .build()
-        .map_err(|error| Problem::usage(format!("the HTTP client does not start: {error}")))?;
+        .map_err(|error| {
+            Problem::usage(format!("the HTTP client could not be created: {error}"))
+        })?;
     let request = match &arguments.ask {
         Some(question) => {
             let address = format!("{}/responses", arguments.source.trim_end_matches('/'));
@@ -223,7 +225,7 @@ async fn ask(arguments: &CheckArguments, headers: HeaderMap) -> Result<Response,
     let sent = request.headers(headers).send().await;
     let response = sent.map_err(|error| {
         let error = error.without_url();
-        Problem::usage(format!("{} is out of reach: {}", arguments.source, chain(&error)))
+        Problem::usage(format!("cannot connect to {}: {}", arguments.source, chain(&error)))
     })?;
     let status = response.status();
     if status.is_success() {

@@ -53,31 +53,31 @@ fn settings(common: &McpArguments, environment: &Environment) -> Result<McpSetti
 
 fn runtime() -> Result<tokio::runtime::Runtime, Problem> {
     tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))
 }
 
 /// Result of a connection to a server.
 #[derive(Debug, Serialize)]
-struct Found {
+struct ServerReport {
     name: String,
     /// Command or URL, without secrets.
-    transport: Reached,
+    transport: TransportReport,
     /// Time for connecting and listing the tools.
     took_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
-    tools: Vec<FoundTool>,
+    tools: Vec<ToolReport>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Reached {
+enum TransportReport {
     Stdio { command: String },
     Http { url: String },
 }
 
 #[derive(Debug, Serialize)]
-struct FoundTool {
+struct ToolReport {
     name: String,
     description: String,
     effect: Effect,
@@ -85,7 +85,7 @@ struct FoundTool {
     parameters: Value,
 }
 
-impl Reached {
+impl TransportReport {
     /// Arguments and queries may contain keys.
     fn of(options: &McpServerOptions) -> Self {
         match &options.transport {
@@ -98,7 +98,7 @@ impl Reached {
     }
 }
 
-impl FoundTool {
+impl ToolReport {
     fn of(spec: &ToolSpec) -> Self {
         Self {
             name: spec.name.clone(),
@@ -115,7 +115,7 @@ async fn find(
     servers: &McpServers,
     name: &str,
     options: &McpServerOptions,
-) -> (Found, Vec<Arc<dyn Tool>>) {
+) -> (ServerReport, Vec<Arc<dyn Tool>>) {
     let began = Instant::now();
     let asked = servers.tools(&TenantId::default(), name.into()).await;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -123,12 +123,12 @@ async fn find(
         Ok(tools) => (tools, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let found = Found {
+    let found = ServerReport {
         name: name.to_owned(),
-        transport: Reached::of(options),
+        transport: TransportReport::of(options),
         took_ms,
         problem,
-        tools: tools.iter().map(|tool| FoundTool::of(tool.spec())).collect(),
+        tools: tools.iter().map(|tool| ToolReport::of(tool.spec())).collect(),
     };
     (found, tools)
 }
@@ -142,7 +142,7 @@ fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Resul
             async move { find(&servers, name, options).await.0 }
         });
         let asking: FuturesUnordered<_> = asking.collect();
-        let mut found: Vec<Found> = asking.collect().await;
+        let mut found: Vec<ServerReport> = asking.collect().await;
         found.sort_by(|one, other| one.name.cmp(&other.name));
         servers.shut_down().await;
         found
@@ -160,15 +160,15 @@ fn list(common: &McpArguments, environment: &Environment, paint: Paint) -> Resul
 }
 
 #[derive(Debug, Serialize)]
-struct Tested {
+struct TestReport {
     #[serde(flatten)]
-    server: Found,
+    server: ServerReport,
     #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<Called>,
+    call: Option<CallReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct Called {
+struct CallReport {
     tool: String,
     success: bool,
     took_ms: u64,
@@ -193,9 +193,9 @@ fn test(
         let tested = match &arguments.call {
             Some(wanted) if server.problem.is_none() => {
                 let called = call(&tools, wanted, call_arguments, options).await;
-                called.map(|called| Tested { server, call: Some(called) })
+                called.map(|called| TestReport { server, call: Some(called) })
             }
-            Some(_) | None => Ok(Tested { server, call: None }),
+            Some(_) | None => Ok(TestReport { server, call: None }),
         };
         servers.shut_down().await;
         tested
@@ -232,10 +232,10 @@ fn login(arguments: &McpLoginArguments, environment: &Environment) -> Result<Exi
     runtime()?.block_on(async {
         let login = servers.login(name).await.map_err(not_done)?;
         if arguments.common.json {
-            print_json(&serde_json::json!({ "page": login.page() }));
+            print_json(&serde_json::json!({ "page": login.authorization_url() }));
         } else {
             tell(&format!("Open this page to log in to {}:", clean(name)));
-            print(&clean(login.page()));
+            print(&clean(login.authorization_url()));
         }
         login.finish().await.map_err(not_done)?;
         tell(&format!("Logged in to {}.", clean(name)));
@@ -258,7 +258,7 @@ async fn call(
     wanted: &str,
     arguments: Map<String, Value>,
     options: &McpServerOptions,
-) -> Result<Called, Problem> {
+) -> Result<CallReport, Problem> {
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == wanted) else {
         let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
         return Err(Problem::usage(format!("the server has no tool `{wanted}`"))
@@ -276,7 +276,7 @@ async fn call(
     };
     let (run, call) = (RunId::new("run_test"), CallId::new("call_test"));
     let context = ToolContext::new(run, call, 1, time, Arc::new(OnStderr));
-    let late = || ToolError::failed(format!("it has not answered within {} s", time.as_secs_f64()));
+    let late = || ToolError::failed(format!("no response within {} s", time.as_secs_f64()));
     let answer = tokio::time::timeout(time, tool.call(request, context)).await;
     let answer = answer.unwrap_or_else(|_| Err(late()));
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -285,7 +285,7 @@ async fn call(
         Err(error) => (None, Some(error.to_string())),
     };
     let success = problem.is_none();
-    Ok(Called { tool: wanted.to_owned(), success, took_ms, problem, output })
+    Ok(CallReport { tool: wanted.to_owned(), success, took_ms, problem, output })
 }
 
 /// Prints the notes of a tool to standard error. Never cancelled.
@@ -315,10 +315,10 @@ impl CallLink for OnStderr {
     }
 }
 
-fn worded(server: &Found, paint: Paint) -> String {
+fn worded(server: &ServerReport, paint: Paint) -> String {
     let reached = match &server.transport {
-        Reached::Stdio { command } => command,
-        Reached::Http { url } => url,
+        TransportReport::Stdio { command } => command,
+        TransportReport::Http { url } => url,
     };
     let mark = match server.problem {
         None => paint.bold(Colour::Green, "ok"),
@@ -347,7 +347,7 @@ fn effect_word(effect: Effect) -> &'static str {
     }
 }
 
-fn worded_call(called: &Called, paint: Paint) -> String {
+fn worded_call(called: &CallReport, paint: Paint) -> String {
     let (mark, text) = match (&called.problem, &called.output) {
         (Some(problem), _) => (paint.bold(Colour::Red, "failed"), problem.as_str()),
         (None, Some(output)) => (paint.bold(Colour::Green, "ok"), output.text.as_str()),

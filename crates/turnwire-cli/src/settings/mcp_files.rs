@@ -181,7 +181,7 @@ fn servers_in(
                 if let Some(server) = server
                     && servers.insert(label, server.options).is_some()
                 {
-                    let words = "another name comes out the same once it is made a label";
+                    let words = "another name has the same label";
                     mistakes.push(format!("{at}: {words}; rename one of them"));
                 }
             }

@@ -103,7 +103,7 @@ fn every_mistake_is_told_with_its_place() {
     assert_eq!(mistakes(r#"{"mcpServers":[]}"#), ["`mcpServers` is not an object"]);
     assert!(mistakes("[mcp]")[0].starts_with("not JSON: "));
     let same = r#"{ "mcpServers": { "a.b": { "command": "x" }, "a b": { "command": "x" } } }"#;
-    let words = "another name comes out the same once it is made a label; rename one of them";
+    let words = "another name has the same label; rename one of them";
     assert_eq!(mistakes(same), [format!("a b: {words}")]);
 }
 
@@ -144,7 +144,7 @@ fn places_are_opened_one_by_one() {
     assert_eq!(mistakes, [""; 0]);
     for (text, mistake) in [
         ("[[on_request]]\n", "say `url`"),
-        ("[[on_request]]\nurl = \"a.example\"", "`a.example`: it has to be"),
+        ("[[on_request]]\nurl = \"a.example\"", "`a.example`: it must be"),
         ("[[on_request]]\nurl = \"https://u:p@a.example\"", "without user"),
         ("[[on_request]]\nurl = \"https://a.example\"\ntenant = \"x\"", "tenants"),
     ] {

@@ -155,7 +155,7 @@ impl ServedModels {
         choice: Option<&str>,
         fallback: Option<&str>,
     ) -> Result<Self, Problem> {
-        let (default, default_name) = choose(models, environment, choice, Occasion::Serve)?;
+        let (default, default_name) = choose(models, environment, choice, ForCommand::Serve)?;
         let named = models.iter().map(|(name, model)| {
             let provider = provider(name, model, environment)?;
             Ok((name.clone(), ModelSettings::Provider(provider)))
@@ -360,7 +360,7 @@ fn parameters_of(path: &str, words: &[String], mistakes: &mut Vec<String>) -> Ve
 
 /// The command for which a model is chosen. It decides which hint helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occasion {
+pub(super) enum ForCommand {
     Run,
     Serve,
 }
@@ -373,7 +373,7 @@ pub(super) fn choose(
     models: &BTreeMap<String, NamedModel>,
     environment: &Environment,
     choice: Option<&str>,
-    occasion: Occasion,
+    command: ForCommand,
 ) -> Result<(Provider, String), Problem> {
     let named = choice.and_then(|choice| models.get_key_value(choice));
     if let Some((name, model)) = named {
@@ -393,7 +393,7 @@ pub(super) fn choose(
         Some(provider) if is_named || environment.is_set("OPENAI_BASE_URL") => Ok((provider, name)),
         _ if !models.is_empty() => Err(which_model(choice, models)),
         Some(_) => Err(no_model_name()),
-        None => Err(no_model(occasion)),
+        None => Err(no_model(command)),
     }
 }
 
@@ -502,13 +502,13 @@ pub(super) fn demo(usual: Demo, environment: &Environment, mistakes: &mut Vec<St
     }
 }
 
-fn no_model(occasion: Occasion) -> Problem {
-    let (demo, command) = match occasion {
-        Occasion::Run => (
+fn no_model(command: ForCommand) -> Problem {
+    let (demo, command) = match command {
+        ForCommand::Run => (
             "turnwire run --model scripted \"multiply 5 and 4\"",
             "turnwire run --model qwen3:8b \"…\"",
         ),
-        Occasion::Serve => ("turnwire serve --demo", "turnwire serve --model qwen3:8b"),
+        ForCommand::Serve => ("turnwire serve --demo", "turnwire serve --model qwen3:8b"),
     };
     Problem::usage("no model is configured")
         .hint(format!("to try it without one: {demo}"))

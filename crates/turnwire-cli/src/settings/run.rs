@@ -9,7 +9,7 @@ use super::{
     file::{SettingsFile, all_of, located},
     functions::functions,
     mcp_files::servers,
-    models::{Demo, ModelSettings, Occasion, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
+    models::{Demo, ForCommand, ModelSettings, Provider, SCRIPTED, WATCHED_DEMO, choose, demo},
     sections::Sections,
 };
 use crate::{args::RunArguments, environment::Environment, exit::Problem};
@@ -65,7 +65,7 @@ impl RunSettings {
         let (model, model_name) = match choice {
             Some(SCRIPTED) => (ModelSettings::Scripted(demo), SCRIPTED.to_owned()),
             choice => {
-                let chosen = choose(&sections.models, environment, choice, Occasion::Run);
+                let chosen = choose(&sections.models, environment, choice, ForCommand::Run);
                 let chosen = chosen.map_err(|problem| located(problem, file))?;
                 (ModelSettings::Provider(chosen.0), chosen.1)
             }

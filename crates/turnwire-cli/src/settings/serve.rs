@@ -126,8 +126,8 @@ impl ServeSettings {
 fn warnings(sections: &Sections, file: Option<&SettingsFile>) -> Vec<String> {
     let has_keys = !sections.server.api_keys.is_empty();
     let keys = has_keys.then_some(
-        "server.api_keys: a file is a poor place for keys; put them into a variable and name it \
-         with api_keys_env",
+        "server.api_keys: keys do not belong in a file; put them into a variable and name it \
+             with api_keys_env",
     );
     let located = |warning: &str| file.map_or(warning.to_owned(), |file| file.located(warning));
     keys.into_iter().map(located).collect()

@@ -202,8 +202,9 @@ fn keys_in_the_file_are_warned_of() {
     let settings = demo_settings(text, &[]).unwrap();
     assert_eq!(
         settings.warnings,
-        ["turnwire.toml:2: server.api_keys: a file is a poor place for keys; put them into a \
-             variable and name it with api_keys_env"]
+        [
+            "turnwire.toml:2: server.api_keys: keys do not belong in a file; put them into a variable and name it with api_keys_env"
+        ]
     );
     assert!(demo_settings(SERVER, &[]).unwrap().warnings.is_empty());
 }

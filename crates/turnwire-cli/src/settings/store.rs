@@ -175,9 +175,10 @@ impl Address<'_> {
     }
 }
 
-const NOT_A_STORE: &str = "not a place to keep runs; it should look like sqlite://turnwire.db, \
+const NOT_A_STORE: &str = "not the address of a store; it should look like sqlite://turnwire.db, \
                            postgres://user@host/database or memory:";
-const NOT_A_FANOUT: &str = "not a Redis; it should look like redis://host:6379/";
+const NOT_A_FANOUT: &str =
+    "not the address of a Redis server; it should look like redis://host:6379/";
 
 fn is_store(url: &str) -> bool {
     let has_place = |scheme: &str| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty());

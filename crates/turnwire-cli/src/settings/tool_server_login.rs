@@ -92,7 +92,7 @@ pub(super) fn named_login(
         mistakes.push(format!("{path}.client_secret_env_var: its `client_id` is missing"));
     }
     let options = OAuthOptions {
-        grant: if is_machine { Grant::Machine } else { Grant::Person },
+        grant: if is_machine { Grant::ClientCredentials } else { Grant::AuthorizationCode },
         client_id: raw.client_id,
         client_metadata_url: raw.client_metadata_url,
         scopes: raw.scopes.unwrap_or_default(),
@@ -141,7 +141,7 @@ impl NamedLogin {
         if let Some((variable, algorithm)) = &self.private_key
             && let Some(key) = secret("private_key_env_var", variable)
         {
-            options.grant = Grant::MachineWithKey { key, algorithm: *algorithm };
+            options.grant = Grant::ClientCredentialsWithKey { key, algorithm: *algorithm };
         }
         options.token_file = options.token_file.or_else(|| usual_file(label, environment));
         options

@@ -55,7 +55,7 @@ redirect_port = 7999
 private_addresses = true
 "#;
     let expected = OAuthOptions {
-        grant: Grant::Person,
+        grant: Grant::AuthorizationCode,
         client_id: Some("us".into()),
         client_secret: Some("hush".into()),
         client_metadata_url: Some("https://us.example.com/client.json".into()),
@@ -70,10 +70,10 @@ private_addresses = true
 #[test]
 fn a_machine_logs_in_with_a_secret_or_a_key() {
     let secret = "grant = \"machine\"\nclient_id = \"us\"\nclient_secret_env_var = \"SECRET\"";
-    assert_eq!(login(secret, &[("SECRET", "hush")]).grant, Grant::Machine);
+    assert_eq!(login(secret, &[("SECRET", "hush")]).grant, Grant::ClientCredentials);
     let key = "grant = \"machine\"\nclient_id = \"us\"\nprivate_key_env_var = \"KEY\"\n";
     let with = |lines: &str| login(&format!("{key}{lines}"), &[("KEY", "pem")]).grant;
-    let expected = |algorithm| Grant::MachineWithKey { key: "pem".into(), algorithm };
+    let expected = |algorithm| Grant::ClientCredentialsWithKey { key: "pem".into(), algorithm };
     assert_eq!(with(""), expected(SigningAlgorithm::Es256));
     let rsa = with("private_key_algorithm = \"RS256\"");
     assert_eq!(rsa, expected(SigningAlgorithm::Rs256));

@@ -132,7 +132,7 @@ pub(super) fn named_server(
     let startup = seconds(path, "startup_timeout_sec", raw.startup_timeout_sec, mistakes);
     let tool_timeout = seconds(path, "tool_timeout_sec", raw.tool_timeout_sec, mistakes);
     let tool_deadline = seconds(path, "tool_deadline_sec", raw.tool_deadline_sec, mistakes);
-    let most_at_once = raw.max_parallel_calls.map(NonZeroU32::get);
+    let max_parallel_calls = raw.max_parallel_calls.map(NonZeroU32::get);
     let exempt = raw.require_approval.as_ref().and_then(Value::as_str) == Some("never");
     let require_approval = ask_before(path, raw.require_approval.take(), mistakes);
     let (effects, tools) = tools(path, raw.tools.take(), mistakes);
@@ -145,7 +145,7 @@ pub(super) fn named_server(
     let options = McpServerOptions {
         tool_timeout,
         tool_deadline,
-        most_at_once,
+        max_parallel_calls,
         enabled_tools,
         effects,
         tools,
@@ -374,7 +374,7 @@ fn tool_options(path: &str, raw: &RawTool, mistakes: &mut Vec<String>) -> McpToo
         approval_expiry,
         timeout,
         deadline,
-        most_at_once: raw.max_parallel_calls.map(NonZeroU32::get),
+        max_parallel_calls: raw.max_parallel_calls.map(NonZeroU32::get),
     }
 }
 

@@ -86,7 +86,7 @@ tools.c = { effect = "pure" }
 "#;
     let options = server(lines, &[]);
     assert_eq!(options.tool_deadline, Some(Duration::from_mins(5)));
-    assert_eq!(options.most_at_once, Some(4));
+    assert_eq!(options.max_parallel_calls, Some(4));
     let a = McpToolOptions {
         ask: Some(true),
         approval_expiry: Some(Duration::from_mins(1)),
@@ -96,7 +96,7 @@ tools.c = { effect = "pure" }
         ask: Some(false),
         timeout: Some(Duration::from_secs(5)),
         deadline: Some(Duration::from_secs(50)),
-        most_at_once: Some(1),
+        max_parallel_calls: Some(1),
         ..McpToolOptions::default()
     };
     assert_eq!(options.tools, [("a".to_owned(), a), ("b".to_owned(), b)].into());

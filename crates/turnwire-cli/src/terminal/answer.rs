@@ -33,7 +33,7 @@ impl<W: Write> Answer<W> {
     }
 
     /// Ends an open line, so that a status line can follow.
-    pub(super) fn make_room(&mut self) -> io::Result<()> {
+    pub(super) fn end_open_line(&mut self) -> io::Result<()> {
         if self.shared && self.is_open {
             self.finish()?;
             self.was_closed = true;

@@ -8,7 +8,7 @@ fn written(shared: bool, texts: &[Option<&str>]) -> String {
     for text in texts {
         match text {
             Some(text) => answer.write(text).unwrap(),
-            None => answer.make_room().unwrap(),
+            None => answer.end_open_line().unwrap(),
         }
     }
     answer.finish().unwrap();

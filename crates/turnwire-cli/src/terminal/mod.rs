@@ -1,8 +1,8 @@
 //! Displays a run: the answer on standard output, everything else on standard error.
 //!
 //! A [`Look`] is selected once, from the flags, the environment and the two streams. A [`Screen`]
-//! displays the run, one [`News`] at a time. It is the only writer, so that the live block is
-//! erased before the answer continues.
+//! displays the run, one [`DisplayUpdate`] at a time. It is the only writer, so that the live block
+//! is erased before the answer continues.
 
 mod answer;
 mod live;
@@ -18,7 +18,7 @@ use turnwire_surfaces::clean;
 pub(crate) use self::{
     look::{Look, Streams, View},
     paint::{Colour, Paint},
-    screen::{News, Screen},
+    screen::{DisplayUpdate, Screen},
 };
 
 /// Redraw interval of the live block.

@@ -19,7 +19,7 @@ use super::{
 
 /// An update of the display.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum DisplayUpdate {
     /// The next event of the run.
     Event(Arc<RecordedEvent>),
     /// The run is being cancelled.
@@ -39,17 +39,17 @@ pub(crate) enum Screen {
     /// Events as JSON, one per line.
     Json(Stdout),
     /// Text for people.
-    Transcript(Box<Shown>),
+    Transcript(Box<TextDisplay>),
 }
 
 /// State of the text display.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct TextDisplay {
     transcript: Transcript,
     answer: Answer<Stdout>,
     status: Status,
     /// Events during a question. They are displayed afterwards.
-    held: Option<Vec<Arc<RecordedEvent>>>,
+    deferred: Option<Vec<Arc<RecordedEvent>>>,
 }
 
 /// Display of everything except the answer.
@@ -74,26 +74,26 @@ impl Screen {
             }
         };
         let (transcript, answer) = (Transcript::default(), Answer::new(io::stdout(), shared));
-        Self::Transcript(Box::new(Shown { transcript, answer, status, held: None }))
+        Self::Transcript(Box::new(TextDisplay { transcript, answer, status, deferred: None }))
     }
 
     /// Displays an update. Fails only if the answer cannot be written.
-    pub(crate) fn show(&mut self, news: &News) -> io::Result<()> {
-        match (self, news) {
-            (Self::Json(out), News::Event(recorded)) => {
+    pub(crate) fn show(&mut self, update: &DisplayUpdate) -> io::Result<()> {
+        match (self, update) {
+            (Self::Json(out), DisplayUpdate::Event(recorded)) => {
                 let line = wire_json(recorded) + "\n";
                 out.write_all(line.as_bytes())?;
                 out.flush()
             }
             (Self::Json(_), _) => Ok(()),
-            (Self::Transcript(shown), News::Event(recorded)) => shown.show(recorded),
-            (Self::Transcript(shown), News::Stopping) => shown.stop(),
-            (Self::Transcript(shown), News::Question(text)) => shown.ask(text),
-            (Self::Transcript(shown), News::QuestionClosed { was_typed }) => {
+            (Self::Transcript(shown), DisplayUpdate::Event(recorded)) => shown.show(recorded),
+            (Self::Transcript(shown), DisplayUpdate::Stopping) => shown.stop(),
+            (Self::Transcript(shown), DisplayUpdate::Question(text)) => shown.ask(text),
+            (Self::Transcript(shown), DisplayUpdate::QuestionClosed { was_typed }) => {
                 shown.go_on(*was_typed)
             }
-            (Self::Transcript(shown), News::Tick) => {
-                if let (Status::Live { live, .. }, None) = (&mut shown.status, &shown.held) {
+            (Self::Transcript(shown), DisplayUpdate::Tick) => {
+                if let (Status::Live { live, .. }, None) = (&mut shown.status, &shown.deferred) {
                     live.tick();
                 }
                 Ok(())
@@ -112,10 +112,10 @@ impl Screen {
     }
 }
 
-impl Shown {
+impl TextDisplay {
     fn show(&mut self, recorded: &Arc<RecordedEvent>) -> io::Result<()> {
-        if let Some(held) = &mut self.held {
-            held.push(Arc::clone(recorded));
+        if let Some(deferred) = &mut self.deferred {
+            deferred.push(Arc::clone(recorded));
             return Ok(());
         }
         let mut frames = self.transcript.project(recorded).into_iter();
@@ -123,7 +123,7 @@ impl Shown {
     }
 
     fn stop(&mut self) -> io::Result<()> {
-        match (&mut self.status, &self.held) {
+        match (&mut self.status, &self.deferred) {
             // Drawn after the question.
             (Status::Live { live, .. }, Some(_)) => {
                 live.stop();
@@ -135,10 +135,10 @@ impl Shown {
 
     /// Prints a question. The cursor stays behind it for the input.
     fn ask(&mut self, text: &str) -> io::Result<()> {
-        if self.held.is_none() {
-            self.held = Some(Vec::new());
+        if self.deferred.is_none() {
+            self.deferred = Some(Vec::new());
             self.status.make_way();
-            self.answer.make_room()?;
+            self.answer.end_open_line()?;
         }
         let mut stderr = io::stderr().lock();
         // If the question cannot be written, it is not answered, and the call is denied.
@@ -150,8 +150,8 @@ impl Shown {
         if !was_typed {
             tell("");
         }
-        let held = self.held.take().unwrap_or_default();
-        held.iter().try_for_each(|recorded| self.show(recorded))
+        let deferred = self.deferred.take().unwrap_or_default();
+        deferred.iter().try_for_each(|recorded| self.show(recorded))
     }
 }
 
@@ -175,12 +175,12 @@ impl Status {
             Self::Silent => {}
             Self::Plain(paint) => {
                 if let Some(line) = plain::line(frame, *paint) {
-                    answer.make_room()?;
+                    answer.end_open_line()?;
                     tell(&line);
                 }
             }
             Self::Live { live, paint } => {
-                answer.make_room()?;
+                answer.end_open_line()?;
                 show_live(live, frame, *paint);
             }
         }
@@ -191,11 +191,11 @@ impl Status {
         match self {
             Self::Silent => return Ok(()),
             Self::Plain(_) => {
-                answer.make_room()?;
+                answer.end_open_line()?;
                 tell(STOPPING);
             }
             Self::Live { live, .. } => {
-                answer.make_room()?;
+                answer.end_open_line()?;
                 live.stop();
                 live.draw();
             }

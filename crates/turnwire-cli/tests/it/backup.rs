@@ -72,7 +72,7 @@ async fn a_store_is_copied_while_it_is_at_work() {
 
     let done = world.run(&["backup", copy.to_str().unwrap()]);
     assert_eq!(done.code, Some(2));
-    assert!(done.stderr.contains("is there already\nhint: name a file"), "{}", done.stderr);
+    assert!(done.stderr.contains("already exists\nhint: name a file"), "{}", done.stderr);
     assert_eq!(found_in_copy(&copy, &[&before]).await, [StatusCode::OK], "it was left alone");
 }
 

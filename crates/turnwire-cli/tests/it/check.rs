@@ -137,7 +137,7 @@ fn what_cannot_be_read_is_2() {
     problem(&["check", "none.sse"], "error: none.sse cannot be read: ");
     problem(&["check", "stream.jsonl", "--ask", "hi", "--model", "tiny"], "is not an address");
     problem(&["check", "http://127.0.0.1:1/v1", "--ask", "hi"], "--model <NAME>");
-    problem(&["check", "http://127.0.0.1:1/v1"], "is out of reach");
+    problem(&["check", "http://127.0.0.1:1/v1"], "cannot connect to");
     let address = "http://127.0.0.1:1/v1";
     problem(&["check", address, "--header", "no colon"], "has no colon");
     problem(&["check", address, "--header", "X-Team: ${TEAM}"], "`TEAM` is not set");

@@ -114,7 +114,7 @@ fn a_key_that_is_not_taken_and_a_model_that_is_not_there_are_told() {
     let file = settings(&answering("401 UNAUTHORIZED", "{}"), &answering("200 OK", FOUND));
     let done = World::new().with_file("turnwire.toml", &file).run(&["doctor", "--json"]);
     let (_, found) = checks(&done);
-    assert!(found[1].2.contains("the key is not taken (status 401)"), "{}", found[1].2);
+    assert!(found[1].2.contains("the key was rejected (status 401)"), "{}", found[1].2);
     let other = r#"{"data":[{"id":"qwen3:4b"}]}"#;
     let file = settings(&answering("200 OK", other), &answering("200 OK", FOUND));
     let done = World::new().with_file("turnwire.toml", &file).run(&["doctor", "--json"]);

@@ -21,7 +21,7 @@ fn a_run_that_fails_is_1_and_says_how_to_go_on() {
     server.question().refuse("404 Not Found", "model `tiny` not found");
     let done = running.finish();
     let hint = format!("hint: `tiny` was asked for at {}", server.url());
-    let error = "error: the provider has no model of this name\n";
+    let error = "error: the provider has no model with this name\n";
     check_problem(&done, 1, &[error, &hint, "--model NAME"]);
     assert_eq!(done.stdout, "");
 }

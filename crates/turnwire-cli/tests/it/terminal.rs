@@ -150,7 +150,7 @@ fn a_run_that_fails_leaves_the_error_and_no_spinner() {
     question.refuse("400 Bad Request", "too hot today");
     let (bytes, code) = terminal.finish();
     let screen = screen(&bytes);
-    assert!(screen.contains("error: the model's provider did not accept the request"), "{screen}");
+    assert!(screen.contains("error: the model's provider rejected the request"), "{screen}");
     assert!(screen.contains("hint: "), "{screen}");
     assert!(!screen.contains("Working"), "{screen}");
     assert_eq!(code, 1);

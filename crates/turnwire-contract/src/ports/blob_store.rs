@@ -39,6 +39,6 @@ pub enum BlobError {
     #[error("the blob store is not available: {0}")]
     Unavailable(String),
     /// The store cannot store this text. A retry does not help.
-    #[error("the blob store does not take it: {0}")]
+    #[error("the blob store rejected it: {0}")]
     Rejected(String),
 }

@@ -67,7 +67,7 @@ impl Filter {
     pub fn passes(&self, attributes: &Map<String, Value>) -> bool {
         match self {
             Self::Compare { key, comparison, value } => {
-                attributes.get(key).is_some_and(|found| comparison.holds(found, value))
+                attributes.get(key).is_some_and(|found| comparison.matches(found, value))
             }
             Self::All(filters) => filters.iter().all(|filter| filter.passes(attributes)),
             Self::Any(filters) => filters.iter().any(|filter| filter.passes(attributes)),
@@ -153,7 +153,7 @@ impl Comparison {
         }
     }
 
-    fn holds(self, found: &Value, wanted: &Value) -> bool {
+    fn matches(self, found: &Value, wanted: &Value) -> bool {
         let order = compare(found, wanted);
         let listed = || wanted.as_array().map(|list| list.iter().any(|one| same(found, one)));
         match self {

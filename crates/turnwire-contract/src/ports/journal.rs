@@ -116,7 +116,7 @@ pub struct RunEnd {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JournalError {
     /// Another writer has used this sequence number. The caller no longer owns the run.
-    #[error("run `{run_id}` has moved on past {seq}; another worker owns it")]
+    #[error("run `{run_id}` has events after {seq} already; another worker owns it")]
     Conflict {
         /// ID of the run.
         run_id: RunId,
@@ -127,10 +127,10 @@ pub enum JournalError {
     #[error("there is no run `{0}`")]
     NotFound(RunId),
     /// The journal is unavailable. The operation may be retried.
-    #[error("the event log is not available: {0}")]
+    #[error("the journal is not available: {0}")]
     Unavailable(String),
     /// The journal cannot store these events. A retry does not help.
-    #[error("the event log rejects events of run `{run_id}`: {reason}")]
+    #[error("the journal rejects events of run `{run_id}`: {reason}")]
     Rejected {
         /// ID of the run.
         run_id: RunId,

@@ -503,6 +503,6 @@ impl LibraryError {
     /// Creates the error for a file larger than the limit.
     pub fn too_big(max_bytes: usize) -> Self {
         let limit = max_bytes / 1024 / 1024;
-        Self::Refused(format!("the file is bigger than {limit} MiB, which is the limit"))
+        Self::Refused(format!("the file exceeds the limit of {limit} MiB"))
     }
 }

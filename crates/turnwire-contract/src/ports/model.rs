@@ -138,7 +138,7 @@ pub enum ModelError {
         retry_after: Option<Duration>,
     },
     /// Retryable: the provider's rate limit was exceeded.
-    #[error("the model is asked too often: {message}")]
+    #[error("the model's rate limit is reached: {message}")]
     RateLimited {
         /// Description of the error.
         message: String,
@@ -147,7 +147,7 @@ pub enum ModelError {
     },
     /// Only the operator can fix it: a rejected key, an empty account, a wrong URL, or a configured
     /// model that the provider does not have.
-    #[error("the model is not set up correctly: {message}")]
+    #[error("the model is not configured correctly: {message}")]
     Misconfigured {
         /// Description of the error.
         message: String,
@@ -177,7 +177,7 @@ pub enum ModelError {
         message: String,
     },
     /// The stream broke, or could not be parsed.
-    #[error("the model's answer broke off: {message}")]
+    #[error("the model's answer ended unexpectedly: {message}")]
     Broken {
         /// Description of the error.
         message: String,

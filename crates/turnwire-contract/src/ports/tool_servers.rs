@@ -52,6 +52,16 @@ pub trait ToolServers: Send + Sync {
     /// Returns the cached tools of `server`, if any.
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>>;
 
+    /// Returns the cached tool of `server` with this name, if any.
+    fn known_tool(
+        &self,
+        tenant: &TenantId,
+        server: ServerRef<'_>,
+        name: &str,
+    ) -> Option<Arc<dyn Tool>> {
+        self.known_tools(tenant, server)?.into_iter().find(|tool| tool.spec().name == name)
+    }
+
     /// Returns the tools of `server`, and asks the server if they are not cached.
     async fn tools(
         &self,

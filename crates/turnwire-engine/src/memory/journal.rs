@@ -115,7 +115,7 @@ impl Journal for MemoryJournal {
         let ends = last.event.ends_the_run();
         let n_ends = batch.iter().filter(|recorded| recorded.event.ends_the_run()).count();
         let journal = self.journal_to_append(tenant, &run_id, first.seq)?;
-        let n_bytes: usize = batch.iter().map(|recorded| weight_of(recorded)).sum();
+        let n_bytes: usize = batch.iter().map(|recorded| event_bytes(recorded)).sum();
         {
             let mut events = lock(&journal.events);
             let expected = Seq(events.len() as u64 + 1);
@@ -203,7 +203,7 @@ impl Reader {
 }
 
 /// Estimates the size of an event in bytes.
-fn weight_of(recorded: &RecordedEvent) -> usize {
+fn event_bytes(recorded: &RecordedEvent) -> usize {
     // Frequent deltas are measured without serialization.
     let text = match (delta_of(&recorded.event), &recorded.event) {
         (Some(text), _) => text.len(),

@@ -2,7 +2,7 @@
 
 use turnwire_contract::{
     Completeness, DiscoveryOutcome, Effect, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use super::{OpenMessage, OpenReasoning, RunState};
@@ -59,7 +59,7 @@ impl RunState {
             |call| {
                 let outcome = match call.attempts {
                     0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
-                    _ => outcome_unknown("the run ended while the tool was at work"),
+                    _ => outcome_unknown("the run ended while the tool was running"),
                 };
                 Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
             },
@@ -110,7 +110,7 @@ impl RunState {
         });
         events.extend(unknown.map(|call| Event::ToolFinished {
             call_id: call.call_id.clone(),
-            outcome: outcome_unknown("the server stopped while the tool was at work"),
+            outcome: outcome_unknown("the server stopped while the tool was running"),
             duration_ms: 0,
         }));
         events

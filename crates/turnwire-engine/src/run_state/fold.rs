@@ -364,7 +364,7 @@ pub(super) fn stubs_for_open_calls(request: &RunRequest, history: &[Entry]) -> V
     };
     let open = open.into_iter().filter(|(call_id, _)| !is_answered(call_id));
     open.map(|(call_id, item_id)| {
-        let reason = "the conversation went on without it".to_owned();
+        let reason = "the conversation continued without it".to_owned();
         let outcome = ToolOutcome::Skipped { reason };
         Entry::new(result_id(item_id), tool_result(call_id, &outcome, usize::MAX))
     })

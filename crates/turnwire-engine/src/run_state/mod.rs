@@ -226,8 +226,8 @@ impl RunState {
     }
 
     /// Returns the byte limit of the next turn.
-    pub fn room_for_turn(&self) -> usize {
-        self.output.room_for_turn(self.limits())
+    pub fn remaining_turn_bytes(&self) -> usize {
+        self.output.remaining_turn_bytes(self.limits())
     }
 
     /// Returns the entries that this run adds to its conversation.

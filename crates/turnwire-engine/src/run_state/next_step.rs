@@ -72,8 +72,8 @@ impl RunState {
 
     /// Returns the step for calls without an end.
     fn step_for(&self, open: Vec<&Call>) -> Step {
-        let room = self.limits().max_tool_calls.saturating_sub(self.n_dispatched);
-        if room == 0 {
+        let remaining = self.limits().max_tool_calls.saturating_sub(self.n_dispatched);
+        if remaining == 0 {
             return skip(open, "the run has used up its tool calls");
         }
         let to_ask: Vec<CallId> = open
@@ -86,7 +86,7 @@ impl RunState {
         if !to_ask.is_empty() {
             return Step::AskApproval(to_ask);
         }
-        let most = room.min(self.limits().max_parallel_calls.max(1));
+        let most = remaining.min(self.limits().max_parallel_calls.max(1));
         let batch = self.next_batch(&open, usize::try_from(most).unwrap_or(usize::MAX));
         if batch.is_empty() { Step::Wait } else { Step::RunTools(batch) }
     }

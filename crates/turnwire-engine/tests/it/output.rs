@@ -129,7 +129,7 @@ async fn arguments_that_are_too_long_are_never_carried_out() {
         let (played, n_calls, n_others, prompts) = play(arguments(4_001), kind).await;
         assert_eq!((n_calls, n_others), (0, 1), "{kind:?}");
         assert_eq!(played.outcome, RunOutcome::Completed);
-        let message = "they have more than 4000 bytes, which is the limit".to_owned();
+        let message = "they exceed the limit of 4000 bytes".to_owned();
         assert_eq!(*outcome_of(&played, "call_1"), ToolOutcome::InvalidArguments { message });
         let finished = played.events().find_map(|event| match event {
             Event::ArgumentsFinished { arguments, completeness, .. } => {

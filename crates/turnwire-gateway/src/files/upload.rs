@@ -196,7 +196,7 @@ fn not_read(error: MultipartError, limit: usize) -> ApiError {
         return too_large(limit);
     }
     tracing::debug!(%error, "multipart form not read");
-    ApiError::bad_request("invalid_form", "The form makes no sense, or broke off.")
+    ApiError::bad_request("invalid_form", "The multipart form is not valid, or it is incomplete.")
 }
 
 fn too_large(limit: usize) -> ApiError {

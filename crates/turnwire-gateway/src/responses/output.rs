@@ -39,7 +39,7 @@ pub(crate) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Pro
         None | Some("strict") => Ok(Profile::Strict),
         Some("extended") => Ok(Profile::Extended),
         Some(other) => {
-            let message = format!("There is no profile '{other}'; there are strict and extended.");
+            let message = format!("Unknown profile '{other}'; use `strict` or `extended`.");
             Err(ApiError::bad_request("invalid_value", message).about("profile"))
         }
     }

@@ -276,7 +276,7 @@ fn find_server(
         Some(_) => {
             let message = format!(
                 "The MCP server '{label}' is not in the settings of this server, and its operator \
-                 does not let requests bring one from that address. See [[mcp.on_request]] in the \
+                 does not let requests supply one from that address. See [[mcp.on_request]] in the \
                  settings."
             );
             let param = format!("{param}.server_url");

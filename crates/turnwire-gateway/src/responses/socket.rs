@@ -177,7 +177,7 @@ async fn serve(connection: Arc<ResponsesSocket>, writer: Writer, socket: WebSock
         CloseReason::Expired => {
             let minutes = connection.limits.socket_time.as_secs() / 60;
             let message =
-                format!("This connection has been open for {minutes} minutes; open another.");
+                format!("This connection has been open for {minutes} minutes; open a new one.");
             let error = ApiError::bad_request("websocket_connection_limit_reached", message);
             let reason = Utf8Bytes::from_static("open for too long");
             Some((Some(error), CloseFrame { code: close_code::NORMAL, reason }))
@@ -256,7 +256,8 @@ impl ResponsesSocket {
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                 Some(Ok(Message::Binary(_))) => {
-                    let error = ApiError::bad_request("invalid_json", "Messages are JSON texts.");
+                    let error =
+                        ApiError::bad_request("invalid_json", "Messages must be JSON text.");
                     self.refuse(None, &error).await;
                     continue;
                 }
@@ -290,7 +291,8 @@ impl ResponsesSocket {
         match body.remove("type").as_ref().and_then(Value::as_str) {
             Some("response.create") => {}
             Some("response.steer") => {
-                let message = "A response under way cannot be steered; cancel it, or wait.";
+                let message =
+                    "A response in progress cannot be changed; cancel it, or wait until it ends.";
                 return Err((stream_id, bad("steering_not_supported", message)));
             }
             _ => {
@@ -300,7 +302,7 @@ impl ResponsesSocket {
         }
         let most = self.limits.socket_queue;
         if self.n_active.load(Ordering::SeqCst) >= most {
-            let message = format!("At most {most} responses at once on one connection.");
+            let message = format!("At most {most} concurrent responses on one connection.");
             return Err((stream_id, bad("websocket_stream_limit_reached", &message)));
         }
         let is_new = stream_id.is_some() && !queues.contains_key(&stream_id);
@@ -325,7 +327,7 @@ impl ResponsesSocket {
         self.n_active.fetch_add(1, Ordering::SeqCst);
         sender.try_send(CreateMessage { body }).map_err(|_| {
             self.n_active.fetch_sub(1, Ordering::SeqCst);
-            let message = format!("At most {most} responses may wait in one stream.");
+            let message = format!("At most {most} responses may be queued in one stream.");
             (stream_id, bad("websocket_stream_limit_reached", &message))
         })
     }
@@ -511,7 +513,7 @@ impl ResponsesSocket {
 
 /// The error for a journal that cannot be read to its end.
 fn stream_broken() -> ApiError {
-    let message = "The events of this response cannot be read right now; its run goes on.";
+    let message = "The events of this response cannot be read right now; its run continues.";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
 }
 

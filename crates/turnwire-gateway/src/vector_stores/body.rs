@@ -236,7 +236,7 @@ pub(super) fn read_batch(body: Value) -> Result<Vec<Wanted>, ApiError> {
         }
         (None, None) => Err(ClientError::missing("file_ids").into()),
         (Some(_), Some(_)) => {
-            let message = "`file_ids` and `files` do not go together.";
+            let message = "`file_ids` and `files` cannot be used together.";
             Err(ClientError::invalid("files", message).into())
         }
     }

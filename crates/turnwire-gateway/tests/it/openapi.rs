@@ -95,6 +95,24 @@ async fn no_reference_dangles() {
     assert_eq!(dangling, [""; 0]);
 }
 
+/// S1-FR-012: every parameter has a description, and no description has a label of a requirement.
+#[tokio::test]
+async fn every_parameter_is_described() {
+    let document = document().await;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let name = &parameter["name"];
+                assert!(parameter["description"].is_string(), "{name} of {method} {path}");
+            }
+        }
+    }
+    let text = document.to_string();
+    let labels = text.match_indices("(R").map(|(at, _)| text.split_at(at + 2).1);
+    let labels = labels.filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    assert_eq!(labels.count(), 0, "a label such as (R17) means nothing to a reader");
+}
+
 /// Every operation says what it answers when something is wrong, in the one shape.
 #[tokio::test]
 async fn every_refusal_is_described() {

@@ -62,7 +62,7 @@ async fn a_handler_that_falls_over_answers() {
     world.close().await;
 }
 
-/// C11: a place that the run has not come to is refused, whether the run goes on or not.
+/// C11: a place that the run has not reached is refused, whether the run goes on or not.
 #[tokio::test]
 async fn a_place_beyond_the_end() {
     let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
@@ -217,7 +217,7 @@ async fn hanging_up_before_the_run_begins() {
     world.close().await;
 }
 
-/// R10: a summary is forgotten, also when nobody waits for it any more.
+/// R10: a summary is forgotten, also when the caller no longer waits for it.
 #[tokio::test]
 async fn hanging_up_on_a_summary() {
     let store = SlowStore::default();

@@ -13,8 +13,8 @@ use turnwire_contract::{Annotation, Finish, ModelPart, Usage};
 use super::{REDACTED_SEAL, SIGNATURE_SEAL};
 use crate::{
     lenient_json,
-    provider_error::{Complaint, Fault},
-    translator::{Cut, Dialect, Flow, broken, no_arguments},
+    provider_error::{Fault, ParsedError},
+    translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
 /// State of one answer.
@@ -149,19 +149,19 @@ impl Dialect for MessageStream {
                 self.finish(parts);
                 return Ok(Flow::Over);
             }
-            MessageEvent::Error { error } => return Err(Complaint::of(error).in_mid_stream()),
+            MessageEvent::Error { error } => return Err(ParsedError::of(error).in_mid_stream()),
             MessageEvent::Unknown => {}
         }
         Ok(Flow::More)
     }
 
     fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
-        self.cut(parts).map_err(|Cut| broken("the answer ended without a stop reason"))
+        self.cut(parts).map_err(|Truncated| broken("the answer ended without a stop reason"))
     }
 
-    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut> {
+    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Truncated> {
         if self.stop_reason.is_none() {
-            return Err(Cut);
+            return Err(Truncated);
         }
         self.finish(parts);
         Ok(())

@@ -87,7 +87,7 @@ async fn no_key_means_no_header() {
 async fn a_complaint_becomes_an_error_that_never_shows_the_key() {
     let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.") } });
     let error = error_of(ResponseTemplate::new(401).set_body_json(&body)).await;
-    let message = "the provider did not accept the key, or the account is empty (HTTP 401)";
+    let message = "the provider rejected the key, or the account has no credit (HTTP 401)";
     assert_eq!(error, ModelError::Misconfigured { message: message.to_owned() });
 
     let stream = format!("data: {body}\n\n");

@@ -11,8 +11,8 @@ use super::calls::{CallDelta, Calls, FunctionDelta};
 use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
-    provider_error::{Complaint, Fault},
-    translator::{Cut, Dialect, Flow, broken, no_arguments},
+    provider_error::{Fault, ParsedError},
+    translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
 /// State of one answer.
@@ -92,8 +92,8 @@ impl Dialect for ChatStream {
     type Chunk = Chunk;
 
     fn chunk(&mut self, chunk: Chunk, parts: &mut Vec<ModelPart>) -> Result<Flow, Fault> {
-        if let Some(complaint) = chunk.complaint() {
-            return Err(complaint.in_mid_stream());
+        if let Some(parsed) = chunk.parsed_error() {
+            return Err(parsed.in_mid_stream());
         }
         // Only one choice was requested; others are ignored.
         let mut choices = chunk.choices.into_iter().flatten();
@@ -108,15 +108,15 @@ impl Dialect for ChatStream {
 
     fn done(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         if self.finish_reason.is_none() && !self.has_content {
-            return Err(broken("the answer ended before it began"));
+            return Err(broken("the answer ended without content"));
         }
         self.finish(parts);
         Ok(())
     }
 
-    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Cut> {
+    fn cut(&mut self, parts: &mut Vec<ModelPart>) -> Result<(), Truncated> {
         if self.finish_reason.is_none() {
-            return Err(Cut);
+            return Err(Truncated);
         }
         self.finish(parts);
         Ok(())
@@ -148,11 +148,11 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    fn complaint(&self) -> Option<Complaint> {
+    fn parsed_error(&self) -> Option<ParsedError> {
         let marked = self.object.as_ref().is_some_and(|object| object == "error");
         match &self.error {
-            Some(error) if !error.is_null() => Some(Complaint::of(error.clone())),
-            _ if marked => Some(Complaint::of(
+            Some(error) if !error.is_null() => Some(ParsedError::of(error.clone())),
+            _ if marked => Some(ParsedError::of(
                 serde_json::json!({ "message": self.message, "code": self.code }),
             )),
             _ => None,

@@ -54,8 +54,8 @@ impl Model for CustomToolsAsFunctions {
         if custom.is_empty() {
             return Ok(parts);
         }
-        let mut unpacker = Unpacker { custom, calls: HashMap::new() };
-        Ok(Box::pin(parts.flat_map(move |part| stream::iter(unpacker.take(part)))))
+        let mut extractor = InputExtractor { custom, calls: HashMap::new() };
+        Ok(Box::pin(parts.flat_map(move |part| stream::iter(extractor.take(part)))))
     }
 
     fn upstream_model(&self, name: &str) -> String {
@@ -135,14 +135,14 @@ pub(crate) fn wrapped(input: &str) -> Map<String, Value> {
 type Part = Result<ModelPart, ModelError>;
 
 /// Extracts the input of custom tools from function arguments.
-struct Unpacker {
+struct InputExtractor {
     /// Names of the functions that represent custom tools.
     custom: HashSet<String>,
     /// Their calls by key.
     calls: HashMap<u32, InputReader>,
 }
 
-impl Unpacker {
+impl InputExtractor {
     fn take(&mut self, part: Part) -> Vec<Part> {
         match part {
             Ok(ModelPart::CallStarted { key, id, name }) => {

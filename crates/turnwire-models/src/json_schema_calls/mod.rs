@@ -21,7 +21,7 @@ use turnwire_contract::{
 };
 
 use self::{
-    prompt::{Worded, worded},
+    prompt::{RewrittenPrompt, rewrite},
     stream::AnswerReader,
 };
 
@@ -45,9 +45,9 @@ impl Model for JsonSchemaCalls {
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        match worded(prompt) {
-            Worded::Plain(prompt) => self.model.stream(prompt).await,
-            Worded::WithTools(prompt) => {
+        match rewrite(prompt) {
+            RewrittenPrompt::Plain(prompt) => self.model.stream(prompt).await,
+            RewrittenPrompt::WithTools(prompt) => {
                 let parts = self.model.stream(prompt).await?;
                 let mut reader = AnswerReader::default();
                 Ok(Box::pin(parts.flat_map(move |part| streams::iter(reader.take(part)))))

@@ -13,14 +13,14 @@ const WHAT_NOW: &str = "\n\nNow answer with {\"answer\": …}, or use another to
 
 /// A rewritten prompt.
 #[derive(Debug, PartialEq)]
-pub(super) enum Worded {
+pub(super) enum RewrittenPrompt {
     /// No tool may be called. The answer is plain text.
     Plain(Prompt),
     /// The answer conforms to [`answer_schema`].
     WithTools(Prompt),
 }
 
-pub(super) fn worded(mut prompt: Prompt) -> Worded {
+pub(super) fn rewrite(mut prompt: Prompt) -> RewrittenPrompt {
     let tools = std::mem::take(&mut prompt.tools);
     let choice = std::mem::take(&mut prompt.tool_choice);
     let tools: Vec<Arc<ToolSpec>> = match &choice {
@@ -32,7 +32,7 @@ pub(super) fn worded(mut prompt: Prompt) -> Worded {
     let may_answer = choice == ToolChoice::Auto;
     prompt.items = items(&prompt.items, has_tools, may_answer);
     if !has_tools {
-        return Worded::Plain(prompt);
+        return RewrittenPrompt::Plain(prompt);
     }
     let own = prompt.instructions.take().map(|own| format!("{own}\n\n")).unwrap_or_default();
     prompt.instructions = Some(format!("{own}{}", instructions(&tools, may_answer)));
@@ -45,7 +45,7 @@ pub(super) fn worded(mut prompt: Prompt) -> Worded {
     generation.schema_name = None;
     generation.schema_description = None;
     generation.schema_strict = None;
-    Worded::WithTools(prompt)
+    RewrittenPrompt::WithTools(prompt)
 }
 
 fn instructions(tools: &[Arc<ToolSpec>], may_answer: bool) -> String {
@@ -151,10 +151,10 @@ fn rename(owner: &str, schema: &mut Value) {
 /// Converts calls and results in the conversation to messages, in the format of [`instructions`].
 fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item>> {
     let mut names: BTreeMap<&CallId, &str> = BTreeMap::new();
-    let mut worded = Vec::with_capacity(items.len());
+    let mut rewritten = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let is_news = has_tools && may_answer && n + 1 == items.len();
-        worded.push(match item.as_ref() {
+        rewritten.push(match item.as_ref() {
             // Earlier answers have the same format as the requested one.
             Item::Message { role: Role::Assistant, content } if has_tools => {
                 Arc::new(Item::assistant(json!({ "answer": text_of(content) }).to_string()))
@@ -177,7 +177,7 @@ fn items(items: &[Arc<Item>], has_tools: bool, may_answer: bool) -> Vec<Arc<Item
             }
         });
     }
-    worded
+    rewritten
 }
 
 fn text_of(content: &[Content]) -> String {

@@ -17,8 +17,8 @@ use super::ENCRYPTED_SEAL;
 use crate::{
     lenient_json,
     logprobs::{self, LogprobBody},
-    provider_error::{Complaint, Fault},
-    translator::{Cut, Dialect, Flow, broken, no_arguments},
+    provider_error::{Fault, ParsedError},
+    translator::{Dialect, Flow, Truncated, broken, no_arguments},
 };
 
 /// State of one answer.
@@ -26,13 +26,13 @@ use crate::{
 pub(super) struct ResponseStream {
     /// Offered names of tools in namespaces, by namespace and own name.
     offered: HashMap<(String, String), String>,
-    heard: BTreeMap<u32, Heard>,
+    items: BTreeMap<u32, ItemState>,
     has_calls: bool,
 }
 
 /// State of an item.
 #[derive(Debug, Default)]
-struct Heard {
+struct ItemState {
     is_started: bool,
     has_content: bool,
     is_done: bool,
@@ -49,8 +49,8 @@ impl ResponseStream {
         Self { offered: tools.iter().filter_map(in_namespace).collect(), ..Self::default() }
     }
 
-    fn item(&mut self, index: u32) -> &mut Heard {
-        self.heard.entry(index).or_default()
+    fn item(&mut self, index: u32) -> &mut ItemState {
+        self.items.entry(index).or_default()
     }
 
     fn add(&mut self, index: u32, part: ModelPart, parts: &mut Vec<ModelPart>) {
@@ -116,9 +116,9 @@ impl ResponseStream {
     /// Processes the final response, which repeats all items.
     fn finish(&mut self, response: Response, parts: &mut Vec<ModelPart>) -> Result<(), Fault> {
         if let Some(error) = response.error.filter(|error| !error.is_null()) {
-            return Err(Complaint::of(error).in_mid_stream());
+            return Err(ParsedError::of(error).in_mid_stream());
         }
-        if self.heard.is_empty() {
+        if self.items.is_empty() {
             for (index, item) in (0..).zip(response.output) {
                 self.finish_item(index, item, parts);
             }
@@ -127,7 +127,7 @@ impl ResponseStream {
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let finish = match (response.status.as_deref(), reason.as_deref()) {
             (Some("failed" | "cancelled"), _) => {
-                return Err(broken("the provider gave up on the answer"));
+                return Err(broken("the provider aborted the answer"));
             }
             (_, Some("content_filter")) => Finish::ContentFilter,
             (Some("incomplete"), _) | (_, Some(_)) => Finish::Length,
@@ -185,13 +185,13 @@ impl Dialect for ResponseStream {
             }
             ResponseEvent::Failed { response } => {
                 let error = response.error.unwrap_or_default();
-                return Err(Complaint::of(error).in_mid_stream());
+                return Err(ParsedError::of(error).in_mid_stream());
             }
             ResponseEvent::Error(mut fields) => {
                 // OpenAI nests the error; its own SDK expects it at the top level.
                 let error = fields.shift_remove("error").filter(Value::is_object);
                 fields.shift_remove("type");
-                return Err(Complaint::of(error.unwrap_or(fields.into())).in_mid_stream());
+                return Err(ParsedError::of(error.unwrap_or(fields.into())).in_mid_stream());
             }
             ResponseEvent::Unknown => {}
         }
@@ -202,8 +202,8 @@ impl Dialect for ResponseStream {
         Err(broken("the answer ended without its last event"))
     }
 
-    fn cut(&mut self, _parts: &mut Vec<ModelPart>) -> Result<(), Cut> {
-        Err(Cut)
+    fn cut(&mut self, _parts: &mut Vec<ModelPart>) -> Result<(), Truncated> {
+        Err(Truncated)
     }
 
     fn whole(&mut self, body: &str, parts: &mut Vec<ModelPart>) -> Option<Result<(), Fault>> {

@@ -24,7 +24,7 @@ pub(super) fn turn_for(prompt: &Prompt) -> Result<Turn, ModelError> {
         return Ok(echo(&question));
     };
     let script: Script = serde_json::from_value(script).map_err(|error| ModelError::Rejected {
-        message: format!("the script in the prompt makes no sense: {error}"),
+        message: format!("the script in the prompt is not valid: {error}"),
     })?;
     let wanted = answers_in(since);
     let spoken = script.turns.into_iter().nth(wanted).ok_or_else(|| ModelError::Rejected {
@@ -104,28 +104,28 @@ fn echo(question: &str) -> Turn {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Script {
-    turns: Vec<Spoken>,
+    turns: Vec<ScriptTurn>,
 }
 
 /// A turn in the JSON of a script.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Spoken {
+struct ScriptTurn {
     reasoning: Pieces,
     text: Pieces,
     refusal: Pieces,
-    calls: Vec<SpokenCall>,
+    calls: Vec<ScriptCall>,
     finish: Ending,
     pause_ms: u64,
     pace_ms: u64,
-    error: Option<Trouble>,
+    error: Option<ScriptError>,
     retry_after_ms: Option<u64>,
     after: Option<usize>,
     /// Number of pieces before an unreadable part.
     garbled_after: Option<usize>,
 }
 
-impl Spoken {
+impl ScriptTurn {
     fn into_turn(mut self, results: &str, prompt: &Prompt) -> Turn {
         let mut parts = self.parts(results, prompt);
         if let Some(place) = self.garbled_after {
@@ -179,7 +179,7 @@ impl Spoken {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SpokenCall {
+struct ScriptCall {
     name: String,
     #[serde(default)]
     id: Option<String>,
@@ -191,7 +191,7 @@ struct SpokenCall {
     input: Option<Pieces>,
 }
 
-impl SpokenCall {
+impl ScriptCall {
     fn into_parts(self, key: u32, prompt: &Prompt) -> Vec<ModelPart> {
         let Self { name, id, arguments, raw, input } = self;
         let is_custom = |tool: &ToolSpec| tool.kind == ToolKind::Custom && tool.name == name;
@@ -243,14 +243,14 @@ enum Ending {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Trouble {
+enum ScriptError {
     Unavailable,
     RateLimited,
     Rejected,
     Broken,
 }
 
-impl Trouble {
+impl ScriptError {
     fn into_error(self, retry_after: Option<Duration>) -> ModelError {
         let message = "the script says so".to_owned();
         match self {

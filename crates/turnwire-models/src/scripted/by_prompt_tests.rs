@@ -192,7 +192,7 @@ async fn trouble_comes_before_the_stream_or_after_some_of_it() {
 async fn a_script_that_makes_no_sense_is_refused() {
     let refusal = async |turns| refused([script(turns)]).await.to_string();
     let unknown = refusal(json!([{ "txt": "a" }])).await;
-    assert!(unknown.contains("the script in the prompt makes no sense"), "{unknown}");
+    assert!(unknown.contains("the script in the prompt is not valid"), "{unknown}");
     assert!(unknown.contains("txt"), "{unknown}");
     assert!(refusal(json!([{ "finish": "sometime" }])).await.contains("sometime"));
     assert!(refusal(json!([])).await.contains("has no turn 1"));

@@ -48,7 +48,7 @@ impl Scripted {
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self::from_source(Source::Script {
             turns: turns.into_iter().collect(),
-            afterwards: Afterwards::Refuse,
+            at_end: AtEnd::Refuse,
         })
     }
 
@@ -92,12 +92,12 @@ impl Scripted {
 
     /// Starts again with the first turn at the end of the script.
     pub fn looping(self) -> Self {
-        self.afterwards(Afterwards::StartAgain)
+        self.with_end(AtEnd::StartAgain)
     }
 
     /// Repeats the last turn at the end of the script.
     pub fn repeat_last(self) -> Self {
-        self.afterwards(Afterwards::RepeatLast)
+        self.with_end(AtEnd::RepeatLast)
     }
 
     /// Waits for `pace` before each part.
@@ -115,9 +115,9 @@ impl Scripted {
         Self { source, pace: Duration::ZERO, asked: Arc::default() }
     }
 
-    fn afterwards(mut self, wish: Afterwards) -> Self {
-        if let Source::Script { afterwards, .. } = &mut self.source {
-            *afterwards = wish;
+    fn with_end(mut self, new: AtEnd) -> Self {
+        if let Source::Script { at_end, .. } = &mut self.source {
+            *at_end = new;
         }
         self
     }
@@ -139,9 +139,9 @@ impl Model for Scripted {
                 self.remember(&prompt);
                 Some(demo::turn_for(&prompt))
             }
-            Source::Script { turns, afterwards } => {
+            Source::Script { turns, at_end } => {
                 let n = self.remember(&prompt);
-                afterwards.turn(turns, n).cloned()
+                at_end.turn(turns, n).cloned()
             }
         };
         let turn = turn.ok_or_else(|| ModelError::Rejected {
@@ -153,20 +153,20 @@ impl Model for Scripted {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Script { turns: Arc<[Turn]>, afterwards: Afterwards },
+    Script { turns: Arc<[Turn]>, at_end: AtEnd },
     Demo,
     ByPrompt,
 }
 
 /// What to do at the end of the script.
 #[derive(Debug, Clone, Copy)]
-enum Afterwards {
+enum AtEnd {
     Refuse,
     StartAgain,
     RepeatLast,
 }
 
-impl Afterwards {
+impl AtEnd {
     fn turn(self, turns: &[Turn], n: usize) -> Option<&Turn> {
         let place = match self {
             Self::Refuse => n,

@@ -113,7 +113,7 @@ impl Row {
 }
 
 fn unexpected(n: usize, found: Option<&Column>) -> DatabaseError {
-    DatabaseError::Failed(format!("column {n} holds {found:?}"))
+    DatabaseError::Failed(format!("unexpected value in column {n}: {found:?}"))
 }
 
 /// SQL that differs between the two databases.

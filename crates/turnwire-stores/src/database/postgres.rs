@@ -123,10 +123,10 @@ impl PostgresDatabase {
 async fn why_it_is_away(options: &PgConnectOptions) -> DatabaseError {
     let why = match within(CONNECT_TIMEOUT, options.connect()).await {
         Err(error) => error.to_string(),
-        Ok(_) => "it was away until now".to_owned(),
+        Ok(_) => "it was unavailable until now".to_owned(),
     };
     let (host, port) = (options.get_host(), options.get_port());
-    DatabaseError::Unavailable(format!("no PostgreSQL at {host}:{port}: {why}"))
+    DatabaseError::Unavailable(format!("cannot connect to PostgreSQL at {host}:{port}: {why}"))
 }
 
 /// Rejects a connection pooler in transaction mode, such as PgBouncer. It shares server sessions
@@ -146,7 +146,7 @@ async fn refuse_shared_sessions(
         return Ok(());
     }
     Err(DatabaseError::Failed(
-        "the address leads to a connection pooler in transaction mode, such as PgBouncer; set \
+        "the address is that of a connection pooler in transaction mode, such as PgBouncer; set \
          pool_mode = session there, or use the address of PostgreSQL itself"
             .to_owned(),
     ))

@@ -80,7 +80,7 @@ impl Inner {
     ) -> Result<bool, DatabaseError> {
         if !next.is_read && next.n_claims >= i64::from(MAX_CLAIMS) {
             let why = encode(&ExtractionFailure::Broke)?;
-            let reason = "reading it broke off every time it was tried";
+            let reason = "text extraction failed on every attempt";
             let sql = "update attachments set state = 'failed', why = $2, reason = $3, claim = 0
                        where number = $1";
             let values = [Value::Integer(next.number), Value::Text(&why), Value::Text(reason)];

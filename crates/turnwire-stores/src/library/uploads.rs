@@ -114,7 +114,7 @@ impl FileUpload for Upload {
             Value::OptionalInteger(file.expires_at.map(Timestamp::as_micros)),
         ];
         if self.library.database.query(sql, &values).await?.is_empty() {
-            return Err(LibraryError::Refused("the file took too long to come".to_owned()));
+            return Err(LibraryError::Refused("the upload took too long".to_owned()));
         }
         self.is_finished = true;
         Ok(())

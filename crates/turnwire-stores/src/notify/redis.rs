@@ -21,7 +21,7 @@ use turnwire_contract::RunId;
 use super::signature::Secret;
 use crate::{
     follower::Follower,
-    live_tails::{Arrival, LiveTails},
+    live_tails::{AddOutcome, LiveTails},
     outage::{Availability, Backoff},
     pages::Page,
     rows::{EventRow, StoredRow},
@@ -271,14 +271,14 @@ impl SubscribeTask {
         };
         // The journal fills gaps, and reports malformed rows.
         let page = decode_page(&run_id, body);
-        if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == Arrival::Gap) {
+        if page.is_none_or(|page| self.tails.arrived(&run_id, &page) == AddOutcome::Gap) {
             self.follower.look_at(run_id);
         }
     }
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
-    timeout(RESPONSE_TIMEOUT, work).await.unwrap_or_else(|_| Err(lost("it does not answer")))
+    timeout(RESPONSE_TIMEOUT, work).await.unwrap_or_else(|_| Err(lost("no response in time")))
 }
 
 fn lost(words: &'static str) -> RedisError {

@@ -4,7 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::PgConnection;
-use turnwire_contract::seeded::{Fault, is_injected};
+use turnwire_contract::fault_injection::{Fault, is_injected};
 
 use super::{BatchWriter, Job, probe_sql};
 use crate::{
@@ -36,7 +36,7 @@ const WRITE: &str = "with first as ( \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
 
 /// Returns the statement, or one without a fence: fault injection for tests, see
-/// `turnwire_contract::seeded`.
+/// `turnwire_contract::fault_injection`.
 fn write() -> &'static str {
     static WITHOUT_FENCE: LazyLock<String> = LazyLock::new(|| {
         let over = "do update set last_seq = excluded.last_seq, tag = excluded.tag, \

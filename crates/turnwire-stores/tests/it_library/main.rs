@@ -169,7 +169,7 @@ async fn a_file_may_be_so_big_and_no_bigger() {
         assert!(*kept == *content, "it has changed");
         content.push(b'x');
         let refused = add(&library, "file-2", &content).await;
-        let expected = "the file is bigger than 64 MiB, which is the limit";
+        let expected = "the file exceeds the limit of 64 MiB";
         assert_eq!(refused, Err(LibraryError::Refused(expected.to_owned())));
     }
 }

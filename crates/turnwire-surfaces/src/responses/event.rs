@@ -456,7 +456,7 @@ pub struct ArgumentsDone {
 }
 
 /// State of a call or of a tool listing. Contains name, ID and server, so that clients need not
-/// remember them (R2).
+/// remember them.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ToolFrame {
     /// ID of the item.

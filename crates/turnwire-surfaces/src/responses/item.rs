@@ -525,7 +525,7 @@ pub struct CompactionItem {
 /// Fields of an item that the official format does not have. Omitted if all are empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct ItemNote {
-    /// Whether the result is cut off. The item has only its beginning (R17).
+    /// Whether the result is cut off. The item has only its beginning.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Size of the full result, in bytes.

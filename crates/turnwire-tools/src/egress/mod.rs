@@ -23,12 +23,12 @@ use reqwest::{
 use thiserror::Error;
 use tracing::warn;
 
-use self::resolver::Guarded;
+use self::resolver::CheckedResolver;
 pub use self::{
     resolver::{Lookup, SystemLookup},
     rules::{Refusal, Rules},
 };
-use crate::answer::{Unread, read_at_most};
+use crate::answer::{ReadError, read_at_most};
 
 /// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
@@ -77,16 +77,16 @@ pub enum EgressError {
     #[error("{0}")]
     Refused(#[from] Refusal),
     /// The host did not answer, or the connection broke.
-    #[error("the address is out of reach")]
+    #[error("cannot connect to the address")]
     OutOfReach,
     /// The request timed out.
-    #[error("the address did not answer in time")]
+    #[error("the address did not respond in time")]
     TooSlow,
     /// The response exceeds the maximum size.
     #[error("the answer is too long")]
     TooLong,
     /// The request was redirected too often.
-    #[error("the address points elsewhere again and again")]
+    #[error("the address redirects too many times")]
     TooManyRedirects,
 }
 
@@ -129,7 +129,7 @@ impl Egress {
         let rules = Arc::new(Rules::new(&options.open_networks, &options.ports));
         let client = Client::builder()
             .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Guarded::new(Arc::clone(&rules), lookup))
+            .dns_resolver(CheckedResolver::new(Arc::clone(&rules), lookup))
             .connect_timeout(options.connect_timeout)
             // Redirects are followed in `follow`, with checks.
             .redirect(redirect::Policy::none())
@@ -178,8 +178,8 @@ impl Egress {
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
         let body = read_at_most(response, self.max_bytes).await.map_err(|unread| match unread {
-            Unread::Broken(error) => why(&error),
-            Unread::TooLong => EgressError::TooLong,
+            ReadError::Broken(error) => why(&error),
+            ReadError::TooLong => EgressError::TooLong,
         })?;
         Ok(Fetched { url, status, content_type, body })
     }

@@ -32,18 +32,18 @@ impl Lookup for SystemLookup {
 }
 
 /// Resolver of the HTTP client, with checks.
-pub(super) struct Guarded {
+pub(super) struct CheckedResolver {
     rules: Arc<Rules>,
     lookup: Arc<dyn Lookup>,
 }
 
-impl Guarded {
+impl CheckedResolver {
     pub(super) fn new(rules: Arc<Rules>, lookup: Arc<dyn Lookup>) -> Self {
         Self { rules, lookup }
     }
 }
 
-impl Resolve for Guarded {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (rules, lookup) = (Arc::clone(&self.rules), Arc::clone(&self.lookup));
         Box::pin(async move {

@@ -21,16 +21,16 @@ pub enum Refusal {
     #[error("that is not a plain http or https address")]
     NotAnAddress,
     /// Neither http nor https.
-    #[error("only http and https addresses can be opened")]
+    #[error("only http and https addresses are allowed")]
     Scheme,
     /// The URL contains a user name or a password.
-    #[error("an address with a user name or a password is not opened")]
+    #[error("an address with a user name or a password is not allowed")]
     Credentials,
     /// The port is not allowed.
-    #[error("port {0} is not opened")]
+    #[error("port {0} is not allowed")]
     Port(u16),
     /// The host is an IP address in a non-standard notation.
-    #[error("the host is written in an unusual way")]
+    #[error("the host is not in a standard form")]
     OddHost,
     /// The address is in a network that is not public.
     #[error("that host is not on the public internet ({0})")]

@@ -10,7 +10,7 @@ use turnwire_contract::EmbeddingError;
 
 use crate::{
     Secret,
-    answer::{Unread, read_at_most},
+    answer::{ReadError, read_at_most},
 };
 
 /// Maximum number of texts per request.
@@ -18,6 +18,8 @@ const AT_ONCE: usize = 64;
 
 /// Maximum size of a response. It fits 64 vectors of about eight thousand dimensions.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+const NOT_VALID: &str = "the response of the embeddings server is not valid";
 
 /// Settings of an embeddings model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,18 +115,18 @@ impl Embeddings {
         }
         let away = |error: reqwest::Error| {
             EmbeddingError(format!(
-                "the embeddings server does not answer: {}",
+                "the embeddings server did not respond: {}",
                 error.without_url()
             ))
         };
         let response = request.send().await.map_err(away)?;
         let status = response.status();
         if !status.is_success() {
-            return Err(EmbeddingError(format!("the embeddings server says {status}")));
+            return Err(EmbeddingError(format!("the embeddings server returned {status}")));
         }
         let body = read(response).await?;
         let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|error| EmbeddingError(format!("the embeddings make no sense: {error}")))?;
+            .map_err(|error| EmbeddingError(format!("{NOT_VALID}: {error}")))?;
         in_order(answer.data, texts.len())
     }
 }
@@ -132,10 +134,10 @@ impl Embeddings {
 async fn read(response: Response) -> Result<Vec<u8>, EmbeddingError> {
     read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| {
         let what = match unread {
-            Unread::Broken(_) => "broke off",
-            Unread::TooLong => "has no end",
+            ReadError::Broken(_) => "is incomplete",
+            ReadError::TooLong => "is too large",
         };
-        EmbeddingError(format!("the answer of the embeddings server {what}"))
+        EmbeddingError(format!("the response of the embeddings server {what}"))
     })
 }
 
@@ -147,7 +149,7 @@ fn in_order(mut data: Vec<Numbered>, n_texts: usize) -> Result<Vec<Vec<f32>>, Em
         && data.iter().enumerate().all(|(n, numbered)| numbered.index == n)
         && data.iter().all(|numbered| numbered.embedding.len() == length && length > 0);
     if !complete {
-        return Err(EmbeddingError("the embeddings server left some vectors out".to_owned()));
+        return Err(EmbeddingError(format!("{NOT_VALID}: it must have one vector per text")));
     }
     data.into_iter().map(|numbered| of_length_1(numbered.embedding)).collect()
 }
@@ -155,9 +157,7 @@ fn in_order(mut data: Vec<Numbered>, n_texts: usize) -> Result<Vec<Vec<f32>>, Em
 fn of_length_1(mut vector: Vec<f32>) -> Result<Vec<f32>, EmbeddingError> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {
-        return Err(EmbeddingError(
-            "the embeddings server sent a vector without direction".to_owned(),
-        ));
+        return Err(EmbeddingError("the embeddings server returned a zero vector".to_owned()));
     }
     for number in &mut vector {
         *number /= length;

@@ -68,7 +68,7 @@ async fn the_key_is_sent_and_not_shown() {
     let refused = Embeddings::new(options.clone()).unwrap().vectors(&["a"]).await;
     assert_eq!(
         refused,
-        Err(EmbeddingError("the embeddings server says 401 Unauthorized".to_owned()))
+        Err(EmbeddingError("the embeddings server returned 401 Unauthorized".to_owned()))
     );
     options.api_key = Some("k3y".into());
     let embeddings = Embeddings::new(options).unwrap();
@@ -100,7 +100,7 @@ async fn a_server_that_is_away_gives_no_vectors() {
     let mut options = EmbeddingsOptions::new("http://127.0.0.1:9/v1", "mini");
     options.timeout = Duration::from_secs(2);
     let away = Embeddings::new(options).unwrap().vectors(&["a"]).await.unwrap_err();
-    assert!(away.0.starts_with("the embeddings server does not answer"), "{away}");
+    assert!(away.0.starts_with("the embeddings server did not respond"), "{away}");
     assert!(!away.0.contains("127.0.0.1"), "an address is nobody's business: {away}");
 }
 

@@ -145,7 +145,7 @@ async fn a_filter_that_is_not_understood_is_no_search_without_one() {
     for (filters, path) in wrong {
         let settings = json!({ "vector_store_ids": ["vs_sea"], "filters": filters });
         let refused = ask(json!({ "queries": ["tusks"] }), settings).await;
-        let words = format!("the settings of the file search make no sense: `{path}` must be ");
+        let words = format!("the settings of the file search are not valid: `{path}` must be ");
         assert!(
             matches!(&refused, Err(ToolError::Failed(message)) if message.starts_with(&words)),
             "{refused:?}"
@@ -208,6 +208,6 @@ async fn a_file_may_be_so_big_and_no_bigger() {
     library.add_file(&tenant, record("file-1", "big.txt"), limit).await.unwrap();
     let more: Arc<[u8]> = vec![b'x'; MAX_FILE_BYTES + 1].into();
     let refused = library.add_file(&tenant, record("file-2", "bigger.txt"), more).await;
-    let expected = "the file is bigger than 64 MiB, which is the limit";
+    let expected = "the file exceeds the limit of 64 MiB";
     assert_eq!(refused, Err(LibraryError::Refused(expected.to_owned())));
 }

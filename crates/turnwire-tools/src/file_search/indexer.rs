@@ -46,12 +46,12 @@ pub struct Indexer {
 
 /// State of a worker between two files.
 #[derive(Default)]
-struct Patience {
+struct WorkerState {
     /// No vectors are requested before this time.
     no_vectors_until: Option<Instant>,
 }
 
-impl Patience {
+impl WorkerState {
     fn wants_vectors(&self) -> bool {
         self.no_vectors_until.is_none_or(|moment| moment <= Instant::now())
     }
@@ -77,8 +77,8 @@ impl Indexer {
 
     /// Indexes all files that are queued now, and returns their number.
     pub async fn work_off(&self) -> Result<usize, LibraryError> {
-        let (mut n_files, mut patience) = (0, Patience::default());
-        while self.next(&mut patience).await? {
+        let (mut n_files, mut worker) = (0, WorkerState::default());
+        while self.next(&mut worker).await? {
             n_files += 1;
         }
         self.queue.tidy().await?;
@@ -86,9 +86,9 @@ impl Indexer {
     }
 
     async fn work(&self) {
-        let mut patience = Patience::default();
+        let mut worker = WorkerState::default();
         loop {
-            match self.next(&mut patience).await {
+            match self.next(&mut worker).await {
                 Ok(true) => {}
                 Ok(false) => self.pause().await,
                 Err(error) => {
@@ -116,10 +116,10 @@ impl Indexer {
     }
 
     /// Indexes one file. Returns false if none is queued.
-    async fn next(&self, patience: &mut Patience) -> Result<bool, LibraryError> {
-        let model = self.reader.model().filter(|_| patience.wants_vectors());
+    async fn next(&self, worker: &mut WorkerState) -> Result<bool, LibraryError> {
+        let model = self.reader.model().filter(|_| worker.wants_vectors());
         let Some(work) = self.queue.claim(model, LEASE).await? else { return Ok(false) };
-        let done = self.read(&work, patience);
+        let done = self.read(&work, worker);
         if let Some(end) = self.while_ours(&work, done).await? {
             let finished = self.queue.finish(&work, end);
             self.while_ours(&work, finished).await?.transpose()?;
@@ -149,7 +149,7 @@ impl Indexer {
         }
     }
 
-    async fn read(&self, work: &IndexWork, patience: &mut Patience) -> Indexed {
+    async fn read(&self, work: &IndexWork, worker: &mut WorkerState) -> Indexed {
         match &work.task {
             IndexTask::Read { content, chunking } => {
                 let texts = match self.chunks(&work.file_name, content, *chunking).await {
@@ -159,13 +159,13 @@ impl Indexer {
                         return Indexed::Failed { why, reason };
                     }
                 };
-                let vectors = self.vectors(&texts, patience).await;
+                let vectors = self.vectors(&texts, worker).await;
                 let chunks = texts
                     .into_iter()
                     .map(|text| NewChunk { words: self.reader.words(&text), text });
                 Indexed::Chunks { chunks: chunks.collect(), vectors }
             }
-            IndexTask::Embed { chunks } => match self.vectors(chunks, patience).await {
+            IndexTask::Embed { chunks } => match self.vectors(chunks, worker).await {
                 Some(vectors) => Indexed::Vectors(vectors),
                 None => Indexed::NotNow(WITHOUT_VECTORS),
             },
@@ -173,14 +173,14 @@ impl Indexer {
     }
 
     /// Returns the vectors of these chunks, if a model is configured and available.
-    async fn vectors(&self, texts: &[String], patience: &mut Patience) -> Option<Vectors> {
-        let model = self.reader.model().filter(|_| patience.wants_vectors())?.to_owned();
+    async fn vectors(&self, texts: &[String], worker: &mut WorkerState) -> Option<Vectors> {
+        let model = self.reader.model().filter(|_| worker.wants_vectors())?.to_owned();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         match self.reader.vectors(&texts).await {
             Ok(vectors) => Some(Vectors { model, vectors }),
             Err(cause) => {
                 warn!(%cause, "embeddings unavailable, files indexed for full-text search only");
-                patience.no_vectors_until = Some(Instant::now() + WITHOUT_VECTORS);
+                worker.no_vectors_until = Some(Instant::now() + WITHOUT_VECTORS);
                 None
             }
         }
@@ -203,10 +203,10 @@ impl Indexer {
         let cut = move || chunking::chunks(&text.replace('\0', " "), is_markdown, chunking);
         let chunks = tokio::task::spawn_blocking(cut).await.map_err(|error| {
             warn!(%error, "chunking failed");
-            NoText { why: ExtractionFailure::Broke, reason: "reading it broke off".to_owned() }
+            NoText { why: ExtractionFailure::Broke, reason: "text extraction failed".to_owned() }
         })?;
         if chunks.len() > MAX_PASSAGES {
-            let reason = format!("`{name}` has more than {MAX_PASSAGES} passages");
+            let reason = format!("`{name}` has more than {MAX_PASSAGES} chunks");
             return Err(NoText { why: ExtractionFailure::Invalid, reason });
         }
         Ok(chunks)

@@ -33,7 +33,7 @@ const USUAL_WORDS: f32 = 200.0;
 /// The tables are locked only for lookups. Slow operations (storing or ranking many chunks) lock
 /// only the index of one collection and run on a blocking thread.
 pub struct MemoryLibrary {
-    shelves: Mutex<HashMap<TenantId, Arc<Shelf>>>,
+    tenant_libraries: Mutex<HashMap<TenantId, Arc<TenantLibrary>>>,
     reader: Arc<dyn TextAnalyzer>,
     changed: Notify,
     /// Next number of an attachment or claim.
@@ -42,7 +42,7 @@ pub struct MemoryLibrary {
 
 /// Data of one tenant.
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct TenantLibrary {
     pub(super) files: Mutex<HashMap<FileId, File>>,
     collections: Mutex<HashMap<CollectionId, Arc<Collection>>>,
 }
@@ -54,14 +54,14 @@ pub(super) struct File {
 
 struct Collection {
     record: Mutex<CollectionRecord>,
-    attached: Mutex<HashMap<FileId, Attached>>,
+    attached: Mutex<HashMap<FileId, AttachedFile>>,
     batches: Mutex<HashMap<BatchId, BatchRecord>>,
     /// Locked only on blocking threads.
     index: RwLock<Index>,
 }
 
 /// A file in a collection and its indexing state.
-struct Attached {
+struct AttachedFile {
     attachment: Attachment,
     /// Number of the attachment, in order of attachment.
     number: i64,
@@ -72,7 +72,7 @@ struct Attached {
     n_passages: usize,
 }
 
-impl Attached {
+impl AttachedFile {
     fn is_due(&self, model: Option<&str>) -> bool {
         let due = match &self.attachment.state {
             Indexing::InProgress => true,
@@ -93,12 +93,12 @@ impl Attached {
 /// Chunks of a collection.
 struct Index {
     scorer: Scorer<u64>,
-    chunks: HashMap<u64, Leaf>,
+    chunks: HashMap<u64, IndexedChunk>,
     next: u64,
 }
 
 /// A chunk in the index.
-struct Leaf {
+struct IndexedChunk {
     /// Number of the attachment.
     attachment: i64,
     text: String,
@@ -121,15 +121,15 @@ impl MemoryLibrary {
     /// Creates an empty library with this analyzer.
     pub fn with_reader(reader: Arc<dyn TextAnalyzer>) -> Self {
         Self {
-            shelves: Mutex::default(),
+            tenant_libraries: Mutex::default(),
             reader,
             changed: Notify::new(),
             numbers: Mutex::default(),
         }
     }
 
-    fn shelf(&self, tenant: &TenantId) -> Arc<Shelf> {
-        Arc::clone(lock(&self.shelves).entry(tenant.clone()).or_default())
+    fn tenant_library(&self, tenant: &TenantId) -> Arc<TenantLibrary> {
+        Arc::clone(lock(&self.tenant_libraries).entry(tenant.clone()).or_default())
     }
 
     fn number(&self) -> i64 {
@@ -143,35 +143,41 @@ impl MemoryLibrary {
         tenant: &TenantId,
         id: &CollectionId,
     ) -> Result<Arc<Collection>, LibraryError> {
-        self.shelf(tenant).collection(id)
+        self.tenant_library(tenant).collection(id)
     }
 
     /// Returns all collections of all tenants.
-    fn everything(&self) -> Vec<(TenantId, Arc<Shelf>, Arc<Collection>)> {
-        let shelves: Vec<(TenantId, Arc<Shelf>)> = lock(&self.shelves)
+    fn everything(&self) -> Vec<(TenantId, Arc<TenantLibrary>, Arc<Collection>)> {
+        let tenant_libraries: Vec<(TenantId, Arc<TenantLibrary>)> = lock(&self.tenant_libraries)
             .iter()
-            .map(|(tenant, shelf)| (tenant.clone(), Arc::clone(shelf)))
+            .map(|(tenant, tenant_library)| (tenant.clone(), Arc::clone(tenant_library)))
             .collect();
         let mut all = Vec::new();
-        for (tenant, shelf) in shelves {
-            let collections: Vec<_> = lock(&shelf.collections).values().cloned().collect();
+        for (tenant, tenant_library) in tenant_libraries {
+            let collections: Vec<_> = lock(&tenant_library.collections).values().cloned().collect();
             all.extend(
-                collections.into_iter().map(|one| (tenant.clone(), Arc::clone(&shelf), one)),
+                collections
+                    .into_iter()
+                    .map(|one| (tenant.clone(), Arc::clone(&tenant_library), one)),
             );
         }
         all
     }
 
     /// Returns the next file to index.
-    fn next(&self, model: Option<&str>) -> Option<(TenantId, Arc<Shelf>, Arc<Collection>, FileId)> {
+    fn next(
+        &self,
+        model: Option<&str>,
+    ) -> Option<(TenantId, Arc<TenantLibrary>, Arc<Collection>, FileId)> {
         let mut next: Option<((bool, i64), _)> = None;
-        for (tenant, shelf, collection) in self.everything() {
+        for (tenant, tenant_library, collection) in self.everything() {
             for (file_id, attached) in lock(&collection.attached).iter() {
                 let turn = attached.turn();
                 let is_sooner = next.as_ref().is_none_or(|(other, _)| turn < *other);
                 if attached.is_due(model) && is_sooner {
                     let here = Arc::clone(&collection);
-                    let place = (tenant.clone(), Arc::clone(&shelf), here, file_id.clone());
+                    let place =
+                        (tenant.clone(), Arc::clone(&tenant_library), here, file_id.clone());
                     next = Some((turn, place));
                 }
             }
@@ -180,7 +186,7 @@ impl MemoryLibrary {
     }
 }
 
-impl Shelf {
+impl TenantLibrary {
     fn with_file<T>(&self, id: &FileId, look: impl FnOnce(&File) -> T) -> Result<T, LibraryError> {
         let files = lock(&self.files);
         let file = files.get(id).filter(|file| !is_over(file.record.expires_at));
@@ -229,13 +235,17 @@ impl Collection {
     fn with_attached<T>(
         &self,
         id: &FileId,
-        look: impl FnOnce(&mut Attached) -> T,
+        look: impl FnOnce(&mut AttachedFile) -> T,
     ) -> Result<T, LibraryError> {
         lock(&self.attached).get_mut(id).map(look).ok_or_else(|| LibraryError::not_attached(id))
     }
 
     /// Calls `act` with the attachment of a claim, if the claim is still valid.
-    fn with_claimed<T>(&self, work: &IndexWork, act: impl FnOnce(&mut Attached) -> T) -> Option<T> {
+    fn with_claimed<T>(
+        &self,
+        work: &IndexWork,
+        act: impl FnOnce(&mut AttachedFile) -> T,
+    ) -> Option<T> {
         let mut attached = lock(&self.attached);
         let claimed = attached.get_mut(&work.file_id)?;
         (claimed.claim == Some(work.claim)).then(|| act(claimed))
@@ -308,8 +318,8 @@ impl Collection {
 
 impl Index {
     fn remove(&mut self, attachment: i64) {
-        let is_gone = |leaf: &Leaf| leaf.attachment == attachment;
-        for (key, _) in self.chunks.extract_if(|_, leaf| is_gone(leaf)) {
+        let is_gone = |indexed: &IndexedChunk| indexed.attachment == attachment;
+        for (key, _) in self.chunks.extract_if(|_, indexed| is_gone(indexed)) {
             self.scorer.remove(&key);
         }
     }
@@ -324,7 +334,7 @@ impl Index {
             let key = self.next;
             self.next += 1;
             self.scorer.upsert(&key, embedding);
-            self.chunks.insert(key, Leaf { attachment, text, vector: None });
+            self.chunks.insert(key, IndexedChunk { attachment, text, vector: None });
         }
         if let Some(vectors) = vectors {
             self.set_vectors(attachment, vectors);
@@ -334,15 +344,17 @@ impl Index {
     fn set_vectors(&mut self, attachment: i64, vectors: Vectors) {
         let model: Arc<str> = vectors.model.into();
         for (key, vector) in self.of(attachment).into_iter().zip(vectors.vectors) {
-            if let Some(leaf) = self.chunks.get_mut(&key) {
-                leaf.vector = Some((Arc::clone(&model), vector));
+            if let Some(indexed) = self.chunks.get_mut(&key) {
+                indexed.vector = Some((Arc::clone(&model), vector));
             }
         }
     }
 
     /// Returns the keys of the chunks of a file, in order.
     fn of(&self, attachment: i64) -> Vec<u64> {
-        let its = |(key, leaf): (&u64, &Leaf)| (leaf.attachment == attachment).then_some(*key);
+        let its = |(key, indexed): (&u64, &IndexedChunk)| {
+            (indexed.attachment == attachment).then_some(*key)
+        };
         let mut keys: Vec<u64> = self.chunks.iter().filter_map(its).collect();
         keys.sort_unstable();
         keys
@@ -358,7 +370,7 @@ impl Index {
     fn by_words(&self, words: &[String], files: &HashSet<i64>) -> Vec<(u64, f64)> {
         let mut found = self.scorer.matches(&embedder().embed(&words.join(" ")));
         found.retain(|hit| {
-            self.chunks.get(&hit.id).is_some_and(|leaf| files.contains(&leaf.attachment))
+            self.chunks.get(&hit.id).is_some_and(|indexed| files.contains(&indexed.attachment))
         });
         found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
         found.into_iter().map(|hit| (hit.id, between_0_and_1(hit.score))).collect()
@@ -370,11 +382,11 @@ impl Index {
         (model, question): (&str, &[f32]),
         files: &HashSet<i64>,
     ) -> Vec<(u64, f32)> {
-        let likeness = |(key, leaf): (&u64, &Leaf)| {
-            let (of_model, vector) = leaf.vector.as_ref()?;
+        let likeness = |(key, indexed): (&u64, &IndexedChunk)| {
+            let (of_model, vector) = indexed.vector.as_ref()?;
             let comparable = **of_model == *model && vector.len() == question.len();
             let product = || vector.iter().zip(question).map(|(one, other)| one * other).sum();
-            (comparable && files.contains(&leaf.attachment)).then(|| (*key, product()))
+            (comparable && files.contains(&indexed.attachment)).then(|| (*key, product()))
         };
         let mut found: Vec<(u64, f32)> = self.chunks.iter().filter_map(likeness).collect();
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -383,24 +395,30 @@ impl Index {
 }
 
 /// An analyzed query.
-struct Asked {
+struct AnalyzedQuery {
     words: Vec<String>,
     meaning: Option<(String, Vec<f32>)>,
     query: Query,
 }
 
 /// Returns the best chunks of all these collections.
-fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) -> Vec<FoundChunk> {
+fn best_of_all(
+    tenant_library: &TenantLibrary,
+    collections: &[Arc<Collection>],
+    asked: &AnalyzedQuery,
+) -> Vec<FoundChunk> {
     let (mut by_words, mut by_meaning) = (Vec::new(), Vec::new());
     let mut chunks: HashMap<(usize, u64), FoundChunk> = HashMap::new();
     for (n, collection) in collections.iter().enumerate() {
-        let files = files_of(shelf, collection, &asked.query);
+        let files = files_of(tenant_library, collection, &asked.query);
         let numbers: HashSet<i64> = files.keys().copied().collect();
         let index = read(&collection.index);
         let mut show = |key: u64| {
-            let leaf = index.chunks.get(&key)?;
-            let chunk =
-                FoundChunk { text: leaf.text.clone(), ..files.get(&leaf.attachment)?.clone() };
+            let indexed = index.chunks.get(&key)?;
+            let chunk = FoundChunk {
+                text: indexed.text.clone(),
+                ..files.get(&indexed.attachment)?.clone()
+            };
             chunks.insert((n, key), chunk);
             Some((n, key))
         };
@@ -432,17 +450,21 @@ fn best_of_all(shelf: &Shelf, collections: &[Arc<Collection>], asked: &Asked) ->
 }
 
 /// Returns the files of a collection that match the query's filter, as results without text.
-fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i64, FoundChunk> {
+fn files_of(
+    tenant_library: &TenantLibrary,
+    collection: &Collection,
+    query: &Query,
+) -> HashMap<i64, FoundChunk> {
     let attached = lock(&collection.attached);
     let passes = |attributes: &Map<String, Value>| {
         query.filter.as_ref().is_none_or(|filter| filter.passes(attributes))
     };
-    let as_passage = |one: &Attached| {
+    let as_passage = |one: &AttachedFile| {
         let Attachment { file_id, attributes, state, .. } = &one.attachment;
         if *state != Indexing::Completed || !passes(attributes) {
             return None;
         }
-        let file_name = shelf.with_file(file_id, |file| file.record.name.clone()).ok()?;
+        let file_name = tenant_library.with_file(file_id, |file| file.record.name.clone()).ok()?;
         let (file_id, attributes) = (file_id.clone(), attributes.clone());
         let chunk = FoundChunk { file_id, file_name, score: 0.0, text: String::new(), attributes };
         Some((one.number, chunk))
@@ -454,7 +476,7 @@ fn files_of(shelf: &Shelf, collection: &Collection, query: &Query) -> HashMap<i6
 async fn aside<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LibraryError> {
-    let broke_off = |error| LibraryError::Unavailable(format!("the work broke off: {error}"));
+    let broke_off = |error| LibraryError::Unavailable(format!("the task failed: {error}"));
     tokio::task::spawn_blocking(act).await.map_err(broke_off)
 }
 
@@ -465,7 +487,7 @@ impl Files for MemoryLibrary {
         tenant: &TenantId,
         file_id: &FileId,
     ) -> Result<Box<dyn FileUpload>, LibraryError> {
-        let theirs = self.shelf(tenant);
+        let theirs = self.tenant_library(tenant);
         if lock(&theirs.files).contains_key(file_id) {
             return Err(already_there(file_id));
         }
@@ -473,11 +495,11 @@ impl Files for MemoryLibrary {
     }
 
     async fn file(&self, tenant: &TenantId, file_id: &FileId) -> Result<FileRecord, LibraryError> {
-        self.shelf(tenant).with_file(file_id, |file| file.record.clone())
+        self.tenant_library(tenant).with_file(file_id, |file| file.record.clone())
     }
 
     async fn files(&self, tenant: &TenantId) -> Result<Vec<FileRecord>, LibraryError> {
-        let theirs = self.shelf(tenant);
+        let theirs = self.tenant_library(tenant);
         let mut files: Vec<FileRecord> =
             lock(&theirs.files).values().map(|file| file.record.clone()).collect();
         files.retain(|file| !is_over(file.expires_at));
@@ -490,7 +512,7 @@ impl Files for MemoryLibrary {
         tenant: &TenantId,
         file_id: &FileId,
     ) -> Result<Arc<[u8]>, LibraryError> {
-        self.shelf(tenant).with_file(file_id, |file| Arc::clone(&file.content))
+        self.tenant_library(tenant).with_file(file_id, |file| Arc::clone(&file.content))
     }
 
     async fn content_stream(
@@ -502,7 +524,7 @@ impl Files for MemoryLibrary {
     }
 
     async fn remove_file(&self, tenant: &TenantId, file_id: &FileId) -> Result<(), LibraryError> {
-        let (theirs, file_id) = (self.shelf(tenant), file_id.clone());
+        let (theirs, file_id) = (self.tenant_library(tenant), file_id.clone());
         aside(move || theirs.remove_file(&file_id)).await?
     }
 }
@@ -514,7 +536,7 @@ impl Collections for MemoryLibrary {
         tenant: &TenantId,
         collection: CollectionRecord,
     ) -> Result<(), LibraryError> {
-        match lock(&self.shelf(tenant).collections).entry(collection.id.clone()) {
+        match lock(&self.tenant_library(tenant).collections).entry(collection.id.clone()) {
             Entry::Occupied(_) => {
                 Err(LibraryError::Exists(format!("collection `{}`", collection.id)))
             }
@@ -534,7 +556,7 @@ impl Collections for MemoryLibrary {
     }
 
     async fn collections(&self, tenant: &TenantId) -> Result<Vec<CollectionRecord>, LibraryError> {
-        let theirs = self.shelf(tenant);
+        let theirs = self.tenant_library(tenant);
         let mut collections: Vec<CollectionRecord> =
             lock(&theirs.collections).values().map(|collection| collection.record()).collect();
         collections.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
@@ -571,7 +593,7 @@ impl Collections for MemoryLibrary {
         tenant: &TenantId,
         collection_id: &CollectionId,
     ) -> Result<(), LibraryError> {
-        let removed = lock(&self.shelf(tenant).collections).remove(collection_id);
+        let removed = lock(&self.tenant_library(tenant).collections).remove(collection_id);
         let removed = removed.ok_or_else(|| LibraryError::no_collection(collection_id))?;
         // Dropping many chunks is slow.
         aside(move || drop(removed)).await
@@ -583,7 +605,7 @@ impl Collections for MemoryLibrary {
         collections: &[CollectionId],
         query: &Query,
     ) -> Result<SearchResults, LibraryError> {
-        let theirs = self.shelf(tenant);
+        let theirs = self.tenant_library(tenant);
         let mut seen = HashSet::new();
         let each = collections.iter().filter(|id| seen.insert(*id));
         let searched: Vec<_> = each.map(|id| theirs.collection(id)).collect::<Result<_, _>>()?;
@@ -602,7 +624,8 @@ impl Collections for MemoryLibrary {
                 }
             }
         }
-        let asked = Asked { words: self.reader.asked(&query.text), meaning, query: query.clone() };
+        let asked =
+            AnalyzedQuery { words: self.reader.asked(&query.text), meaning, query: query.clone() };
         let chunks = aside(move || best_of_all(&theirs, &searched, &asked)).await?;
         Ok(SearchResults { chunks, words_only })
     }
@@ -617,7 +640,7 @@ impl Attachments for MemoryLibrary {
         batch: Option<BatchRecord>,
         attachments: Vec<Attachment>,
     ) -> Result<(), LibraryError> {
-        let theirs = self.shelf(tenant);
+        let theirs = self.tenant_library(tenant);
         let collection = theirs.collection(collection_id)?;
         for attachment in &attachments {
             theirs.with_file(&attachment.file_id, |_| ())?;
@@ -633,7 +656,7 @@ impl Attachments for MemoryLibrary {
             attachment.batch_id.clone_from(&batch_id);
             (attachment.state, attachment.usage_bytes) = (Indexing::InProgress, 0);
             let file_id = attachment.file_id.clone();
-            let attached = Attached {
+            let attached = AttachedFile {
                 attachment,
                 number: self.number(),
                 claim: None,
@@ -756,7 +779,7 @@ impl IndexQueue for MemoryLibrary {
         model: Option<&str>,
         lease: Duration,
     ) -> Result<Option<IndexWork>, LibraryError> {
-        while let Some((tenant, shelf, collection, file_id)) = self.next(model) {
+        while let Some((tenant, tenant_library, collection, file_id)) = self.next(model) {
             let claim = self.number();
             let claimed = collection.with_attached(&file_id, |attached| {
                 // Another worker may have claimed it meanwhile.
@@ -765,7 +788,7 @@ impl IndexQueue for MemoryLibrary {
                 }
                 let is_read = attached.attachment.state == Indexing::Completed;
                 if !is_read && attached.n_claims >= MAX_CLAIMS {
-                    let reason = "reading it broke off every time it was tried".to_owned();
+                    let reason = "text extraction failed on every attempt".to_owned();
                     attached.attachment.state =
                         Indexing::Failed { why: ExtractionFailure::Broke, reason };
                     return None;
@@ -776,7 +799,7 @@ impl IndexQueue for MemoryLibrary {
                 Some((attached.number, attached.attachment.chunking, is_read))
             });
             let Ok(Some((number, chunking, is_read))) = claimed else { continue };
-            let file = shelf
+            let file = tenant_library
                 .with_file(&file_id, |file| (file.record.name.clone(), Arc::clone(&file.content)));
             let Ok((file_name, content)) = file else { continue };
             let collection_id = collection.record().id;
@@ -804,7 +827,7 @@ impl IndexQueue for MemoryLibrary {
         let Ok(collection) = self.collection(&work.tenant, &work.collection_id) else {
             return Ok(false);
         };
-        let ended = |attached: &mut Attached| (attached.claim, attached.n_claims) = (None, 0);
+        let ended = |attached: &mut AttachedFile| (attached.claim, attached.n_claims) = (None, 0);
         match end {
             Indexed::Chunks { chunks, vectors } => {
                 let work = work.clone();
@@ -836,8 +859,8 @@ impl IndexQueue for MemoryLibrary {
     }
 
     async fn tidy(&self) -> Result<(), LibraryError> {
-        let shelves: Vec<_> = lock(&self.shelves).values().cloned().collect();
-        for theirs in shelves {
+        let tenant_libraries: Vec<_> = lock(&self.tenant_libraries).values().cloned().collect();
+        for theirs in tenant_libraries {
             let is_old = |file: &&File| is_over(file.record.expires_at);
             let old: Vec<FileId> = lock(&theirs.files)
                 .values()
@@ -886,16 +909,16 @@ fn bytes_of(vectors: &Vectors) -> usize {
 
 /// The words are already tokenized.
 #[derive(Debug, Clone, Copy, Default)]
-struct CutBefore;
+struct WhitespaceTokenizer;
 
-impl bm25::Tokenizer for CutBefore {
+impl bm25::Tokenizer for WhitespaceTokenizer {
     fn tokenize(&self, text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }
 }
 
-fn embedder() -> &'static Embedder<u32, CutBefore> {
-    static EMBEDDER: OnceLock<Embedder<u32, CutBefore>> = OnceLock::new();
+fn embedder() -> &'static Embedder<u32, WhitespaceTokenizer> {
+    static EMBEDDER: OnceLock<Embedder<u32, WhitespaceTokenizer>> = OnceLock::new();
     EMBEDDER.get_or_init(|| EmbedderBuilder::with_avgdl(USUAL_WORDS).build())
 }
 

@@ -50,7 +50,7 @@ async fn a_busy_collection_holds_up_nobody_else() {
         fill(&library, tenant, &busy).await;
         fill(&library, tenant, &idle).await;
     }
-    let index = library.shelf(&tenant).collection(&busy).unwrap();
+    let index = library.tenant_library(&tenant).collection(&busy).unwrap();
     let (is_held, held) = mpsc::channel();
     let (let_go, released) = mpsc::channel::<()>();
     let holding = thread::spawn(move || {

@@ -58,7 +58,7 @@ impl PdfProgram {
             })?;
         match timeout(self.timeout, exchange(&mut child, content)).await {
             Ok(Some(text)) => Ok(text),
-            Ok(None) => Err(invalid(format!("`{name}` is broken, or no PDF that can be read"))),
+            Ok(None) => Err(invalid(format!("`{name}` is damaged, or not a PDF that can be read"))),
             // Dropping the child kills it.
             Err(_) => Err(invalid(format!("`{name}` takes too long to read"))),
         }

@@ -24,16 +24,16 @@ pub(super) struct Settings {
 /// The settings as sent in a request. Unknown fields are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Written {
+struct RawSettings {
     vector_store_ids: Vec<CollectionId>,
     max_num_results: Option<usize>,
     filters: Option<Value>,
-    ranking_options: Option<WrittenRanking>,
+    ranking_options: Option<RawRanking>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WrittenRanking {
+struct RawRanking {
     score_threshold: Option<f64>,
 }
 
@@ -41,18 +41,18 @@ impl Settings {
     /// Parses the settings of a call. An invalid filter is an error. Ignoring it would return files
     /// that must be excluded.
     pub(super) fn read(settings: &Value) -> Result<Self, ToolError> {
-        let written = match settings {
-            Value::Null => Written::default(),
+        let raw = match settings {
+            Value::Null => RawSettings::default(),
             settings => serde_path_to_error::deserialize(settings.clone()).map_err(no_sense)?,
         };
-        if written.vector_store_ids.is_empty() {
+        if raw.vector_store_ids.is_empty() {
             return Err(ToolError::failed("there are no files to search in this conversation"));
         }
-        let filter = written.filters.as_ref().map(|filter| Filter::read(filter, "filters"));
-        let ranking = written.ranking_options.unwrap_or_default();
+        let filter = raw.filters.as_ref().map(|filter| Filter::read(filter, "filters"));
+        let ranking = raw.ranking_options.unwrap_or_default();
         Ok(Self {
-            collections: written.vector_store_ids,
-            most: written.max_num_results.unwrap_or(USUAL_RESULTS).clamp(1, MAX_RESULTS),
+            collections: raw.vector_store_ids,
+            most: raw.max_num_results.unwrap_or(USUAL_RESULTS).clamp(1, MAX_RESULTS),
             filter: filter.transpose().map_err(no_sense)?,
             least_score: ranking.score_threshold.unwrap_or(0.0),
         })
@@ -70,5 +70,5 @@ impl Settings {
 }
 
 fn no_sense(error: impl fmt::Display) -> ToolError {
-    ToolError::failed(format!("the settings of the file search make no sense: {error}"))
+    ToolError::failed(format!("the settings of the file search are not valid: {error}"))
 }

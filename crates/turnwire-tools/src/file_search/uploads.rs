@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream;
 use turnwire_contract::{ContentStream, FileId, FileRecord, FileUpload, LibraryError};
 
-use super::memory::{File, Shelf};
+use super::memory::{File, TenantLibrary};
 use crate::sync::lock;
 
 /// Maximum size of a file in bytes.
@@ -16,13 +16,13 @@ pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 const PIECE: usize = 256 * 1024;
 
 pub(super) struct Upload {
-    shelf: Arc<Shelf>,
+    tenant_library: Arc<TenantLibrary>,
     content: Vec<u8>,
 }
 
 impl Upload {
-    pub(super) fn to(shelf: Arc<Shelf>) -> Self {
-        Self { shelf, content: Vec::new() }
+    pub(super) fn to(tenant_library: Arc<TenantLibrary>) -> Self {
+        Self { tenant_library, content: Vec::new() }
     }
 }
 
@@ -37,9 +37,9 @@ impl FileUpload for Upload {
     }
 
     async fn finish(self: Box<Self>, file: FileRecord) -> Result<(), LibraryError> {
-        let Self { shelf, content } = *self;
+        let Self { tenant_library, content } = *self;
         let record = FileRecord { bytes: content.len() as u64, ..file };
-        match lock(&shelf.files).entry(record.id.clone()) {
+        match lock(&tenant_library.files).entry(record.id.clone()) {
             Entry::Occupied(_) => Err(already_there(&record.id)),
             Entry::Vacant(free) => {
                 free.insert(File { record, content: content.into() });

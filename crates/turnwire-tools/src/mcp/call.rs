@@ -14,12 +14,12 @@ use tracing::debug;
 use turnwire_contract::{Tool, ToolContext, ToolError, ToolOutput, ToolRequest, ToolSpec};
 
 use super::{
-    asking::answers,
     connection::Connection,
-    result::read,
+    elicitation::input_responses,
+    result::convert,
+    router::PendingCall,
     task,
-    tool::{McpTool, Stop, cancelled},
-    wire::Mailbox,
+    tool::{McpTool, NoResponse, cancelled},
 };
 
 /// Key of the idempotency key in `_meta`; the same for every attempt of a call.
@@ -34,7 +34,7 @@ struct Round {
     key: String,
     responses: Option<InputResponses>,
     state: Option<String>,
-    as_a_task: bool,
+    as_task: bool,
 }
 
 #[async_trait]
@@ -49,15 +49,15 @@ impl Tool for McpTool {
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         match context.begun_task() {
-            Some(task) => self.watch(task, &context).await,
-            None => self.begin(request, &context).await,
+            Some(task) => self.poll_task(task, &context).await,
+            None => self.start_call(request, &context).await,
         }
     }
 }
 
 impl McpTool {
     /// Calls the tool, and again after each round of elicitation.
-    async fn begin(
+    async fn start_call(
         &self,
         request: ToolRequest,
         context: &ToolContext,
@@ -68,58 +68,58 @@ impl McpTool {
             key: request.idempotency_key,
             responses: None,
             state: None,
-            as_a_task: self.server.is_called_as_a_task(name),
+            as_task: self.server.requires_task(name),
         };
         for _ in 0..MAX_ROUNDS {
             let connection = self.connection(context).await?;
-            let _under_way = connection.calls.token();
-            let mailbox = Mailbox::new(context.run_id.clone());
-            let sent = self.send(&connection, self.called(&round, context), &mailbox);
-            let answer = match sent.await {
-                Ok(handle) => self.answer(handle, &mailbox, context).await,
-                Err(error) => Err(Stop::Failed(error)),
+            let _call_token = connection.calls.token();
+            let pending = PendingCall::new(context.run_id.clone());
+            let sent = self.send(&connection, self.build_request(&round, context), &pending);
+            let response = match sent.await {
+                Ok(handle) => self.response(handle, &pending, context).await,
+                Err(error) => Err(NoResponse::Failed(error)),
             };
-            match answer {
+            match response {
                 Ok(ServerResult::CallToolResult(result))
-                    if !round.as_a_task && says_that_it_wants_a_task(&result, name) =>
+                    if !round.as_task && result_requires_task_mode(&result, name) =>
                 {
-                    self.call_as_a_task(&mut round);
+                    self.switch_to_task(&mut round);
                 }
-                Ok(ServerResult::CallToolResult(result)) => return read(result),
+                Ok(ServerResult::CallToolResult(result)) => return convert(result),
                 Ok(ServerResult::InputRequiredResult(asked)) => {
                     let InputRequiredResult { input_requests, request_state, .. } = asked;
                     let requests = input_requests.unwrap_or_default();
-                    round.responses = Some(answers(label, requests, context).await?);
+                    round.responses = Some(input_responses(label, requests, context).await?);
                     round.state = request_state;
                 }
-                Ok(other) => match task::created(&other) {
-                    Some(created) => return self.follow(created, context).await,
+                Ok(other) => match task::created_task(&other) {
+                    Some(created_task) => return self.follow_task(created_task, context).await,
                     None => return Err(ToolError::Failed(unsupported(label))),
                 },
-                Err(Stop::Cancelled) => return Err(cancelled()),
-                Err(Stop::Failed(error))
-                    if !round.as_a_task && wants_a_task(&error, &connection) =>
+                Err(NoResponse::Cancelled) => return Err(cancelled()),
+                Err(NoResponse::Failed(error))
+                    if !round.as_task && requires_task_mode(&error, &connection) =>
                 {
-                    self.call_as_a_task(&mut round);
+                    self.switch_to_task(&mut round);
                 }
-                Err(Stop::Failed(error)) => {
-                    return Err(self.problem(error, &connection, &mailbox));
+                Err(NoResponse::Failed(error)) => {
+                    return Err(self.call_error(error, &connection, &pending));
                 }
             }
         }
-        Err(ToolError::failed(format!("the server `{label}` asks again and again")))
+        Err(ToolError::failed(format!("the server `{label}` asked for input too many times")))
     }
 
-    fn call_as_a_task(&self, round: &mut Round) {
+    fn switch_to_task(&self, round: &mut Round) {
         let (server, tool) = (&self.server, &self.spec.name);
         debug!(server = %server.label, %tool, "MCP tool requires task mode");
-        server.call_as_a_task(tool);
-        round.as_a_task = true;
+        server.set_requires_task(tool);
+        round.as_task = true;
     }
 
     /// Builds the request.
-    fn called(&self, round: &Round, context: &ToolContext) -> ClientRequest {
-        let mut request = if round.as_a_task {
+    fn build_request(&self, round: &Round, context: &ToolContext) -> ClientRequest {
+        let mut request = if round.as_task {
             // In the old protocol the call requests a task. The protocol library no longer supports
             // this.
             let params = json!({
@@ -143,22 +143,22 @@ impl McpTool {
 }
 
 fn unsupported(label: &str) -> String {
-    format!("the server `{label}` answered with something else than a result")
+    format!("the server `{label}` returned an unexpected response instead of a result")
 }
 
 /// Whether the server requires the tool to be called as a task. Old servers then report an unknown
 /// method, and have not executed the call.
-fn wants_a_task(error: &ServiceError, connection: &Connection) -> bool {
+fn requires_task_mode(error: &ServiceError, connection: &Connection) -> bool {
     let is_unknown = matches!(
         error,
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND
     );
-    is_unknown && !connection.is_newer()
+    is_unknown && !connection.uses_new_protocol()
 }
 
 /// The same error from the official TypeScript SDK, which returns it as a result. The text contains
 /// the name of the tool, so it cannot be confused with a regular result.
-fn says_that_it_wants_a_task(result: &CallToolResult, name: &str) -> bool {
+fn result_requires_task_mode(result: &CallToolResult, name: &str) -> bool {
     let words = format!("MCP error -32601: Tool {name} requires task augmentation");
     let first = result.content.first();
     let is_it =

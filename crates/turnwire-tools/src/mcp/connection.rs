@@ -36,11 +36,11 @@ use tracing::{debug, warn};
 use turnwire_contract::ToolSpec;
 
 use super::{
-    asking::Us,
+    elicitation::McpClientHandler,
     oauth::Authorization,
     options::McpTransport,
     process::ServerProcess,
-    wire::{Watched, Wire},
+    router::{MessageRouter, RoutedTransport},
 };
 use crate::{Egress, secret::Secret, sync::lock};
 
@@ -51,21 +51,21 @@ const MAX_TOOLS: usize = 1_000;
 const MAX_PAGES: usize = 100;
 
 /// Timeout for the subscription to changes of the tool list.
-const SUBSCRIBING: Duration = Duration::from_secs(2);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of attempts to resume a broken HTTP stream, and the delay between them. Afterwards the
 /// pending requests fail.
 const STREAM_RETRIES: usize = 3;
 const STREAM_RETRY_WAIT: Duration = Duration::from_millis(200);
 
-pub(super) type Service = RunningService<RoleClient, Us>;
+pub(super) type Service = RunningService<RoleClient, McpClientHandler>;
 
 /// What a server has listed.
-pub(super) type Specs = Arc<[Arc<ToolSpec>]>;
+pub(super) type ToolSpecs = Arc<[Arc<ToolSpec>]>;
 
 pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) wire: Arc<Wire>,
+    pub(super) router: Arc<MessageRouter>,
     pub(super) opened_at: Instant,
     /// Closes the connection.
     pub(super) stop: CancellationToken,
@@ -74,27 +74,31 @@ pub(super) struct Connection {
     /// The calls on the connection.
     pub(super) calls: TaskTracker,
     /// Serializes concurrent requests for the tool list.
-    pub(super) asking: tokio::sync::Mutex<()>,
-    listed: Mutex<Option<Listed>>,
+    pub(super) list_lock: tokio::sync::Mutex<()>,
+    listed: Mutex<Option<CachedTools>>,
 }
 
 /// The cached tool list.
-struct Listed {
-    tools: Specs,
+struct CachedTools {
+    tools: ToolSpecs,
     /// Number of change notifications before the list was requested.
     changes: u64,
 }
 
 impl Connection {
-    pub(super) fn new(service: &Service, wire: Arc<Wire>, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        service: &Service,
+        router: Arc<MessageRouter>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             peer: service.peer().clone(),
-            wire,
+            router,
             opened_at: Instant::now(),
             stop,
             retired: CancellationToken::new(),
             calls: TaskTracker::new(),
-            asking: tokio::sync::Mutex::default(),
+            list_lock: tokio::sync::Mutex::default(),
             listed: Mutex::default(),
         }
     }
@@ -106,11 +110,11 @@ impl Connection {
 
     /// Whether the connection is closed.
     fn has_ended(&self) -> bool {
-        self.stop.is_cancelled() || self.wire.has_ended() || self.peer.is_transport_closed()
+        self.stop.is_cancelled() || self.router.has_ended() || self.peer.is_transport_closed()
     }
 
     /// Whether the server supports protocol version 2026-07-28.
-    pub(super) fn is_newer(&self) -> bool {
+    pub(super) fn uses_new_protocol(&self) -> bool {
         let server = self.peer.peer_info();
         server.is_some_and(|server| server.protocol_version >= ProtocolVersion::V_2026_07_28)
     }
@@ -121,43 +125,45 @@ impl Connection {
     }
 
     /// Waits until the connection is retired and no requests are pending.
-    pub(super) async fn done(&self) {
+    pub(super) async fn drained(&self) {
         self.retired.cancelled().await;
         self.calls.close();
         self.calls.wait().await;
     }
 
     /// Returns the state of the connection after a failed request.
-    pub(super) fn after(&self, error: &ServiceError) -> Aftermath {
+    pub(super) fn impact_of(&self, error: &ServiceError) -> FailureImpact {
         match error {
-            _ if self.has_ended() => Aftermath::Ended,
-            ServiceError::TransportClosed => Aftermath::Ended,
+            _ if self.has_ended() => FailureImpact::ConnectionClosed,
+            ServiceError::TransportClosed => FailureImpact::ConnectionClosed,
             // With stdio, all requests share one pipe.
-            ServiceError::TransportSend(error) if error.error.is::<io::Error>() => Aftermath::Ended,
+            ServiceError::TransportSend(error) if error.error.is::<io::Error>() => {
+                FailureImpact::ConnectionClosed
+            }
             ServiceError::TransportSend(error) => match http_error(error) {
                 Some(StreamableHttpError::Client(error)) if error.status().is_none() => {
-                    Aftermath::OutOfReach
+                    FailureImpact::ServerUnreachable
                 }
                 // A new connection uses the tokens of the latest login.
                 Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::Auth(_)) => {
-                    Aftermath::OutOfReach
+                    FailureImpact::ServerUnreachable
                 }
-                _ => Aftermath::AsBefore,
+                _ => FailureImpact::RequestOnly,
             },
-            _ => Aftermath::AsBefore,
+            _ => FailureImpact::RequestOnly,
         }
     }
 
     /// Returns the cached tools, if they have not changed.
-    pub(super) fn known_tools(&self) -> Option<Specs> {
+    pub(super) fn known_tools(&self) -> Option<ToolSpecs> {
         let listed = lock(&self.listed);
-        let listed = listed.as_ref().filter(|listed| listed.changes == self.wire.changes())?;
+        let listed = listed.as_ref().filter(|listed| listed.changes == self.router.changes())?;
         Some(Arc::clone(&listed.tools))
     }
 
     /// Caches the tools. `changes` is the number of change notifications before the request.
-    pub(super) fn remember(&self, tools: Specs, changes: u64) {
-        *lock(&self.listed) = Some(Listed { tools, changes });
+    pub(super) fn cache_tools(&self, tools: ToolSpecs, changes: u64) {
+        *lock(&self.listed) = Some(CachedTools { tools, changes });
     }
 
     /// Requests the tool list, page by page.
@@ -200,8 +206,8 @@ impl Connection {
             return;
         }
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        match timeout(SUBSCRIBING, self.peer.listen(filter)).await {
-            // `Wire` handles the notifications; this task only keeps the subscription open.
+        match timeout(SUBSCRIBE_TIMEOUT, self.peer.listen(filter)).await {
+            // `MessageRouter` handles the notifications; this task only keeps the subscription open.
             Ok(Ok(mut subscription)) => {
                 tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
                     while let Ok(Some(_)) = subscription.next().await {}
@@ -215,40 +221,40 @@ impl Connection {
 
 /// State of a connection after a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aftermath {
+pub(super) enum FailureImpact {
     /// The connection is closed for all requests.
-    Ended,
+    ConnectionClosed,
     /// The server was unreachable, or disconnected during the request. New requests need a new
     /// connection; pending ones may still complete on this one.
-    OutOfReach,
+    ServerUnreachable,
     /// Only this request failed.
-    AsBefore,
+    RequestOnly,
 }
 
 /// Protocol versions to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handshake {
     /// The new protocol, with fallback to the old one if the server rejects it.
-    Either,
+    Auto,
     /// The old protocol, for servers that do not reject the new one properly.
-    Older,
+    Legacy,
 }
 
 impl Handshake {
     fn mode(self) -> ClientLifecycleMode {
         match self {
-            Self::Either => ClientLifecycleMode::Auto {
+            Self::Auto => ClientLifecycleMode::Auto {
                 preferred_versions: vec![ProtocolVersion::V_2026_07_28],
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
-            Self::Older => ClientLifecycleMode::Initialize,
+            Self::Legacy => ClientLifecycleMode::Initialize,
         }
     }
 }
 
 /// How to reach an HTTP server.
 #[derive(Clone, Copy)]
-pub(super) struct Ways<'a> {
+pub(super) struct HttpAccess<'a> {
     /// The client for URLs from requests; none for URLs from the settings.
     pub(super) egress: Option<&'a Egress>,
     /// The tokens, if the server requires OAuth.
@@ -259,21 +265,27 @@ pub(super) struct Ways<'a> {
 pub(super) async fn open(
     label: &str,
     transport: &McpTransport,
-    Ways { egress, authorization }: Ways<'_>,
+    HttpAccess { egress, authorization }: HttpAccess<'_>,
     handshake: Handshake,
-    wire: &Arc<Wire>,
-    keepers: (&TaskTracker, &CancellationToken),
+    router: &Arc<MessageRouter>,
+    background: (&TaskTracker, &CancellationToken),
 ) -> Result<Service, OpenError> {
-    let us = Us::new(introduction(), Arc::clone(wire));
-    let wire = Arc::clone(wire);
+    let handler = McpClientHandler::new(client_config(), Arc::clone(router));
+    let router = Arc::clone(router);
     let opened = match transport {
         McpTransport::Stdio { command, args, env, cwd } => {
-            let process = ServerProcess::start(label, command, args, env, cwd.as_deref(), keepers)
-                .map_err(|error| {
-                    warn!(server = %label, %error, "MCP server process not started");
-                    OpenError::NotStarted
-                })?;
-            serve_client_with_lifecycle(us, Watched::new(process, wire), handshake.mode()).await
+            let process =
+                ServerProcess::start(label, command, args, env, cwd.as_deref(), background)
+                    .map_err(|error| {
+                        warn!(server = %label, %error, "MCP server process not started");
+                        OpenError::NotStarted
+                    })?;
+            serve_client_with_lifecycle(
+                handler,
+                RoutedTransport::new(process, router),
+                handshake.mode(),
+            )
+            .await
         }
         McpTransport::Http { url, bearer_token, headers, .. } => {
             let client = match egress {
@@ -283,28 +295,38 @@ pub(super) async fn open(
             let config = http_config(url, bearer_token.as_ref(), headers)?;
             if let Some(authorization) = authorization {
                 let client = authorization.client(client).await.map_err(|error| {
-                    warn!(server = %label, error = %chain(&error), "no token for the MCP server");
+                    warn!(server = %label, error = %error_chain(&error), "no token for the MCP server");
                     OpenError::Unauthorized
                 })?;
-                let line = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_lifecycle(us, Watched::new(line, wire), handshake.mode()).await
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                serve_client_with_lifecycle(
+                    handler,
+                    RoutedTransport::new(transport, router),
+                    handshake.mode(),
+                )
+                .await
             } else {
-                let line = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_lifecycle(us, Watched::new(line, wire), handshake.mode()).await
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                serve_client_with_lifecycle(
+                    handler,
+                    RoutedTransport::new(transport, router),
+                    handshake.mode(),
+                )
+                .await
             }
         }
     };
     opened.map_err(|error| {
-        warn!(server = %label, error = %chain(&error), "MCP handshake failed");
+        warn!(server = %label, error = %error_chain(&error), "MCP handshake failed");
         if let (Some(authorization), Some(challenge)) = (authorization, error.auth_challenge()) {
-            authorization.tokens.keep_challenge(challenge);
+            authorization.tokens.store_challenge(challenge);
         }
         OpenError::of(&error)
     })
 }
 
 /// Our client info and capabilities.
-fn introduction() -> ClientConfig {
+fn client_config() -> ClientConfig {
     let form = ElicitationCapability::new().with_form(FormElicitationCapability::new());
     let mut capabilities = ClientCapabilities::default();
     capabilities.elicitation = Some(form);
@@ -318,24 +340,24 @@ fn introduction() -> ClientConfig {
 fn checked_client(label: &str, egress: &Egress, url: &str) -> Result<reqwest::Client, OpenError> {
     egress.check(url).map_err(|refusal| {
         warn!(server = %label, %refusal, "MCP server address refused");
-        OpenError::Closed
+        OpenError::UrlNotAllowed
     })?;
     Ok(egress.client().clone())
 }
 
 fn http_client(url: &str) -> Result<reqwest::Client, OpenError> {
-    let misspelt = |what| OpenError::Settings(what);
-    let address = Url::parse(url).map_err(|_| misspelt("its address is not a URL"))?;
+    let invalid = |what| OpenError::InvalidSettings(what);
+    let address = Url::parse(url).map_err(|_| invalid("its address is not a URL"))?;
     let mut client = reqwest::Client::builder()
         // A redirect would forward keys to another host.
         .redirect(redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))
         // Reused connections stall occasionally if a response was not read to its end.
         .pool_max_idle_per_host(0);
-    if is_this_machine(&address) {
+    if is_loopback_host(&address) {
         client = client.no_proxy();
     }
-    client.build().map_err(|_| misspelt("the HTTP client does not start"))
+    client.build().map_err(|_| invalid("the HTTP client could not be created"))
 }
 
 fn http_config(
@@ -343,12 +365,12 @@ fn http_config(
     bearer_token: Option<&Secret>,
     headers: &BTreeMap<String, String>,
 ) -> Result<StreamableHttpClientTransportConfig, OpenError> {
-    let misspelt = |what| OpenError::Settings(what);
+    let invalid = |what| OpenError::InvalidSettings(what);
     let mut sent = HashMap::new();
     for (name, value) in headers {
-        let name = HeaderName::try_from(name).map_err(|_| misspelt("a header has no good name"))?;
+        let name = HeaderName::try_from(name).map_err(|_| invalid("a header name is not valid"))?;
         let mut value =
-            HeaderValue::try_from(value).map_err(|_| misspelt("a header has no good value"))?;
+            HeaderValue::try_from(value).map_err(|_| invalid("a header value is not valid"))?;
         value.set_sensitive(true);
         sent.insert(name, value);
     }
@@ -364,7 +386,7 @@ fn http_config(
 }
 
 /// A proxy cannot reach servers on this machine.
-fn is_this_machine(address: &Url) -> bool {
+fn is_loopback_host(address: &Url) -> bool {
     let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
@@ -374,15 +396,15 @@ fn is_this_machine(address: &Url) -> bool {
 pub(super) enum OpenError {
     /// The command could not be started.
     NotStarted,
-    Settings(&'static str),
+    InvalidSettings(&'static str),
     /// The URL is not allowed.
-    Closed,
+    UrlNotAllowed,
     /// The server requires authentication, or denied it.
     Unauthorized,
     /// The server is unreachable.
-    OutOfReach,
+    Unreachable,
     /// The server disconnected during the handshake.
-    HungUp,
+    Disconnected,
     Other,
 }
 
@@ -394,52 +416,52 @@ impl OpenError {
         match error {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of(fallback),
             _ if error.auth_challenge().is_some() => Self::Unauthorized,
-            ClientInitializeError::ConnectionClosed(_) => Self::HungUp,
+            ClientInitializeError::ConnectionClosed(_) => Self::Disconnected,
             ClientInitializeError::TransportError { error, .. }
                 if error.error.is::<io::Error>() =>
             {
-                Self::HungUp
+                Self::Disconnected
             }
-            ClientInitializeError::TransportError { error, .. } if never_connected(error) => {
-                Self::OutOfReach
+            ClientInitializeError::TransportError { error, .. } if is_connect_error(error) => {
+                Self::Unreachable
             }
             _ => Self::Other,
         }
     }
 
     /// Whether another protocol version may help.
-    pub(super) fn may_be_the_handshake(self) -> bool {
-        matches!(self, Self::HungUp | Self::Other)
+    pub(super) fn may_be_version_mismatch(self) -> bool {
+        matches!(self, Self::Disconnected | Self::Other)
     }
 
     /// Description of the error, as the end of a sentence.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn message(self) -> &'static str {
         match self {
-            Self::NotStarted => "its command does not start",
-            Self::Settings(what) => what,
-            Self::Closed => "its address is not opened for servers that a request brings",
-            Self::Unauthorized => "it wants a key, or does not accept ours",
-            Self::OutOfReach => "nobody answers at its address",
-            Self::HungUp => "it hung up while it was starting",
-            Self::Other => "it does not answer as an MCP server does",
+            Self::NotStarted => "its command could not be started",
+            Self::InvalidSettings(what) => what,
+            Self::UrlNotAllowed => "requests may not supply a server at this address",
+            Self::Unauthorized => "it requires a key, or rejected the configured one",
+            Self::Unreachable => "cannot connect to its address",
+            Self::Disconnected => "it closed the connection during the handshake",
+            Self::Other => "its response is not valid MCP",
         }
     }
 }
 
 /// Whether the server cannot have received the request: there was no connection, or the pipe was
 /// closed before the end of the line.
-pub(super) fn never_arrived(error: &ServiceError) -> bool {
+pub(super) fn was_not_delivered(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
-    error.error.is::<io::Error>() || never_connected(error)
+    error.error.is::<io::Error>() || is_connect_error(error)
 }
 
 /// Whether no connection could be established.
-fn never_connected(error: &DynamicTransportError) -> bool {
+fn is_connect_error(error: &DynamicTransportError) -> bool {
     matches!(http_error(error), Some(StreamableHttpError::Client(error)) if error.is_connect())
 }
 
 /// Returns the HTTP status of a refused request.
-pub(super) fn refused_with(error: &ServiceError) -> Option<u16> {
+pub(super) fn http_status_of(error: &ServiceError) -> Option<u16> {
     let ServiceError::TransportSend(error) = error else { return None };
     match http_error(error)? {
         StreamableHttpError::HttpStatus(error) => Some(error.status),
@@ -449,14 +471,14 @@ pub(super) fn refused_with(error: &ServiceError) -> Option<u16> {
 }
 
 /// Returns the `WWW-Authenticate` challenge of a refused request.
-pub(super) fn challenge_to(error: &ServiceError) -> Option<&str> {
+pub(super) fn challenge_of(error: &ServiceError) -> Option<&str> {
     let ServiceError::TransportSend(error) = error else { return None };
     http_error(error)?.auth_challenge()
 }
 
 /// Whether the request was refused for lack of authorization, or there was no token to send. The
 /// server has not executed it.
-pub(super) fn was_not_let_in(error: &ServiceError) -> bool {
+pub(super) fn is_unauthorized(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
     matches!(
         http_error(error),
@@ -473,7 +495,7 @@ fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqw
 }
 
 /// Formats the error and all its causes, for the log.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -23,41 +23,41 @@ use super::oauth::Authorization;
 use crate::secret::Secret;
 
 /// Client name for the authorization server.
-const OUR_NAME: &str = "Turnwire";
+const CLIENT_NAME: &str = "Turnwire";
 
 /// Path of the redirect URI.
-const CALLBACK: &str = "/callback";
+const CALLBACK_PATH: &str = "/callback";
 
 /// Timeout for the request of the browser to the redirect URI.
-const TELLING: Duration = Duration::from_secs(10);
+const CALLBACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Page shown after the redirect.
-const WELCOME: &str = "<!doctype html><title>Turnwire</title><p>Turnwire has heard of it. \
-                       You can close this page.";
+const CALLBACK_PAGE: &str = "<!doctype html><title>Turnwire</title><p>Turnwire received the response. \
+                             You can close this page.";
 
 /// A login in progress.
 pub struct Login {
     manager: AuthorizationManager,
-    page: String,
+    authorization_url: String,
     redirect: String,
     listener: TcpListener,
 }
 
 impl Login {
     /// Discovers the authorization server, registers the client, and listens for the redirect.
-    pub(super) async fn begin(authorization: &Authorization) -> Result<Self, LoginError> {
+    pub(super) async fn start(authorization: &Authorization) -> Result<Self, LoginError> {
         let options = authorization.options();
         let port = options.redirect_port.unwrap_or(0);
         let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(LoginError::Port)?;
         let port = listener.local_addr().map_err(LoginError::Port)?.port();
-        let redirect = format!("http://127.0.0.1:{port}{CALLBACK}");
+        let redirect = format!("http://127.0.0.1:{port}{CALLBACK_PATH}");
 
         let tokens = &authorization.tokens;
         let mut manager = authorization.manager().await?;
         manager.set_credential_store(tokens.clone());
         let challenge = tokens.challenge();
         let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await?;
-        let reads_documents = found
+        let supports_metadata_url = found
             .metadata
             .additional_fields
             .get("client_id_metadata_document_supported")
@@ -66,8 +66,8 @@ impl Login {
         let scopes = scopes(authorization, &manager, challenge.is_some()).await;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
 
-        let document = options.client_metadata_url.as_ref().filter(|_| reads_documents);
-        let secret = if let Some(known) = options.client_id.as_ref().or(document) {
+        let metadata_url = options.client_metadata_url.as_ref().filter(|_| supports_metadata_url);
+        let secret = if let Some(known) = options.client_id.as_ref().or(metadata_url) {
             let client = OAuthClientConfig::new(known.as_str(), redirect.as_str());
             let secret = options.client_secret.as_ref().filter(|_| options.client_id.is_some());
             manager.configure_client(match secret.map(Secret::reveal) {
@@ -76,40 +76,42 @@ impl Login {
             })?;
             None
         } else {
-            manager.register_client(OUR_NAME, &redirect, &scopes).await?.client_secret
+            manager.register_client(CLIENT_NAME, &redirect, &scopes).await?.client_secret
         };
-        tokens.keep_secret(secret).map_err(LoginError::NotKept)?;
-        let page = manager.get_authorization_url(&scopes).await?;
-        Ok(Self { manager, page, redirect, listener })
+        tokens.store_secret(secret).map_err(LoginError::TokensNotStored)?;
+        let authorization_url = manager.get_authorization_url(&scopes).await?;
+        Ok(Self { manager, authorization_url, redirect, listener })
     }
 
     /// Returns the authorization URL, which the person opens.
-    pub fn page(&self) -> &str {
-        &self.page
+    pub fn authorization_url(&self) -> &str {
+        &self.authorization_url
     }
 
     /// Waits for the redirect, and stores the tokens. Has no timeout.
     pub async fn finish(self) -> Result<(), LoginError> {
         let tasks = TaskTracker::new();
-        let (sender, mut arrivals) = mpsc::channel(1);
+        let (sender, mut callbacks) = mpsc::channel(1);
         let finished = loop {
-            let came_back = tokio::select! {
-                came_back = arrivals.recv() => came_back,
+            let callback = tokio::select! {
+                callback = callbacks.recv() => callback,
                 accepted = self.listener.accept() => {
                     let (stream, _) = accepted.map_err(LoginError::Port)?;
                     tasks.spawn(serve(stream, sender.clone()));
                     continue;
                 }
             };
-            let Some(query) = came_back else { break Err(LoginError::Refused(String::new())) };
+            let Some(query) = callback else { break Err(LoginError::Refused(String::new())) };
             match self.exchange(&format!("{}?{query}", self.redirect)).await {
                 // A request from another program; continue to wait for ours.
-                Err(LoginError::NotOurs) => debug!("OAuth callback with an unknown state ignored"),
+                Err(LoginError::UnknownCallback) => {
+                    debug!("OAuth callback with an unknown state ignored");
+                }
                 finished => break finished,
             }
         };
         tasks.close();
-        let _ = timeout(TELLING, tasks.wait()).await;
+        let _ = timeout(CALLBACK_TIMEOUT, tasks.wait()).await;
         finished
     }
 
@@ -124,15 +126,15 @@ impl Login {
         if let Some(why) = refusal(query) {
             return Err(LoginError::Refused(why));
         }
-        let callback =
-            AuthorizationCallback::from_redirect_url(address).map_err(|_| LoginError::NotOurs)?;
+        let callback = AuthorizationCallback::from_redirect_url(address)
+            .map_err(|_| LoginError::UnknownCallback)?;
         let AuthorizationCallback { code, csrf_token, issuer, .. } = callback;
         let exchanged =
             self.manager.exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref());
         match exchanged.await {
             Ok(_) => Ok(()),
             // Returned for an unknown `state`.
-            Err(AuthError::InternalError(_)) => Err(LoginError::NotOurs),
+            Err(AuthError::InternalError(_)) => Err(LoginError::UnknownCallback),
             Err(error) => Err(error.into()),
         }
     }
@@ -159,39 +161,39 @@ async fn scopes(
 
 /// Returns the error code of the redirect, if the authorization server refused.
 fn refusal(query: &str) -> Option<String> {
-    let word = query.split('&').find_map(|pair| pair.strip_prefix("error="))?;
+    let code = query.split('&').find_map(|pair| pair.strip_prefix("error="))?;
     // OAuth error codes contain only these characters.
-    Some(word.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect())
+    Some(code.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect())
 }
 
 /// Serves the redirect URI.
-async fn serve(stream: TcpStream, arrivals: mpsc::Sender<String>) {
-    let arrivals = Arc::new(arrivals);
+async fn serve(stream: TcpStream, callbacks: mpsc::Sender<String>) {
+    let callbacks = Arc::new(callbacks);
     let service = service_fn(move |request: Request<Incoming>| {
-        let arrivals = Arc::clone(&arrivals);
-        async move { Ok::<_, Infallible>(answer(&request, &arrivals).await) }
+        let callbacks = Arc::clone(&callbacks);
+        async move { Ok::<_, Infallible>(answer(&request, &callbacks).await) }
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    if let Ok(Err(error)) = timeout(TELLING, serving).await {
+    if let Ok(Err(error)) = timeout(CALLBACK_TIMEOUT, serving).await {
         debug!(%error, "browser connection failed");
     }
 }
 
-async fn answer(request: &Request<Incoming>, arrivals: &mpsc::Sender<String>) -> Response<String> {
-    if request.uri().path() != CALLBACK {
-        let mut nothing = Response::new(String::new());
-        *nothing.status_mut() = StatusCode::NOT_FOUND;
-        return nothing;
+async fn answer(request: &Request<Incoming>, callbacks: &mpsc::Sender<String>) -> Response<String> {
+    if request.uri().path() != CALLBACK_PATH {
+        let mut not_found = Response::new(String::new());
+        *not_found.status_mut() = StatusCode::NOT_FOUND;
+        return not_found;
     }
     let query = request.uri().query().unwrap_or_default().to_owned();
     // The receiver is closed after the matching redirect.
-    let _ = arrivals.send(query).await;
-    let mut url_rules = Response::new(WELCOME.to_owned());
+    let _ = callbacks.send(query).await;
+    let mut response = Response::new(CALLBACK_PAGE.to_owned());
     let html = header::HeaderValue::from_static("text/html; charset=utf-8");
-    url_rules.headers_mut().insert(header::CONTENT_TYPE, html);
-    url_rules
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    response
 }
 
 impl fmt::Debug for Login {
@@ -207,23 +209,23 @@ pub enum LoginError {
     #[error("there is no tool server `{0}`")]
     UnknownServer(String),
     /// The server has no `oauth` setting.
-    #[error("nobody has to log in to `{0}`: it has no `oauth` in its settings")]
-    NoLogin(String),
+    #[error("`{0}` needs no login: it has no `oauth` in its settings")]
+    NotConfigured(String),
     /// The server uses a grant without a person.
-    #[error("nobody has to log in to `{0}`: it is given the credentials of a machine")]
-    OfAMachine(String),
+    #[error("`{0}` needs no login: it uses client credentials")]
+    NotInteractive(String),
     /// The port of the redirect URI could not be opened.
-    #[error("no port of this machine is free for the browser to come back to: {0}")]
+    #[error("cannot listen on a local port for the redirect of the browser: {0}")]
     Port(#[source] io::Error),
     /// The tokens could not be stored.
-    #[error("the tokens cannot be kept: {0}")]
-    NotKept(#[source] io::Error),
+    #[error("the tokens cannot be stored: {0}")]
+    TokensNotStored(#[source] io::Error),
     /// The authorization server or the person refused.
     #[error("the login was refused: {0}")]
     Refused(String),
     /// The URL does not belong to this login.
-    #[error("this is not the address that the browser was sent back to")]
-    NotOurs,
+    #[error("this is not the redirect address of this login")]
+    UnknownCallback,
     /// The authorization server failed or violated the protocol.
     #[error("the authorization server cannot be used: {0}")]
     Server(#[source] AuthProblem),

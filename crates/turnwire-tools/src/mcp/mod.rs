@@ -1,28 +1,28 @@
 //! Tools of MCP servers.
 //!
 //! [`options`] are the settings. `server` manages the connection of one server and its tool list,
-//! `connection` opens a connection, `process` starts a stdio server, `wire` inspects messages,
-//! `tool` makes a call, `task` polls a call that became a task, `asking` handles elicitation, and
+//! `connection` opens a connection, `process` starts a stdio server, `router` inspects messages,
+//! `tool` makes a call, `task` polls a call that became a task, `elicitation` handles elicitation, and
 //! `result` converts results. [`request_servers`] are servers supplied by requests. [`login`] is
 //! the OAuth login of a person, `oauth` gets and refreshes tokens, and `tokens` stores them.
 //!
 //! Types of the protocol library are used only in this module.
 
-mod asking;
 mod call;
 mod connection;
+mod elicitation;
 pub mod login;
 mod oauth;
 pub mod options;
 mod process;
 pub mod request_servers;
 mod result;
+mod router;
 mod server;
 mod specs;
 mod task;
 mod tokens;
 mod tool;
-mod wire;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ use self::{request_servers::RequestServers, server::Server, tool::McpTool};
 use crate::Egress;
 
 /// Maximum duration of the shutdown of all servers.
-const SHUTDOWN: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The configured MCP servers by label, available to every tenant, and those supplied by requests,
 /// if [allowed](Self::allowing_urls).
@@ -104,11 +104,12 @@ impl McpServers {
         let unknown = || LoginError::UnknownServer(label.to_owned());
         let server = self.servers.get(label).ok_or_else(unknown)?;
         let authorization = server.authorization.as_ref();
-        let authorization = authorization.ok_or_else(|| LoginError::NoLogin(label.to_owned()))?;
-        if !authorization.is_a_persons() {
-            return Err(LoginError::OfAMachine(label.to_owned()));
+        let authorization =
+            authorization.ok_or_else(|| LoginError::NotConfigured(label.to_owned()))?;
+        if !authorization.needs_login() {
+            return Err(LoginError::NotInteractive(label.to_owned()));
         }
-        Login::begin(authorization).await
+        Login::start(authorization).await
     }
 
     /// Whether a server refused a request and a login may help.
@@ -120,7 +121,7 @@ impl McpServers {
     /// new connection. Pending calls complete on the old one.
     pub fn reconnect(&self, label: &str) {
         if let Some(server) = self.servers.get(label) {
-            server.begin_anew();
+            server.reset();
         }
     }
 
@@ -129,7 +130,7 @@ impl McpServers {
     pub async fn shut_down(&self) {
         self.closing.cancel();
         self.tasks.close();
-        if timeout(SHUTDOWN, self.tasks.wait()).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.tasks.wait()).await.is_err() {
             warn!("tool servers still running at the shutdown deadline");
         }
     }
@@ -163,6 +164,18 @@ impl ToolServers for McpServers {
     fn known_tools(&self, tenant: &TenantId, server: ServerRef<'_>) -> Option<Vec<Arc<dyn Tool>>> {
         let server = self.server(tenant, server).ok()?;
         Some(McpTool::all_of(&server, &server.known_tools()?))
+    }
+
+    fn known_tool(
+        &self,
+        tenant: &TenantId,
+        server: ServerRef<'_>,
+        name: &str,
+    ) -> Option<Arc<dyn Tool>> {
+        let server = self.server(tenant, server).ok()?;
+        let specs = server.known_tools()?;
+        let spec = specs.iter().find(|spec| spec.name == name)?;
+        Some(McpTool::shared(&server, spec))
     }
 
     async fn tools(

@@ -24,10 +24,10 @@ use super::{
 use crate::secret::Secret;
 
 /// Minimum remaining lifetime of a token that is used.
-const TOO_SHORT: Duration = Duration::from_secs(30);
+const MIN_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Placeholder for the redirect URI, which is not used once there are tokens.
-const NOWHERE: &str = "http://127.0.0.1/callback";
+const UNUSED_REDIRECT_URI: &str = "http://127.0.0.1/callback";
 
 /// The tokens for one server, and the settings to get them.
 #[derive(Clone)]
@@ -48,8 +48,8 @@ impl Authorization {
     }
 
     /// Whether a person has to log in if there are no tokens.
-    pub(super) fn is_a_persons(&self) -> bool {
-        self.options.grant == Grant::Person
+    pub(super) fn needs_login(&self) -> bool {
+        self.options.grant == Grant::AuthorizationCode
     }
 
     /// Returns an HTTP client that sends and refreshes tokens.
@@ -58,10 +58,10 @@ impl Authorization {
         http: reqwest::Client,
     ) -> Result<AuthClient<reqwest::Client>, AuthError> {
         let manager = match &self.options.grant {
-            Grant::Person => self.of_a_person().await?,
-            Grant::Machine | Grant::MachineWithKey { .. } => {
+            Grant::AuthorizationCode => self.with_stored_login().await?,
+            Grant::ClientCredentials | Grant::ClientCredentialsWithKey { .. } => {
                 let mut manager = self.manager().await?;
-                manager.set_credential_store(MachineTokens::new(self.clone()));
+                manager.set_credential_store(ClientCredentialsTokens::new(self.clone()));
                 manager
             }
         };
@@ -70,11 +70,11 @@ impl Authorization {
 
     /// Uses the tokens of the last login. Without them the server is contacted anyway, because its
     /// challenge contains the required scopes.
-    async fn of_a_person(&self) -> Result<AuthorizationManager, AuthError> {
+    async fn with_stored_login(&self) -> Result<AuthorizationManager, AuthError> {
         let mut manager = self.manager().await?;
         manager.set_credential_store(self.tokens.clone());
         match manager.initialize_from_store().await {
-            Ok(true) => self.reintroduce(&mut manager).await?,
+            Ok(true) => self.configure_stored_client(&mut manager).await?,
             Ok(false) => {}
             // The token may still be valid while the authorization server is unavailable.
             Err(error) => warn!(%error, "authorization server unavailable"),
@@ -83,9 +83,12 @@ impl Authorization {
     }
 
     /// Configures the client ID and secret of the last login.
-    async fn reintroduce(&self, manager: &mut AuthorizationManager) -> Result<(), AuthError> {
-        let kept = self.tokens.load().await?;
-        let Some(client_id) = kept.map(|kept| kept.client_id) else { return Ok(()) };
+    async fn configure_stored_client(
+        &self,
+        manager: &mut AuthorizationManager,
+    ) -> Result<(), AuthError> {
+        let stored = self.tokens.load().await?;
+        let Some(client_id) = stored.map(|stored| stored.client_id) else { return Ok(()) };
         let ours = self.options.client_id.as_deref() == Some(client_id.as_str());
         let secret = match &self.options.client_secret {
             Some(secret) if ours => Some(secret.reveal().to_owned()),
@@ -93,7 +96,7 @@ impl Authorization {
                 self.tokens.secret().map_err(|e| AuthError::CredentialStoreError(e.to_string()))?
             }
         };
-        let client = OAuthClientConfig::new(client_id, NOWHERE);
+        let client = OAuthClientConfig::new(client_id, UNUSED_REDIRECT_URI);
         manager.configure_client(match secret {
             Some(secret) => client.with_client_secret(secret),
             None => client,
@@ -112,11 +115,11 @@ impl Authorization {
     /// Gets a token with the client credentials grant.
     ///
     /// Runs on a separate thread, because the future of the protocol library is not `Send`.
-    async fn exchanged(&self) -> Result<StoredCredentials, AuthError> {
+    async fn request_token(&self) -> Result<StoredCredentials, AuthError> {
         let (authorization, runtime) = (self.clone(), Handle::current());
         let exchange = move || runtime.block_on(authorization.exchange());
-        let exchanged = spawn_blocking(exchange).await;
-        exchanged.unwrap_or_else(|crash| Err(AuthError::InternalError(crash.to_string())))
+        let token = spawn_blocking(exchange).await;
+        token.unwrap_or_else(|crash| Err(AuthError::InternalError(crash.to_string())))
     }
 
     async fn exchange(&self) -> Result<StoredCredentials, AuthError> {
@@ -129,30 +132,35 @@ impl Authorization {
             [] => manager.select_initial_scopes(&[]).await,
             scopes => scopes.to_vec(),
         };
-        let us = self.as_a_machine(scopes)?;
-        manager.validate_client_credentials_metadata(&us)?;
-        manager.configure_client_credentials(&us)?;
-        manager.exchange_client_credentials(&us).await?;
+        let credentials = self.client_credentials(scopes)?;
+        manager.validate_client_credentials_metadata(&credentials)?;
+        manager.configure_client_credentials(&credentials)?;
+        manager.exchange_client_credentials(&credentials).await?;
         self.tokens.load().await?.ok_or(AuthError::AuthorizationRequired)
     }
 
-    fn as_a_machine(&self, scopes: Vec<String>) -> Result<ClientCredentialsConfig, AuthError> {
+    fn client_credentials(
+        &self,
+        scopes: Vec<String>,
+    ) -> Result<ClientCredentialsConfig, AuthError> {
         let missing = |what: &str| AuthError::ClientCredentialsError(format!("{what} is not set"));
         let client_id = self.options.client_id.clone().ok_or_else(|| missing("the client's id"))?;
         let resource = Some(self.url.clone());
         Ok(match &self.options.grant {
-            Grant::MachineWithKey { key, algorithm } => ClientCredentialsConfig::PrivateKeyJwt {
-                client_id,
-                signing_key: key.reveal().as_bytes().to_vec(),
-                signing_algorithm: match algorithm {
-                    SigningAlgorithm::Rs256 => JwtSigningAlgorithm::RS256,
-                    SigningAlgorithm::Es256 => JwtSigningAlgorithm::ES256,
-                },
-                token_endpoint_audience: None,
-                scopes,
-                resource,
-            },
-            Grant::Person | Grant::Machine => {
+            Grant::ClientCredentialsWithKey { key, algorithm } => {
+                ClientCredentialsConfig::PrivateKeyJwt {
+                    client_id,
+                    signing_key: key.reveal().as_bytes().to_vec(),
+                    signing_algorithm: match algorithm {
+                        SigningAlgorithm::Rs256 => JwtSigningAlgorithm::RS256,
+                        SigningAlgorithm::Es256 => JwtSigningAlgorithm::ES256,
+                    },
+                    token_endpoint_audience: None,
+                    scopes,
+                    resource,
+                }
+            }
+            Grant::AuthorizationCode | Grant::ClientCredentials => {
                 let secret = self.options.client_secret.as_ref().map(Secret::reveal);
                 let secret = secret.ok_or_else(|| missing("the client's secret"))?;
                 ClientCredentialsConfig::ClientSecret {
@@ -176,31 +184,31 @@ impl fmt::Debug for Authorization {
 ///
 /// The protocol library asks for a token before every request, and for a refresh after one was
 /// refused. This grant has no refresh token, so a refresh requests a new token.
-struct MachineTokens {
+struct ClientCredentialsTokens {
     authorization: Authorization,
     /// Whether the last token was or may have been refused. True initially, so that a new
     /// connection starts with a new token.
-    is_refused: AtomicBool,
-    one_at_a_time: Arc<tokio::sync::Mutex<()>>,
+    was_refused: AtomicBool,
+    exchange_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl MachineTokens {
+impl ClientCredentialsTokens {
     fn new(authorization: Authorization) -> Self {
-        let (is_refused, one_at_a_time) = (AtomicBool::new(true), Arc::default());
-        Self { authorization, is_refused, one_at_a_time }
+        let (was_refused, exchange_lock) = (AtomicBool::new(true), Arc::default());
+        Self { authorization, was_refused, exchange_lock }
     }
 }
 
 #[async_trait]
-impl CredentialStore for MachineTokens {
+impl CredentialStore for ClientCredentialsTokens {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        let _one = self.one_at_a_time.lock().await;
-        let kept = self.authorization.tokens.load().await?;
-        let is_refused = self.is_refused.swap(false, Ordering::AcqRel);
-        if let Some(kept) = kept.filter(|kept| !is_refused && is_good(kept)) {
-            return Ok(Some(kept));
+        let _guard = self.exchange_lock.lock().await;
+        let stored = self.authorization.tokens.load().await?;
+        let was_refused = self.was_refused.swap(false, Ordering::AcqRel);
+        if let Some(stored) = stored.filter(|stored| !was_refused && is_fresh(stored)) {
+            return Ok(Some(stored));
         }
-        self.authorization.exchanged().await.map(Some).inspect_err(|error| {
+        self.authorization.request_token().await.map(Some).inspect_err(|error| {
             warn!(%error, "token request failed");
         })
     }
@@ -214,19 +222,19 @@ impl CredentialStore for MachineTokens {
     }
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        self.is_refused.store(true, Ordering::Release);
+        self.was_refused.store(true, Ordering::Release);
         Ok(None)
     }
 }
 
 /// Whether the token is valid for some time, as far as known.
-fn is_good(kept: &StoredCredentials) -> bool {
-    let Some(token) = &kept.token_response else { return false };
+fn is_fresh(stored: &StoredCredentials) -> bool {
+    let Some(token) = &stored.token_response else { return false };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let age =
-        Duration::from_secs(now.as_secs().saturating_sub(kept.token_received_at.unwrap_or(0)));
+        Duration::from_secs(now.as_secs().saturating_sub(stored.token_received_at.unwrap_or(0)));
     // The JSON response of the authorization server.
-    let written = serde_json::to_value(token).unwrap_or_default();
-    let lifetime = written.get("expires_in").and_then(serde_json::Value::as_u64);
-    lifetime.is_none_or(|seconds| age + TOO_SHORT < Duration::from_secs(seconds))
+    let response = serde_json::to_value(token).unwrap_or_default();
+    let lifetime = response.get("expires_in").and_then(serde_json::Value::as_u64);
+    lifetime.is_none_or(|seconds| age + MIN_LIFETIME < Duration::from_secs(seconds))
 }

@@ -29,7 +29,7 @@ pub struct McpServerOptions {
     /// Maximum duration of a call; the run's limit if not set.
     pub tool_deadline: Option<Duration>,
     /// Maximum number of concurrent calls; unlimited if not set.
-    pub most_at_once: Option<u32>,
+    pub max_parallel_calls: Option<u32>,
     /// Settings of individual tools.
     pub tools: BTreeMap<String, McpToolOptions>,
 }
@@ -46,7 +46,7 @@ pub struct McpToolOptions {
     /// Maximum duration of a call.
     pub deadline: Option<Duration>,
     /// Maximum number of concurrent calls.
-    pub most_at_once: Option<u32>,
+    pub max_parallel_calls: Option<u32>,
 }
 
 impl McpServerOptions {
@@ -61,7 +61,7 @@ impl McpServerOptions {
             require_approval: AskBefore::Nothing,
             exempt: false,
             tool_deadline: None,
-            most_at_once: None,
+            max_parallel_calls: None,
             tools: BTreeMap::new(),
         }
     }
@@ -152,11 +152,11 @@ pub struct OAuthOptions {
 pub enum Grant {
     /// Authorization code: a person logs in once, in a browser; see [`Login`](super::Login).
     #[default]
-    Person,
+    AuthorizationCode,
     /// Client credentials with an ID and a secret.
-    Machine,
+    ClientCredentials,
     /// Client credentials with an ID and a JWT signed with a private key.
-    MachineWithKey {
+    ClientCredentialsWithKey {
         /// The private key in PEM.
         key: Secret,
         /// Signature algorithm.

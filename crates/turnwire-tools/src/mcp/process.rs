@@ -20,21 +20,21 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 /// Environment variables that the server inherits. Others may contain keys.
-const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+const INHERITED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// Time for the server to exit after its stdin is closed.
-const GOODBYE: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Maximum number of bytes of the server's stderr that are logged. The rest is read and dropped, so
 /// that the server never blocks.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
+const MAX_STDERR_BYTES: usize = 64 * 1024;
 
 /// Maximum number of bytes per log entry.
 const MAX_LINE_BYTES: usize = 1024;
 
 /// A running server and its pipes.
 pub(super) struct ServerProcess {
-    line: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
+    transport: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
     child: Box<dyn ChildWrapper>,
 }
 
@@ -48,22 +48,24 @@ impl ServerProcess {
         cwd: Option<&Path>,
         (tasks, closing): (&TaskTracker, &CancellationToken),
     ) -> io::Result<Self> {
-        let mut start = Command::new(command);
-        start.args(args).env_clear();
-        start.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        start.envs(env);
+        let mut process = Command::new(command);
+        process.args(args).env_clear();
+        process.envs(
+            INHERITED_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))),
+        );
+        process.envs(env);
         if let Some(folder) = cwd {
-            start.current_dir(folder);
+            process.current_dir(folder);
         }
-        start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = CommandWrap::from(start).wrap(ProcessGroup::leader()).spawn()?;
+        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = CommandWrap::from(process).wrap(ProcessGroup::leader()).spawn()?;
         let missing = || io::Error::other("a pipe of the process is missing");
         let stdin = child.stdin().take().ok_or_else(missing)?;
         let stdout = child.stdout().take().ok_or_else(missing)?;
         let stderr = child.stderr().take().ok_or_else(missing)?;
-        let passing_on = pass_on_errors(label.to_owned(), stderr);
-        tasks.spawn(closing.clone().run_until_cancelled_owned(passing_on));
-        Ok(Self { line: AsyncRwTransport::new(stdout, stdin), child })
+        let logging = log_stderr(label.to_owned(), stderr);
+        tasks.spawn(closing.clone().run_until_cancelled_owned(logging));
+        Ok(Self { transport: AsyncRwTransport::new(stdout, stdin), child })
     }
 }
 
@@ -74,17 +76,17 @@ impl Transport<RoleClient> for ServerProcess {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.line.send(item)
+        self.transport.send(item)
     }
 
     fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
-        self.line.receive()
+        self.transport.receive()
     }
 
     /// Closes stdin, which tells a server to exit, and waits briefly.
     async fn close(&mut self) -> io::Result<()> {
-        let closed = self.line.close().await;
-        let _ = timeout(GOODBYE, self.child.wait()).await;
+        let closed = self.transport.close().await;
+        let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
         closed
     }
 }
@@ -98,18 +100,18 @@ impl Drop for ServerProcess {
 }
 
 /// Logs the server's stderr, up to the limit.
-async fn pass_on_errors(label: String, mut stderr: impl AsyncRead + Unpin) {
+async fn log_stderr(label: String, mut stderr: impl AsyncRead + Unpin) {
     let mut piece = [0; MAX_LINE_BYTES];
-    let mut left = MAX_ERROR_BYTES;
+    let mut remaining = MAX_STDERR_BYTES;
     while let Ok(count @ 1..) = stderr.read(&mut piece).await {
-        let Some(text) = piece.get(..count.min(left)).filter(|text| !text.is_empty()) else {
+        let Some(text) = piece.get(..count.min(remaining)).filter(|text| !text.is_empty()) else {
             continue;
         };
-        left -= text.len();
+        remaining -= text.len();
         for line in String::from_utf8_lossy(text).lines().filter(|line| !line.trim().is_empty()) {
             debug!(server = %label, %line, "MCP server stderr");
         }
-        if left == 0 {
+        if remaining == 0 {
             debug!(server = %label, "MCP server stderr truncated");
         }
     }

@@ -20,7 +20,7 @@ use super::{options::McpServerOptions, server::Server};
 use crate::{Egress, sync::lock};
 
 /// Maximum number of connections. The least recently used one is closed first.
-const MAX_AT_ONCE: usize = 64;
+const MAX_SERVERS: usize = 64;
 
 /// URLs of servers that requests may supply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,10 @@ pub struct UrlRuleError(&'static str);
 impl UrlRule {
     /// Allows servers at `address` and all paths below it, for all tenants.
     pub fn at(address: &str) -> Result<Self, UrlRuleError> {
-        let not_plain = "it has to be an http or https address without user, query and fragment";
-        plain(address).map(|url| Self { url, tenants: None }).ok_or(UrlRuleError(not_plain))
+        let not_plain = "it must be an http or https address without user, query and fragment";
+        parse_plain_url(address)
+            .map(|url| Self { url, tenants: None })
+            .ok_or(UrlRuleError(not_plain))
     }
 
     /// Restricts the rule to these tenants.
@@ -54,7 +56,7 @@ impl UrlRule {
 
 /// Parses a URL without user, query and fragment. The parsed URL is the one that is requested, so
 /// that two parsers cannot disagree.
-fn plain(address: &str) -> Option<Url> {
+fn parse_plain_url(address: &str) -> Option<Url> {
     let url = Url::parse(address).ok()?;
     let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
     let has_keys = !url.username().is_empty() || url.password().is_some();
@@ -73,7 +75,7 @@ pub(super) struct RequestServers {
     url_rules: Vec<UrlRule>,
     egress: Egress,
     /// Ordered by last use, most recent last.
-    here: Mutex<VecDeque<RequestServer>>,
+    connected: Mutex<VecDeque<RequestServer>>,
 }
 
 struct RequestServer {
@@ -81,19 +83,19 @@ struct RequestServer {
     label: String,
     url: Url,
     server: Arc<Server>,
-    leaves: CancellationToken,
+    close: CancellationToken,
 }
 
 impl RequestServers {
     /// Creates an empty set with these rules.
     pub(super) fn new(url_rules: Vec<UrlRule>, egress: Egress) -> Self {
-        Self { url_rules, egress, here: Mutex::default() }
+        Self { url_rules, egress, connected: Mutex::default() }
     }
 
     /// Returns the parsed URL, if this tenant may supply a server there.
     pub(super) fn allows_url(&self, tenant: &TenantId, address: &str) -> Option<Url> {
-        let url = plain(address)?;
-        self.url_rules.iter().any(|url_rules| url_rules.covers(tenant, &url)).then_some(url)
+        let url = parse_plain_url(address)?;
+        self.url_rules.iter().any(|rule| rule.covers(tenant, &url)).then_some(url)
     }
 
     /// Returns the server at `address` with this tenant's `label`.
@@ -106,35 +108,43 @@ impl RequestServers {
         closing: &CancellationToken,
     ) -> Result<Arc<Server>, ToolError> {
         let url = self.allows_url(tenant, address).ok_or_else(|| {
-            ToolError::failed(format!("the server `{label}` may not be brought by a request"))
+            ToolError::failed(format!("the server `{label}` may not be supplied by a request"))
         })?;
-        let mut here = lock(&self.here);
-        let is_it = |guest: &RequestServer| {
-            (&guest.tenant, guest.label.as_str(), &guest.url) == (tenant, label, &url)
+        let mut connected = lock(&self.connected);
+        let is_it = |known: &RequestServer| {
+            (&known.tenant, known.label.as_str(), &known.url) == (tenant, label, &url)
         };
-        if let Some(guest) = here.iter().position(is_it).and_then(|place| here.remove(place)) {
-            let server = Arc::clone(&guest.server);
-            here.push_back(guest);
+        if let Some(known) =
+            connected.iter().position(is_it).and_then(|index| connected.remove(index))
+        {
+            let server = Arc::clone(&known.server);
+            connected.push_back(known);
             return Ok(server);
         }
-        if here.len() == MAX_AT_ONCE
-            && let Some(oldest) = here.pop_front()
+        if connected.len() == MAX_SERVERS
+            && let Some(oldest) = connected.pop_front()
         {
-            oldest.leaves.cancel();
+            oldest.close.cancel();
         }
-        let leaves = closing.child_token();
+        let close = closing.child_token();
         let options = McpServerOptions::http(url.as_str());
         let (egress, tasks) = (Some(self.egress.clone()), tasks.clone());
-        let server = Server::new(label.to_owned(), options, egress, tasks, leaves.clone());
+        let server = Server::new(label.to_owned(), options, egress, tasks, close.clone());
         let (tenant, label) = (tenant.clone(), label.to_owned());
-        here.push_back(RequestServer { tenant, label, url, server: Arc::clone(&server), leaves });
+        connected.push_back(RequestServer {
+            tenant,
+            label,
+            url,
+            server: Arc::clone(&server),
+            close,
+        });
         Ok(server)
     }
 }
 
 impl fmt::Debug for RequestServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guests").field("welcome", &self.url_rules).finish_non_exhaustive()
+        f.debug_struct("RequestServers").field("url_rules", &self.url_rules).finish_non_exhaustive()
     }
 }
 

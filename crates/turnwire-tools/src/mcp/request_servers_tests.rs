@@ -58,7 +58,7 @@ fn each_tenant_has_a_list_of_its_own() {
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let refused =
         request_servers.server(&other, "x", "https://mcp.example.com/x", &tasks, &closing);
-    assert!(refused.is_err_and(|error| error.to_string().contains("may not be brought")));
+    assert!(refused.is_err_and(|error| error.to_string().contains("may not be supplied")));
 }
 
 /// A5: a connection belongs to one tenant, label and URL, and their number is limited.
@@ -77,10 +77,10 @@ fn servers_of_requests_are_not_shared() {
     {
         assert!(!Arc::ptr_eq(&first, &other));
     }
-    for n in 0..MAX_AT_ONCE {
+    for n in 0..MAX_SERVERS {
         server("one", "wiki", &n.to_string());
     }
-    assert_eq!(lock(&request_servers.here).len(), MAX_AT_ONCE);
+    assert_eq!(lock(&request_servers.connected).len(), MAX_SERVERS);
     assert!(!Arc::ptr_eq(&first, &server("one", "wiki", "a")), "it had to go");
     assert!(!closing.is_cancelled());
 }

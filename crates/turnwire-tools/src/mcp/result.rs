@@ -7,7 +7,7 @@ use serde_json::Value;
 use turnwire_contract::{Image, ToolError, ToolOutput};
 
 /// Message for a failure without text.
-const NO_WORDS: &str = "the tool says that it failed, and nothing else";
+const NO_ERROR_TEXT: &str = "the tool failed without a message";
 
 /// Maximum size of the text and structured content of a result.
 const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
@@ -20,78 +20,78 @@ const MAX_IMAGE_BYTES: usize = 4 * 1024 * 1024;
 const MAX_MEDIA_TYPE_BYTES: usize = 255;
 
 /// Text that replaces the rest of a text that is too long.
-const TEXT_LEFT_OUT: &str = "[The rest is left out: a result may have 16 MiB of text.]";
+const TEXT_TRUNCATED: &str = "[The rest is left out: a result may have 16 MiB of text.]";
 
 /// Returns the result, or an error if `isError` is set.
-pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, ToolError> {
-    let mut taken = Taken::default();
+pub(super) fn convert(result: CallToolResult) -> Result<ToolOutput, ToolError> {
+    let mut converted = ConvertedResult::default();
     for block in result.content {
-        taken.take(block);
+        converted.add(block);
     }
-    let structured = result.structured_content.filter(|data| taken.has_room_for(data));
-    let Taken { mut text, images, .. } = taken.finished();
+    let structured = result.structured_content.filter(|data| converted.has_capacity_for(data));
+    let ConvertedResult { mut text, images, .. } = converted.finish();
     let failed = result.is_error == Some(true);
     let is_empty = if failed { text.trim().is_empty() } else { text.is_empty() };
     if is_empty && let Some(data) = &structured {
         text = data.to_string();
     }
     if failed {
-        let words = if text.trim().is_empty() { NO_WORDS.to_owned() } else { text };
-        return Err(ToolError::Failed(words));
+        let message = if text.trim().is_empty() { NO_ERROR_TEXT.to_owned() } else { text };
+        return Err(ToolError::Failed(message));
     }
     Ok(ToolOutput { structured, images, ..ToolOutput::text(text) })
 }
 
 /// Truncates a text to the limit.
 pub(super) fn limited(text: &str) -> String {
-    let mut taken = Taken::default();
-    taken.line(text);
-    taken.finished().text
+    let mut converted = ConvertedResult::default();
+    converted.add_line(text);
+    converted.finish().text
 }
 
 /// The converted part of a result.
 #[derive(Default)]
-struct Taken {
+struct ConvertedResult {
     text: String,
     images: Vec<Image>,
     has_lines: bool,
     is_full: bool,
-    images_left_out: usize,
-    data_left_out: bool,
+    omitted_images: usize,
+    data_omitted: bool,
 }
 
-impl Taken {
-    fn take(&mut self, block: ContentBlock) {
+impl ConvertedResult {
+    fn add(&mut self, block: ContentBlock) {
         match block {
-            ContentBlock::Text(text) => self.line(&text.text),
-            ContentBlock::Image(image) => self.image(image.mime_type, image.data),
-            ContentBlock::Audio(audio) => self.line(&left_out("sound", &audio.mime_type)),
-            ContentBlock::ResourceLink(link) => self.line(&link_to(&link)),
-            ContentBlock::Resource(embedded) => self.embedded(embedded.resource),
-            _ => self.line("[something that this version does not know]"),
+            ContentBlock::Text(text) => self.add_line(&text.text),
+            ContentBlock::Image(image) => self.add_image(image.mime_type, image.data),
+            ContentBlock::Audio(audio) => self.add_line(&omitted("sound", &audio.mime_type)),
+            ContentBlock::ResourceLink(link) => self.add_line(&link_to(&link)),
+            ContentBlock::Resource(embedded) => self.add_resource(embedded.resource),
+            _ => self.add_line("[content of an unsupported type]"),
         }
     }
 
-    fn embedded(&mut self, resource: ResourceContents) {
+    fn add_resource(&mut self, resource: ResourceContents) {
         match resource {
             ResourceContents::TextResourceContents { uri, text, .. } => {
-                self.line(&format!("{uri}:\n{text}"));
+                self.add_line(&format!("{uri}:\n{text}"));
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                 let media_type = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
                 if media_type.starts_with("image/") {
-                    self.line(&uri);
-                    self.image(media_type, blob);
+                    self.add_line(&uri);
+                    self.add_image(media_type, blob);
                 } else {
-                    self.line(&format!("{uri}: {}", left_out("data", &media_type)));
+                    self.add_line(&format!("{uri}: {}", omitted("data", &media_type)));
                 }
             }
-            _ => self.line(&left_out("data", "unknown")),
+            _ => self.add_line(&omitted("data", "unknown")),
         }
     }
 
     /// Appends a line, up to the limit.
-    fn line(&mut self, line: &str) {
+    fn add_line(&mut self, line: &str) {
         if self.is_full {
             return;
         }
@@ -99,32 +99,32 @@ impl Taken {
             self.text.push('\n');
         }
         self.has_lines = true;
-        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
-        let (beginning, rest) = line.split_at(line.floor_char_boundary(room));
-        self.text.push_str(beginning);
+        let remaining = MAX_TEXT_BYTES.saturating_sub(self.text.len());
+        let (start, rest) = line.split_at(line.floor_char_boundary(remaining));
+        self.text.push_str(start);
         self.is_full = !rest.is_empty();
     }
 
-    fn image(&mut self, media_type: String, base64: String) {
+    fn add_image(&mut self, media_type: String, base64: String) {
         let fits = base64.len() <= MAX_IMAGE_BYTES && media_type.len() <= MAX_MEDIA_TYPE_BYTES;
         if fits && self.images.len() < MAX_IMAGES {
             self.images.push(Image { media_type, base64 });
         } else {
-            self.images_left_out += 1;
+            self.omitted_images += 1;
         }
     }
 
     /// Whether the structured content fits besides the text.
-    fn has_room_for(&mut self, data: &Value) -> bool {
-        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
-        let fits = serde_json::to_writer(Room(room), data).is_ok();
-        self.data_left_out |= !fits;
+    fn has_capacity_for(&mut self, data: &Value) -> bool {
+        let remaining = MAX_TEXT_BYTES.saturating_sub(self.text.len());
+        let fits = serde_json::to_writer(SizeLimit(remaining), data).is_ok();
+        self.data_omitted |= !fits;
         fits
     }
 
     /// Appends a note about what was omitted.
-    fn finished(mut self) -> Self {
-        let images = match self.images_left_out {
+    fn finish(mut self) -> Self {
+        let images = match self.omitted_images {
             0 => None,
             1 => Some("[One picture is left out".to_owned()),
             more => Some(format!("[{more} pictures are left out")),
@@ -134,9 +134,9 @@ impl Taken {
         });
         let data = "[The data is left out: a result may have 16 MiB of text and data.]";
         let notes = [
-            self.is_full.then(|| TEXT_LEFT_OUT.to_owned()),
+            self.is_full.then(|| TEXT_TRUNCATED.to_owned()),
             images,
-            self.data_left_out.then(|| data.to_owned()),
+            self.data_omitted.then(|| data.to_owned()),
         ];
         for note in notes.into_iter().flatten() {
             if self.has_lines {
@@ -150,9 +150,9 @@ impl Taken {
 }
 
 /// A writer that fails after this number of bytes. Discards what is written.
-struct Room(usize);
+struct SizeLimit(usize);
 
-impl io::Write for Room {
+impl io::Write for SizeLimit {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
         self.0 = left;
@@ -164,7 +164,7 @@ impl io::Write for Room {
     }
 }
 
-fn left_out(what: &str, media_type: &str) -> String {
+fn omitted(what: &str, media_type: &str) -> String {
     format!("[{what} of type {media_type}, not shown]")
 }
 

@@ -2,11 +2,11 @@ use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use turnwire_contract::{Image, ToolError, ToolOutput};
 
-use super::{MAX_IMAGE_BYTES, MAX_IMAGES, MAX_TEXT_BYTES, TEXT_LEFT_OUT, limited, read};
+use super::{MAX_IMAGE_BYTES, MAX_IMAGES, MAX_TEXT_BYTES, TEXT_TRUNCATED, convert, limited};
 
 fn reading(result: Value) -> Result<ToolOutput, ToolError> {
     let result: CallToolResult = serde_json::from_value(result).unwrap();
-    read(result)
+    convert(result)
 }
 
 fn picture(base64: &str) -> Image {
@@ -51,19 +51,19 @@ fn data_is_kept_and_read_out_if_there_are_no_words() {
     let expected =
         ToolOutput { structured: Some(data.clone()), ..ToolOutput::text("{\"celsius\":21.5}") };
     assert_eq!(output, Ok(expected));
-    let words = json!([{ "type": "text", "text": "Warm." }]);
-    let output = reading(json!({ "content": words, "structuredContent": data }));
+    let message = json!([{ "type": "text", "text": "Warm." }]);
+    let output = reading(json!({ "content": message, "structuredContent": data }));
     assert_eq!(output, Ok(ToolOutput { structured: Some(data), ..ToolOutput::text("Warm.") }));
 }
 
 /// I4, L7: only an explicit success is a success.
 #[test]
 fn an_error_is_a_failure_with_or_without_words() {
-    let words = json!([{ "type": "text", "text": "No such branch." }]);
-    let failed = reading(json!({ "content": words, "isError": true }));
+    let message = json!([{ "type": "text", "text": "No such branch." }]);
+    let failed = reading(json!({ "content": message, "isError": true }));
     assert_eq!(failed, Err(ToolError::failed("No such branch.")));
     let failed = reading(json!({ "content": [], "isError": true }));
-    let expected = "the tool says that it failed, and nothing else";
+    let expected = "the tool failed without a message";
     assert_eq!(failed, Err(ToolError::failed(expected)));
     let data = json!({ "code": 7 });
     let failed = reading(json!({ "content": [], "structuredContent": data, "isError": true }));
@@ -82,17 +82,17 @@ fn text_is_taken_up_to_a_limit() {
     let half = "x".repeat(MAX_TEXT_BYTES / 2);
     let fits = reading(json!({ "content": content(&[&half, &half[1..]]) })).unwrap();
     assert_eq!(fits.text.len(), MAX_TEXT_BYTES);
-    assert!(!fits.text.contains(TEXT_LEFT_OUT));
+    assert!(!fits.text.contains(TEXT_TRUNCATED));
 
     let more = content(&[&half, &half, "and more"]);
     let cut = reading(json!({ "content": more })).unwrap().text;
-    assert_eq!(cut.len(), MAX_TEXT_BYTES + 1 + TEXT_LEFT_OUT.len());
-    assert!(cut.ends_with(&format!("x\n{TEXT_LEFT_OUT}")));
+    assert_eq!(cut.len(), MAX_TEXT_BYTES + 1 + TEXT_TRUNCATED.len());
+    assert!(cut.ends_with(&format!("x\n{TEXT_TRUNCATED}")));
     let failed = reading(json!({ "content": more, "isError": true }));
     assert_eq!(failed, Err(ToolError::Failed(cut)));
 
     let crabs = limited(&format!("x{}", "🦀".repeat(MAX_TEXT_BYTES / 4)));
-    assert_eq!(crabs.len(), MAX_TEXT_BYTES - 3 + 1 + TEXT_LEFT_OUT.len(), "whole characters");
+    assert_eq!(crabs.len(), MAX_TEXT_BYTES - 3 + 1 + TEXT_TRUNCATED.len(), "whole characters");
 }
 
 /// A13: structured content is limited, counted as serialized JSON.
@@ -103,8 +103,8 @@ fn data_is_taken_up_to_a_limit() {
     assert_eq!(fits.structured, Some(data.clone()));
     let word = json!([{ "type": "text", "text": "a" }]);
     let cut = reading(json!({ "content": word, "structuredContent": data })).unwrap();
-    let words = "a\n[The data is left out: a result may have 16 MiB of text and data.]";
-    assert_eq!(cut, ToolOutput::text(words));
+    let message = "a\n[The data is left out: a result may have 16 MiB of text and data.]";
+    assert_eq!(cut, ToolOutput::text(message));
 }
 
 /// A13: the number and size of images are limited.
@@ -113,13 +113,13 @@ fn pictures_are_taken_up_to_a_limit() {
     let image = |data: &str| json!({ "type": "image", "data": data, "mimeType": "image/png" });
     let biggest = "A".repeat(MAX_IMAGE_BYTES);
     let output = reading(json!({ "content": [image(&biggest), image(&format!("{biggest}A"))] }));
-    let words = "[One picture is left out: a result may have 16, each of 4 MiB in base64.]";
-    let expected = ToolOutput { images: vec![picture(&biggest)], ..ToolOutput::text(words) };
+    let message = "[One picture is left out: a result may have 16, each of 4 MiB in base64.]";
+    let expected = ToolOutput { images: vec![picture(&biggest)], ..ToolOutput::text(message) };
     assert_eq!(output, Ok(expected));
 
     let many = reading(json!({ "content": vec![image("AAAA"); MAX_IMAGES] })).unwrap();
     assert_eq!((many.images.len(), many.text.as_str()), (MAX_IMAGES, ""));
     let more = reading(json!({ "content": vec![image("AAAA"); MAX_IMAGES + 2] })).unwrap();
-    let words = "[2 pictures are left out: a result may have 16, each of 4 MiB in base64.]";
-    assert_eq!((more.images.len(), more.text.as_str()), (MAX_IMAGES, words));
+    let message = "[2 pictures are left out: a result may have 16, each of 4 MiB in base64.]";
+    assert_eq!((more.images.len(), more.text.as_str()), (MAX_IMAGES, message));
 }

@@ -25,32 +25,32 @@ use turnwire_contract::ToolError;
 
 use super::{
     connection::{
-        Connection, Handshake, OpenError, Service, Specs, Ways, chain, challenge_to, open,
-        was_not_let_in,
+        Connection, Handshake, HttpAccess, OpenError, Service, ToolSpecs, challenge_of,
+        error_chain, is_unauthorized, open,
     },
     oauth::Authorization,
     options::{McpServerOptions, McpTransport},
+    router::MessageRouter,
     specs::specs,
-    wire::Wire,
 };
 use crate::{Egress, sync::lock};
 
 /// A connection that was open for this long resets the failure count.
-const STEADY: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Maximum number of consecutive reconnects without demand.
-const MAX_BY_ITSELF: u32 = 5;
+const MAX_AUTO_RECONNECTS: u32 = 5;
 
 /// Delay after the first failure, doubled after each further one, and the maximum delay.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// Time for which a failed tool list is cached, so that an unresponsive server does not delay every
 /// run by its timeout.
-const REMEMBERED: Duration = Duration::from_secs(5);
+const FAILURE_CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// Maximum time to close a connection.
-const CLOSING: Duration = Duration::from_millis(1_500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 pub(super) struct Server {
     pub(super) label: String,
@@ -62,13 +62,13 @@ pub(super) struct Server {
     /// The tokens, if the server requires OAuth.
     pub(super) authorization: Option<Authorization>,
     /// Tools that must be called as tasks, as far as known.
-    as_tasks: Mutex<HashSet<String>>,
-    line: Mutex<Line>,
+    task_tools: Mutex<HashSet<String>>,
+    state: Mutex<ConnectionState>,
 }
 
 /// State of the connection.
 #[derive(Default)]
-struct Line {
+struct ConnectionState {
     open: Option<Arc<Connection>>,
     attempt: Option<Attempt>,
     /// Failed attempts and early disconnects since the last stable connection.
@@ -78,16 +78,16 @@ struct Line {
     /// The protocol version that worked, if the first one failed.
     handshake: Option<Handshake>,
     /// Number of resets. Results of attempts before a reset are ignored.
-    n_beginnings: u64,
+    generation: u64,
 }
 
-impl Line {
-    fn failed_just_now(&self) -> Option<ToolError> {
+impl ConnectionState {
+    fn recent_failure(&self) -> Option<ToolError> {
         let (at, error) = self.failed.as_ref()?;
-        (at.elapsed() < REMEMBERED).then(|| error.clone())
+        (at.elapsed() < FAILURE_CACHE_TTL).then(|| error.clone())
     }
 
-    fn note(&mut self, error: Option<&ToolError>) {
+    fn set_failure(&mut self, error: Option<&ToolError>) {
         self.failed = error.map(|error| (Instant::now(), error.clone()));
     }
 }
@@ -109,165 +109,165 @@ impl Server {
             }
             McpTransport::Http { .. } | McpTransport::Stdio { .. } => None,
         };
-        let (as_tasks, line) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { label, options, egress, tasks, closing, authorization, as_tasks, line })
+        let (task_tools, state) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { label, options, egress, tasks, closing, authorization, task_tools, state })
     }
 
     /// Whether the tool must be called as a task, as far as known.
-    pub(super) fn is_called_as_a_task(&self, tool: &str) -> bool {
-        lock(&self.as_tasks).contains(tool)
+    pub(super) fn requires_task(&self, tool: &str) -> bool {
+        lock(&self.task_tools).contains(tool)
     }
 
     /// Records that the tool must be called as a task.
-    pub(super) fn call_as_a_task(&self, tool: &str) {
-        lock(&self.as_tasks).insert(tool.to_owned());
+    pub(super) fn set_requires_task(&self, tool: &str) {
+        lock(&self.task_tools).insert(tool.to_owned());
     }
 
     /// Whether a person has to log in.
     pub(super) fn waits_for_login(&self) -> bool {
         let authorization = self.authorization.as_ref();
-        authorization.is_some_and(|it| it.is_a_persons() && it.tokens.challenge().is_some())
+        authorization.is_some_and(|it| it.needs_login() && it.tokens.challenge().is_some())
     }
 
     /// Whether the server uses a grant without a person.
-    pub(super) fn lets_itself_in(&self) -> bool {
-        self.authorization.as_ref().is_some_and(|authorization| !authorization.is_a_persons())
+    pub(super) fn uses_client_credentials(&self) -> bool {
+        self.authorization.as_ref().is_some_and(|authorization| !authorization.needs_login())
     }
 
     /// Stores the challenge of a request that was refused for lack of authorization.
     pub(super) fn note_challenge(&self, error: &ServiceError) {
-        if let (Some(authorization), Some(challenge)) = (&self.authorization, challenge_to(error)) {
-            authorization.tokens.keep_challenge(challenge);
+        if let (Some(authorization), Some(challenge)) = (&self.authorization, challenge_of(error)) {
+            authorization.tokens.store_challenge(challenge);
         }
     }
 
     /// Drops the connection and the last error. The next caller reconnects.
-    pub(super) fn begin_anew(&self) {
-        let mut line = lock(&self.line);
-        (line.failed, line.failures, line.attempt) = (None, 0, None);
-        line.n_beginnings += 1;
-        if let Some(open) = line.open.take() {
+    pub(super) fn reset(&self) {
+        let mut state = lock(&self.state);
+        (state.failed, state.failures, state.attempt) = (None, 0, None);
+        state.generation += 1;
+        if let Some(open) = state.open.take() {
             open.retire();
         }
     }
 
     /// Returns the advice for a server that refuses us.
-    pub(super) fn how_to_get_in(&self) -> String {
+    pub(super) fn authorization_advice(&self) -> String {
         match &self.authorization {
-            Some(authorization) if authorization.is_a_persons() => {
-                format!("somebody has to log in: turnwire mcp login {}", self.label)
+            Some(authorization) if authorization.needs_login() => {
+                format!("login required, run: turnwire mcp login {}", self.label)
             }
-            Some(_) | None => OpenError::Unauthorized.words().to_owned(),
+            Some(_) | None => OpenError::Unauthorized.message().to_owned(),
         }
     }
 
-    pub(super) fn known_tools(&self) -> Option<Specs> {
-        let open = lock(&self.line).open.clone()?;
+    pub(super) fn known_tools(&self) -> Option<ToolSpecs> {
+        let open = lock(&self.state).open.clone()?;
         open.known_tools().filter(|_| open.is_open())
     }
 
     /// Returns the tools; requests them if they are not cached and the last request did not fail
     /// recently.
-    pub(super) async fn tools(self: &Arc<Self>) -> Result<Specs, ToolError> {
+    pub(super) async fn tools(self: &Arc<Self>) -> Result<ToolSpecs, ToolError> {
         if let Some(tools) = self.known_tools() {
             return Ok(tools);
         }
-        if let Some(error) = lock(&self.line).failed_just_now() {
+        if let Some(error) = lock(&self.state).recent_failure() {
             return Err(error);
         }
         let connection = self.connection().await?;
-        let in_time = timeout(self.options.startup_timeout, self.tools_over(&connection));
-        let asked = in_time.await.unwrap_or_else(|_| Err(self.out_of_time()));
-        lock(&self.line).note(asked.as_ref().err());
-        asked
+        let in_time = timeout(self.options.startup_timeout, self.list_tools(&connection));
+        let result = in_time.await.unwrap_or_else(|_| Err(self.timed_out()));
+        lock(&self.state).set_failure(result.as_ref().err());
+        result
     }
 
-    async fn tools_over(self: &Arc<Self>, connection: &Connection) -> Result<Specs, ToolError> {
-        let _one_asks = connection.asking.lock().await;
+    async fn list_tools(self: &Arc<Self>, connection: &Connection) -> Result<ToolSpecs, ToolError> {
+        let _list_guard = connection.list_lock.lock().await;
         if let Some(tools) = connection.known_tools() {
             return Ok(tools);
         }
-        let changes = connection.wire.changes();
-        let told = connection.list().await.map_err(|error| self.no_list(&error))?;
-        let tools: Specs = specs(&self.label, &self.options, told).map(Arc::new).collect();
+        let changes = connection.router.changes();
+        let listed = connection.list().await.map_err(|error| self.list_failed(&error))?;
+        let tools: ToolSpecs = specs(&self.label, &self.options, listed).map(Arc::new).collect();
         debug!(server = %self.label, tools = tools.len(), "MCP tools listed");
-        connection.remember(Arc::clone(&tools), changes);
+        connection.cache_tools(Arc::clone(&tools), changes);
         Ok(tools)
     }
 
     /// Returns the connection; opens it if needed.
     pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, ToolError> {
         let attempt = {
-            let mut line = lock(&self.line);
-            if let Some(open) = line.open.as_ref().filter(|open| open.is_open()) {
+            let mut state = lock(&self.state);
+            if let Some(open) = state.open.as_ref().filter(|open| open.is_open()) {
                 return Ok(Arc::clone(open));
             }
-            self.attempt(&mut line)
+            self.attempt(&mut state)
         };
         attempt.await
     }
 
     /// Returns the current attempt, or starts one.
-    fn attempt(self: &Arc<Self>, line: &mut Line) -> Attempt {
-        if let Some(attempt) = &line.attempt {
+    fn attempt(self: &Arc<Self>, state: &mut ConnectionState) -> Attempt {
+        if let Some(attempt) = &state.attempt {
             return attempt.clone();
         }
-        let (tell, told) = oneshot::channel();
-        let (server, wait, handshake) =
-            (Arc::clone(self), wait_after(line.failures), line.handshake);
-        let n_beginnings = line.n_beginnings;
+        let (sender, receiver) = oneshot::channel();
+        let (server, backoff, handshake) =
+            (Arc::clone(self), backoff_after(state.failures), state.handshake);
+        let generation = state.generation;
         // A separate task, because the first caller may be cancelled while others wait.
         self.tasks.spawn(async move {
             let result = tokio::select! {
                 biased;
                 () = server.closing.cancelled() => Err(server.closed()),
-                result = server.connect(wait, handshake) => result,
+                result = server.connect(backoff, handshake) => result,
             };
-            server.tried(&result, n_beginnings);
-            let _ = tell.send(result);
+            server.finish_attempt(&result, generation);
+            let _ = sender.send(result);
         });
         let closed = self.closed();
-        let attempt = told.map(|told| told.unwrap_or(Err(closed))).boxed().shared();
-        line.attempt = Some(attempt.clone());
+        let attempt = receiver.map(|result| result.unwrap_or(Err(closed))).boxed().shared();
+        state.attempt = Some(attempt.clone());
         attempt
     }
 
     /// Records the result of an attempt, unless there was a reset since its start.
-    fn tried(&self, result: &Result<Arc<Connection>, ToolError>, n_beginnings: u64) {
-        let mut line = lock(&self.line);
-        let is_old = line.n_beginnings != n_beginnings;
+    fn finish_attempt(&self, result: &Result<Arc<Connection>, ToolError>, generation: u64) {
+        let mut state = lock(&self.state);
+        let is_old = state.generation != generation;
         if !is_old {
-            line.attempt = None;
-            line.note(result.as_ref().err());
+            state.attempt = None;
+            state.set_failure(result.as_ref().err());
         }
         match result {
             Ok(connection) if is_old => connection.retire(),
-            Ok(connection) => line.open = Some(Arc::clone(connection)),
+            Ok(connection) => state.open = Some(Arc::clone(connection)),
             Err(_) if is_old => {}
-            Err(_) => line.failures = line.failures.saturating_add(1),
+            Err(_) => state.failures = state.failures.saturating_add(1),
         }
     }
 
     /// Opens a connection and requests the tools.
     async fn connect(
         self: &Arc<Self>,
-        wait: Duration,
+        backoff: Duration,
         handshake: Option<Handshake>,
     ) -> Result<Arc<Connection>, ToolError> {
-        sleep(wait).await;
+        sleep(backoff).await;
         let began = Instant::now();
         let until = began + self.options.startup_timeout;
-        let (service, wire) = match handshake {
-            Some(handshake) => self.introduced(handshake, until).await,
-            None => self.introduced_somehow(until).await,
+        let (service, router) = match handshake {
+            Some(handshake) => self.open_with(handshake, until).await,
+            None => self.negotiate(until).await,
         }?;
-        let connection = Arc::new(Connection::new(&service, wire, self.closing.child_token()));
-        self.tasks.spawn(Arc::clone(self).keep(service, Arc::clone(&connection)));
+        let connection = Arc::new(Connection::new(&service, router, self.closing.child_token()));
+        self.tasks.spawn(Arc::clone(self).supervise(service, Arc::clone(&connection)));
         let ready = async {
             connection.subscribe(&self.tasks).await;
-            self.tools_over(&connection).await
+            self.list_tools(&connection).await
         };
-        let ready = timeout_at(until, ready).await.unwrap_or_else(|_| Err(self.out_of_time()));
+        let ready = timeout_at(until, ready).await.unwrap_or_else(|_| Err(self.timed_out()));
         if let Err(error) = ready {
             connection.stop.cancel();
             return Err(error);
@@ -279,30 +279,32 @@ impl Server {
     /// Tries the new protocol first. Almost all old servers reject it at once, and the handshake
     /// continues on the same connection. For a server that does not answer or disconnects, part of
     /// the timeout is reserved for a second attempt.
-    async fn introduced_somehow(&self, until: Instant) -> Result<(Service, Arc<Wire>), ToolError> {
+    async fn negotiate(&self, until: Instant) -> Result<(Service, Arc<MessageRouter>), ToolError> {
         let first = self.options.startup_timeout.mul_f64(0.7);
-        let wire = Wire::new(&self.label);
-        let opening = self.open(Handshake::Either, &wire);
+        let router = MessageRouter::new(&self.label);
+        let opening = self.open(Handshake::Auto, &router);
         match timeout(first, opening).await {
-            Ok(Ok(service)) => return Ok((service, wire)),
-            Ok(Err(error)) if !error.may_be_the_handshake() => return Err(self.no_line(error)),
+            Ok(Ok(service)) => return Ok((service, router)),
+            Ok(Err(error)) if !error.may_be_version_mismatch() => {
+                return Err(self.open_failed(error));
+            }
             Ok(Err(_)) | Err(_) => {}
         }
-        let introduced = self.introduced(Handshake::Older, until).await?;
-        lock(&self.line).handshake = Some(Handshake::Older);
-        Ok(introduced)
+        let opened = self.open_with(Handshake::Legacy, until).await?;
+        lock(&self.state).handshake = Some(Handshake::Legacy);
+        Ok(opened)
     }
 
-    async fn introduced(
+    async fn open_with(
         &self,
         handshake: Handshake,
         until: Instant,
-    ) -> Result<(Service, Arc<Wire>), ToolError> {
-        let wire = Wire::new(&self.label);
-        match timeout_at(until, self.open(handshake, &wire)).await {
-            Ok(Ok(service)) => Ok((service, wire)),
-            Ok(Err(error)) => Err(self.no_line(error)),
-            Err(_) => Err(self.out_of_time()),
+    ) -> Result<(Service, Arc<MessageRouter>), ToolError> {
+        let router = MessageRouter::new(&self.label);
+        match timeout_at(until, self.open(handshake, &router)).await {
+            Ok(Ok(service)) => Ok((service, router)),
+            Ok(Err(error)) => Err(self.open_failed(error)),
+            Err(_) => Err(self.timed_out()),
         }
     }
 
@@ -310,16 +312,16 @@ impl Server {
     fn open<'a>(
         &'a self,
         handshake: Handshake,
-        wire: &'a Arc<Wire>,
+        router: &'a Arc<MessageRouter>,
     ) -> BoxFuture<'a, Result<Service, OpenError>> {
-        let keepers = (&self.tasks, &self.closing);
-        let ways =
-            Ways { egress: self.egress.as_ref(), authorization: self.authorization.as_ref() };
-        open(&self.label, &self.options.transport, ways, handshake, wire, keepers).boxed()
+        let background = (&self.tasks, &self.closing);
+        let access =
+            HttpAccess { egress: self.egress.as_ref(), authorization: self.authorization.as_ref() };
+        open(&self.label, &self.options.transport, access, handshake, router, background).boxed()
     }
 
     /// Waits until a connection ends, and cleans up.
-    async fn keep(self: Arc<Self>, service: Service, connection: Arc<Connection>) {
+    async fn supervise(self: Arc<Self>, service: Service, connection: Arc<Connection>) {
         let stop = service.cancellation_token();
         let mut ended = std::pin::pin!(service.waiting());
         loop {
@@ -327,12 +329,12 @@ impl Server {
                 biased;
                 () = connection.stop.cancelled() => {
                     stop.cancel();
-                    let _ = timeout(CLOSING, ended).await;
+                    let _ = timeout(CLOSE_TIMEOUT, ended).await;
                     break;
                 }
                 _ = &mut ended => break,
-                () = connection.done() => connection.stop.cancel(),
-                () = connection.wire.changed() => {
+                () = connection.drained() => connection.stop.cancel(),
+                () = connection.router.changed() => {
                     debug!(server = %self.label, "MCP tools changed");
                     let server = Arc::clone(&self);
                     self.tasks.spawn(async move {
@@ -344,58 +346,58 @@ impl Server {
             }
         }
         connection.stop.cancel();
-        self.lost(&connection);
+        self.connection_lost(&connection);
     }
 
     /// Opens a new connection for new requests. Pending ones may complete on the old one.
     pub(super) fn retire(self: &Arc<Self>, connection: &Arc<Connection>) {
         connection.retire();
-        self.lost(connection);
+        self.connection_lost(connection);
     }
 
-    fn lost(self: &Arc<Self>, connection: &Arc<Connection>) {
+    fn connection_lost(self: &Arc<Self>, connection: &Arc<Connection>) {
         if self.closing.is_cancelled() {
             return;
         }
-        let mut line = lock(&self.line);
-        if !line.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, connection)) {
+        let mut state = lock(&self.state);
+        if !state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, connection)) {
             return;
         }
-        line.open = None;
-        line.failures = match connection.opened_at.elapsed() {
-            lived if lived >= STEADY => 0,
-            _ => line.failures.saturating_add(1),
+        state.open = None;
+        state.failures = match connection.opened_at.elapsed() {
+            lived if lived >= STABLE_AFTER => 0,
+            _ => state.failures.saturating_add(1),
         };
-        warn!(server = %self.label, failures = line.failures, "MCP connection lost");
-        if line.failures <= MAX_BY_ITSELF {
+        warn!(server = %self.label, failures = state.failures, "MCP connection lost");
+        if state.failures <= MAX_AUTO_RECONNECTS {
             // The attempt runs in the background.
-            drop(self.attempt(&mut line));
+            drop(self.attempt(&mut state));
         }
     }
 
-    fn no_list(&self, error: &ServiceError) -> ToolError {
-        warn!(server = %self.label, error = %chain(error), "MCP tools not listed");
+    fn list_failed(&self, error: &ServiceError) -> ToolError {
+        warn!(server = %self.label, error = %error_chain(error), "MCP tools not listed");
         self.note_challenge(error);
-        if was_not_let_in(error) {
-            return self.transient(&self.how_to_get_in());
+        if is_unauthorized(error) {
+            return self.transient(&self.authorization_advice());
         }
-        self.transient("it does not tell its tools")
+        self.transient("it did not return its tool list")
     }
 
-    fn no_line(&self, error: OpenError) -> ToolError {
+    fn open_failed(&self, error: OpenError) -> ToolError {
         match error {
-            OpenError::Unauthorized => self.transient(&self.how_to_get_in()),
-            error => self.transient(error.words()),
+            OpenError::Unauthorized => self.transient(&self.authorization_advice()),
+            error => self.transient(error.message()),
         }
     }
 
-    fn out_of_time(&self) -> ToolError {
+    fn timed_out(&self) -> ToolError {
         let seconds = self.options.startup_timeout.as_secs_f64();
-        self.transient(&format!("it has not answered within {seconds} s"))
+        self.transient(&format!("no response within {seconds} s"))
     }
 
     fn closed(&self) -> ToolError {
-        self.transient("the connections are being closed")
+        self.transient("Turnwire is shutting down")
     }
 
     /// Nothing was sent, so a retry is safe.
@@ -404,9 +406,9 @@ impl Server {
     }
 }
 
-fn wait_after(failures: u32) -> Duration {
+fn backoff_after(failures: u32) -> Duration {
     match failures {
         0 => Duration::ZERO,
-        more => FIRST_WAIT.saturating_mul(2_u32.saturating_pow(more - 1)).min(LONGEST_WAIT),
+        more => FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(more - 1)).min(MAX_BACKOFF),
     }
 }

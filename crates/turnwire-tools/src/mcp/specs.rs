@@ -7,7 +7,7 @@ use serde_json::Value;
 use tracing::warn;
 use turnwire_contract::{
     AskBefore, Effect, ToolKind, ToolSpec,
-    seeded::{Fault, is_injected},
+    fault_injection::{Fault, is_injected},
 };
 
 use super::options::McpServerOptions;
@@ -19,16 +19,16 @@ const MAX_NAME: usize = 128;
 pub(super) fn specs<'a>(
     label: &'a str,
     options: &'a McpServerOptions,
-    told: Vec<rmcp::model::Tool>,
+    listed: Vec<rmcp::model::Tool>,
 ) -> impl Iterator<Item = ToolSpec> + 'a {
     let mut seen = HashSet::new();
-    told.into_iter().filter_map(move |tool| {
+    listed.into_iter().filter_map(move |tool| {
         let name = tool.name.as_ref();
         let enabled = options.enabled_tools.as_ref();
         if !enabled.is_none_or(|enabled| enabled.iter().any(|known| known == name)) {
             return None;
         }
-        if !is_good_name(name) || !seen.insert(name.to_owned()) {
+        if !is_valid_name(name) || !seen.insert(name.to_owned()) {
             warn!(server = %label, tool = ?name, "MCP tool with an invalid name ignored");
             return None;
         }
@@ -38,7 +38,7 @@ pub(super) fn specs<'a>(
 
 /// A name is shown to models and people, so it must not be empty, too long or contain control
 /// characters.
-fn is_good_name(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && !name.contains(char::is_control)
 }
 
@@ -46,7 +46,7 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
     let name = tool.name.as_ref();
     let title = || tool.title.as_deref().unwrap_or_default();
     let description = tool.description.as_deref().unwrap_or_else(title);
-    let stated = options.effects.get(name).copied().unwrap_or(Effect::Once);
+    let configured = options.effects.get(name).copied().unwrap_or(Effect::Once);
     let own = options.tools.get(name).cloned().unwrap_or_default();
     let is_excepted = matches!(&options.require_approval, AskBefore::AllBut(names)
         if names.iter().any(|excepted| excepted == name));
@@ -54,30 +54,30 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
         parameters: Value::Object(tool.input_schema.as_ref().clone()),
         kind: ToolKind::Mcp,
         server: Some(label.to_owned()),
-        effect: tightened(stated, tool.annotations.as_ref()),
+        effect: tightened(configured, tool.annotations.as_ref()),
         parallel: true,
         needs_approval: own.ask.unwrap_or_else(|| options.require_approval.includes(name)),
         exempt: own.ask.map_or(options.exempt || is_excepted, |ask| !ask),
         approval_expiry: own.approval_expiry,
         timeout: own.timeout.or(options.tool_timeout),
         deadline: own.deadline.or(options.tool_deadline),
-        most_at_once: own.most_at_once,
-        server_most_at_once: options.most_at_once,
+        most_at_once: own.max_parallel_calls,
+        server_most_at_once: options.max_parallel_calls,
         ..ToolSpec::new(name, description)
     }
 }
 
 /// Returns the effect class set by the operator, or a stricter one if the server's hints say so.
-fn tightened(stated: Effect, hints: Option<&ToolAnnotations>) -> Effect {
-    let Some(hints) = hints else { return stated };
+fn tightened(configured: Effect, hints: Option<&ToolAnnotations>) -> Effect {
+    let Some(hints) = hints else { return configured };
     if is_injected(Fault::TrustAnnotations) && hints.read_only_hint == Some(true) {
         return Effect::Pure;
     }
     let acts = hints.read_only_hint == Some(false);
-    match (stated, hints.idempotent_hint) {
+    match (configured, hints.idempotent_hint) {
         (Effect::Pure, Some(true)) if acts => Effect::Idempotent,
         (Effect::Pure, _) | (Effect::Idempotent, Some(false)) if acts => Effect::Once,
-        (stated, _) => stated,
+        (configured, _) => configured,
     }
 }
 

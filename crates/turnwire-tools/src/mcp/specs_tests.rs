@@ -5,7 +5,7 @@ use turnwire_contract::{Effect, ToolSpec};
 use super::{specs, tightened};
 use crate::mcp::McpServerOptions;
 
-fn told(tools: Value) -> Vec<ToolSpec> {
+fn listed(tools: Value) -> Vec<ToolSpec> {
     let tools: Vec<Tool> = serde_json::from_value(tools).unwrap();
     specs("sea", &McpServerOptions::http("http://sea.example"), tools).collect()
 }
@@ -31,9 +31,9 @@ fn hints_only_tighten() {
         (Idempotent, json!({ "readOnlyHint": false, "idempotentHint": false }), Once),
         (Idempotent, json!({ "readOnlyHint": false, "idempotentHint": true }), Idempotent),
     ];
-    for (stated, hinted, expected) in cases {
-        let found = tightened(stated, Some(&hints(hinted.clone())));
-        assert_eq!(found, expected, "{stated:?} with {hinted}");
+    for (configured, hinted, expected) in cases {
+        let found = tightened(configured, Some(&hints(hinted.clone())));
+        assert_eq!(found, expected, "{configured:?} with {hinted}");
     }
     assert_eq!(tightened(Pure, None), Pure);
 }
@@ -44,7 +44,7 @@ fn a_tool_without_a_usable_name_is_left_out() {
     let tool = |name: &str| json!({ "name": name, "description": name, "inputSchema": schema });
     let long = "x".repeat(129);
     let names = ["walrus", "", "two\nlines", &long, "walrus", "a/b.c-d_e"].map(tool);
-    let specs = told(json!(names));
+    let specs = listed(json!(names));
     let found: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(found, ["walrus", "a/b.c-d_e"]);
 }
@@ -52,7 +52,7 @@ fn a_tool_without_a_usable_name_is_left_out() {
 #[test]
 fn a_tool_without_a_description_is_described_by_its_title() {
     let schema = json!({ "type": "object" });
-    let specs = told(json!([
+    let specs = listed(json!([
         { "name": "a", "title": "The first", "inputSchema": schema },
         { "name": "b", "inputSchema": schema },
     ]));

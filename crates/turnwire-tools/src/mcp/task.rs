@@ -20,43 +20,43 @@ use tracing::debug;
 use turnwire_contract::{ToolContext, ToolError, ToolOutput};
 
 use super::{
-    asking::answers,
     connection::Connection,
-    result::{limited, read},
-    tool::{McpTool, Stop, TELLING, cancelled},
-    wire::{Mailbox, shortened},
+    elicitation::input_responses,
+    result::{convert, limited},
+    router::{PendingCall, truncated},
+    tool::{CANCEL_TIMEOUT, McpTool, NoResponse, cancelled},
 };
 
 /// Poll interval if the server sets none, and the bounds for the server's value.
-const USUAL_WAIT: Duration = Duration::from_millis(500);
-const SHORTEST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum number of consecutive failures to reach the server; about one minute.
 const MAX_FAILURES: u32 = 30;
 
 /// Interval at which an unchanged task is reported.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time for which a result is kept after the call's time limit, so that another worker can get it.
-const KEPT_FOR: Duration = Duration::from_mins(10);
+const RESULT_RETENTION: Duration = Duration::from_mins(10);
 
 /// A task created by a call.
-pub(super) struct Created {
+pub(super) struct CreatedTask {
     id: String,
-    wait: Duration,
+    poll_interval: Duration,
 }
 
-enum State {
-    Working { message: Option<String>, wait: Duration },
-    Asks(InputRequests),
-    Over(Result<ToolOutput, ToolError>),
+enum TaskState {
+    Working { message: Option<String>, poll_interval: Duration },
+    InputRequired(InputRequests),
+    Finished(Result<ToolOutput, ToolError>),
 }
 
 /// A task in the old protocol.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OlderTask {
+struct LegacyTask {
     task_id: String,
     status: String,
     #[serde(default)]
@@ -66,15 +66,18 @@ struct OlderTask {
 }
 
 /// Returns the task that the server created for the call, if any.
-pub(super) fn created(result: &ServerResult) -> Option<Created> {
+pub(super) fn created_task(result: &ServerResult) -> Option<CreatedTask> {
     match result {
-        ServerResult::CreateTaskResult(created) => {
-            let Task { task_id, poll_interval_ms, .. } = &created.task;
-            Some(Created { id: task_id.clone(), wait: wait(*poll_interval_ms) })
+        ServerResult::CreateTaskResult(created_task) => {
+            let Task { task_id, poll_interval_ms, .. } = &created_task.task;
+            Some(CreatedTask {
+                id: task_id.clone(),
+                poll_interval: poll_interval(*poll_interval_ms),
+            })
         }
         ServerResult::CustomResult(other) => {
-            let task: OlderTask = serde_json::from_value(other.0.get("task")?.clone()).ok()?;
-            Some(Created { id: task.task_id, wait: wait(task.poll_interval) })
+            let task: LegacyTask = serde_json::from_value(other.0.get("task")?.clone()).ok()?;
+            Some(CreatedTask { id: task.task_id, poll_interval: poll_interval(task.poll_interval) })
         }
         _ => None,
     }
@@ -82,101 +85,107 @@ pub(super) fn created(result: &ServerResult) -> Option<Created> {
 
 /// Time to live of a task, in milliseconds.
 pub(super) fn time_to_live(context: &ToolContext) -> u64 {
-    let kept_for = context.time_allowed.saturating_add(KEPT_FOR);
-    u64::try_from(kept_for.as_millis()).unwrap_or(u64::MAX)
+    let time_to_live = context.time_allowed.saturating_add(RESULT_RETENTION);
+    u64::try_from(time_to_live.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn wait(milliseconds: Option<u64>) -> Duration {
-    let wait = milliseconds.map_or(USUAL_WAIT, Duration::from_millis);
-    wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)
+fn poll_interval(milliseconds: Option<u64>) -> Duration {
+    let poll_interval = milliseconds.map_or(DEFAULT_POLL_INTERVAL, Duration::from_millis);
+    poll_interval.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
 impl McpTool {
     /// Reports a new task, so that any worker can poll it, and polls it.
-    pub(super) async fn follow(
+    pub(super) async fn follow_task(
         &self,
-        created: Created,
+        created_task: CreatedTask,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        context.task_started(created.id.as_str()).await;
+        context.task_started(created_task.id.as_str()).await;
         tokio::select! {
             biased;
             () = context.cancelled() => {}
-            () = sleep(created.wait) => {}
+            () = sleep(created_task.poll_interval) => {}
         }
-        self.watch(&created.id, context).await
+        self.poll_task(&created_task.id, context).await
     }
 
     /// Polls the task until it ends.
-    pub(super) async fn watch(
+    pub(super) async fn poll_task(
         &self,
         id: &str,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let mut heard = Heard::default();
+        let mut reporter = TaskReporter::default();
         let mut failures = 0;
         loop {
-            let asked = tokio::select! {
+            let polled = tokio::select! {
                 biased;
                 () = context.cancelled() => {
-                    self.stop_task(id).await;
+                    self.cancel_task(id).await;
                     return Err(cancelled());
                 }
-                asked = self.ask_for(id, context) => asked,
+                polled = self.poll_once(id, context) => polled,
             };
-            failures = if asked.is_err() { failures + 1 } else { 0 };
-            let (connection, pause) = match asked {
-                Ok((_, State::Over(result))) => return result,
-                Ok((connection, State::Working { message, wait })) => {
-                    heard.tell(message, context).await;
-                    (Some(connection), wait)
+            failures = if polled.is_err() { failures + 1 } else { 0 };
+            let (connection, pause) = match polled {
+                Ok((_, TaskState::Finished(result))) => return result,
+                Ok((connection, TaskState::Working { message, poll_interval })) => {
+                    reporter.report(message, context).await;
+                    (Some(connection), poll_interval)
                 }
-                Ok((connection, State::Asks(requests))) => {
-                    let answers = answers(&self.server.label, requests, context).await?;
-                    let update = UpdateTaskParams::new(id, answers);
+                Ok((connection, TaskState::InputRequired(requests))) => {
+                    let responses = input_responses(&self.server.label, requests, context).await?;
+                    let update = UpdateTaskParams::new(id, responses);
                     if let Err(error) = connection.peer.update_task(update).await {
                         debug!(%error, "MCP server did not accept the input");
                     }
-                    (Some(connection), SHORTEST_WAIT)
+                    (Some(connection), MIN_POLL_INTERVAL)
                 }
-                Err(Lost::Task(why)) => return Err(why),
-                Err(Lost::Connection) if failures > MAX_FAILURES => return Err(self.gone()),
-                Err(Lost::Connection) => (None, USUAL_WAIT.saturating_mul(failures.min(4))),
+                Err(PollError::Task(why)) => return Err(why),
+                Err(PollError::Connection) if failures > MAX_FAILURES => {
+                    return Err(self.server_lost());
+                }
+                Err(PollError::Connection) => {
+                    (None, DEFAULT_POLL_INTERVAL.saturating_mul(failures.min(4)))
+                }
             };
             tokio::select! {
                 biased;
                 () = context.cancelled() => {}
-                () = told_of_news(connection.as_deref()) => {}
+                () = task_changed(connection.as_deref()) => {}
                 () = sleep(pause) => {}
             }
         }
     }
 
     /// Polls the task once.
-    async fn ask_for(
+    async fn poll_once(
         &self,
         id: &str,
         context: &ToolContext,
-    ) -> Result<(Arc<Connection>, State), Lost> {
-        let connection = self.connection(context).await.map_err(|_| Lost::Connection)?;
-        let _under_way = connection.calls.token();
-        let asked = if connection.is_newer() {
-            let asked = connection.peer.get_task(GetTaskParams::new(id)).await;
-            asked.map(|got| Some(state(got.task.task, got.task.payload)))
+    ) -> Result<(Arc<Connection>, TaskState), PollError> {
+        let connection = self.connection(context).await.map_err(|_| PollError::Connection)?;
+        let _call_token = connection.calls.token();
+        let polled = if connection.uses_new_protocol() {
+            let polled = connection.peer.get_task(GetTaskParams::new(id)).await;
+            polled.map(|got| Some(task_state(got.task.task, got.task.payload)))
         } else {
-            let asked = connection.peer.send_request(older_request("tasks/get", id)).await;
-            asked.map(older_state)
+            let polled = connection.peer.send_request(legacy_request("tasks/get", id)).await;
+            polled.map(legacy_state)
         };
-        match asked {
+        match polled {
             Ok(Some(state)) => Ok((connection, state)),
             Ok(None) => {
                 let result = self.result_of(id, &connection, context).await?;
-                Ok((connection, State::Over(result)))
+                Ok((connection, TaskState::Finished(result)))
             }
-            Err(ServiceError::McpError(error)) => Err(Lost::Task(self.forgotten(&error.message))),
+            Err(ServiceError::McpError(error)) => {
+                Err(PollError::Task(self.task_unknown(&error.message)))
+            }
             Err(error) => {
-                self.settle(&error, &connection);
-                Err(Lost::Connection)
+                self.handle_failure(&error, &connection);
+                Err(PollError::Connection)
             }
         }
     }
@@ -187,60 +196,58 @@ impl McpTool {
         id: &str,
         connection: &Arc<Connection>,
         context: &ToolContext,
-    ) -> Result<Result<ToolOutput, ToolError>, Lost> {
-        let mailbox = Mailbox::new(context.run_id.clone());
-        let sent = self.send(connection, older_request("tasks/result", id), &mailbox).await;
-        let answer = match sent {
-            Ok(handle) => self.answer(handle, &mailbox, context).await,
-            Err(error) => Err(Stop::Failed(error)),
+    ) -> Result<Result<ToolOutput, ToolError>, PollError> {
+        let pending = PendingCall::new(context.run_id.clone());
+        let sent = self.send(connection, legacy_request("tasks/result", id), &pending).await;
+        let response = match sent {
+            Ok(handle) => self.response(handle, &pending, context).await,
+            Err(error) => Err(NoResponse::Failed(error)),
         };
-        match answer {
-            Ok(ServerResult::CallToolResult(result)) => Ok(read(result)),
-            Ok(_) => Ok(Err(no_result())),
-            Err(Stop::Failed(ServiceError::McpError(error))) => {
+        match response {
+            Ok(ServerResult::CallToolResult(result)) => Ok(convert(result)),
+            Ok(_) => Ok(Err(missing_result())),
+            Err(NoResponse::Failed(ServiceError::McpError(error))) => {
                 Ok(Err(ToolError::Failed(limited(error.message.trim()))))
             }
-            Err(Stop::Failed(error)) => {
-                self.settle(&error, connection);
-                Err(Lost::Connection)
+            Err(NoResponse::Failed(error)) => {
+                self.handle_failure(&error, connection);
+                Err(PollError::Connection)
             }
-            Err(Stop::Cancelled) => Err(Lost::Connection),
+            Err(NoResponse::Cancelled) => Err(PollError::Connection),
         }
     }
 
-    fn forgotten(&self, message: &str) -> ToolError {
+    fn task_unknown(&self, message: &str) -> ToolError {
         let (label, message) = (&self.server.label, limited(message.trim()));
         ToolError::OutcomeUnknown(format!(
-            "the server `{label}` no longer knows the task it made of the call ({message})"
+            "the server `{label}` no longer has the task of the call ({message})"
         ))
     }
 
-    fn gone(&self) -> ToolError {
+    fn server_lost(&self) -> ToolError {
         let label = &self.server.label;
-        ToolError::OutcomeUnknown(format!(
-            "the server `{label}` went away in the middle of the call"
-        ))
+        ToolError::OutcomeUnknown(format!("the server `{label}` disconnected during the call"))
     }
 
-    async fn stop_task(&self, id: &str) {
-        let stopping = async {
+    async fn cancel_task(&self, id: &str) {
+        let cancelling = async {
             let Ok(connection) = self.server.connection().await else { return };
-            let stopped = if connection.is_newer() {
+            let result = if connection.uses_new_protocol() {
                 connection.peer.cancel_task(CancelTaskParams::new(id)).await
             } else {
-                let request = older_request("tasks/cancel", id);
+                let request = legacy_request("tasks/cancel", id);
                 connection.peer.send_request(request).await.map(drop)
             };
-            if let Err(error) = stopped {
+            if let Err(error) = result {
                 debug!(%error, "MCP task not cancelled");
             }
         };
-        let _ = timeout(TELLING, stopping).await;
+        let _ = timeout(CANCEL_TIMEOUT, cancelling).await;
     }
 }
 
 /// Why the state of a task is unknown.
-enum Lost {
+enum PollError {
     /// The server was unreachable. Polling continues.
     Connection,
     /// The task is lost.
@@ -249,77 +256,80 @@ enum Lost {
 
 /// The last reported message of a task, and its time.
 #[derive(Default)]
-struct Heard {
+struct TaskReporter {
     message: Option<String>,
     at: Option<Instant>,
-    n_times: u32,
+    n_reports: u32,
 }
 
-impl Heard {
+impl TaskReporter {
     /// Reports a new message, and an unchanged one periodically.
-    async fn tell(&mut self, message: Option<String>, context: &ToolContext) {
+    async fn report(&mut self, message: Option<String>, context: &ToolContext) {
         let is_old = message == self.message;
-        if is_old && self.at.is_some_and(|at| at.elapsed() < SIGN_OF_LIFE) {
+        if is_old && self.at.is_some_and(|at| at.elapsed() < HEARTBEAT_INTERVAL) {
             return;
         }
         (self.message, self.at) = (message, Some(Instant::now()));
-        self.n_times += 1;
+        self.n_reports += 1;
         match &self.message {
             Some(message) => {
-                context.progress_with(f64::from(self.n_times), None, shortened(message)).await;
+                context.progress_with(f64::from(self.n_reports), None, truncated(message)).await;
             }
-            None => context.progress(f64::from(self.n_times), None).await,
+            None => context.progress(f64::from(self.n_reports), None).await,
         }
     }
 }
 
-async fn told_of_news(connection: Option<&Connection>) {
+async fn task_changed(connection: Option<&Connection>) {
     match connection {
-        Some(connection) => connection.wire.task_news().await,
+        Some(connection) => connection.router.task_changed().await,
         None => std::future::pending().await,
     }
 }
 
-fn older_request(method: &str, id: &str) -> ClientRequest {
+fn legacy_request(method: &str, id: &str) -> ClientRequest {
     ClientRequest::CustomRequest(CustomRequest::new(method, Some(json!({ "taskId": id }))))
 }
 
-fn state(task: Task, payload: TaskPayload) -> State {
-    let failed = |words: &str| State::Over(Err(ToolError::Failed(limited(words))));
+fn task_state(task: Task, payload: TaskPayload) -> TaskState {
+    let failed = |message: &str| TaskState::Finished(Err(ToolError::Failed(limited(message))));
     match payload {
-        TaskPayload::Working => {
-            State::Working { message: task.status_message, wait: wait(task.poll_interval_ms) }
-        }
-        TaskPayload::InputRequired { input_requests } => State::Asks(input_requests),
-        TaskPayload::Completed { result } => State::Over(result_in(result)),
+        TaskPayload::Working => TaskState::Working {
+            message: task.status_message,
+            poll_interval: poll_interval(task.poll_interval_ms),
+        },
+        TaskPayload::InputRequired { input_requests } => TaskState::InputRequired(input_requests),
+        TaskPayload::Completed { result } => TaskState::Finished(convert_result(result)),
         TaskPayload::Failed { error } => {
-            let words = error.get("message").and_then(Value::as_str).map(str::trim);
-            failed(words.unwrap_or("the task failed, and says nothing else"))
+            let message = error.get("message").and_then(Value::as_str).map(str::trim);
+            failed(message.unwrap_or("the task failed without a message"))
         }
-        TaskPayload::Cancelled => State::Over(Err(stopped())),
-        _ => failed("the task is in a state that is not known here"),
+        TaskPayload::Cancelled => TaskState::Finished(Err(cancelled_by_server())),
+        _ => failed("the task is in an unknown state"),
     }
 }
 
-fn result_in(result: JsonObject) -> Result<ToolOutput, ToolError> {
-    serde_json::from_value(Value::Object(result)).map_or_else(|_| Err(no_result()), read)
+fn convert_result(result: JsonObject) -> Result<ToolOutput, ToolError> {
+    serde_json::from_value(Value::Object(result)).map_or_else(|_| Err(missing_result()), convert)
 }
 
 /// Returns the state of a task in the old protocol; `None` if its result has to be requested.
-fn older_state(result: ServerResult) -> Option<State> {
-    let working = |message, interval| Some(State::Working { message, wait: wait(interval) });
+fn legacy_state(result: ServerResult) -> Option<TaskState> {
+    let working = |message, interval| {
+        Some(TaskState::Working { message, poll_interval: poll_interval(interval) })
+    };
     match result {
         // These messages are the same as in the new protocol.
         ServerResult::GetTaskResult(got) => match got.task.payload {
             TaskPayload::Working => working(got.task.task.status_message, None),
-            TaskPayload::Cancelled => Some(State::Over(Err(stopped()))),
+            TaskPayload::Cancelled => Some(TaskState::Finished(Err(cancelled_by_server()))),
             _ => None,
         },
         ServerResult::CustomResult(other) => {
-            let task: OlderTask = serde_json::from_value(other.0).ok()?;
+            let task: LegacyTask = serde_json::from_value(other.0).ok()?;
             match task.status.as_str() {
                 "working" => working(task.status_message, task.poll_interval),
-                "cancelled" => Some(State::Over(Err(stopped()))),
+                "cancelled" => Some(TaskState::Finished(Err(cancelled_by_server()))),
                 _ => None,
             }
         }
@@ -327,12 +337,12 @@ fn older_state(result: ServerResult) -> Option<State> {
     }
 }
 
-fn no_result() -> ToolError {
-    ToolError::failed("the task ended with something else than a result")
+fn missing_result() -> ToolError {
+    ToolError::failed("the task ended without a valid result")
 }
 
-fn stopped() -> ToolError {
-    ToolError::failed("the server has stopped the task")
+fn cancelled_by_server() -> ToolError {
+    ToolError::failed("the server cancelled the task")
 }
 
 #[cfg(test)]

@@ -24,15 +24,15 @@ use tracing::warn;
 use crate::sync::lock;
 
 /// Maximum time to wait for another process that refreshes the same tokens.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Poll interval of the lock.
-const NEXT_LOOK: Duration = Duration::from_millis(20);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The stored login to one server.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Kept {
+struct StoredLogin {
     /// URL of the server. Its tokens are not used for any other server.
     server: String,
     /// Client secret, if the authorization server issued one.
@@ -47,30 +47,30 @@ struct Kept {
 #[derive(Clone)]
 pub(super) struct TokenStore {
     server: Arc<str>,
-    place: Arc<Place>,
+    storage: Arc<Storage>,
 }
 
-enum Place {
+enum Storage {
     File(PathBuf),
     Memory(Box<Mutex<InMemory>>),
 }
 
 #[derive(Default)]
 struct InMemory {
-    kept: Kept,
+    stored: StoredLogin,
     challenge: Option<String>,
 }
 
 impl TokenStore {
     /// The tokens for `server`, in `file` or in memory.
     pub(super) fn new(server: &str, file: Option<PathBuf>) -> Self {
-        let place = file.map_or_else(|| Place::Memory(Box::default()), Place::File);
-        Self { server: server.into(), place: Arc::new(place) }
+        let storage = file.map_or_else(|| Storage::Memory(Box::default()), Storage::File);
+        Self { server: server.into(), storage: Arc::new(storage) }
     }
 
     /// Stores the client secret issued by the authorization server.
-    pub(super) fn keep_secret(&self, secret: Option<String>) -> io::Result<()> {
-        self.change(|kept| kept.client_secret = secret)
+    pub(super) fn store_secret(&self, secret: Option<String>) -> io::Result<()> {
+        self.change(|stored| stored.client_secret = secret)
     }
 
     /// Returns the client secret issued by the authorization server.
@@ -80,69 +80,70 @@ impl TokenStore {
 
     /// Stores the challenge of the server, which contains the scopes for the next login. Stored in
     /// a separate file, so that writing it cannot overwrite newer tokens.
-    pub(super) fn keep_challenge(&self, challenge: &str) {
-        match &*self.place {
-            Place::File(path) => {
-                let kept = write(&beside(path, "challenge"), challenge.as_bytes());
-                kept.unwrap_or_else(|error| {
+    pub(super) fn store_challenge(&self, challenge: &str) {
+        match &*self.storage {
+            Storage::File(path) => {
+                let stored = write(&with_suffix(path, "challenge"), challenge.as_bytes());
+                stored.unwrap_or_else(|error| {
                     warn!(%error, "OAuth state not stored");
                 });
             }
-            Place::Memory(memory) => lock(memory).challenge = Some(challenge.to_owned()),
+            Storage::Memory(memory) => lock(memory).challenge = Some(challenge.to_owned()),
         }
     }
 
     /// Returns the challenge since the last login.
     pub(super) fn challenge(&self) -> Option<String> {
-        match &*self.place {
-            Place::File(path) => fs::read_to_string(beside(path, "challenge")).ok(),
-            Place::Memory(memory) => lock(memory).challenge.clone(),
+        match &*self.storage {
+            Storage::File(path) => fs::read_to_string(with_suffix(path, "challenge")).ok(),
+            Storage::Memory(memory) => lock(memory).challenge.clone(),
         }
     }
 
-    fn forget_challenge(&self) {
-        match &*self.place {
+    fn clear_challenge(&self) {
+        match &*self.storage {
             // A missing file is not an error.
-            Place::File(path) => drop(fs::remove_file(beside(path, "challenge"))),
-            Place::Memory(memory) => lock(memory).challenge = None,
+            Storage::File(path) => drop(fs::remove_file(with_suffix(path, "challenge"))),
+            Storage::Memory(memory) => lock(memory).challenge = None,
         }
     }
 
     pub(super) fn granted_scopes(&self) -> Vec<String> {
-        let credentials = self.read().ok().and_then(|kept| kept.credentials);
+        let credentials = self.read().ok().and_then(|stored| stored.credentials);
         credentials.map(|credentials| credentials.granted_scopes).unwrap_or_default()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Kept)) -> io::Result<()> {
-        let mut kept = self.read()?;
-        change(&mut kept);
-        self.server.as_ref().clone_into(&mut kept.server);
-        match &*self.place {
-            Place::File(path) => write(path, &serde_json::to_vec_pretty(&kept)?),
-            Place::Memory(memory) => {
-                lock(memory).kept = kept;
+    fn change(&self, change: impl FnOnce(&mut StoredLogin)) -> io::Result<()> {
+        let mut stored = self.read()?;
+        change(&mut stored);
+        self.server.as_ref().clone_into(&mut stored.server);
+        match &*self.storage {
+            Storage::File(path) => write(path, &serde_json::to_vec_pretty(&stored)?),
+            Storage::Memory(memory) => {
+                lock(memory).stored = stored;
                 Ok(())
             }
         }
     }
 
     /// Returns the stored login; empty if it is for another server.
-    fn read(&self) -> io::Result<Kept> {
-        let kept = match &*self.place {
-            Place::File(path) => read(path)?,
-            Place::Memory(memory) => lock(memory).kept.clone(),
+    fn read(&self) -> io::Result<StoredLogin> {
+        let stored = match &*self.storage {
+            Storage::File(path) => read(path)?,
+            Storage::Memory(memory) => lock(memory).stored.clone(),
         };
-        Ok(if *kept.server == *self.server { kept } else { Kept::default() })
+        Ok(if *stored.server == *self.server { stored } else { StoredLogin::default() })
     }
 }
 
-fn read(path: &Path) -> io::Result<Kept> {
+fn read(path: &Path) -> io::Result<StoredLogin> {
     let text = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredLogin::default()),
         text => text?,
     };
     // The error would contain the content of the file.
-    serde_json::from_slice(&text).map_err(|_| io::Error::other("it is not ours"))
+    let unreadable = "the file does not contain tokens of Turnwire";
+    serde_json::from_slice(&text).map_err(|_| io::Error::other(unreadable))
 }
 
 /// Writes the file atomically. It is never readable by others.
@@ -151,7 +152,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = folder {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let draft = beside(path, "draft");
+    let draft = with_suffix(path, "draft");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(content)?;
@@ -159,52 +160,54 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(draft, path)
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
 #[async_trait]
 impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.read().map_err(not_kept)?.credentials)
+        Ok(self.read().map_err(store_error)?.credentials)
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.change(|kept| kept.credentials = Some(credentials)).map_err(not_kept)?;
-        self.forget_challenge();
+        self.change(|stored| stored.credentials = Some(credentials)).map_err(store_error)?;
+        self.clear_challenge();
         Ok(())
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.change(|kept| kept.credentials = None).map_err(not_kept)
+        self.change(|stored| stored.credentials = None).map_err(store_error)
     }
 
     /// A refresh token can often be used only once, so one process at a time uses it.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let Place::File(path) = &*self.place else { return Ok(None) };
-        let path = beside(path, "lock");
+        let Storage::File(path) = &*self.storage else { return Ok(None) };
+        let path = with_suffix(path, "lock");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        let until = Instant::now() + PATIENCE;
-        let file: File = options.open(&path).map_err(not_kept)?;
+        let until = Instant::now() + LOCK_TIMEOUT;
+        let file: File = options.open(&path).map_err(store_error)?;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(CredentialRefreshGuard::new(file))),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(NEXT_LOOK).await,
-                Err(TryLockError::WouldBlock) => {
-                    let late = io::Error::other("another process holds them for too long");
-                    return Err(not_kept(late));
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    sleep(LOCK_POLL_INTERVAL).await;
                 }
-                Err(TryLockError::Error(error)) => return Err(not_kept(error)),
+                Err(TryLockError::WouldBlock) => {
+                    let late = io::Error::other("another process has locked them for too long");
+                    return Err(store_error(late));
+                }
+                Err(TryLockError::Error(error)) => return Err(store_error(error)),
             }
         }
     }
 }
 
-fn not_kept(error: io::Error) -> AuthError {
+fn store_error(error: io::Error) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
 

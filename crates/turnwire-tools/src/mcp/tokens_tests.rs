@@ -17,9 +17,9 @@ fn credentials(token: &str) -> StoredCredentials {
     .unwrap()
 }
 
-fn token(kept: Option<StoredCredentials>) -> Option<String> {
-    let kept = serde_json::to_value(kept?.token_response?).unwrap();
-    Some(kept["access_token"].as_str()?.to_owned())
+fn token(stored: Option<StoredCredentials>) -> Option<String> {
+    let stored = serde_json::to_value(stored?.token_response?).unwrap();
+    Some(stored["access_token"].as_str()?.to_owned())
 }
 
 fn in_folder() -> (tempfile::TempDir, PathBuf) {
@@ -45,7 +45,7 @@ async fn what_another_process_writes_is_read() {
     let (_folder, file) = in_folder();
     let [here, there] = [(); 2].map(|()| TokenStore::new(SERVER, Some(file.clone())));
     assert_eq!(token(here.load().await.unwrap()), None);
-    there.keep_secret(Some("ours".to_owned())).unwrap();
+    there.store_secret(Some("ours".to_owned())).unwrap();
     there.save(credentials("fresh")).await.unwrap();
     assert_eq!(token(here.load().await.unwrap()).as_deref(), Some("fresh"));
     assert_eq!(here.secret().unwrap().as_deref(), Some("ours"));
@@ -66,7 +66,7 @@ async fn tokens_of_another_server_are_not_used() {
 #[tokio::test]
 async fn a_challenge_is_kept_until_the_next_login() {
     let store = TokenStore::new(SERVER, None);
-    store.keep_challenge("Bearer scope=\"fish\"");
+    store.store_challenge("Bearer scope=\"fish\"");
     assert_eq!(store.challenge().as_deref(), Some("Bearer scope=\"fish\""));
     store.save(credentials("fresh")).await.unwrap();
     assert_eq!(store.challenge(), None);

@@ -17,17 +17,19 @@ use tracing::{debug, warn};
 use turnwire_contract::{Tool, ToolContext, ToolError, ToolSpec};
 
 use super::{
-    connection::{Aftermath, Connection, chain, never_arrived, refused_with, was_not_let_in},
+    connection::{
+        Connection, FailureImpact, error_chain, http_status_of, is_unauthorized, was_not_delivered,
+    },
     result::limited,
+    router::{PendingCall, Progress},
     server::Server,
-    wire::{Mailbox, Progress},
 };
 
 /// Timeout of a cancellation notification.
-pub(super) const TELLING: Duration = Duration::from_millis(400);
+pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Minimum interval between progress notes, so at most ten per second.
-const BETWEEN_NOTES: Duration = Duration::from_millis(100);
+/// Minimum interval between progress reports, so at most ten per second.
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct McpTool {
     pub(super) server: Arc<Server>,
@@ -35,13 +37,14 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    /// The tools of a server that has listed these.
+    /// The tool of a server that has listed this spec.
+    pub(super) fn shared(server: &Arc<Server>, spec: &Arc<ToolSpec>) -> Arc<dyn Tool> {
+        Arc::new(Self { server: Arc::clone(server), spec: Arc::clone(spec) })
+    }
+
+    /// The tools of a server that has listed these specs.
     pub(super) fn all_of(server: &Arc<Server>, specs: &[Arc<ToolSpec>]) -> Vec<Arc<dyn Tool>> {
-        let tool = |spec: &Arc<ToolSpec>| {
-            let (server, spec) = (Arc::clone(server), Arc::clone(spec));
-            Arc::new(Self { server, spec }) as Arc<dyn Tool>
-        };
-        specs.iter().map(tool).collect()
+        specs.iter().map(|spec| Self::shared(server, spec)).collect()
     }
 
     pub(super) async fn connection(
@@ -55,133 +58,136 @@ impl McpTool {
         }
     }
 
-    /// Sends a request. From here on only the mailbox knows whether the server may have received
-    /// it.
+    /// Sends a request. From here on only `pending` knows whether the server may have received it.
     pub(super) async fn send(
         &self,
         connection: &Connection,
         mut request: ClientRequest,
-        mailbox: &Arc<Mailbox>,
+        pending: &Arc<PendingCall>,
     ) -> Result<RequestHandle<RoleClient>, ServiceError> {
-        request.extensions_mut().insert(mailbox.address());
+        request.extensions_mut().insert(pending.as_extension());
         let options = PeerRequestOptions::no_options();
         connection.peer.send_cancellable_request(request, options).await
     }
 
-    /// Waits for the response, and passes on notes meanwhile.
-    pub(super) async fn answer(
+    /// Waits for the response, and reports progress meanwhile.
+    pub(super) async fn response(
         &self,
         handle: RequestHandle<RoleClient>,
-        mailbox: &Mailbox,
+        pending: &PendingCall,
         context: &ToolContext,
-    ) -> Result<ServerResult, Stop> {
+    ) -> Result<ServerResult, NoResponse> {
         let (peer, id) = (handle.peer.clone(), Some(handle.id.clone()));
-        let mut unanswered = Unanswered { peer, id, tasks: &self.server.tasks };
-        let mut answer = handle.rx;
-        let mut asking = FuturesUnordered::new();
-        let mut quiet_until = Instant::now();
-        let next_note = async |quiet_until| {
-            sleep_until(quiet_until).await;
-            mailbox.next().await
+        let mut cancel_on_drop = CancelOnDrop { peer, id, tasks: &self.server.tasks };
+        let mut response = handle.rx;
+        let mut questions = FuturesUnordered::new();
+        let mut next_report = Instant::now();
+        let next_progress = async |next_report| {
+            sleep_until(next_report).await;
+            pending.next_progress().await
         };
         loop {
             tokio::select! {
                 biased;
                 () = context.cancelled() => {
-                    unanswered.tell("the call was cancelled").await;
-                    return Err(Stop::Cancelled);
+                    cancel_on_drop.cancel("the call was cancelled").await;
+                    return Err(NoResponse::Cancelled);
                 }
-                note = next_note(quiet_until) => {
-                    quiet_until = Instant::now() + BETWEEN_NOTES;
-                    pass_on(note, context).await;
+                progress = next_progress(next_report) => {
+                    next_report = Instant::now() + MIN_PROGRESS_INTERVAL;
+                    report_progress(progress, context).await;
                 }
-                (question, tell) = mailbox.next_question() => asking.push(async move {
+                (question, reply) = pending.next_question() => questions.push(async move {
                     // The server may have stopped waiting.
-                    let _ = tell.send(context.ask(question).await);
+                    let _ = reply.send(context.ask(question).await);
                 }),
-                Some(()) = asking.next() => {}
-                answer = &mut answer => {
-                    unanswered.id = None;
-                    if let Some(note) = mailbox.take() {
-                        pass_on(note, context).await;
+                Some(()) = questions.next() => {}
+                response = &mut response => {
+                    cancel_on_drop.id = None;
+                    if let Some(progress) = pending.take_progress() {
+                        report_progress(progress, context).await;
                     }
-                    return answer
+                    return response
                         .unwrap_or(Err(ServiceError::TransportClosed))
-                        .map_err(Stop::Failed);
+                        .map_err(NoResponse::Failed);
                 }
             }
         }
     }
 
     /// Updates the connection after a failed request.
-    pub(super) fn settle(&self, error: &ServiceError, connection: &Arc<Connection>) -> Aftermath {
-        let aftermath = connection.after(error);
-        match aftermath {
-            Aftermath::Ended => connection.stop.cancel(),
+    pub(super) fn handle_failure(
+        &self,
+        error: &ServiceError,
+        connection: &Arc<Connection>,
+    ) -> FailureImpact {
+        let impact = connection.impact_of(error);
+        match impact {
+            FailureImpact::ConnectionClosed => connection.stop.cancel(),
             // New requests get a new connection; pending ones are not affected.
-            Aftermath::OutOfReach => self.server.retire(connection),
-            Aftermath::AsBefore => {}
+            FailureImpact::ServerUnreachable => self.server.retire(connection),
+            FailureImpact::RequestOnly => {}
         }
-        aftermath
+        impact
     }
 
     /// Converts the error of a failed call.
-    pub(super) fn problem(
+    pub(super) fn call_error(
         &self,
         error: ServiceError,
         connection: &Arc<Connection>,
-        mailbox: &Mailbox,
+        pending: &PendingCall,
     ) -> ToolError {
         let (label, name) = (&self.server.label, &self.spec.name);
         if let ServiceError::McpError(error) = &error {
             let message = limited(error.message.trim());
             return ToolError::failed(format!("the server `{label}` refused the call: {message}"));
         }
-        warn!(server = %label, tool = %name, error = %chain(&error), "MCP call failed");
+        warn!(server = %label, tool = %name, error = %error_chain(&error), "MCP call failed");
         self.server.note_challenge(&error);
-        let aftermath = self.settle(&error, connection);
-        if !mailbox.was_handed_over() || never_arrived(&error) {
+        let impact = self.handle_failure(&error, connection);
+        if !pending.was_sent() || was_not_delivered(&error) {
             return ToolError::Transient(format!(
-                "the server `{label}` went away before it was given the call"
+                "the server `{label}` disconnected before the call was sent"
             ));
         }
-        if was_not_let_in(&error) {
-            let way = self.server.how_to_get_in();
-            let words = format!("the server `{label}` refused the call: {way}");
-            return if self.server.lets_itself_in() {
-                ToolError::Transient(words)
+        if is_unauthorized(&error) {
+            let advice = self.server.authorization_advice();
+            let message = format!("the server `{label}` refused the call: {advice}");
+            return if self.server.uses_client_credentials() {
+                ToolError::Transient(message)
             } else {
-                ToolError::Failed(words)
+                ToolError::Failed(message)
             };
         }
-        let what = match (refused_with(&error), aftermath) {
-            (Some(status), _) => return answered_with(status, label),
-            (None, Aftermath::AsBefore) => "did not answer the call as it should",
-            (None, _) => "went away in the middle of the call",
+        let what = match (http_status_of(&error), impact) {
+            (Some(status), _) => return http_status_error(status, label),
+            (None, FailureImpact::RequestOnly) => "returned an invalid response to the call",
+            (None, _) => "disconnected during the call",
         };
         ToolError::OutcomeUnknown(format!("the server `{label}` {what}"))
     }
 }
 
 /// Why there is no response.
-pub(super) enum Stop {
+pub(super) enum NoResponse {
     Cancelled,
     Failed(ServiceError),
 }
 
 /// A call without a response so far. Dropping it cancels the call.
-struct Unanswered<'a> {
+struct CancelOnDrop<'a> {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
     tasks: &'a TaskTracker,
 }
 
-impl Unanswered<'_> {
+impl CancelOnDrop<'_> {
     /// Sends the cancellation.
-    async fn tell(&mut self, reason: &str) {
+    async fn cancel(&mut self, reason: &str) {
         let Some(id) = self.id.take() else { return };
-        let telling = self.peer.send_notification(stop_working_on(id, reason).into());
-        match timeout(TELLING, telling).await {
+        let sending = self.peer.send_notification(cancellation(id, reason).into());
+        match timeout(CANCEL_TIMEOUT, sending).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => debug!(%error, "MCP cancellation failed"),
             Err(_) => debug!("MCP cancellation timed out"),
@@ -189,40 +195,41 @@ impl Unanswered<'_> {
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
         // Without a runtime the connection is closed anyway.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.tasks.spawn(async move {
-                let telling = peer
-                    .send_notification(stop_working_on(id, "nobody waits for it any more").into());
-                let _ = timeout(TELLING, telling).await;
+                let sending = peer.send_notification(
+                    cancellation(id, "the caller no longer waits for it").into(),
+                );
+                let _ = timeout(CANCEL_TIMEOUT, sending).await;
             });
         }
     }
 }
 
-fn stop_working_on(id: RequestId, reason: &str) -> CancelledNotification {
+fn cancellation(id: RequestId, reason: &str) -> CancelledNotification {
     CancelledNotification::new(CancelledNotificationParam::new(Some(id), Some(reason.to_owned())))
 }
 
-async fn pass_on(note: Progress, context: &ToolContext) {
-    match note.message {
-        Some(message) => context.progress_with(note.done, note.total, message).await,
-        None => context.progress(note.done, note.total).await,
+async fn report_progress(progress: Progress, context: &ToolContext) {
+    match progress.message {
+        Some(message) => context.progress_with(progress.done, progress.total, message).await,
+        None => context.progress(progress.done, progress.total).await,
     }
 }
 
 /// Converts an HTTP error status of a call. A client error was not executed. After a server error
 /// the call may have been executed.
-fn answered_with(status: u16, label: &str) -> ToolError {
-    let words = format!("the server `{label}` answered the call with the HTTP status {status}");
+fn http_status_error(status: u16, label: &str) -> ToolError {
+    let message = format!("the server `{label}` answered the call with the HTTP status {status}");
     match status {
-        408 | 425 | 429 => ToolError::Transient(words),
-        400..=499 => ToolError::Failed(words),
-        _ => ToolError::OutcomeUnknown(words),
+        408 | 425 | 429 => ToolError::Transient(message),
+        400..=499 => ToolError::Failed(message),
+        _ => ToolError::OutcomeUnknown(message),
     }
 }
 

@@ -9,7 +9,7 @@ use turnwire_contract::ToolError;
 
 use super::{
     WebSearchError,
-    engine::{Desk, Hit, Question, SearchEngine, key_refused},
+    engine::{Hit, SearchClient, SearchEngine, SearchQuery, key_refused},
 };
 use crate::Secret;
 
@@ -21,7 +21,7 @@ const MOST: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct Brave {
-    desk: Desk,
+    client: SearchClient,
     key: Secret,
 }
 
@@ -31,7 +31,7 @@ impl Brave {
         key: Secret,
         timeout: Duration,
     ) -> Result<Self, WebSearchError> {
-        Ok(Self { desk: Desk::new(base_url, "/web/search", timeout, explain)?, key })
+        Ok(Self { client: SearchClient::new(base_url, "/web/search", timeout, explain)?, key })
     }
 }
 
@@ -67,10 +67,10 @@ struct Found {
 
 #[async_trait]
 impl SearchEngine for Brave {
-    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError> {
+    async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
         let count = question.most.clamp(1, MOST).to_string();
         let answer: Answer = self
-            .desk
+            .client
             .ask(|client, mut address| {
                 let mut query = address.query_pairs_mut();
                 query.append_pair("q", &shortened(&question.text));

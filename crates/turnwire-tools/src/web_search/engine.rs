@@ -9,7 +9,7 @@ use tracing::warn;
 use turnwire_contract::ToolError;
 
 use super::WebSearchError;
-use crate::answer::{Unread, read_at_most};
+use crate::answer::{ReadError, read_at_most};
 
 /// Maximum size of a response in bytes.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -22,11 +22,11 @@ const MAX_REDIRECTS: usize = 3;
 #[async_trait]
 pub(super) trait SearchEngine: Send + Sync {
     /// Returns the results, best first.
-    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError>;
+    async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct SearchQuery {
     pub(super) text: String,
     /// Number of results to return.
     pub(super) most: usize,
@@ -66,23 +66,23 @@ pub(super) fn on_one_line(text: &str, most: usize) -> String {
 }
 
 /// Converts statuses with an engine-specific meaning.
-pub(super) type Explain = fn(StatusCode) -> Option<ToolError>;
+pub(super) type ExplainStatus = fn(StatusCode) -> Option<ToolError>;
 
 /// HTTP client for a search engine. The URL comes from the operator, so it may be private.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct SearchClient {
     client: Client,
     address: Url,
     timeout: Duration,
-    explain: Explain,
+    explain: ExplainStatus,
 }
 
-impl Desk {
+impl SearchClient {
     pub(super) fn new(
         base_url: &str,
         path: &str,
         timeout: Duration,
-        explain: Explain,
+        explain: ExplainStatus,
     ) -> Result<Self, WebSearchError> {
         let address = Url::parse(&format!("{}{path}", base_url.trim_end_matches('/'))).ok();
         let address = address
@@ -106,7 +106,7 @@ impl Desk {
         let asking = self.send(write(&self.client, self.address.clone()));
         tokio::time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
             let seconds = self.timeout.as_secs_f64();
-            let late = format!("the search engine has not answered within {seconds} s");
+            let late = format!("the search engine did not respond within {seconds} s");
             Err(ToolError::Transient(late))
         })
     }
@@ -121,7 +121,7 @@ impl Desk {
         let answer = read(response).await?;
         serde_json::from_slice(&answer).map_err(|error| {
             warn!(%error, "unreadable search results");
-            ToolError::failed("the search engine's answer makes no sense")
+            ToolError::failed("the response of the search engine is not valid")
         })
     }
 }
@@ -140,15 +140,15 @@ fn stay_on_the_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 async fn read(response: Response) -> Result<Vec<u8>, ToolError> {
     read_at_most(response, MAX_ANSWER_BYTES).await.map_err(|unread| match unread {
-        Unread::Broken(error) => out_of_reach(error),
-        Unread::TooLong => ToolError::failed("the search engine's answer is too long"),
+        ReadError::Broken(error) => out_of_reach(error),
+        ReadError::TooLong => ToolError::failed("the response of the search engine is too large"),
     })
 }
 
 fn out_of_reach(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
     warn!(?error, "search engine unreachable");
-    ToolError::Transient("the search engine is out of reach".to_owned())
+    ToolError::Transient("cannot connect to the search engine".to_owned())
 }
 
 fn refused(status: StatusCode) -> ToolError {
@@ -163,7 +163,7 @@ fn refused(status: StatusCode) -> ToolError {
 /// Error for a key that was refused.
 pub(super) fn key_refused(status: StatusCode) -> ToolError {
     ToolError::failed(format!(
-        "the search engine does not take the key ({}): its operator has to check the variable \
+        "the search engine rejected the key ({}): its operator has to check the variable \
          that `api_key_env` names",
         status.as_u16()
     ))

@@ -6,7 +6,7 @@ const AROUND: usize = 160;
 
 /// Matches of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct Matches {
     /// Number of matches.
     pub(super) total: usize,
     /// The first matches, with the text around them.
@@ -14,14 +14,14 @@ pub(super) struct Places {
 }
 
 /// Returns all non-overlapping matches of `pattern` in `text`.
-pub(super) fn find(text: &str, pattern: &str) -> Places {
+pub(super) fn find(text: &str, pattern: &str) -> Matches {
     let letters: Vec<char> = text.chars().collect();
     // Folds one character to one character, so that indexes are the same in both.
     let folded: Vec<char> = letters.iter().map(|letter| fold(*letter)).collect();
     let wanted: Vec<char> = pattern.trim().chars().map(fold).collect();
     let (mut total, mut shown) = (0, Vec::new());
     if wanted.is_empty() {
-        return Places { total, shown };
+        return Matches { total, shown };
     }
     let mut place = 0;
     while let Some(rest) = folded.get(place..).filter(|rest| rest.len() >= wanted.len()) {
@@ -35,7 +35,7 @@ pub(super) fn find(text: &str, pattern: &str) -> Places {
         }
         place += wanted.len();
     }
-    Places { total, shown }
+    Matches { total, shown }
 }
 
 fn fold(letter: char) -> char {

@@ -1,12 +1,12 @@
-use super::{Places, find};
+use super::{Matches, find};
 
 #[test]
 fn places_are_counted_and_shown_with_their_surroundings() {
     let text = "The Walrus swims.\nA  walrus sleeps. No seal here.";
     let all = "The Walrus swims. A walrus sleeps. No seal here.".to_owned();
-    assert_eq!(find(text, " walrus "), Places { total: 2, shown: vec![all.clone(), all] });
-    assert_eq!(find(text, "otter"), Places { total: 0, shown: vec![] });
-    assert_eq!(find(text, "  "), Places { total: 0, shown: vec![] });
+    assert_eq!(find(text, " walrus "), Matches { total: 2, shown: vec![all.clone(), all] });
+    assert_eq!(find(text, "otter"), Matches { total: 0, shown: vec![] });
+    assert_eq!(find(text, "  "), Matches { total: 0, shown: vec![] });
 }
 
 #[test]

@@ -26,7 +26,7 @@ use turnwire_contract::{
 
 use self::{
     brave::Brave,
-    engine::{Hit, Question, SearchEngine},
+    engine::{Hit, SearchEngine, SearchQuery},
     page::Page,
     params::SearchParams,
     searxng::Searxng,
@@ -149,8 +149,8 @@ impl WebSearch {
         Ok(self.engine.find(&question).await?.len())
     }
 
-    fn question(&self, text: &str, params: &SearchParams) -> Question {
-        Question {
+    fn question(&self, text: &str, params: &SearchParams) -> SearchQuery {
+        SearchQuery {
             text: text.to_owned(),
             most: params.most(self.max_results),
             domains: params.domains(),
@@ -166,7 +166,7 @@ impl WebSearch {
     ) -> Result<ToolOutput, ToolError> {
         context.phase("searching").await;
         let n_queries = queries.len();
-        let questions: Vec<Question> =
+        let questions: Vec<SearchQuery> =
             queries.iter().map(|query| self.question(query, params)).collect();
         let mut asking: FuturesOrdered<_> =
             questions.iter().map(|question| self.engine.find(question)).collect();

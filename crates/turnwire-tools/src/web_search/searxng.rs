@@ -9,7 +9,7 @@ use turnwire_contract::ToolError;
 
 use super::{
     WebSearchError,
-    engine::{Desk, Hit, Question, SearchEngine},
+    engine::{Hit, SearchClient, SearchEngine, SearchQuery},
 };
 
 /// Advice for a `SearXNG` that refuses JSON, which is its default.
@@ -17,11 +17,11 @@ pub(super) const NO_JSON: &str = "the search engine refuses to answer in JSON (4
      `search.formats` in the settings.yml of SearXNG";
 
 #[derive(Debug)]
-pub(super) struct Searxng(Desk);
+pub(super) struct Searxng(SearchClient);
 
 impl Searxng {
     pub(super) fn new(base_url: &str, timeout: Duration) -> Result<Self, WebSearchError> {
-        Desk::new(base_url, "/search", timeout, explain).map(Self)
+        SearchClient::new(base_url, "/search", timeout, explain).map(Self)
     }
 }
 
@@ -46,7 +46,7 @@ struct Found {
 
 #[async_trait]
 impl SearchEngine for Searxng {
-    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError> {
+    async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
         let answer: Answer = self
             .0
             .ask(|client, mut address| {

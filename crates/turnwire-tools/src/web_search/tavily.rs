@@ -10,7 +10,7 @@ use turnwire_contract::ToolError;
 
 use super::{
     WebSearchError,
-    engine::{Desk, Hit, Question, SearchEngine, key_refused},
+    engine::{Hit, SearchClient, SearchEngine, SearchQuery, key_refused},
 };
 use crate::Secret;
 
@@ -22,7 +22,7 @@ const USED_UP: [u16; 2] = [432, 433];
 
 #[derive(Debug)]
 pub(super) struct Tavily {
-    desk: Desk,
+    client: SearchClient,
     key: Secret,
 }
 
@@ -32,7 +32,7 @@ impl Tavily {
         key: Secret,
         timeout: Duration,
     ) -> Result<Self, WebSearchError> {
-        Ok(Self { desk: Desk::new(base_url, "/search", timeout, explain)?, key })
+        Ok(Self { client: SearchClient::new(base_url, "/search", timeout, explain)?, key })
     }
 }
 
@@ -64,14 +64,14 @@ struct Found {
 
 #[async_trait]
 impl SearchEngine for Tavily {
-    async fn find(&self, question: &Question) -> Result<Vec<Hit>, ToolError> {
+    async fn find(&self, question: &SearchQuery) -> Result<Vec<Hit>, ToolError> {
         let body = json!({
             "query": question.text,
             "max_results": question.most.clamp(1, MOST),
             "include_domains": question.domains,
         });
         let answer: Answer = self
-            .desk
+            .client
             .ask(|client, address| client.post(address).bearer_auth(self.key.reveal()).json(&body))
             .await?;
         let hit =

@@ -190,17 +190,17 @@ async fn trouble_that_may_pass_is_told_from_trouble_that_stays() {
     let message = "the search engine answered with status 404";
     assert_eq!(search(&missing, "q").await, Err(ToolError::Failed(message.to_owned())));
     let page = engine(|_| "<html>").await;
-    let message = "the search engine's answer makes no sense";
+    let message = "the response of the search engine is not valid";
     assert_eq!(search(&page, "q").await, Err(ToolError::failed(message)));
     let nobody = search("http://127.0.0.1:9", "q").await;
-    let message = "the search engine is out of reach";
+    let message = "cannot connect to the search engine";
     assert_eq!(nobody, Err(ToolError::Transient(message.to_owned())));
 }
 
 #[tokio::test]
 async fn an_answer_without_end_is_not_read_to_its_end() {
     let engine = engine(|_| "x".repeat(1024 * 1024 + 1)).await;
-    let message = "the search engine's answer is too long";
+    let message = "the response of the search engine is too large";
     assert_eq!(search(&engine, "q").await, Err(ToolError::failed(message)));
 }
 
@@ -242,7 +242,7 @@ async fn a_silent_engine_is_given_up() {
         ..WebSearchOptions::new(never().await)
     };
     let given_up = search_with(options, "q", Value::Null, &Arc::default()).await;
-    let message = "the search engine has not answered within 0.05 s";
+    let message = "the search engine did not respond within 0.05 s";
     assert_eq!(given_up, Err(ToolError::Transient(message.to_owned())));
 }
 

@@ -11,7 +11,7 @@ use wiremock::{
 
 use super::{
     brave::Brave,
-    engine::{Hit, Question, SearchEngine},
+    engine::{Hit, SearchEngine, SearchQuery},
     searxng::{NO_JSON, Searxng},
     tavily::Tavily,
 };
@@ -19,8 +19,8 @@ use crate::Secret;
 
 const SOON: Duration = Duration::from_secs(5);
 
-fn question(text: &str) -> Question {
-    Question {
+fn question(text: &str) -> SearchQuery {
+    SearchQuery {
         text: text.to_owned(),
         most: 8,
         domains: vec!["rust-lang.org".to_owned()],

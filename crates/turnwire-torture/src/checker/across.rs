@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use turnwire_contract::{Event, RecordedEvent, RunId};
 
-use super::{Complaints, Kind, Violation, journals::span, stored_results::request_of};
-use crate::observations::{Act, Deed, Observations};
+use super::{Kind, Violation, Violations, journals::span, stored_results::request_of};
+use crate::observations::{FaultKind, InjectedFault, Observations};
 
 /// Metadata field that identifies a request.
 pub const KEY_NOTE: &str = "torture_key";
@@ -15,14 +15,14 @@ pub const KEY_NOTE: &str = "torture_key";
 pub const KEY_FILE: &str = "torture-key-";
 
 /// How long after a fault of a node its runs may be taken over, in microseconds.
-const AFTERMATH: i64 = 10_000_000;
+const TAKEOVER_WINDOW: i64 = 10_000_000;
 
 /// The same after a stall of the machine.
-const AFTERMATH_OF_A_STALL: i64 = 2_000_000;
+const TAKEOVER_WINDOW_AFTER_STALL: i64 = 2_000_000;
 
 /// The data of a run that is compared with other runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sketch {
+pub struct RunSummary {
     /// Id of the run.
     pub run_id: RunId,
     /// Idempotency key of its request.
@@ -33,8 +33,8 @@ pub struct Sketch {
     pub span: (i64, Option<i64>),
 }
 
-impl Sketch {
-    /// Returns the sketch of a journal, or `None` if it is empty.
+impl RunSummary {
+    /// Returns the summary of a journal, or `None` if it is empty.
     pub fn of(run_id: &RunId, journal: &[RecordedEvent]) -> Option<Self> {
         let request = request_of(journal)?;
         let conversation = request.conversation_id.as_ref().map(ToString::to_string);
@@ -50,30 +50,30 @@ impl Sketch {
 }
 
 /// Returns the violations across all runs.
-pub fn check(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
-    let mut wrong = keys(sketches, seen);
-    wrong.extend(conversations(sketches));
+pub fn check(summaries: &[RunSummary], seen: &Observations) -> Vec<Violation> {
+    let mut violations = keys(summaries, seen);
+    violations.extend(conversations(summaries));
     let tally = &seen.tally;
-    let told = |kind: Kind, details: &[String]| -> Vec<Violation> {
+    let violations_of = |kind: Kind, details: &[String]| -> Vec<Violation> {
         let violation = |detail: &String| violation(kind, "", detail.clone());
         details.iter().map(violation).collect()
     };
-    wrong.extend(told(Kind::EndTorn, &tally.torn));
-    wrong.extend(told(Kind::BadExit, &tally.bad_exits));
-    wrong.extend(told(Kind::ServerError, &tally.server_errors));
-    wrong.extend(told(Kind::RequestGivenUp, &tally.given_up));
-    wrong
+    violations.extend(violations_of(Kind::EndTorn, &tally.torn));
+    violations.extend(violations_of(Kind::BadExit, &tally.bad_exits));
+    violations.extend(violations_of(Kind::ServerError, &tally.server_errors));
+    violations.extend(violations_of(Kind::RequestGivenUp, &tally.given_up));
+    violations
 }
 
 /// Every key has one run, whether a client saw it or not (C9).
-fn keys(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
+fn keys(summaries: &[RunSummary], seen: &Observations) -> Vec<Violation> {
     let mut runs: BTreeMap<&str, BTreeSet<&RunId>> = BTreeMap::new();
-    for (key, asked) in &seen.asked {
-        runs.entry(key).or_default().extend(&asked.run_ids);
+    for (key, submitted) in &seen.submitted {
+        runs.entry(key).or_default().extend(&submitted.run_ids);
     }
-    for sketch in sketches {
-        if let Some(key) = &sketch.key {
-            runs.entry(key).or_default().insert(&sketch.run_id);
+    for summary in summaries {
+        if let Some(key) = &summary.key {
+            runs.entry(key).or_default().insert(&summary.run_id);
         }
     }
     let several = runs.into_iter().filter(|(_, run_ids)| run_ids.len() > 1);
@@ -86,32 +86,32 @@ fn keys(sketches: &[Sketch], seen: &Observations) -> Vec<Violation> {
 }
 
 /// No two runs of a conversation were active at once (C8).
-fn conversations(sketches: &[Sketch]) -> Vec<Violation> {
-    let mut by_conversation: BTreeMap<&str, Vec<&Sketch>> = BTreeMap::new();
-    for sketch in sketches {
-        if let Some(conversation) = &sketch.conversation {
-            by_conversation.entry(conversation).or_default().push(sketch);
+fn conversations(summaries: &[RunSummary]) -> Vec<Violation> {
+    let mut by_conversation: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();
+    for summary in summaries {
+        if let Some(conversation) = &summary.conversation {
+            by_conversation.entry(conversation).or_default().push(summary);
         }
     }
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for (conversation, mut runs) in by_conversation {
-        runs.sort_by_key(|sketch| sketch.span);
+        runs.sort_by_key(|summary| summary.span);
         for (before, after) in runs.iter().zip(runs.iter().skip(1)) {
             let (began, _) = after.span;
             if before.span.1.is_none_or(|ended| ended > began) {
                 let (one, other) = (&before.run_id, &after.run_id);
                 let detail = format!("{one} and {other} were at work at once in {conversation}");
-                wrong.push(violation(Kind::ConversationShared, other.as_str(), detail));
+                violations.push(violation(Kind::ConversationShared, other.as_str(), detail));
             }
         }
     }
-    wrong
+    violations
 }
 
 /// The entries of a run are contiguous in its conversation (C7, C8). `entries` has the conversation
 /// and the run of each, in order.
 pub fn interleaved(entries: &[(String, String)]) -> Vec<Violation> {
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     let mut done: BTreeSet<&(String, String)> = BTreeSet::new();
     let mut last: BTreeMap<&str, &(String, String)> = BTreeMap::new();
     for entry in entries {
@@ -120,10 +120,10 @@ pub fn interleaved(entries: &[(String, String)]) -> Vec<Violation> {
         done.extend(before);
         if before.is_some() && done.contains(entry) {
             let detail = format!("its entries in {conversation} are not together");
-            wrong.push(violation(Kind::HistoryTorn, run_id, detail));
+            violations.push(violation(Kind::HistoryTorn, run_id, detail));
         }
     }
-    wrong
+    violations
 }
 
 fn violation(kind: Kind, run_id: &str, detail: String) -> Violation {
@@ -131,25 +131,32 @@ fn violation(kind: Kind, run_id: &str, detail: String) -> Violation {
 }
 
 /// A run is taken over only after a fault of its worker (C21).
-pub(super) fn check_takeovers(journal: &[RecordedEvent], acts: &[Act], wrong: &mut Complaints) {
+pub(super) fn check_takeovers(
+    journal: &[RecordedEvent],
+    faults: &[InjectedFault],
+    violations: &mut Violations,
+) {
     for recorded in journal {
         let Event::RunTakenOver { attempt } = recorded.event else { continue };
         let at = recorded.at.as_micros();
-        let is_cause = |act: &&Act| {
-            let aftermath = match act.deed {
+        let is_cause = |fault: &&InjectedFault| {
+            let aftermath = match fault.kind {
                 // These need no takeover: notifications are optional, and the result of a commit
                 // can be read.
-                Deed::RedisFlush | Deed::RedisKill | Deed::RedisNoise | Deed::CutAfterCommit => {
+                FaultKind::RedisFlush
+                | FaultKind::RedisKill
+                | FaultKind::RedisNoise
+                | FaultKind::CutAfterCommit => {
                     return false;
                 }
-                Deed::Stall => AFTERMATH_OF_A_STALL,
-                _ => AFTERMATH,
+                FaultKind::Stall => TAKEOVER_WINDOW_AFTER_STALL,
+                _ => TAKEOVER_WINDOW,
             };
-            act.at <= at && at <= act.until + aftermath
+            fault.at <= at && at <= fault.until + aftermath
         };
-        if !acts.iter().any(|act| is_cause(&act)) {
+        if !faults.iter().any(|fault| is_cause(&fault)) {
             let detail = format!("for the {attempt}th time, at {}", recorded.at);
-            wrong.add(Kind::NeedlessTakeover, detail);
+            violations.add(Kind::NeedlessTakeover, detail);
         }
     }
 }

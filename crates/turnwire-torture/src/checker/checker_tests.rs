@@ -12,7 +12,7 @@ use turnwire_testkit::scenarios;
 
 use super::{
     Kind, Record, RunFacts,
-    across::{self, Sketch},
+    across::{self, RunSummary},
     check_run,
     stored_results::expected_entries,
     views::frames,
@@ -20,9 +20,10 @@ use super::{
 use crate::{
     journal::Row,
     observations::{
-        Act, Approval, Asked, Cancel, Deed, Observations, Place, Surface, Told, View, fingerprint,
+        Approval, Cancel, FaultKind, FrameId, InjectedFault, Observations, ReportedRun,
+        SubmittedRequest, Surface, View, fingerprint,
     },
-    tool_log::{Did, ToolLine},
+    tool_log::{ToolAction, ToolLogEntry},
 };
 
 const RUN: &str = "run_1";
@@ -128,9 +129,9 @@ fn rows_of(journal: &[RecordedEvent]) -> Vec<Row> {
     journal.iter().map(row).collect()
 }
 
-fn line(what: Did, tool: &str, at: i64) -> ToolLine {
+fn line(what: ToolAction, tool: &str, at: i64) -> ToolLogEntry {
     let (tool, key) = (tool.to_owned(), format!("{RUN}:call_1"));
-    ToolLine { what, tool, key, at }
+    ToolLogEntry { what, tool, key, at }
 }
 
 /// Consistent facts about a run with this journal.
@@ -146,8 +147,8 @@ fn facts_of(journal: Vec<RecordedEvent>, tool: &str) -> RunFacts {
     let mut request = None;
     for recorded in &journal {
         projection.project(recorded);
-        if let Event::RunQueued { request: asked } = &recorded.event {
-            request = Some(Arc::clone(asked));
+        if let Event::RunQueued { request: submitted } = &recorded.event {
+            request = Some(Arc::clone(submitted));
         }
     }
     let outcome = super::outcome_of(&journal).map(|outcome| json!(outcome));
@@ -155,16 +156,21 @@ fn facts_of(journal: Vec<RecordedEvent>, tool: &str) -> RunFacts {
         .iter()
         .find(|recorded| matches!(recorded.event, Event::ToolStarted { .. }))
         .map(|recorded| recorded.at.as_micros());
-    let tool_lines = started_at
-        .map(|at| vec![line(Did::Began, tool, at + 10), line(Did::Effect, tool, at + 20)]);
+    let tool_log = started_at.map(|at| {
+        vec![line(ToolAction::Started, tool, at + 10), line(ToolAction::Effect, tool, at + 20)]
+    });
     RunFacts {
         rows: Some(rows_of(&journal)),
         entries: request.map(|request| expected_entries(&run_id(), &request, &journal)),
-        told: Some(Told { response: json!(projection.response()), journal }),
+        reported: Some(ReportedRun { response: json!(projection.response()), journal }),
         record: Some(Record { state: "finished".to_owned(), outcome }),
         views,
-        tool_lines: tool_lines.unwrap_or_default(),
-        asked: Some(Asked { shape: "good", answer: "Hello you".to_owned(), ..Asked::default() }),
+        tool_log: tool_log.unwrap_or_default(),
+        submitted: Some(SubmittedRequest {
+            shape: "good",
+            answer: "Hello you".to_owned(),
+            ..SubmittedRequest::default()
+        }),
         cancel: None,
         approvals: Vec::new(),
     }
@@ -174,8 +180,8 @@ fn good(tool: &str) -> RunFacts {
     facts_of(good_journal(tool), tool)
 }
 
-fn kinds(facts: &RunFacts, acts: &[Act]) -> BTreeSet<Kind> {
-    check_run(&run_id(), facts, acts).into_iter().map(|violation| violation.kind).collect()
+fn kinds(facts: &RunFacts, faults: &[InjectedFault]) -> BTreeSet<Kind> {
+    check_run(&run_id(), facts, faults).into_iter().map(|violation| violation.kind).collect()
 }
 
 /// Returns the violations in a valid run of `tool` after `break_it`.
@@ -192,8 +198,14 @@ fn story(tool: &str, middle: Vec<Event>) -> (RunFacts, BTreeSet<Kind>) {
     (facts, kinds)
 }
 
-fn kill_at(at: i64) -> Act {
-    Act { deed: Deed::Kill, node: Some(0), at, until: at + 100 * SECOND, owned: vec![run_id()] }
+fn kill_at(at: i64) -> InjectedFault {
+    InjectedFault {
+        kind: FaultKind::Kill,
+        node: Some(0),
+        at,
+        until: at + 100 * SECOND,
+        owned: vec![run_id()],
+    }
 }
 
 #[track_caller]
@@ -223,8 +235,9 @@ async fn every_scenario_is_good() {
             ..View::new(run_id.clone(), surface)
         };
         let views = [Surface::Responses, Surface::Runs, Surface::Chat].map(view).to_vec();
-        let told = Some(Told { journal: journal.clone(), ..Told::default() });
-        let facts = RunFacts { told, views, rows: Some(rows_of(&journal)), ..RunFacts::default() };
+        let reported = Some(ReportedRun { journal: journal.clone(), ..ReportedRun::default() });
+        let facts =
+            RunFacts { reported, views, rows: Some(rows_of(&journal)), ..RunFacts::default() };
         assert_eq!(check_run(&run_id, &facts, &[kill_at(0)]), [], "{name}");
     }
 }
@@ -241,13 +254,13 @@ fn gaps_duplicates_and_reorderings_of_a_journal() {
     assert_finds(&twice, Kind::JournalDuplicate);
     let back = broken("look", |facts| rows(facts, |rows| rows.swap(3, 5)));
     assert_finds(&back, Kind::JournalOrder);
-    let wrong = broken("look", |facts| rows(facts, |rows| rows[3].body = "?".to_owned()));
-    assert_finds(&wrong, Kind::JournalUnreadable);
+    let violations = broken("look", |facts| rows(facts, |rows| rows[3].body = "?".to_owned()));
+    assert_finds(&violations, Kind::JournalUnreadable);
     let other = broken("look", |facts| {
-        facts.told.as_mut().unwrap().journal[11].at = Timestamp::from_micros(1);
+        facts.reported.as_mut().unwrap().journal[11].at = Timestamp::from_micros(1);
     });
     assert_finds(&other, Kind::JournalsDisagree);
-    let short = broken("look", |facts| drop(facts.told.as_mut().unwrap().journal.pop()));
+    let short = broken("look", |facts| drop(facts.reported.as_mut().unwrap().journal.pop()));
     assert_finds(&short, Kind::JournalsDisagree);
 }
 
@@ -296,8 +309,8 @@ fn every_mistake_of_a_stream() {
         assert_finds(&view(|view| view.ended = false), Kind::ViewUnfinished);
         let unheard = view(|view| {
             let frame = view.seen[2];
-            let place = Place { seq: frame.place.seq + 1_000, index: 0 };
-            view.seen.push(crate::observations::Seen { place, ..frame });
+            let frame_id = FrameId { seq: frame.frame_id.seq + 1_000, index: 0 };
+            view.seen.push(crate::observations::ReceivedFrame { frame_id, ..frame });
         });
         assert_finds(&unheard, Kind::SeenNotRecorded);
         let other = view(|view| view.seen[2].fingerprint = fingerprint("something else"));
@@ -313,7 +326,7 @@ fn two_versions_of_a_frame() {
         other.seen[2].fingerprint = fingerprint("something else");
         facts.views = vec![facts.views[0].clone(), other];
         facts.rows = None;
-        facts.told = None;
+        facts.reported = None;
     });
     assert_finds(&found, Kind::DifferentBytes);
 }
@@ -337,17 +350,17 @@ fn unpaired_tools() {
 /// C5: real effects.
 #[test]
 fn effects() {
-    let twice = |tool| broken(tool, |facts| facts.tool_lines.push(facts.tool_lines[0].clone()));
+    let twice = |tool| broken(tool, |facts| facts.tool_log.push(facts.tool_log[0].clone()));
     assert_finds(&twice("send"), Kind::ExecutedTwice);
     assert_finds(&twice("sly"), Kind::ExecutedTwice);
     assert_eq!(twice("look"), BTreeSet::new());
     assert_eq!(twice("deposit"), BTreeSet::new());
     let acted_twice = broken("deposit", |facts| {
-        facts.tool_lines.push(facts.tool_lines[1].clone());
+        facts.tool_log.push(facts.tool_log[1].clone());
     });
     assert_finds(&acted_twice, Kind::EffectDoubled);
     for tool in ["deposit", "send"] {
-        let idle = broken(tool, |facts| drop(facts.tool_lines.pop()));
+        let idle = broken(tool, |facts| drop(facts.tool_log.pop()));
         assert_finds(&idle, Kind::EffectMissing);
     }
 }
@@ -355,11 +368,11 @@ fn effects() {
 /// I3: a start is recorded before the tool acts.
 #[test]
 fn i3_executed_before_or_without_a_start() {
-    let early = broken("send", |facts| facts.tool_lines[0].at -= 2 * SECOND);
+    let early = broken("send", |facts| facts.tool_log[0].at -= 2 * SECOND);
     assert_finds(&early, Kind::ExecutedWithoutStart);
     let (mut facts, _) =
         story("send", [answer(1, "msg_1"), vec![over(RunOutcome::Completed)]].concat());
-    facts.tool_lines = vec![line(Did::Began, "send", 9 * SECOND)];
+    facts.tool_log = vec![line(ToolAction::Started, "send", 9 * SECOND)];
     assert_finds(&kinds(&facts, &[]), Kind::ExecutedWithoutStart);
 }
 
@@ -370,7 +383,7 @@ fn an_execution_that_the_journal_denies() {
     middle.push(finished(ToolOutcome::Skipped { reason: "so".to_owned() }));
     middle.push(over(RunOutcome::Completed));
     let (mut facts, _) = story("send", middle);
-    facts.tool_lines = vec![line(Did::Began, "send", 9 * SECOND)];
+    facts.tool_log = vec![line(ToolAction::Started, "send", 9 * SECOND)];
     assert_finds(&kinds(&facts, &[]), Kind::ExecutionDenied);
 }
 
@@ -417,7 +430,7 @@ fn answers_that_are_lost_or_count_twice() {
 fn a_cancel_that_is_ignored() {
     let cancelled = |taken_at: Option<i64>, refused_at: Option<i64>| {
         broken("look", |facts| {
-            facts.asked.as_mut().unwrap().is_cancelled = true;
+            facts.submitted.as_mut().unwrap().is_cancelled = true;
             facts.cancel = Some(Cancel { run_id: run_id(), asked_at: 0, taken_at, refused_at });
         })
     };
@@ -463,7 +476,7 @@ fn a_superseded_item_in_the_answer() {
     ];
     let (mut facts, found) = story("look", middle.concat());
     assert_eq!(found, BTreeSet::new());
-    let output = facts.told.as_mut().unwrap().response["output"].as_array_mut().unwrap();
+    let output = facts.reported.as_mut().unwrap().response["output"].as_array_mut().unwrap();
     output.push(json!({ "id": "msg_0", "status": "completed" }));
     assert_finds(&kinds(&facts, &[kill_at(0)]), Kind::SupersededShown);
 }
@@ -472,7 +485,7 @@ fn a_superseded_item_in_the_answer() {
 #[test]
 fn another_response() {
     let found = broken("look", |facts| {
-        facts.told.as_mut().unwrap().response["status"] = json!("failed");
+        facts.reported.as_mut().unwrap().response["status"] = json!("failed");
     });
     assert_finds(&found, Kind::DifferentBytes);
 }
@@ -491,7 +504,8 @@ fn failed_runs_and_wrong_answers() {
     assert_eq!(failed(5), BTreeSet::new());
     let (_, cancelled) = story("look", vec![over(RunOutcome::Cancelled)]);
     assert_finds(&cancelled, Kind::RunFailed);
-    let other = broken("look", |facts| "Bye".clone_into(&mut facts.asked.as_mut().unwrap().answer));
+    let other =
+        broken("look", |facts| "Bye".clone_into(&mut facts.submitted.as_mut().unwrap().answer));
     assert_finds(&other, Kind::WrongAnswer);
 }
 
@@ -503,37 +517,38 @@ fn a_needless_takeover() {
     middle.push(over(RunOutcome::Completed));
     let facts = facts_of(journal_with(middle), "look");
     assert_finds(&kinds(&facts, &[]), Kind::NeedlessTakeover);
-    for deed in [Deed::RedisFlush, Deed::CutAfterCommit] {
-        let harmless = Act { deed, ..kill_at(2 * SECOND) };
+    for kind in [FaultKind::RedisFlush, FaultKind::CutAfterCommit] {
+        let harmless = InjectedFault { kind, ..kill_at(2 * SECOND) };
         assert_finds(&kinds(&facts, &[harmless]), Kind::NeedlessTakeover);
     }
     assert_eq!(kinds(&facts, &[kill_at(2 * SECOND)]), BTreeSet::new());
     assert_finds(&kinds(&facts, &[kill_at(4 * SECOND)]), Kind::NeedlessTakeover);
-    let stalled = |at| Act { deed: Deed::Stall, until: at, ..kill_at(at) };
+    let stalled = |at| InjectedFault { kind: FaultKind::Stall, until: at, ..kill_at(at) };
     assert_eq!(kinds(&facts, &[stalled(2 * SECOND)]), BTreeSet::new());
     assert_finds(&kinds(&facts, &[stalled(-SECOND)]), Kind::NeedlessTakeover);
 }
 
-fn sketch(name: &str, key: &str, span: (i64, Option<i64>)) -> Sketch {
+fn summary(name: &str, key: &str, span: (i64, Option<i64>)) -> RunSummary {
     let conversation = Some("conv_1".to_owned());
-    Sketch { run_id: RunId::new(name), key: Some(key.to_owned()), conversation, span }
+    RunSummary { run_id: RunId::new(name), key: Some(key.to_owned()), conversation, span }
 }
 
-fn across_kinds(sketches: &[Sketch], seen: &Observations) -> BTreeSet<Kind> {
-    across::check(sketches, seen).into_iter().map(|violation| violation.kind).collect()
+fn across_kinds(summaries: &[RunSummary], seen: &Observations) -> BTreeSet<Kind> {
+    across::check(summaries, seen).into_iter().map(|violation| violation.kind).collect()
 }
 
 /// C9: one key, one run; also if no client saw the second one.
 #[test]
 fn two_runs_for_one_key() {
-    let one = sketch("run_1", "key_1", (1, Some(2)));
-    let other = sketch("run_2", "key_1", (3, Some(4)));
+    let one = summary("run_1", "key_1", (1, Some(2)));
+    let other = summary("run_2", "key_1", (3, Some(4)));
     let nothing = Observations::default();
     assert_eq!(across_kinds(std::slice::from_ref(&one), &nothing), BTreeSet::new());
     assert_finds(&across_kinds(&[one.clone(), other], &nothing), Kind::KeyWithSeveralRuns);
     let mut seen = Observations::default();
     let run_ids = ["run_1", "run_2"].map(RunId::from).into();
-    seen.asked.insert("key_1".to_owned(), Asked { run_ids, ..Asked::default() });
+    seen.submitted
+        .insert("key_1".to_owned(), SubmittedRequest { run_ids, ..SubmittedRequest::default() });
     assert_finds(&across_kinds(&[], &seen), Kind::KeyWithSeveralRuns);
 }
 
@@ -542,7 +557,7 @@ fn two_runs_for_one_key() {
 fn two_runs_in_one_conversation() {
     let nothing = Observations::default();
     let of = |first, second| {
-        across_kinds(&[sketch("run_1", "a", first), sketch("run_2", "b", second)], &nothing)
+        across_kinds(&[summary("run_1", "a", first), summary("run_2", "b", second)], &nothing)
     };
     assert_eq!(of((1, Some(5)), (5, Some(9))), BTreeSet::new());
     assert_eq!(of((6, Some(9)), (1, Some(5))), BTreeSet::new());
@@ -578,17 +593,17 @@ fn what_was_noticed_on_the_way() {
     assert_eq!(across_kinds(&[], &seen), expected);
 }
 
-/// A sketch has what is needed to compare a run with others.
+/// A summary has what is needed to compare a run with others.
 #[test]
-fn a_sketch_of_a_run() {
+fn a_summary_of_a_run() {
     let journal = good_journal("look");
     let end = journal.last().unwrap().at.as_micros();
-    let expected = Sketch {
+    let expected = RunSummary {
         run_id: run_id(),
         key: Some("key_1".to_owned()),
         conversation: Some("conv_1".to_owned()),
         span: (SECOND, Some(end)),
     };
-    assert_eq!(Sketch::of(&run_id(), &journal), Some(expected));
-    assert_eq!(Sketch::of(&run_id(), &[]), None);
+    assert_eq!(RunSummary::of(&run_id(), &journal), Some(expected));
+    assert_eq!(RunSummary::of(&run_id(), &[]), None);
 }

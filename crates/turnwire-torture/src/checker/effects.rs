@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use turnwire_contract::{CallId, Effect, Event, RecordedEvent, ToolOutcome};
 use turnwire_testkit::mcp_ledger::Ledger;
 
-use super::{Complaints, Kind, RunFacts};
-use crate::tool_log::{Did, ToolLine};
+use super::{Kind, RunFacts, Violations};
+use crate::tool_log::{ToolAction, ToolLogEntry};
 
 /// Tolerance between two clock readings, in microseconds.
-const BLUR: i64 = 1_000;
+const CLOCK_TOLERANCE: i64 = 1_000;
 
 /// Returns the configured effect class of a tool of the tool server.
 pub fn effect_of(tool: &str) -> Effect {
@@ -29,28 +29,28 @@ struct Call<'a> {
     was_orphaned: bool,
     outcomes: Vec<&'a ToolOutcome>,
     n_answers: u32,
-    executions: Vec<&'a ToolLine>,
+    executions: Vec<&'a ToolLogEntry>,
     n_effects: usize,
 }
 
 /// Checks every call of the run.
-pub(super) fn check(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
+pub(super) fn check(facts: &RunFacts, journal: &[RecordedEvent], violations: &mut Violations) {
     let mut calls = calls_in(journal);
-    for line in &facts.tool_lines {
+    for line in &facts.tool_log {
         let call_id = line.key.split_once(':').map_or("", |(_, call_id)| call_id);
         let call = calls.entry(CallId::new(call_id)).or_default();
         match line.what {
-            Did::Began => call.executions.push(line),
-            Did::Effect => call.n_effects += 1,
-            Did::Other => {}
+            ToolAction::Started => call.executions.push(line),
+            ToolAction::Effect => call.n_effects += 1,
+            ToolAction::Other => {}
         }
     }
     for (call_id, call) in &calls {
-        check_pairs(call_id, call, wrong);
-        check_executions(call_id, call, wrong);
-        check_outcome(call_id, call, wrong);
+        check_pairs(call_id, call, violations);
+        check_executions(call_id, call, violations);
+        check_outcome(call_id, call, violations);
     }
-    check_answers(facts, &calls, wrong);
+    check_answers(facts, &calls, violations);
 }
 
 fn calls_in(journal: &[RecordedEvent]) -> BTreeMap<CallId, Call<'_>> {
@@ -76,35 +76,35 @@ fn calls_in(journal: &[RecordedEvent]) -> BTreeMap<CallId, Call<'_>> {
     calls
 }
 
-fn check_pairs(call_id: &CallId, call: &Call<'_>, wrong: &mut Complaints) {
+fn check_pairs(call_id: &CallId, call: &Call<'_>, violations: &mut Violations) {
     let n_ends = call.outcomes.len();
     if call.n_starts > 0 && n_ends == 0 {
-        wrong.add(Kind::ToolUnpaired, format!("{call_id} was started and has no end"));
+        violations.add(Kind::ToolUnpaired, format!("{call_id} was started and has no end"));
     }
     if call.n_starts > 1 || n_ends > 1 {
         let detail = format!("{call_id} has {} starts and {n_ends} ends", call.n_starts);
-        wrong.add(Kind::ToolTwice, detail);
+        violations.add(Kind::ToolTwice, detail);
     }
 }
 
-fn check_executions(call_id: &CallId, call: &Call<'_>, wrong: &mut Complaints) {
+fn check_executions(call_id: &CallId, call: &Call<'_>, violations: &mut Violations) {
     let Some(first) = call.executions.first() else { return };
     let (tool, n_executions) = (first.tool.as_str(), call.executions.len());
     match call.started_at {
         None => {
             let detail = format!("{call_id} ({tool}) was executed, and has no start");
-            wrong.add(Kind::ExecutedWithoutStart, detail);
+            violations.add(Kind::ExecutedWithoutStart, detail);
         }
-        Some(started_at) if first.at + BLUR < started_at => {
+        Some(started_at) if first.at + CLOCK_TOLERANCE < started_at => {
             let early = started_at - first.at;
             let detail = format!("{call_id} ({tool}) was executed {early} µs before its start");
-            wrong.add(Kind::ExecutedWithoutStart, detail);
+            violations.add(Kind::ExecutedWithoutStart, detail);
         }
         Some(_) => {}
     }
     if effect_of(tool) == Effect::Once && n_executions > 1 {
         let detail = format!("{call_id} ({tool}) was executed {n_executions} times");
-        wrong.add(Kind::ExecutedTwice, detail);
+        violations.add(Kind::ExecutedTwice, detail);
     }
     let denies = |outcome: &&ToolOutcome| {
         matches!(
@@ -114,43 +114,47 @@ fn check_executions(call_id: &CallId, call: &Call<'_>, wrong: &mut Complaints) {
     };
     if call.outcomes.iter().copied().any(|outcome| denies(&outcome)) {
         let detail = format!("{call_id} ({tool}) was executed, but ended as {:?}", call.outcomes);
-        wrong.add(Kind::ExecutionDenied, detail);
+        violations.add(Kind::ExecutionDenied, detail);
     }
 }
 
-fn check_outcome(call_id: &CallId, call: &Call<'_>, wrong: &mut Complaints) {
+fn check_outcome(call_id: &CallId, call: &Call<'_>, violations: &mut Violations) {
     // Other tools do not log their effects.
     let Some(tool) = call.tool.filter(|tool| Ledger::knows(tool)) else { return };
     let effect = effect_of(tool);
     if effect == Effect::Idempotent && call.n_effects > 1 {
         let detail = format!("{call_id} ({tool}) acted {} times for one key", call.n_effects);
-        wrong.add(Kind::EffectDoubled, detail);
+        violations.add(Kind::EffectDoubled, detail);
     }
     for outcome in &call.outcomes {
         let needs_effect = outcome.is_success() && effect != Effect::Pure;
         if needs_effect && call.n_effects == 0 {
             let detail = format!("{call_id} ({tool}) is said to have worked, and did nothing");
-            wrong.add(Kind::EffectMissing, detail);
+            violations.add(Kind::EffectMissing, detail);
         }
         let is_honest = matches!(outcome, ToolOutcome::OutcomeUnknown { .. });
         if effect == Effect::Once && call.was_orphaned && !is_honest {
             let detail = format!("{call_id} ({tool}) lost its worker and ended as {outcome:?}");
-            wrong.add(Kind::UnknownNotReported, detail);
+            violations.add(Kind::UnknownNotReported, detail);
         }
     }
 }
 
-fn check_answers(facts: &RunFacts, calls: &BTreeMap<CallId, Call<'_>>, wrong: &mut Complaints) {
+fn check_answers(
+    facts: &RunFacts,
+    calls: &BTreeMap<CallId, Call<'_>>,
+    violations: &mut Violations,
+) {
     for (call_id, call) in calls.iter().filter(|(_, call)| call.n_answers > 1) {
         let detail = format!("{call_id} was answered {} times", call.n_answers);
-        wrong.add(Kind::ApprovalDoubled, detail);
+        violations.add(Kind::ApprovalDoubled, detail);
     }
-    let was_cancelled = facts.asked.as_ref().is_some_and(|asked| asked.is_cancelled);
+    let was_cancelled = facts.submitted.as_ref().is_some_and(|submitted| submitted.is_cancelled);
     for approval in facts.approvals.iter().filter(|approval| approval.taken && !was_cancelled) {
         let call = calls.get(&approval.call_id);
         if call.is_none_or(|call| call.n_answers == 0) {
             let detail = format!("the answer about {} was taken and lost", approval.call_id);
-            wrong.add(Kind::ApprovalLost, detail);
+            violations.add(Kind::ApprovalLost, detail);
         }
     }
 }

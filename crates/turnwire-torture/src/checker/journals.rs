@@ -3,82 +3,86 @@
 use turnwire_contract::{Event, RecordedEvent, Seq};
 use turnwire_testkit::invariants;
 
-use super::{Complaints, Kind, RunFacts, outcome_of};
+use super::{Kind, RunFacts, Violations, outcome_of};
 use crate::journal::events_of;
 
 /// Checks the journal and returns the one to use for the other checks.
-pub(super) fn check(facts: &RunFacts, wrong: &mut Complaints) -> Vec<RecordedEvent> {
-    let told = facts.told.as_ref().map(|told| told.journal.as_slice());
-    let kept = facts.rows.as_ref().map(|_| kept(facts, wrong));
-    if let (Some(kept), Some(told)) = (&kept, told) {
-        compare(kept, told, wrong);
+pub(super) fn check(facts: &RunFacts, violations: &mut Violations) -> Vec<RecordedEvent> {
+    let reported = facts.reported.as_ref().map(|reported| reported.journal.as_slice());
+    let stored = facts.rows.as_ref().map(|_| stored(facts, violations));
+    if let (Some(stored), Some(reported)) = (&stored, reported) {
+        compare(stored, reported, violations);
     }
-    let journal = kept.unwrap_or_else(|| told.unwrap_or_default().to_vec());
-    check_places(&journal, wrong);
-    check_end(&journal, wrong);
-    check_record(facts, &journal, wrong);
+    let journal = stored.unwrap_or_else(|| reported.unwrap_or_default().to_vec());
+    check_seqs(&journal, violations);
+    check_end(&journal, violations);
+    check_record(facts, &journal, violations);
     for complaint in invariants::violations(&journal) {
-        wrong.add(Kind::InvariantBroken, complaint);
+        violations.add(Kind::InvariantBroken, complaint);
     }
     journal
 }
 
-fn kept(facts: &RunFacts, wrong: &mut Complaints) -> Vec<RecordedEvent> {
+fn stored(facts: &RunFacts, violations: &mut Violations) -> Vec<RecordedEvent> {
     let mut journal = Vec::new();
     for row in facts.rows.iter().flatten() {
-        match events_of(wrong.run_id(), row) {
+        match events_of(violations.run_id(), row) {
             Ok(events) => journal.extend(events),
-            Err(why) => wrong.add(Kind::JournalUnreadable, why),
+            Err(why) => violations.add(Kind::JournalUnreadable, why),
         }
     }
     journal
 }
 
-fn compare(kept: &[RecordedEvent], told: &[RecordedEvent], wrong: &mut Complaints) {
-    if kept.len() != told.len() {
-        let (n_kept, n_told) = (kept.len(), told.len());
-        wrong.add(Kind::JournalsDisagree, format!("{n_kept} events are kept, {n_told} are told"));
+fn compare(stored: &[RecordedEvent], reported: &[RecordedEvent], violations: &mut Violations) {
+    if stored.len() != reported.len() {
+        let (n_stored, n_reported) = (stored.len(), reported.len());
+        violations.add(
+            Kind::JournalsDisagree,
+            format!("{n_stored} events stored, {n_reported} reported"),
+        );
         return;
     }
-    let differing = kept.iter().zip(told).find(|(kept, told)| kept != told);
-    if let Some((kept, told)) = differing {
-        wrong.add(Kind::JournalsDisagree, format!("kept is {kept:?}, told is {told:?}"));
+    let differing = stored.iter().zip(reported).find(|(stored, reported)| stored != reported);
+    if let Some((stored, reported)) = differing {
+        violations
+            .add(Kind::JournalsDisagree, format!("stored: {stored:?}, reported: {reported:?}"));
     }
 }
 
-fn check_places(journal: &[RecordedEvent], wrong: &mut Complaints) {
+fn check_seqs(journal: &[RecordedEvent], violations: &mut Violations) {
     let mut last = Seq::START;
     for recorded in journal {
         let seq = recorded.seq;
         if seq == last {
-            wrong.add(Kind::JournalDuplicate, format!("{seq} is there twice"));
+            violations.add(Kind::JournalDuplicate, format!("{seq} is there twice"));
         } else if seq < last {
-            wrong.add(Kind::JournalOrder, format!("{seq} follows {last}"));
+            violations.add(Kind::JournalOrder, format!("{seq} follows {last}"));
         } else if seq != last.next() {
-            wrong.add(Kind::JournalGap, format!("{seq} follows {last}"));
+            violations.add(Kind::JournalGap, format!("{seq} follows {last}"));
         }
         last = last.max(seq);
     }
 }
 
-fn check_end(journal: &[RecordedEvent], wrong: &mut Complaints) {
+fn check_end(journal: &[RecordedEvent], violations: &mut Violations) {
     let ends: Vec<Seq> = journal
         .iter()
         .filter(|recorded| recorded.event.ends_the_run())
         .map(|recorded| recorded.seq)
         .collect();
     match ends.as_slice() {
-        [] => wrong.add(Kind::NoEnd, stands_at(journal)),
+        [] => violations.add(Kind::NoEnd, last_event(journal)),
         [_] => {}
-        several => wrong.add(Kind::SeveralEnds, format!("at {several:?}")),
+        several => violations.add(Kind::SeveralEnds, format!("at {several:?}")),
     }
     let last = journal.last().map_or(Seq::START, |recorded| recorded.seq);
     if let Some(end) = ends.first().filter(|end| **end < last) {
-        wrong.add(Kind::AfterTheEnd, format!("the end is at {end}, the last event at {last}"));
+        violations.add(Kind::AfterTheEnd, format!("the end is at {end}, the last event at {last}"));
     }
 }
 
-fn stands_at(journal: &[RecordedEvent]) -> String {
+fn last_event(journal: &[RecordedEvent]) -> String {
     let Some(last) = journal.last() else { return "it has no events".to_owned() };
     let n_takeovers = super::n_takeovers(journal);
     let words = format!("{:?}", last.event);
@@ -86,7 +90,7 @@ fn stands_at(journal: &[RecordedEvent]) -> String {
     format!("stands at {} since {}, {n_takeovers} takeovers: {words}", last.seq, last.at)
 }
 
-fn check_record(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complaints) {
+fn check_record(facts: &RunFacts, journal: &[RecordedEvent], violations: &mut Violations) {
     let Some(record) = &facts.record else { return };
     let outcome = outcome_of(journal);
     let expected = outcome.and_then(|outcome| serde_json::to_value(outcome).ok());
@@ -94,10 +98,10 @@ fn check_record(facts: &RunFacts, journal: &[RecordedEvent], wrong: &mut Complai
     // A run that failed to start has no journal and is not active.
     if record.state != state && !journal.is_empty() {
         let detail = format!("the row says {}, the journal {state}", record.state);
-        wrong.add(Kind::StatusDiffers, detail);
+        violations.add(Kind::StatusDiffers, detail);
     } else if expected.is_some() && record.outcome != expected {
         let detail = format!("the row says {:?}, the journal {expected:?}", record.outcome);
-        wrong.add(Kind::StatusDiffers, detail);
+        violations.add(Kind::StatusDiffers, detail);
     }
 }
 

@@ -18,8 +18,8 @@ use turnwire_contract::{Entry, Event, RecordedEvent, RunId, RunOutcome};
 
 use crate::{
     journal::Row,
-    observations::{Act, Approval, Asked, Cancel, Told, View},
-    tool_log::ToolLine,
+    observations::{Approval, Cancel, InjectedFault, ReportedRun, SubmittedRequest, View},
+    tool_log::ToolLogEntry,
 };
 
 /// Everything known about one run.
@@ -28,7 +28,7 @@ pub struct RunFacts {
     /// Its journal rows in the database, by seq; `None` without a database.
     pub rows: Option<Vec<Row>>,
     /// The run as reported by a node.
-    pub told: Option<Told>,
+    pub reported: Option<ReportedRun>,
     /// The run's row in the database.
     pub record: Option<Record>,
     /// Its entries in the conversation, in the database.
@@ -36,9 +36,9 @@ pub struct RunFacts {
     /// What readers saw.
     pub views: Vec<View>,
     /// What its tools did.
-    pub tool_lines: Vec<ToolLine>,
+    pub tool_log: Vec<ToolLogEntry>,
     /// The request.
-    pub asked: Option<Asked>,
+    pub submitted: Option<SubmittedRequest>,
     /// The cancel, if there was one.
     pub cancel: Option<Cancel>,
     /// Approval answers to its calls.
@@ -157,20 +157,20 @@ pub enum Kind {
 /// Number of takeovers after which a run may be given up (C22).
 pub const GIVES_UP_AFTER: usize = 5;
 
-/// Returns the violations of one run. `acts` are the faults injected meanwhile.
-pub fn check_run(run_id: &RunId, facts: &RunFacts, acts: &[Act]) -> Vec<Violation> {
-    let mut wrong = Complaints::new(run_id);
-    let journal = journals::check(facts, &mut wrong);
-    views::check(facts, &journal, &mut wrong);
-    effects::check(facts, &journal, &mut wrong);
-    stored_results::check(facts, &journal, &mut wrong);
-    across::check_takeovers(&journal, acts, &mut wrong);
-    wrong.violations
+/// Returns the violations of one run. `faults` are the faults injected meanwhile.
+pub fn check_run(run_id: &RunId, facts: &RunFacts, faults: &[InjectedFault]) -> Vec<Violation> {
+    let mut violations = Violations::new(run_id);
+    let journal = journals::check(facts, &mut violations);
+    views::check(facts, &journal, &mut violations);
+    effects::check(facts, &journal, &mut violations);
+    stored_results::check(facts, &journal, &mut violations);
+    across::check_takeovers(&journal, faults, &mut violations);
+    violations.list
 }
 
 /// Returns the journal to check: from the database if available, else from a node.
 pub fn journal_of(run_id: &RunId, facts: &RunFacts) -> Vec<RecordedEvent> {
-    journals::check(facts, &mut Complaints::new(run_id))
+    journals::check(facts, &mut Violations::new(run_id))
 }
 
 /// Returns the outcome of the run.
@@ -189,16 +189,16 @@ pub fn n_takeovers(journal: &[RecordedEvent]) -> usize {
 
 /// Collects the violations of one run.
 #[derive(Debug)]
-pub struct Complaints {
+pub struct Violations {
     run_id: RunId,
     /// The violations so far.
-    pub violations: Vec<Violation>,
+    pub list: Vec<Violation>,
 }
 
-impl Complaints {
+impl Violations {
     /// Creates an empty list.
     pub fn new(run_id: &RunId) -> Self {
-        Self { run_id: run_id.clone(), violations: Vec::new() }
+        Self { run_id: run_id.clone(), list: Vec::new() }
     }
 
     /// Returns the id of the run.
@@ -209,7 +209,7 @@ impl Complaints {
     /// Adds a violation.
     pub fn add(&mut self, kind: Kind, detail: impl Into<String>) {
         let run_id = self.run_id.to_string();
-        self.violations.push(Violation { kind, run_id, detail: detail.into() });
+        self.list.push(Violation { kind, run_id, detail: detail.into() });
     }
 }
 

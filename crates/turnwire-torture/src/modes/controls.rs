@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use tokio_util::sync::CancellationToken;
-use turnwire_contract::seeded::Fault;
+use turnwire_contract::fault_injection::Fault;
 
-use super::Stage;
+use super::Harness;
 use crate::{
     evidence::Verdict,
     nemesis::Plan,
-    observations::Deed,
+    observations::FaultKind,
     options::Options,
-    report::{Setting, by_kind},
+    report::{ReportHeader, by_kind},
     shapes::Shape,
 };
 
@@ -36,14 +36,21 @@ const SETTLE: u64 = 25;
 
 /// Returns the faults to inject that reveal a seeded fault; a mixture for none.
 fn plan(fault: Option<Fault>) -> Plan {
-    let deeds = match fault {
-        Some(Fault::NoFence) => vec![(3, Deed::Stop), (2, Deed::BlackHole), (1, Deed::Kill)],
-        Some(Fault::NoReadBack) => vec![(1, Deed::CutAfterCommit)],
+    let faults = match fault {
+        Some(Fault::NoFence) => {
+            vec![(3, FaultKind::Stop), (2, FaultKind::BlackHole), (1, FaultKind::Kill)]
+        }
+        Some(Fault::NoReadBack) => vec![(1, FaultKind::CutAfterCommit)],
         Some(Fault::PublishBeforeCommit) => {
-            vec![(6, Deed::Kill), (2, Deed::StoreKill), (2, Deed::Cut), (2, Deed::BlackHole)]
+            vec![
+                (6, FaultKind::Kill),
+                (2, FaultKind::StoreKill),
+                (2, FaultKind::Cut),
+                (2, FaultKind::BlackHole),
+            ]
         }
         Some(Fault::NotificationAsTruth) => {
-            vec![(3, Deed::RedisFlush), (1, Deed::RedisKill), (3, Deed::RedisNoise)]
+            vec![(3, FaultKind::RedisFlush), (1, FaultKind::RedisKill), (3, FaultKind::RedisNoise)]
         }
         Some(
             Fault::WorkerClockLease
@@ -56,19 +63,19 @@ fn plan(fault: Option<Fault>) -> Plan {
             | Fault::StartAfterCall
             | Fault::TrustAnnotations
             | Fault::BlindRetry,
-        ) => vec![(1, Deed::Kill)],
+        ) => vec![(1, FaultKind::Kill)],
         None => vec![
-            (24, Deed::Kill),
-            (6, Deed::Stop),
-            (3, Deed::Term),
-            (1, Deed::StoreKill),
-            (2, Deed::RedisFlush),
-            (2, Deed::RedisNoise),
-            (8, Deed::CutAfterCommit),
-            (2, Deed::BlackHole),
+            (24, FaultKind::Kill),
+            (6, FaultKind::Stop),
+            (3, FaultKind::Term),
+            (1, FaultKind::StoreKill),
+            (2, FaultKind::RedisFlush),
+            (2, FaultKind::RedisNoise),
+            (8, FaultKind::CutAfterCommit),
+            (2, FaultKind::BlackHole),
         ],
     };
-    Plan { deeds, pause_ms: 100 }
+    Plan { faults, pause_ms: 100 }
 }
 
 /// Returns the fault with this name, or `None` for `none`.
@@ -81,7 +88,7 @@ fn fault_named(name: &str) -> anyhow::Result<Option<Fault>> {
 }
 
 /// Runs gateways with the fault `name` until the checker finds a violation.
-pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, Verdict)> {
+pub async fn control(options: &Options, name: &str) -> anyhow::Result<(ReportHeader, Verdict)> {
     let fault = fault_named(name)?;
     let mut environment = Vec::new();
     if fault.is_some() {
@@ -91,18 +98,19 @@ pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, 
         environment.push((SKEW_VARIABLE.to_owned(), "3600000".to_owned()));
     }
     let options = &Options { settle: options.settle.min(SETTLE), ..options.clone() };
-    let mut stage = Stage::set(&format!("negative control {name}"), options, &environment).await?;
+    let mut harness =
+        Harness::start(&format!("negative control {name}"), options, &environment).await?;
     let begun = Instant::now();
     let plan = plan(fault);
     let mut verdict = Verdict::default();
     while verdict.violations.is_empty() && begun.elapsed() < TIME {
-        let workload = stage.workload(Shape::any, None);
+        let workload = harness.workload(Shape::any, None);
         let round = ROUND.min(TIME.saturating_sub(begun.elapsed()));
-        stage
+        harness
             .under_load(&workload, options.runs_at_once, async |injector, dice| {
                 let stop = CancellationToken::new();
                 let raging = async {
-                    if plan.deeds.is_empty() {
+                    if plan.faults.is_empty() {
                         return stop.cancelled().await;
                     }
                     injector.inject(&plan, 0, &stop, dice).await;
@@ -114,21 +122,21 @@ pub async fn control(options: &Options, name: &str) -> anyhow::Result<(Setting, 
                 tokio::join!(raging, time);
             })
             .await;
-        verdict = stage.close().await?;
-        stage.renew();
+        verdict = harness.close().await?;
+        harness.renew();
     }
-    stage.client.cluster.stop().await;
+    harness.client.cluster.stop().await;
     let took = begun.elapsed();
     let found = by_kind(&verdict.violations);
     let words: Vec<String> = found.iter().map(|(kind, n)| format!("{n} {kind:?}")).collect();
     let words = format!("{} after {:.0} s", words.join(", "), took.as_secs_f64());
-    stage.setting.notes.push(("found".to_owned(), words));
+    harness.header.remarks.push(("found".to_owned(), words));
     let missed = match (fault, verdict.violations.is_empty()) {
         (None, false) => Some("something was found"),
         (Some(_), true) => Some("nothing was found"),
         (Some(_), false) if took > TIME => Some("it was found too late"),
         (None, true) | (Some(_), false) => None,
     };
-    stage.setting.missed.extend(missed.map(str::to_owned));
-    Ok((stage.setting, verdict))
+    harness.header.missed.extend(missed.map(str::to_owned));
+    Ok((harness.header, verdict))
 }

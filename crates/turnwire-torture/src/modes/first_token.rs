@@ -15,7 +15,7 @@ use crate::{
     figures::Times,
     observations::now,
     options::Options,
-    report::Setting,
+    report::ReportHeader,
     shapes::Shape,
     sse::{Piece, SseReader},
 };
@@ -30,7 +30,10 @@ const N_TURNS: u64 = 3;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Measures each of the two for this many seconds.
-pub async fn first_token(options: &Options, seconds: u64) -> anyhow::Result<(Setting, Verdict)> {
+pub async fn first_token(
+    options: &Options,
+    seconds: u64,
+) -> anyhow::Result<(ReportHeader, Verdict)> {
     let seed = options.seed.unwrap_or_else(|| now().unsigned_abs());
     let mut dice = Dice::new(seed);
     let one = Options { nodes: 1, keep: None, ..options.clone() };
@@ -43,25 +46,25 @@ pub async fn first_token(options: &Options, seconds: u64) -> anyhow::Result<(Set
         measure(&fleeting, each, &mut dice, &mut in_memory).await?;
         measure(&durable, each, &mut dice, &mut kept).await?;
     }
-    let mut setting = Setting {
+    let mut header = ReportHeader {
         title: format!("the first word at {N_STREAMS} streams"),
         seed,
         took: begun.elapsed(),
-        ..Setting::default()
+        ..ReportHeader::default()
     };
     for (name, times) in [("in memory", &in_memory), ("in PostgreSQL", &kept)] {
         let of = |per_cent| ms(times.percentile(per_cent).unwrap_or_default());
         let words = format!("p50 {}, p99 {} (of {})", of(50), of(99), times.len());
-        setting.notes.push((name.to_owned(), words));
+        header.remarks.push((name.to_owned(), words));
     }
     for per_cent in [50, 99] {
         let added = kept.percentile(per_cent).zip(in_memory.percentile(per_cent));
         let (kept, in_memory) = added.context("nothing was measured")?;
-        setting.notes.push((format!("added at p{per_cent}"), ms(kept - in_memory)));
+        header.remarks.push((format!("added at p{per_cent}"), ms(kept - in_memory)));
     }
     durable.stop().await;
     fleeting.stop().await;
-    Ok((setting, Verdict::default()))
+    Ok((header, Verdict::default()))
 }
 
 fn ms(micros: i64) -> String {
@@ -108,7 +111,7 @@ async fn measure(
 
 /// Returns the time to the first token. Reads the stream to its end.
 async fn first_word(request: reqwest::RequestBuilder) -> anyhow::Result<Duration> {
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     let mut answer = request.send().await?.error_for_status()?;
     let (mut reader, mut first) = (SseReader::default(), None);
     while let Some(bytes) = answer.chunk().await? {
@@ -117,7 +120,7 @@ async fn first_word(request: reqwest::RequestBuilder) -> anyhow::Result<Duration
             Piece::Comment => false,
         };
         if reader.read(&bytes).iter().any(is_word) {
-            first.get_or_insert_with(|| asked.elapsed());
+            first.get_or_insert_with(|| sent_at.elapsed());
         }
     }
     first.context("nothing was said")

@@ -11,14 +11,14 @@ use tokio_tungstenite::{connect_async, tungstenite::Message};
 use turnwire_contract::RunId;
 use turnwire_surfaces::responses::ids::response_id;
 
-use super::Stage;
+use super::Harness;
 use crate::{
     client::Client,
     dice::Dice,
     evidence::Verdict,
     node::Node,
     options::Options,
-    report::Setting,
+    report::ReportHeader,
     shapes::{Endpoint, Shape},
     workload::Workload,
 };
@@ -26,13 +26,13 @@ use crate::{
 /// Timeout of one stream.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Number of runs checked concurrently.
-const N_AT_ONCE: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 /// Maximum number of reported differences.
-const MAX_TOLD: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// A surface and its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ReadMethod {
     Responses,
     Events,
     Lines,
@@ -40,9 +40,15 @@ enum Way {
     Socket,
 }
 
-const WAYS: [Way; 5] = [Way::Responses, Way::Events, Way::Lines, Way::Chat, Way::Socket];
+const READ_METHODS: [ReadMethod; 5] = [
+    ReadMethod::Responses,
+    ReadMethod::Events,
+    ReadMethod::Lines,
+    ReadMethod::Chat,
+    ReadMethod::Socket,
+];
 
-impl fmt::Display for Way {
+impl fmt::Display for ReadMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Responses => "/v1/responses",
@@ -59,15 +65,15 @@ impl fmt::Display for Way {
 struct Frame {
     bytes: String,
     /// `None` for a frame without an id to resume after.
-    place: Option<String>,
+    cursor: Option<String>,
 }
 
 /// Starts this many runs and reads each again from every position.
-pub async fn resume(options: &Options, n_runs: u64) -> anyhow::Result<(Setting, Verdict)> {
+pub async fn resume(options: &Options, n_runs: u64) -> anyhow::Result<(ReportHeader, Verdict)> {
     let title = format!("{n_runs} runs read again after every frame, on {} nodes", options.nodes);
-    let mut stage = Stage::set(&title, options, &[]).await?;
-    let workload = stage.workload(Shape::brief, None);
-    let dices: Vec<Dice> = (0..n_runs).map(|_| stage.dice.fork()).collect();
+    let mut harness = Harness::start(&title, options, &[]).await?;
+    let workload = harness.workload(Shape::brief, None);
+    let dices: Vec<Dice> = (0..n_runs).map(|_| harness.dice.fork()).collect();
     let rounds = dices.into_iter().enumerate().map(|(n, mut dice)| {
         let workload = workload.clone();
         async move {
@@ -75,132 +81,146 @@ pub async fn resume(options: &Options, n_runs: u64) -> anyhow::Result<(Setting, 
             one_run(&workload, &key, &mut dice).await.with_context(|| key)
         }
     });
-    let looked: Vec<anyhow::Result<Looked>> =
-        stream::iter(rounds).buffer_unordered(N_AT_ONCE).collect().await;
-    let (mut n_places, mut n_bytes) = ([0_u64; WAYS.len()], 0);
+    let looked: Vec<anyhow::Result<ResumeResult>> =
+        stream::iter(rounds).buffer_unordered(MAX_CONCURRENT).collect().await;
+    let (mut n_places, mut n_bytes) = ([0_u64; READ_METHODS.len()], 0);
     for looked in looked {
         let looked = looked?;
         n_bytes += looked.n_bytes;
         n_places.iter_mut().zip(looked.n_places).for_each(|(sum, n)| *sum += n);
-        stage.setting.missed.extend(looked.differences);
+        harness.header.missed.extend(looked.differences);
     }
-    stage.setting.missed.truncate(MAX_TOLD);
-    for (way, n) in WAYS.iter().zip(n_places) {
-        stage.setting.notes.push((format!("places read again on {way}"), n.to_string()));
+    harness.header.missed.truncate(MAX_LISTED);
+    for (method, n) in READ_METHODS.iter().zip(n_places) {
+        harness.header.remarks.push((format!("places read again on {method}"), n.to_string()));
     }
-    stage.setting.notes.push(("bytes compared".to_owned(), n_bytes.to_string()));
-    let verdict = stage.close().await?;
-    stage.client.cluster.stop().await;
-    Ok((stage.setting, verdict))
+    harness.header.remarks.push(("bytes compared".to_owned(), n_bytes.to_string()));
+    let verdict = harness.close().await?;
+    harness.client.cluster.stop().await;
+    Ok((harness.header, verdict))
 }
 
 /// The result for one run.
 #[derive(Debug, Default)]
-struct Looked {
-    n_places: [u64; WAYS.len()],
+struct ResumeResult {
+    n_places: [u64; READ_METHODS.len()],
     n_bytes: usize,
     differences: Vec<String>,
 }
 
-async fn one_run(workload: &Workload, key: &str, dice: &mut Dice) -> anyhow::Result<Looked> {
+async fn one_run(workload: &Workload, key: &str, dice: &mut Dice) -> anyhow::Result<ResumeResult> {
     let shape = Shape { endpoint: Endpoint::Background, ..Shape::brief(dice) };
-    workload.note(key, &shape);
-    let begun = workload.begin(key, &shape, None, dice, false).await;
+    workload.record(key, &shape);
+    let begun = workload.start_run(key, &shape, None, dice, false).await;
     let (run_id, _) = begun.map_err(|refused| anyhow::anyhow!("not begun: {refused}"))?;
     let client = &workload.client;
     let home = client.cluster.any_node(dice)?;
-    let live = WAYS.map(|way| read(client, home, &run_id, way, None));
+    let live = READ_METHODS.map(|method| read(client, home, &run_id, method, None));
     let live: Vec<Vec<Frame>> = join_all(live).await.into_iter().collect::<Result<_, _>>()?;
     let others: Vec<&Arc<Node>> =
         client.cluster.nodes.iter().filter(|node| node.index != home.index).collect();
-    let mut looked = Looked::default();
-    for ((way, frames), n_places) in WAYS.into_iter().zip(&live).zip(&mut looked.n_places) {
+    let mut looked = ResumeResult::default();
+    for ((method, frames), n_places) in
+        READ_METHODS.into_iter().zip(&live).zip(&mut looked.n_places)
+    {
         for (n, frame) in frames.iter().enumerate() {
-            let Some(place) = &frame.place else { continue };
+            let Some(cursor) = &frame.cursor else { continue };
             let rest = frames.get(n + 1..).unwrap_or_default();
-            if way == Way::Socket && rest.is_empty() {
+            if method == ReadMethod::Socket && rest.is_empty() {
                 // The socket stays open for the next turn, so there is nothing to read.
                 continue;
             }
             let there = dice.pick(&others).context("there is no other node")?;
-            let again = read(client, there, &run_id, way, Some(place)).await?;
+            let again = read(client, there, &run_id, method, Some(cursor)).await?;
             *n_places += 1;
             looked.n_bytes += rest.iter().map(|frame| frame.bytes.len()).sum::<usize>();
             if again != rest {
-                looked.differences.push(difference(&run_id, way, place, &again, rest));
+                looked.differences.push(difference(&run_id, method, cursor, &again, rest));
             }
         }
     }
     Ok(looked)
 }
 
-fn difference(run_id: &RunId, way: Way, place: &str, again: &[Frame], rest: &[Frame]) -> String {
+fn difference(
+    run_id: &RunId,
+    method: ReadMethod,
+    cursor: &str,
+    again: &[Frame],
+    rest: &[Frame],
+) -> String {
     let n_same = again.iter().zip(rest).take_while(|(ours, theirs)| ours == theirs).count();
     let (ours, theirs) = (again.get(n_same), rest.get(n_same));
-    format!("{run_id} on {way} after {place}, frame {n_same}: {ours:?}, live it was {theirs:?}")
+    format!("{run_id} on {method} after {cursor}, frame {n_same}: {ours:?}, live it was {theirs:?}")
 }
 
-/// Reads a run on a surface after `place`, or from the start, to its end.
+/// Reads a run on a surface after `cursor`, or from the start, to its end.
 async fn read(
     client: &Client,
     node: &Node,
     run_id: &RunId,
-    way: Way,
-    place: Option<&str>,
+    method: ReadMethod,
+    cursor: Option<&str>,
 ) -> anyhow::Result<Vec<Frame>> {
     let reading = async {
-        match way {
-            Way::Socket => read_socket(node, run_id, place).await,
-            Way::Responses | Way::Events | Way::Lines | Way::Chat => {
-                let url = node.url(&path(run_id, way, place));
+        match method {
+            ReadMethod::Socket => read_socket(node, run_id, cursor).await,
+            ReadMethod::Responses | ReadMethod::Events | ReadMethod::Lines | ReadMethod::Chat => {
+                let url = node.url(&path(run_id, method, cursor));
                 let answer = client.cluster.http.get(&url).send().await?;
                 let (status, text) = (answer.status(), answer.text().await?);
                 if !status.is_success() {
                     bail!("{url}: {status}: {text}");
                 }
-                Ok(frames(way, &text))
+                Ok(frames(method, &text))
             }
         }
     };
-    timeout(PATIENCE, reading).await.with_context(|| format!("{run_id} on {way} does not end"))?
+    timeout(PATIENCE, reading)
+        .await
+        .with_context(|| format!("{run_id} on {method} does not end"))?
 }
 
-fn path(run_id: &RunId, way: Way, place: Option<&str>) -> String {
-    let from = place.unwrap_or("0");
-    match (way, place) {
-        (Way::Responses, None) => format!("/v1/responses/{}?stream=true", response_id(run_id)),
-        (Way::Responses, Some(place)) => {
-            let response = response_id(run_id);
-            format!("/v1/responses/{response}?stream=true&starting_after={place}")
+fn path(run_id: &RunId, method: ReadMethod, cursor: Option<&str>) -> String {
+    let from = cursor.unwrap_or("0");
+    match (method, cursor) {
+        (ReadMethod::Responses, None) => {
+            format!("/v1/responses/{}?stream=true", response_id(run_id))
         }
-        (Way::Lines, _) => format!("/v1/runs/{run_id}/events?format=ndjson&after={from}"),
-        (Way::Chat, None) => format!("/chat/stream?tokens=true&after={run_id}:0.0"),
-        (Way::Chat, Some(place)) => format!("/chat/stream?tokens=true&after={place}"),
-        (Way::Events | Way::Socket, _) => format!("/v1/runs/{run_id}/events?after={from}"),
+        (ReadMethod::Responses, Some(cursor)) => {
+            let response = response_id(run_id);
+            format!("/v1/responses/{response}?stream=true&starting_after={cursor}")
+        }
+        (ReadMethod::Lines, _) => format!("/v1/runs/{run_id}/events?format=ndjson&after={from}"),
+        (ReadMethod::Chat, None) => format!("/chat/stream?tokens=true&after={run_id}:0.0"),
+        (ReadMethod::Chat, Some(cursor)) => format!("/chat/stream?tokens=true&after={cursor}"),
+        (ReadMethod::Events | ReadMethod::Socket, _) => {
+            format!("/v1/runs/{run_id}/events?after={from}")
+        }
     }
 }
 
 /// Splits the bytes of a stream into frames, without keep-alive comments.
-fn frames(way: Way, text: &str) -> Vec<Frame> {
-    let end = if way == Way::Lines { "\n" } else { "\n\n" };
+fn frames(method: ReadMethod, text: &str) -> Vec<Frame> {
+    let end = if method == ReadMethod::Lines { "\n" } else { "\n\n" };
     let is_said = |bytes: &&str| !bytes.trim().is_empty() && !bytes.starts_with(':');
     text.split_inclusive(end)
         .filter(is_said)
-        .map(|bytes| Frame { bytes: bytes.to_owned(), place: place_in(way, bytes) })
+        .map(|bytes| Frame { bytes: bytes.to_owned(), cursor: cursor_in(method, bytes) })
         .collect()
 }
 
-fn place_in(way: Way, bytes: &str) -> Option<String> {
+fn cursor_in(method: ReadMethod, bytes: &str) -> Option<String> {
     let line = |name: &str| bytes.lines().find_map(|line| line.strip_prefix(name));
     let number = |data: &str, field: &str| {
         let data: Value = serde_json::from_str(data).ok()?;
         Some(data.get(field)?.to_string())
     };
-    match way {
-        Way::Responses => number(line("data: ")?, "sequence_number"),
-        Way::Events | Way::Chat => line("id: ").map(ToOwned::to_owned),
-        Way::Lines => number(bytes, "seq"),
-        Way::Socket => {
+    match method {
+        ReadMethod::Responses => number(line("data: ")?, "sequence_number"),
+        ReadMethod::Events | ReadMethod::Chat => line("id: ").map(ToOwned::to_owned),
+        ReadMethod::Lines => number(bytes, "seq"),
+        ReadMethod::Socket => {
             let message: Value = serde_json::from_str(bytes).ok()?;
             message.get("cursor")?.as_str().map(ToOwned::to_owned)
         }
@@ -211,20 +231,22 @@ fn place_in(way: Way, bytes: &str) -> Option<String> {
 async fn read_socket(
     node: &Node,
     run_id: &RunId,
-    place: Option<&str>,
+    cursor: Option<&str>,
 ) -> anyhow::Result<Vec<Frame>> {
     let url = node.url("/ws/chat").replacen("http", "ws", 1);
     let (mut socket, _) = connect_async(url).await?;
     let hello = json!({ "type": "hello", "resume": true, "progress": true, "chunks": true });
     socket.send(Message::text(hello.to_string())).await?;
-    let wish = json!({ "type": "resume", "run_id": run_id, "after": place.unwrap_or("0.0") });
-    socket.send(Message::text(wish.to_string())).await?;
+    let message = json!({ "type": "resume", "run_id": run_id, "after": cursor.unwrap_or("0.0") });
+    socket.send(Message::text(message.to_string())).await?;
     let mut frames = Vec::new();
     loop {
         match socket.next().await.context("the socket ended")?? {
             Message::Text(text) => {
-                let frame =
-                    Frame { bytes: text.to_string(), place: place_in(Way::Socket, text.as_str()) };
+                let frame = Frame {
+                    bytes: text.to_string(),
+                    cursor: cursor_in(ReadMethod::Socket, text.as_str()),
+                };
                 let is_last = ends_the_turn(text.as_str());
                 frames.push(frame);
                 if is_last {

@@ -73,8 +73,7 @@ async fn a_failed_run_is_an_error_with_a_code() {
     let refused = ModelError::Rejected { message: "the key is not valid".to_owned() };
     let (code, words, tokens) = failed(Turn::fails(refused)).await;
     assert_eq!(code, "model_rejected");
-    let expected = "run `run_1` failed: the model's provider did not accept the request; the log \
-                    says more";
+    let expected = "run `run_1` failed: the model's provider rejected the request; see the log";
     assert_eq!((words.as_str(), tokens.len()), (expected, 0));
 }
 
@@ -82,7 +81,7 @@ async fn a_failed_run_is_an_error_with_a_code() {
 async fn what_was_said_before_a_failure_was_told() {
     let (code, words, tokens) = failed(Turn::new().text("Well, ").breaks("cable")).await;
     assert_eq!(code, "model_broke_off");
-    assert_eq!(words, "run `run_1` failed: the model's answer broke off");
+    assert_eq!(words, "run `run_1` failed: the model's answer ended unexpectedly");
     assert_eq!(tokens, ["Well, "]);
 }
 

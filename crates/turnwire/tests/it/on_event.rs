@@ -146,7 +146,7 @@ async fn a_failed_turn_is_one_error_and_no_response() {
     let book = Notes::new();
     let reply = noting(agent.stream_chat("Go."), &book).await;
     assert!(matches!(reply, Err(Error::Failed { .. })), "{reply:?}");
-    let message = "the model's provider did not accept the request; the log says more";
+    let message = "the model's provider rejected the request; see the log";
     assert_eq!(book.take(), [("error", json!({ "error": message }))]);
 }
 

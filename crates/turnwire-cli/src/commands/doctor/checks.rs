@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 use futures::future::{join, join_all, join4};
 use tokio::net::TcpListener;
 use turnwire_contract::{Tool, ToolError};
-use turnwire_models::probe::{ProbeError, Speaks, models_at};
+use turnwire_models::probe::{ModelListFormat, ProbeError, models_at};
 use turnwire_stores::{Store, StoreOptions, reach_fanout};
 use turnwire_tools::{McpServers, SearchProvider, WebSearchOptions};
 
@@ -68,12 +68,12 @@ async fn models(settings: &ServeSettings) -> Vec<Finding> {
 async fn one_model(name: &str, model: &ModelSettings) -> Finding {
     let subject = format!("model {name}");
     let Provider { kind, base_url, api_key, model, .. } = match model {
-        ModelSettings::Scripted(_) => return Finding::ok(subject, "scripted, needs nobody"),
+        ModelSettings::Scripted(_) => return Finding::ok(subject, "scripted, needs no server"),
         ModelSettings::Provider(provider) => provider,
     };
     let speaks = match kind {
-        Kind::ChatCompletions | Kind::OpenAiResponses => Speaks::OpenAi,
-        Kind::AnthropicMessages => Speaks::Anthropic,
+        Kind::ChatCompletions | Kind::OpenAiResponses => ModelListFormat::OpenAi,
+        Kind::AnthropicMessages => ModelListFormat::Anthropic,
     };
     match models_at(base_url, api_key.as_ref(), speaks).await {
         Ok(known) => listed(subject, base_url, model.as_deref().unwrap_or(name), &known),
@@ -134,15 +134,15 @@ async fn tool_servers(settings: &ServeSettings) -> Vec<Finding> {
 
 async fn store(options: Option<&StoreOptions>) -> Vec<Finding> {
     let Some(options) = options else {
-        let message = "runs are kept in memory, and gone with the process";
+        let message = "runs are stored in memory, and lost when the process ends";
         return vec![Finding::warning("store", message)];
     };
     let fanout = async {
         let url = options.fanout.as_deref()?;
         Some(match reach_fanout(url).await {
             Ok(()) => Finding::ok("fanout", "Redis answers"),
-            Err(error) => Finding::broken("fanout", format!("Redis does not answer: {error}"))
-                .hint("check [fanout] in the settings; without it nodes hear of each other later"),
+            Err(error) => Finding::broken("fanout", format!("Redis does not respond: {error}"))
+                .hint("check [fanout] in the settings; without it, notifications between nodes are slower"),
         })
     };
     let (store, fanout) = join(database(options), fanout).await;
@@ -235,7 +235,7 @@ fn way_out(settings: &ServeSettings) -> Option<Finding> {
 async fn listen(address: SocketAddr) -> Finding {
     match TcpListener::bind(address).await {
         Ok(_) => Finding::ok("listen", format!("{address} is free")),
-        Err(error) => Finding::warning("listen", format!("{address} cannot be taken: {error}"))
+        Err(error) => Finding::warning("listen", format!("cannot listen on {address}: {error}"))
             .hint(
                 "a turnwire that is running already has it; otherwise choose another with --listen",
             ),

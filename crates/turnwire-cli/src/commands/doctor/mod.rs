@@ -63,7 +63,7 @@ fn examined(
         }
     };
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let report = runtime.block_on(Box::pin(checks::everything(&settings, environment)));
     runtime.shutdown_background();
     Ok(report)

@@ -8,7 +8,7 @@ use turnwire::{ApprovalAnswer, CallId, Decision, Event, RecordedEvent};
 use turnwire_surfaces::{Call, CallBook, clean};
 
 use super::keyboard::{Keyboard, Request, Typed};
-use crate::terminal::{Colour, News, Paint};
+use crate::terminal::{Colour, DisplayUpdate, Paint};
 
 /// Reason for the denial, for the model.
 const NOBODY_TO_ASK: &str = "a person has to allow this, and there is nobody to ask";
@@ -75,7 +75,7 @@ impl Approver {
     pub(super) fn note(
         &mut self,
         recorded: &RecordedEvent,
-        news: &mut VecDeque<News>,
+        updates: &mut VecDeque<DisplayUpdate>,
     ) -> Option<Answer> {
         self.calls.note(recorded);
         match &recorded.event {
@@ -91,12 +91,12 @@ impl Approver {
                 }
                 self.questions.push_back(Question { call_id, changed: changed.clone() });
                 if self.questions.len() == 1 {
-                    self.ask(news);
+                    self.ask(updates);
                 }
             }
             // Answered here, or resolved otherwise: by expiry, or by the end of the call.
             Event::ApprovalResolved { call_id, .. } | Event::ToolFinished { call_id, .. } => {
-                self.settle(call_id, false, news);
+                self.settle(call_id, false, updates);
             }
             _ => {}
         }
@@ -112,13 +112,17 @@ impl Approver {
     }
 
     /// Interprets the input. Returns an answer, or asks again.
-    pub(super) fn read(&mut self, typed: Typed, news: &mut VecDeque<News>) -> Option<Answer> {
+    pub(super) fn read(
+        &mut self,
+        typed: Typed,
+        updates: &mut VecDeque<DisplayUpdate>,
+    ) -> Option<Answer> {
         let call_id = self.questions.front()?.call_id.clone();
         if self.n_stale > 0 {
             // The line was started for a question that is already settled, and must not answer
             // another one.
             self.n_stale -= 1;
-            news.push_back(News::Question(format!("  {CHOICES}")));
+            updates.push_back(DisplayUpdate::Question(format!("  {CHOICES}")));
             return None;
         }
         let Some(typed) = typed else {
@@ -127,7 +131,7 @@ impl Approver {
             return answered(call_id, denied.into());
         };
         if std::mem::take(&mut self.is_editing) {
-            return self.read_arguments(call_id, typed.trim(), news);
+            return self.read_arguments(call_id, typed.trim(), updates);
         }
         let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
         match word.to_lowercase().as_str() {
@@ -142,36 +146,41 @@ impl Approver {
                 answered(call_id, Decision::Denied { reason }.into())
             }
             "e" | "edit" => {
-                self.edit(&call_id, news);
+                self.edit(&call_id, updates);
                 None
             }
             _ => {
-                self.ask_again(HELP, news);
+                self.ask_again(HELP, updates);
                 None
             }
         }
     }
 
     /// Repeats the open question, with the problem of the last answer.
-    pub(super) fn ask_again(&mut self, why: &str, news: &mut VecDeque<News>) {
+    pub(super) fn ask_again(&mut self, why: &str, updates: &mut VecDeque<DisplayUpdate>) {
         let text = format!("{}\n  {CHOICES}", why.trim_end());
-        self.put(Request::Line, text, news);
+        self.put(Request::Line, text, updates);
     }
 
     /// Removes a question, and asks the next one.
-    pub(super) fn settle(&mut self, call_id: &CallId, was_typed: bool, news: &mut VecDeque<News>) {
+    pub(super) fn settle(
+        &mut self,
+        call_id: &CallId,
+        was_typed: bool,
+        updates: &mut VecDeque<DisplayUpdate>,
+    ) {
         let was_open = self.questions.front().is_some_and(|open| open.call_id == *call_id);
         self.questions.retain(|question| question.call_id != *call_id);
         if was_open {
             self.is_editing = false;
             self.n_stale += usize::from(!was_typed);
-            news.push_back(News::QuestionClosed { was_typed });
-            self.ask(news);
+            updates.push_back(DisplayUpdate::QuestionClosed { was_typed });
+            self.ask(updates);
         }
     }
 
     /// Asks the first waiting question.
-    fn ask(&mut self, news: &mut VecDeque<News>) {
+    fn ask(&mut self, updates: &mut VecDeque<DisplayUpdate>) {
         let Some(question) = self.questions.front() else { return };
         let mut lines = vec![format!(
             "{} {} wants to run",
@@ -184,24 +193,24 @@ impl Approver {
             lines.push(format!("  it has changed since it was trusted, and now says: {changed}"));
         }
         lines.push(format!("  {CHOICES}"));
-        self.put(Request::Line, lines.join("\n"), news);
+        self.put(Request::Line, lines.join("\n"), updates);
     }
 
-    fn edit(&mut self, call_id: &CallId, news: &mut VecDeque<News>) {
+    fn edit(&mut self, call_id: &CallId, updates: &mut VecDeque<DisplayUpdate>) {
         self.is_editing = true;
         let arguments = self.arguments(call_id);
         let pretty = serde_json::from_str::<Value>(&arguments)
             .and_then(|value| serde_json::to_string_pretty(&value));
         let text =
             if self.has_editor { "" } else { "  the arguments, as JSON on one line: " }.to_owned();
-        self.put(Request::Edited(pretty.unwrap_or(arguments)), text, news);
+        self.put(Request::Edited(pretty.unwrap_or(arguments)), text, updates);
     }
 
     fn read_arguments(
         &mut self,
         call_id: CallId,
         typed: &str,
-        news: &mut VecDeque<News>,
+        updates: &mut VecDeque<DisplayUpdate>,
     ) -> Option<Answer> {
         match serde_json::from_str::<Value>(typed) {
             Ok(Value::Object(arguments)) => {
@@ -209,18 +218,18 @@ impl Approver {
                 answered(call_id, ApprovalAnswer { arguments, ..Decision::Approved.into() })
             }
             Ok(_) => {
-                self.ask_again("  the arguments must be a JSON object", news);
+                self.ask_again("  the arguments must be a JSON object", updates);
                 None
             }
             Err(error) => {
-                self.ask_again(&format!("  that is not JSON: {error}"), news);
+                self.ask_again(&format!("  that is not JSON: {error}"), updates);
                 None
             }
         }
     }
 
-    fn put(&self, request: Request, text: String, news: &mut VecDeque<News>) {
-        news.push_back(News::Question(text));
+    fn put(&self, request: Request, text: String, updates: &mut VecDeque<DisplayUpdate>) {
+        updates.push_back(DisplayUpdate::Question(text));
         if let Some(keyboard) = &self.keyboard {
             keyboard.ask(request);
         }

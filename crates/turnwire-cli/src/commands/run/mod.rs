@@ -38,13 +38,13 @@ use crate::{
     settings::{ModelSettings, RunSettings},
     signals::{Signal, Signals},
     telemetry,
-    terminal::{Look, News, Screen, Streams, TICK, View},
+    terminal::{DisplayUpdate, Look, Screen, Streams, TICK, View},
     wiring,
 };
 
 /// Maximum number of queued updates for the terminal. If it is full, reading the events pauses;
 /// they stay in the journal.
-const MAX_WAITING_NEWS: usize = 64;
+const MAX_QUEUED_UPDATES: usize = 64;
 /// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// Hint for the cause of an error.
@@ -71,7 +71,7 @@ fn answer(
     let question = question(arguments.question.as_deref())?;
     let (agent, tool_servers) = wiring::agent(&settings)?;
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let approver = approver(environment, look);
     let ending = runtime.block_on(Box::pin(ask(agent, tool_servers, question, look, approver)));
     // Background tasks must not delay the exit.
@@ -118,7 +118,7 @@ async fn ask(
 ) -> Result<Ending, Problem> {
     let listening = Signals::listen();
     let mut signals = listening
-        .map_err(|error| Problem::failure(format!("Ctrl-C cannot be listened for: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot listen for Ctrl-C: {error}")))?;
     let run = agent.stream_chat(question).start().await.map_err(broken)?;
     let mut events = run.events().await.map_err(broken)?;
     let mut display = Display::open(look)?;
@@ -126,7 +126,7 @@ async fn ask(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut answer, mut stopped_by) = (Answer::default(), None);
     // Updates about questions, which must not be dropped.
-    let mut news = VecDeque::new();
+    let mut updates = VecDeque::new();
     loop {
         // In this order, so that signals and timers are handled even if many events arrive.
         tokio::select! {
@@ -137,25 +137,25 @@ async fn ask(
                 }
                 stopped_by = Some(signal);
                 run.cancel();
-                display.tell(News::Stopping);
+                display.tell(DisplayUpdate::Stopping);
             }
-            _ = ticks.tick() => display.tell(News::Tick),
+            _ = ticks.tick() => display.tell(DisplayUpdate::Tick),
             typed = approver.typed() => {
-                if let Some(given) = approver.read(typed, &mut news) {
-                    give(&agent, &run, &mut approver, given, &mut news).await?;
+                if let Some(given) = approver.read(typed, &mut updates) {
+                    give(&agent, &run, &mut approver, given, &mut updates).await?;
                 }
             }
-            shown = display.show_next(&mut events, &mut news) => match shown {
-                Shown::Event(recorded) => {
+            shown = display.show_next(&mut events, &mut updates) => match shown {
+                DisplayStep::Event(recorded) => {
                     let recorded = recorded?;
                     answer.note(recorded.as_ref());
-                    if let Some(given) = approver.note(&recorded, &mut news) {
-                        give(&agent, &run, &mut approver, given, &mut news).await?;
+                    if let Some(given) = approver.note(&recorded, &mut updates) {
+                        give(&agent, &run, &mut approver, given, &mut updates).await?;
                     }
                 }
-                Shown::News => {}
-                Shown::TheEnd => break,
-                Shown::NoDisplay => return display_lost(&run, display, signals).await,
+                DisplayStep::Updated => {}
+                DisplayStep::Ended => break,
+                DisplayStep::NoDisplay => return display_lost(&run, display, signals).await,
             }
         }
     }
@@ -187,13 +187,13 @@ async fn give(
     run: &Run,
     approver: &mut Approver,
     given: approvals::Answer,
-    news: &mut VecDeque<News>,
+    updates: &mut VecDeque<DisplayUpdate>,
 ) -> Result<(), Problem> {
     let approvals::Answer { call_id, answer } = given;
     match agent.runs().answer(&TenantId::default(), run.id(), &call_id, answer).await {
-        Ok(_) => approver.settle(&call_id, true, news),
+        Ok(_) => approver.settle(&call_id, true, updates),
         Err(AnswerError::DoesNotFit(why)) => {
-            approver.ask_again(&format!("  that does not fit the tool: {}", clean(&why)), news);
+            approver.ask_again(&format!("  that does not fit the tool: {}", clean(&why)), updates);
         }
         Err(AnswerError::Log(error)) => return Err(broken(error.into())),
     }
@@ -234,28 +234,28 @@ fn unwritten(error: &io::Error) -> Result<Ending, Problem> {
 
 /// The thread that writes to the terminal.
 struct Display {
-    news: mpsc::Sender<News>,
+    updates: mpsc::Sender<DisplayUpdate>,
     result: oneshot::Receiver<io::Result<()>>,
 }
 
 /// Result of waiting for the next event.
-enum Shown {
+enum DisplayStep {
     Event(Result<Arc<RecordedEvent>, Problem>),
     /// Another update was displayed first.
-    News,
-    TheEnd,
+    Updated,
+    Ended,
     NoDisplay,
 }
 
 impl Display {
     fn open(look: Look) -> Result<Self, Problem> {
-        let (news, mut incoming) = mpsc::channel::<News>(MAX_WAITING_NEWS);
+        let (updates, mut incoming) = mpsc::channel::<DisplayUpdate>(MAX_QUEUED_UPDATES);
         let (done, result) = oneshot::channel();
         let work = move || {
             let mut screen = Screen::new(look);
             let mut shown = Ok(());
-            while let (Ok(()), Some(news)) = (&shown, incoming.blocking_recv()) {
-                shown = screen.show(&news);
+            while let (Ok(()), Some(update)) = (&shown, incoming.blocking_recv()) {
+                shown = screen.show(&update);
             }
             // Restores the terminal even if the answer could not be written.
             let finished = screen.finish();
@@ -263,40 +263,46 @@ impl Display {
         };
         let thread = thread::Builder::new().name("terminal".to_owned()).spawn(work);
         match thread {
-            Ok(_) => Ok(Self { news, result }),
-            Err(error) => Err(Problem::failure(format!("there is no thread to show it: {error}"))),
+            Ok(_) => Ok(Self { updates, result }),
+            Err(error) => {
+                Err(Problem::failure(format!("cannot start the display thread: {error}")))
+            }
         }
     }
 
     /// Sends an update that may be dropped if the queue is full.
-    fn tell(&self, news: News) {
-        let _ = self.news.try_send(news);
+    fn tell(&self, update: DisplayUpdate) {
+        let _ = self.updates.try_send(update);
     }
 
     /// Waits for room in the queue, then displays an update or the next event; updates come first.
     /// Cancel safe.
-    async fn show_next(&mut self, events: &mut EventStream, news: &mut VecDeque<News>) -> Shown {
-        let Ok(room) = self.news.reserve().await else { return Shown::NoDisplay };
-        if let Some(news) = news.pop_front() {
-            room.send(news);
-            return Shown::News;
+    async fn show_next(
+        &mut self,
+        events: &mut EventStream,
+        updates: &mut VecDeque<DisplayUpdate>,
+    ) -> DisplayStep {
+        let Ok(slot) = self.updates.reserve().await else { return DisplayStep::NoDisplay };
+        if let Some(update) = updates.pop_front() {
+            slot.send(update);
+            return DisplayStep::Updated;
         }
         tokio::select! {
             next = events.next() => match next {
                 Some(Ok(recorded)) => {
-                    room.send(News::Event(Arc::clone(&recorded)));
-                    Shown::Event(Ok(recorded))
+                    slot.send(DisplayUpdate::Event(Arc::clone(&recorded)));
+                    DisplayStep::Event(Ok(recorded))
                 }
-                Some(Err(error)) => Shown::Event(Err(broken(error.into()))),
-                None => Shown::TheEnd,
+                Some(Err(error)) => DisplayStep::Event(Err(broken(error.into()))),
+                None => DisplayStep::Ended,
             },
-            () = self.news.closed() => Shown::NoDisplay,
+            () = self.updates.closed() => DisplayStep::NoDisplay,
         }
     }
 
     /// Waits until everything is displayed. Returns whether all of it could be written.
     async fn close(self) -> io::Result<()> {
-        drop(self.news);
+        drop(self.updates);
         self.result.await.unwrap_or_else(|_| Err(io::Error::other("the terminal crashed")))
     }
 }
@@ -321,7 +327,7 @@ fn keep(answer: &str, outcome: &RunOutcome, path: &Path) -> Result<(), Problem> 
     }
     let end = if answer.is_empty() || answer.ends_with('\n') { "" } else { "\n" };
     fs::write(path, format!("{answer}{end}")).map_err(|error| {
-        Problem::failure(format!("the answer is not in {}: {error}", path.display()))
+        Problem::failure(format!("cannot write the answer to {}: {error}", path.display()))
             .hint("it was printed to standard output, too")
     })
 }

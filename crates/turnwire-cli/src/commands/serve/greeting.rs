@@ -59,12 +59,12 @@ fn kept(store: Option<&StoreOptions>) -> String {
         "sqlite" => format!("in the file {place}"),
         _ => format!("in PostgreSQL at {place}"),
     };
-    let news = if store.fanout.is_some() { ", news by Redis" } else { "" };
+    let fanout = if store.fanout.is_some() { ", notifications by Redis" } else { "" };
     match store.retention {
         Some(time) => {
-            format!("{place}{news}; finished runs for {} days", time.as_secs() / 86_400)
+            format!("{place}{fanout}; finished runs for {} days", time.as_secs() / 86_400)
         }
-        None => format!("{place}{news}; finished runs for ever"),
+        None => format!("{place}{fanout}; finished runs for ever"),
     }
 }
 

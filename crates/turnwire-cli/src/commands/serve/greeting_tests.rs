@@ -76,7 +76,7 @@ fn where_runs_are_kept_is_told_without_the_password() {
     store.retention = None;
     assert_eq!(
         kept(Some(&store)),
-        "in PostgreSQL at db.example.com/runs, news by Redis; finished runs for ever"
+        "in PostgreSQL at db.example.com/runs, notifications by Redis; finished runs for ever"
     );
 }
 

@@ -19,7 +19,7 @@ use crate::{
     environment::Environment,
     exit::{Exit, Problem},
     settings::ServeSettings,
-    signals::{Hangups, Signals},
+    signals::{HangupSignals, Signals},
     telemetry,
     terminal::{Paint, tell, warn},
     wiring::{self, Gateway},
@@ -30,7 +30,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 pub(crate) fn serve(arguments: &ServeArguments, environment: &Environment) -> Exit {
     let paint = Paint::choose(arguments.color, environment, io::stderr().is_terminal());
-    let closed = serve_with(arguments, environment, Voice { paint, json: arguments.json });
+    let closed = serve_with(arguments, environment, ServeOutput { paint, json: arguments.json });
     closed.unwrap_or_else(|problem| {
         problem.show(paint);
         problem.exit
@@ -39,12 +39,12 @@ pub(crate) fn serve(arguments: &ServeArguments, environment: &Environment) -> Ex
 
 /// Output format: for people, or JSON for scripts.
 #[derive(Debug, Clone, Copy)]
-struct Voice {
+struct ServeOutput {
     paint: Paint,
     json: bool,
 }
 
-impl Voice {
+impl ServeOutput {
     /// Prints a line for people only.
     fn say(self, line: &str) {
         if !self.json {
@@ -60,18 +60,18 @@ impl Voice {
 fn serve_with(
     arguments: &ServeArguments,
     environment: &Environment,
-    voice: Voice,
+    output: ServeOutput,
 ) -> Result<Exit, Problem> {
-    telemetry::start_to_stay(environment, voice.paint)?;
+    telemetry::start_to_stay(environment, output.paint)?;
     let settings = ServeSettings::read(arguments, environment)?;
     for warning in &settings.warnings {
-        voice.warn(warning);
+        output.warn(warning);
     }
     let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Problem::failure(format!("there are no threads to work with: {error}")))?;
+        .map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))?;
     let ending = runtime.block_on(Box::pin(async {
         let gateway = wiring::gateway(&settings).await?;
-        until_closed(gateway, &settings, voice).await
+        until_closed(gateway, &settings, output).await
     }));
     runtime.shutdown_timeout(LAST_MOMENT);
     ending
@@ -80,13 +80,13 @@ fn serve_with(
 async fn until_closed(
     gateway: Gateway,
     settings: &ServeSettings,
-    voice: Voice,
+    output: ServeOutput,
 ) -> Result<Exit, Problem> {
     let Gateway { app, tool_servers, store, indexer } = gateway;
     let unheard =
-        |error: io::Error| Problem::failure(format!("signals cannot be listened for: {error}"));
+        |error: io::Error| Problem::failure(format!("cannot listen for signals: {error}"));
     let mut signals = Signals::listen().map_err(unheard)?;
-    let mut hangups = Hangups::listen().map_err(unheard)?;
+    let mut hangups = HangupSignals::listen().map_err(unheard)?;
     let http = settings.server_limits.http.clone();
     let server = Server::bind(settings.listen, app.clone(), http).await;
     let mut server = server.map_err(not_listening)?;
@@ -94,20 +94,20 @@ async fn until_closed(
         server = server.with_health(address).await.map_err(not_listening)?;
     }
     let address = server.address().map_err(|error| {
-        Problem::failure(format!("the address that was taken is not known: {error}"))
+        Problem::failure(format!("the listening address is not known: {error}"))
     })?;
     // From here on, runs may be taken over in both directions.
     app.runs()
         .start_worker()
         .await
-        .map_err(|error| Problem::failure(format!("the store does not answer: {error}")))?;
-    begin(address, settings, &app, voice);
+        .map_err(|error| Problem::failure(format!("the store does not respond: {error}")))?;
+    begin(address, settings, &app, output);
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(indexer.run(stop.clone()));
     background.close();
     let mut serving = Box::pin(server.run());
     // Runs concurrently with serving, so that a slow tool server delays nothing.
-    let mut connecting = Box::pin(tool_servers::connect(&tool_servers, settings, voice));
+    let mut connecting = Box::pin(tool_servers::connect(&tool_servers, settings, output));
     let mut connected = false;
     loop {
         tokio::select! {
@@ -121,7 +121,7 @@ async fn until_closed(
         }
     }
     let runs_go = if store.is_some() { "left to others or to the next start" } else { "stopped" };
-    voice.say(&format!("closing: runs are {runs_go}, open streams end; again to end at once"));
+    output.say(&format!("closing: runs are {runs_go}, open streams end; again to end at once"));
     app.close();
     let closing = async {
         serving.await;
@@ -136,15 +136,20 @@ async fn until_closed(
         biased;
         signal = signals.next() => Ok(signal.into()),
         () = closing => {
-            voice.say("closed");
+            output.say("closed");
             Ok(Exit::Done)
         }
     }
 }
 
 /// Announces the address: as JSON for scripts, or with hints for people.
-fn begin(address: SocketAddr, settings: &ServeSettings, app: &turnwire_gateway::App, voice: Voice) {
-    if voice.json {
+fn begin(
+    address: SocketAddr,
+    settings: &ServeSettings,
+    app: &turnwire_gateway::App,
+    output: ServeOutput,
+) {
+    if output.json {
         let mut stdout = io::stdout().lock();
         // A closed standard output is not an error.
         let _ = writeln!(stdout, "{}", json!({ "listening": address.to_string() }));
@@ -152,8 +157,8 @@ fn begin(address: SocketAddr, settings: &ServeSettings, app: &turnwire_gateway::
     }
     let tools = app.runs().tools().specs();
     let tools: Vec<&str> = tools.iter().map(|spec| spec.name.as_str()).collect();
-    for line in greeting::lines(address, settings, &tools, voice.paint) {
-        voice.say(&line);
+    for line in greeting::lines(address, settings, &tools, output.paint) {
+        output.say(&line);
     }
 }
 

@@ -7,12 +7,16 @@ use turnwire_contract::{AskBefore, TenantId, ToolServers};
 use turnwire_surfaces::clean;
 use turnwire_tools::{McpServerOptions, McpServers};
 
-use super::Voice;
+use super::ServeOutput;
 use crate::settings::{ServeSettings, did_you_mean};
 
 /// Connects to all servers concurrently, so that the first run does not have to wait, and prints
 /// each result. A failed server is tried again when a run needs it.
-pub(super) async fn connect(servers: &Arc<McpServers>, settings: &ServeSettings, voice: Voice) {
+pub(super) async fn connect(
+    servers: &Arc<McpServers>,
+    settings: &ServeSettings,
+    output: ServeOutput,
+) {
     let tenant = TenantId::default();
     let connecting = settings.tool_servers.iter().map(|(label, options)| {
         let tenant = &tenant;
@@ -23,13 +27,13 @@ pub(super) async fn connect(servers: &Arc<McpServers>, settings: &ServeSettings,
         match tools {
             Ok(tools) => {
                 let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-                voice.say(&format!("tool server {label}: {}", counted(names.len())));
+                output.say(&format!("tool server {label}: {}", counted(names.len())));
                 for warning in unknown_tools(label, options, &names) {
-                    voice.warn(&warning);
+                    output.warn(&warning);
                 }
             }
             Err(error) => {
-                voice.warn(&format!("{error}; it is tried again when a run needs it"));
+                output.warn(&format!("{error}; it is tried again when a run needs it"));
             }
         }
     }

@@ -18,7 +18,7 @@ pub fn check_custom_tools(
     match (custom, capabilities.custom_tools) {
         (Some(tool), CustomTools::Refused) => {
             let message = format!(
-                "The model `{}` cannot be offered custom tools, such as `{}`; make it a function.",
+                "The model `{}` does not support custom tools such as `{}`; use a function.",
                 run.model, tool.name
             );
             Err(ClientError::new("unsupported_tool", "tools", message))

@@ -59,7 +59,7 @@ fn a_custom_tool_is_refused_where_there_are_none() {
     assert_eq!((refused.code, refused.param.as_deref()), ("unsupported_tool", Some("tools")));
     assert_eq!(
         refused.message,
-        "The model `m` cannot be offered custom tools, such as `patch`; make it a function."
+        "The model `m` does not support custom tools such as `patch`; use a function."
     );
     assert_eq!(check_custom_tools(&nothing(), &run), Ok(()));
     assert_eq!(check_custom_tools(&Capabilities::default(), &run), Ok(()));

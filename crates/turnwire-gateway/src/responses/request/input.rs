@@ -304,7 +304,8 @@ impl<'a> Reader<'a> {
         let Some(text) = unwrap_summary(item.needed_text("encrypted_content")?) else {
             let path = item.path_of("encrypted_content");
             let message = format!(
-                "`{path}` was not made by this server; make a new one with `/v1/responses/compact`."
+                "`{path}` was not created by this server; create a new one with \
+                 `/v1/responses/compact`."
             );
             return Err(ClientError::new("invalid_encrypted_content", path, message));
         };

@@ -383,7 +383,8 @@ fn a_conversation_made_short_comes_back() {
     let error = read(json!([{ "type": "compaction", "encrypted_content": "gAAAA" }])).unwrap_err();
     assert_eq!(
         error.message,
-        "`input[0].encrypted_content` was not made by this server; make a new one with `/v1/responses/compact`."
+        "`input[0].encrypted_content` was not created by this server; create a new one \
+         with `/v1/responses/compact`."
     );
     assert_eq!(error.code, "invalid_encrypted_content");
     let nothing = json!({ "type": "compaction" });

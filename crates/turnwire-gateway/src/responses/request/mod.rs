@@ -374,11 +374,8 @@ pub fn read(body: Value, limits: &RequestLimits) -> Result<CreateResponse, Clien
 /// Refuses fields that would change the answer and are not supported.
 fn refuse_unsupported(fields: &Fields<'_>) -> Result<(), ClientError> {
     let refused = [
-        (
-            "prompt",
-            "Prompts kept on the server are not available; send `instructions` and `input`.",
-        ),
-        ("moderation", "Answers are not moderated here; leave out `moderation`."),
+        ("prompt", "Stored prompts are not supported; send `instructions` and `input`."),
+        ("moderation", "Moderation is not supported; leave out `moderation`."),
     ];
     for (name, message) in refused {
         if fields.value(name).is_some() {
@@ -391,7 +388,8 @@ fn refuse_unsupported(fields: &Fields<'_>) -> Result<(), ClientError> {
 /// Checks fields that exclude each other.
 fn check_together(request: &CreateResponse) -> Result<(), ClientError> {
     if request.previous_response_id.is_some() && request.conversation.is_some() {
-        let message = "`previous_response_id` and `conversation` both say what comes before; send one of them.";
+        let message =
+            "`previous_response_id` and `conversation` cannot be used together; send one of them.";
         return Err(ClientError::new(
             "mutually_exclusive_parameters",
             "previous_response_id",
@@ -399,7 +397,7 @@ fn check_together(request: &CreateResponse) -> Result<(), ClientError> {
         ));
     }
     if request.background == Some(true) && !request.stores() {
-        let message = "A response in the background must be stored: leave out `store: false`.";
+        let message = "A background response must be stored; leave out `store: false`.";
         return Err(ClientError::invalid("background", message));
     }
     let says_something = match &request.input {

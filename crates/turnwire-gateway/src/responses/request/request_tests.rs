@@ -467,13 +467,13 @@ fn two_fields_may_not_go_together() {
     let (message, param, code) = refused_with(both);
     assert_eq!(
         message,
-        "`previous_response_id` and `conversation` both say what comes before; send one of them."
+        "`previous_response_id` and `conversation` cannot be used together; send one of them."
     );
     let exclusive = "mutually_exclusive_parameters";
     assert_eq!((param.as_str(), code), ("previous_response_id", exclusive));
 
     let (message, param, code) = refused_with(json!({ "background": true, "store": false }));
-    assert_eq!(message, "A response in the background must be stored: leave out `store: false`.");
+    assert_eq!(message, "A background response must be stored; leave out `store: false`.");
     assert_eq!((param.as_str(), code), ("background", "invalid_value"));
 
     // `stream_options` without `stream` are accepted.

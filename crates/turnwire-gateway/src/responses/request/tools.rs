@@ -365,7 +365,8 @@ fn read_allowed(tool: &Fields<'_>) -> Result<Option<Vec<String>>, ClientError> {
     let Some(filter) = tool.object("allowed_tools")? else { return Ok(None) };
     if filter.flag("read_only")? == Some(true) {
         let path = filter.path_of("read_only");
-        let message = "Tools cannot be chosen by what a server says about them; name them.";
+        let message =
+            "Tools cannot be selected by the annotations of the server; list them by name.";
         return Err(ClientError::new("unsupported_value", path, message));
     }
     filter.texts("tool_names")

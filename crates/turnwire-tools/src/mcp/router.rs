@@ -4,7 +4,7 @@
 //! progress, which must reach its call before the result, and changes of the tool list. Both are
 //! handled here, where messages are still sequential. A call is registered before it is sent, so
 //! that no progress arrives too early. Progress after its end is dropped.
-#![expect(deprecated, reason = "the newest generation has no logging, the others have")]
+#![expect(deprecated, reason = "the new protocol has no logging, the old one has")]
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,10 +38,10 @@ use turnwire_contract::{Question, Reply, RunId};
 use crate::sync::lock;
 
 /// Maximum length of a progress message in bytes.
-const MAX_NOTE_BYTES: usize = 1024;
+const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// Maximum time that a cancellation waits for its request to be sent.
-const OVERTAKING: Duration = Duration::from_millis(100);
+const MAX_SEND_WAIT: Duration = Duration::from_millis(100);
 
 /// Maximum length of a log message in characters.
 const MAX_LOG_CHARS: usize = 1_000;
@@ -49,30 +49,30 @@ const MAX_LOG_CHARS: usize = 1_000;
 /// Maximum number of queued questions per call.
 const MAX_QUESTIONS: usize = 8;
 
-/// State of a connection, derived from its messages.
+/// Routes the notifications and questions of a connection to its pending calls.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct MessageRouter {
     label: String,
-    /// Pending calls by progress token. The caller owns the mailbox; when it is dropped, the entry
-    /// is dead.
-    calls: Mutex<HashMap<String, Weak<Mailbox>>>,
+    /// Pending calls by progress token. The caller owns the pending call; when it is dropped, the
+    /// entry is dead.
+    calls: Mutex<HashMap<String, Weak<PendingCall>>>,
     /// Number of notifications that the tool list has changed.
     changes: AtomicU64,
     changed: Notify,
     /// Notified when the state of a task changes.
-    task_news: Notify,
+    task_changed: Notify,
     /// Cancelled when no more messages can arrive.
     ended: CancellationToken,
 }
 
-impl Wire {
+impl MessageRouter {
     pub(super) fn new(label: &str) -> Arc<Self> {
         Arc::new(Self {
             label: label.to_owned(),
             calls: Mutex::default(),
             changes: AtomicU64::new(0),
             changed: Notify::new(),
-            task_news: Notify::new(),
+            task_changed: Notify::new(),
             ended: CancellationToken::new(),
         })
     }
@@ -93,8 +93,8 @@ impl Wire {
     }
 
     /// Waits for a notification about any task.
-    pub(super) async fn task_news(&self) {
-        self.task_news.notified().await;
+    pub(super) async fn task_changed(&self) {
+        self.task_changed.notified().await;
     }
 
     /// Passes a question to the call that the server is executing.
@@ -102,19 +102,19 @@ impl Wire {
     /// The elicitation request does not say which call it belongs to. If calls of several runs are
     /// pending, the question is declined, because a user must not see a question of another run.
     pub(super) async fn ask(&self, question: Question) -> Reply {
-        let Some(mailbox) = self.asked_about() else {
+        let Some(pending) = self.call_to_ask() else {
             debug!(server = %self.label, "MCP elicitation without a call declined");
             return Reply::Declined;
         };
-        let (tell, told) = oneshot::channel();
-        if !mailbox.put_question(question, tell) {
+        let (sender, reply) = oneshot::channel();
+        if !pending.push_question(question, sender) {
             return Reply::Declined;
         }
-        drop(mailbox);
-        told.await.unwrap_or(Reply::Cancelled)
+        drop(pending);
+        reply.await.unwrap_or(Reply::Cancelled)
     }
 
-    fn asked_about(&self) -> Option<Arc<Mailbox>> {
+    fn call_to_ask(&self) -> Option<Arc<PendingCall>> {
         let calls = lock(&self.calls);
         let mut open = calls.values().filter_map(Weak::upgrade);
         let first = open.next()?;
@@ -122,75 +122,77 @@ impl Wire {
     }
 
     /// Registers a request that is about to be sent.
-    fn sending(&self, request: &ClientRequest) {
-        let Some(Addressed(mailbox)) = request.extensions().get::<Addressed>() else { return };
+    fn register(&self, request: &ClientRequest) {
+        let Some(PendingCallRef(pending)) = request.extensions().get::<PendingCallRef>() else {
+            return;
+        };
         let Some(token) = request.get_meta().get_progress_token() else { return };
-        if let Some(mailbox) = mailbox.upgrade() {
-            mailbox.handed_over.store(true, Ordering::Release);
+        if let Some(pending) = pending.upgrade() {
+            pending.was_sent.store(true, Ordering::Release);
         }
         let mut calls = lock(&self.calls);
-        calls.retain(|_, mailbox| mailbox.strong_count() > 0);
-        calls.insert(key(&token), mailbox.clone());
+        calls.retain(|_, pending| pending.strong_count() > 0);
+        calls.insert(key(&token), pending.clone());
     }
 
     /// Handles a notification. Returns whether the protocol library should see it too.
-    fn heard(&self, notification: &ServerNotification) -> Passed {
+    fn handle(&self, notification: &ServerNotification) -> Handling {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
-                self.progressed(&progress.params);
-                Passed::No
+                self.route_progress(&progress.params);
+                Handling::Consume
             }
             ServerNotification::LoggingMessageNotification(message) => {
-                self.logged(&message.params);
-                Passed::No
+                self.log(&message.params);
+                Handling::Consume
             }
             ServerNotification::ToolListChangedNotification(_) => {
                 self.changes.fetch_add(1, Ordering::AcqRel);
                 self.changed.notify_one();
-                Passed::On
+                Handling::Forward
             }
             ServerNotification::TaskStatusNotification(_) => {
-                self.task_news.notify_waiters();
-                Passed::No
+                self.task_changed.notify_waiters();
+                Handling::Consume
             }
             // The same notification in the old protocol.
             ServerNotification::CustomNotification(other)
                 if other.method == "notifications/tasks/status" =>
             {
-                self.task_news.notify_waiters();
-                Passed::No
+                self.task_changed.notify_waiters();
+                Handling::Consume
             }
-            _ => Passed::On,
+            _ => Handling::Forward,
         }
     }
 
-    fn logged(&self, message: &rmcp::model::LoggingMessageNotificationParam) {
+    fn log(&self, message: &rmcp::model::LoggingMessageNotificationParam) {
         let text: String = message.data.to_string().chars().take(MAX_LOG_CHARS).collect();
         debug!(server = %self.label, level = ?message.level, %text, "MCP server log");
     }
 
-    fn progressed(&self, params: &ProgressNotificationParam) {
-        let mailbox = lock(&self.calls).get(&key(&params.progress_token)).and_then(Weak::upgrade);
-        let Some(mailbox) = mailbox else {
+    fn route_progress(&self, params: &ProgressNotificationParam) {
+        let pending = lock(&self.calls).get(&key(&params.progress_token)).and_then(Weak::upgrade);
+        let Some(pending) = pending else {
             debug!(server = %self.label, "MCP progress for a finished call ignored");
             return;
         };
-        mailbox.put(Progress {
+        pending.set_progress(Progress {
             done: params.progress,
             total: params.total,
-            message: params.message.as_deref().map(shortened),
+            message: params.message.as_deref().map(truncated),
         });
     }
 }
 
 /// Truncates a message that is too long.
-pub(super) fn shortened(message: &str) -> String {
-    if message.len() <= MAX_NOTE_BYTES {
+pub(super) fn truncated(message: &str) -> String {
+    if message.len() <= MAX_MESSAGE_BYTES {
         return message.to_owned();
     }
-    let room = MAX_NOTE_BYTES - '…'.len_utf8();
-    let (beginning, _) = message.split_at(message.floor_char_boundary(room));
-    format!("{beginning}…")
+    let capacity = MAX_MESSAGE_BYTES - '…'.len_utf8();
+    let (start, _) = message.split_at(message.floor_char_boundary(capacity));
+    format!("{start}…")
 }
 
 /// Formats a token. Some servers return a number as a string.
@@ -200,9 +202,9 @@ fn key(token: &ProgressToken) -> String {
 
 /// Whether a notification is passed to the protocol library.
 #[derive(Debug, PartialEq, Eq)]
-enum Passed {
-    On,
-    No,
+enum Handling {
+    Forward,
+    Consume,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -212,121 +214,122 @@ pub(super) struct Progress {
     pub(super) message: Option<String>,
 }
 
-/// Unread notes of one call. Only the latest note is kept, because it replaces earlier ones.
+/// A call without a response so far: its unread progress and questions. Only the latest progress is
+/// kept, because it replaces earlier ones.
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(super) struct PendingCall {
     run_id: RunId,
     latest: Mutex<Option<Progress>>,
-    arrived: Notify,
-    handed_over: AtomicBool,
-    questions: Mutex<VecDeque<Asked>>,
-    was_asked: Notify,
+    progress_arrived: Notify,
+    was_sent: AtomicBool,
+    questions: Mutex<VecDeque<PendingQuestion>>,
+    question_arrived: Notify,
 }
 
 /// A question and the sender for its reply.
-pub(super) type Asked = (Question, oneshot::Sender<Reply>);
+pub(super) type PendingQuestion = (Question, oneshot::Sender<Reply>);
 
-impl Mailbox {
+impl PendingCall {
     pub(super) fn new(run_id: RunId) -> Arc<Self> {
         Arc::new(Self {
             run_id,
             latest: Mutex::default(),
-            arrived: Notify::new(),
-            handed_over: AtomicBool::new(false),
+            progress_arrived: Notify::new(),
+            was_sent: AtomicBool::new(false),
             questions: Mutex::default(),
-            was_asked: Notify::new(),
+            question_arrived: Notify::new(),
         })
     }
 
     /// Waits for the next question of the server.
-    pub(super) async fn next_question(&self) -> Asked {
+    pub(super) async fn next_question(&self) -> PendingQuestion {
         loop {
-            if let Some(asked) = lock(&self.questions).pop_front() {
-                return asked;
+            if let Some(question) = lock(&self.questions).pop_front() {
+                return question;
             }
-            self.was_asked.notified().await;
+            self.question_arrived.notified().await;
         }
     }
 
-    /// Returns whether there was room in the queue.
-    fn put_question(&self, question: Question, tell: oneshot::Sender<Reply>) -> bool {
+    /// Returns whether the queue had capacity.
+    fn push_question(&self, question: Question, reply: oneshot::Sender<Reply>) -> bool {
         let mut questions = lock(&self.questions);
-        let has_room = questions.len() < MAX_QUESTIONS;
-        if has_room {
-            questions.push_back((question, tell));
-            self.was_asked.notify_one();
+        let has_capacity = questions.len() < MAX_QUESTIONS;
+        if has_capacity {
+            questions.push_back((question, reply));
+            self.question_arrived.notify_one();
         }
-        has_room
+        has_capacity
     }
 
-    /// Returns the address that is attached to a request, to route its progress.
-    pub(super) fn address(self: &Arc<Self>) -> Addressed {
-        Addressed(Arc::downgrade(self))
+    /// Returns the reference that is attached to a request, to route its progress.
+    pub(super) fn as_extension(self: &Arc<Self>) -> PendingCallRef {
+        PendingCallRef(Arc::downgrade(self))
     }
 
     /// Whether the request was given to the transport. From then on the server may have received
     /// it.
-    pub(super) fn was_handed_over(&self) -> bool {
-        self.handed_over.load(Ordering::Acquire)
+    pub(super) fn was_sent(&self) -> bool {
+        self.was_sent.load(Ordering::Acquire)
     }
 
-    /// Waits for the latest note.
-    pub(super) async fn next(&self) -> Progress {
+    /// Waits for unread progress.
+    pub(super) async fn next_progress(&self) -> Progress {
         loop {
-            if let Some(note) = self.take() {
-                return note;
+            if let Some(progress) = self.take_progress() {
+                return progress;
             }
-            self.arrived.notified().await;
+            self.progress_arrived.notified().await;
         }
     }
 
-    /// Takes the latest note, if any.
-    pub(super) fn take(&self) -> Option<Progress> {
+    /// Takes the latest progress, if it is unread.
+    pub(super) fn take_progress(&self) -> Option<Progress> {
         lock(&self.latest).take()
     }
 
-    fn put(&self, note: Progress) {
-        *lock(&self.latest) = Some(note);
-        self.arrived.notify_one();
+    fn set_progress(&self, progress: Progress) {
+        *lock(&self.latest) = Some(progress);
+        self.progress_arrived.notify_one();
     }
 }
 
-/// Attached to a request inside this process, never sent.
+/// Reference to a pending call. Attached to a request inside this process, never sent.
 #[derive(Debug, Clone)]
-pub(super) struct Addressed(Weak<Mailbox>);
+pub(super) struct PendingCallRef(Weak<PendingCall>);
 
-/// A transport whose messages are inspected.
+/// A transport whose messages pass through a router.
 #[derive(Debug)]
-pub(super) struct Watched<T> {
+pub(super) struct RoutedTransport<T> {
     inner: T,
-    wire: Arc<Wire>,
+    router: Arc<MessageRouter>,
     /// Requests that are being sent. The channel closes when the request is sent.
-    leaving: HashMap<RequestId, oneshot::Receiver<()>>,
+    in_flight: HashMap<RequestId, oneshot::Receiver<()>>,
 }
 
-impl<T> Watched<T> {
-    pub(super) fn new(inner: T, wire: Arc<Wire>) -> Self {
-        Self { inner, wire, leaving: HashMap::new() }
+impl<T> RoutedTransport<T> {
+    pub(super) fn new(inner: T, router: Arc<MessageRouter>) -> Self {
+        Self { inner, router, in_flight: HashMap::new() }
     }
 
     /// Returns what a message has to wait for, and the signal that it is sent. The protocol library
     /// sends every message in a separate task. A cancellation that overtakes its request would have
     /// no effect, and the server would continue the call.
-    fn order(
+    fn send_order(
         &mut self,
         item: &TxJsonRpcMessage<RoleClient>,
     ) -> (Option<oneshot::Receiver<()>>, Option<oneshot::Sender<()>>) {
         match item {
             JsonRpcMessage::Request(request) => {
-                self.leaving.retain(|_, leaving| leaving.try_recv() == Err(TryRecvError::Empty));
-                let (out, leaving) = oneshot::channel();
-                self.leaving.insert(request.id.clone(), leaving);
+                self.in_flight.retain(|_, sent| sent.try_recv() == Err(TryRecvError::Empty));
+                let (out, sent) = oneshot::channel();
+                self.in_flight.insert(request.id.clone(), sent);
                 (None, Some(out))
             }
             JsonRpcMessage::Notification(sent) => match &sent.notification {
                 ClientNotification::CancelledNotification(cancelled) => {
                     let about = cancelled.params.request_id.as_ref();
-                    (about.and_then(|id| self.leaving.remove(id)), None)
+                    (about.and_then(|id| self.in_flight.remove(id)), None)
                 }
                 _ => (None, None),
             },
@@ -335,7 +338,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for RoutedTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -343,14 +346,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let JsonRpcMessage::Request(request) = &item {
-            self.wire.sending(&request.request);
+            self.router.register(&request.request);
         }
-        let (before, out) = self.order(&item);
+        let (before, out) = self.send_order(&item);
         let sending = self.inner.send(item);
         async move {
             if let Some(before) = before {
                 // Over HTTP, sending may complete only with the response.
-                let _ = timeout(OVERTAKING, before).await;
+                let _ = timeout(MAX_SEND_WAIT, before).await;
             }
             let sent = sending.await;
             drop(out);
@@ -361,11 +364,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let Some(message) = self.inner.receive().await else {
-                self.wire.ended.cancel();
+                self.router.ended.cancel();
                 return None;
             };
-            if let JsonRpcMessage::Notification(heard) = &message
-                && self.wire.heard(&heard.notification) == Passed::No
+            if let JsonRpcMessage::Notification(message) = &message
+                && self.router.handle(&message.notification) == Handling::Consume
             {
                 continue;
             }
@@ -374,17 +377,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
-        self.wire.ended.cancel();
+        self.router.ended.cancel();
         self.inner.close()
     }
 }
 
-impl<T> Drop for Watched<T> {
+impl<T> Drop for RoutedTransport<T> {
     fn drop(&mut self) {
-        self.wire.ended.cancel();
+        self.router.ended.cancel();
     }
 }
 
 #[cfg(test)]
-#[path = "wire_tests.rs"]
+#[path = "router_tests.rs"]
 mod tests;

@@ -12,12 +12,12 @@ use turnwire_contract::{
 
 /// A wrapper that removes certain parameters.
 #[derive(Clone)]
-pub struct Limited {
+pub struct WithoutParameters {
     model: Arc<dyn Model>,
     without: Vec<Parameter>,
 }
 
-impl Limited {
+impl WithoutParameters {
     /// Removes the parameters `without` from the requests to `model`.
     pub fn new(model: Arc<dyn Model>, without: Vec<Parameter>) -> Self {
         Self { model, without }
@@ -25,7 +25,7 @@ impl Limited {
 }
 
 #[async_trait]
-impl Model for Limited {
+impl Model for WithoutParameters {
     async fn stream(&self, mut prompt: Prompt) -> Result<ModelStream, ModelError> {
         for parameter in &self.without {
             leave_out(*parameter, &mut prompt);
@@ -44,7 +44,7 @@ impl Model for Limited {
     }
 }
 
-impl fmt::Debug for Limited {
+impl fmt::Debug for WithoutParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limited").field("without", &self.without).finish_non_exhaustive()
     }

@@ -17,21 +17,21 @@ use rmcp::{
 use serde_json::{Map, Value, json};
 use turnwire_contract::{Question, Reply, ToolContext, ToolError};
 
-use super::wire::Wire;
+use super::router::MessageRouter;
 
 /// Our client handler, which answers requests of the server.
-pub(super) struct Us {
+pub(super) struct McpClientHandler {
     config: ClientConfig,
-    wire: Arc<Wire>,
+    router: Arc<MessageRouter>,
 }
 
-impl Us {
-    pub(super) fn new(config: ClientConfig, wire: Arc<Wire>) -> Self {
-        Self { config, wire }
+impl McpClientHandler {
+    pub(super) fn new(config: ClientConfig, router: Arc<MessageRouter>) -> Self {
+        Self { config, router }
     }
 }
 
-impl ClientHandler for Us {
+impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         self.config.clone()
     }
@@ -42,15 +42,15 @@ impl ClientHandler for Us {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let Some(question) = question(&params) else {
-            return Ok(answer(Reply::Declined, &json!({})));
+            return Ok(elicit_result(Reply::Declined, &json!({})));
         };
         let schema = question.schema.clone();
-        Ok(answer(self.wire.ask(question).await, &schema))
+        Ok(elicit_result(self.router.ask(question).await, &schema))
     }
 }
 
 /// Gets replies to all requests of a server.
-pub(super) async fn answers(
+pub(super) async fn input_responses(
     label: &str,
     requests: InputRequests,
     context: &ToolContext,
@@ -61,14 +61,14 @@ pub(super) async fn answers(
             InputRequest::Elicitation(request) => match question(&request.params) {
                 Some(question) => {
                     let schema = question.schema.clone();
-                    written(answer(context.ask(question).await, &schema))
+                    to_json(elicit_result(context.ask(question).await, &schema))
                 }
-                None => written(answer(Reply::Declined, &json!({}))),
+                None => to_json(elicit_result(Reply::Declined, &json!({}))),
             },
             InputRequest::ListRoots(_) => json!({ "roots": [] }),
             _ => {
                 return Err(ToolError::failed(format!(
-                    "the server `{label}` asks for something that is not done here"
+                    "the server `{label}` sent a request of an unsupported type"
                 )));
             }
         };
@@ -88,10 +88,10 @@ fn question(params: &ElicitRequestParams) -> Option<Question> {
 }
 
 /// Converts a reply. Missing fields get the default of the schema.
-fn answer(reply: Reply, schema: &Value) -> ElicitResult {
+fn elicit_result(reply: Reply, schema: &Value) -> ElicitResult {
     match reply {
         Reply::Accepted { content } => {
-            let content = Value::Object(with_usual_values(content, schema));
+            let content = Value::Object(with_defaults(content, schema));
             ElicitResult::new(ElicitationAction::Accept).with_content(content)
         }
         Reply::Declined => ElicitResult::new(ElicitationAction::Decline),
@@ -99,22 +99,22 @@ fn answer(reply: Reply, schema: &Value) -> ElicitResult {
     }
 }
 
-fn with_usual_values(mut content: Map<String, Value>, schema: &Value) -> Map<String, Value> {
+fn with_defaults(mut content: Map<String, Value>, schema: &Value) -> Map<String, Value> {
     let fields = schema.get("properties").and_then(Value::as_object);
     for (name, field) in fields.into_iter().flatten() {
-        if let Some(usual) = field.get("default")
+        if let Some(default) = field.get("default")
             && !content.contains_key(name)
         {
-            content.insert(name.clone(), usual.clone());
+            content.insert(name.clone(), default.clone());
         }
     }
     content
 }
 
-fn written(result: ElicitResult) -> Value {
+fn to_json(result: ElicitResult) -> Value {
     serde_json::to_value(result).unwrap_or_default()
 }
 
 #[cfg(test)]
-#[path = "asking_tests.rs"]
+#[path = "elicitation_tests.rs"]
 mod tests;

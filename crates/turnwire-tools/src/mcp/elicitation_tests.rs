@@ -2,7 +2,7 @@ use rmcp::model::ElicitRequestParams;
 use serde_json::{Value, json};
 use turnwire_contract::Reply;
 
-use super::{answer, question, written};
+use super::{elicit_result, question, to_json};
 
 fn params(params: Value) -> ElicitRequestParams {
     serde_json::from_value(params).unwrap()
@@ -17,8 +17,8 @@ fn schema() -> Value {
 
 #[test]
 fn a_form_is_a_question() {
-    let asked = params(json!({ "message": "Who?", "requestedSchema": schema() }));
-    let question = question(&asked).unwrap();
+    let params = params(json!({ "message": "Who?", "requestedSchema": schema() }));
+    let question = question(&params).unwrap();
     assert_eq!(question.message, "Who?");
     assert_eq!(question.schema["properties"]["name"]["default"], "Ann");
     assert_eq!(question.schema["properties"]["age"]["type"], "integer");
@@ -27,20 +27,20 @@ fn a_form_is_a_question() {
 /// URL elicitation is declined, because the URL cannot be trusted.
 #[test]
 fn a_page_is_no_question() {
-    let asked = params(json!({
+    let params = params(json!({
         "mode": "url", "message": "Pay.", "url": "https://evil.example", "elicitationId": "1",
     }));
-    assert_eq!(question(&asked), None);
+    assert_eq!(question(&params), None);
 }
 
 #[test]
 fn what_was_left_out_has_its_usual_value() {
     let content = json!({ "age": 7 }).as_object().unwrap().clone();
-    let told = written(answer(Reply::Accepted { content }, &schema()));
-    assert_eq!(told, json!({ "action": "accept", "content": { "age": 7, "name": "Ann" } }));
+    let result = to_json(elicit_result(Reply::Accepted { content }, &schema()));
+    assert_eq!(result, json!({ "action": "accept", "content": { "age": 7, "name": "Ann" } }));
     let content = json!({ "name": "Bea" }).as_object().unwrap().clone();
-    let told = written(answer(Reply::Accepted { content }, &schema()));
-    assert_eq!(told, json!({ "action": "accept", "content": { "name": "Bea" } }));
-    assert_eq!(written(answer(Reply::Declined, &schema())), json!({ "action": "decline" }));
-    assert_eq!(written(answer(Reply::Cancelled, &schema())), json!({ "action": "cancel" }));
+    let result = to_json(elicit_result(Reply::Accepted { content }, &schema()));
+    assert_eq!(result, json!({ "action": "accept", "content": { "name": "Bea" } }));
+    assert_eq!(to_json(elicit_result(Reply::Declined, &schema())), json!({ "action": "decline" }));
+    assert_eq!(to_json(elicit_result(Reply::Cancelled, &schema())), json!({ "action": "cancel" }));
 }
