@@ -4,9 +4,11 @@ use std::{fmt::Write, sync::Arc};
 
 use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
-    ChatStreamOptions, FrameAt, MessageFrame, Messages, Profile, Projection, Responses,
-    RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat, WsOptions,
+    AiSdk, AiSdkFrame, CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream,
+    ChatStreamFrame, ChatStreamOptions, FrameAt, MessageFrame, Messages, Profile, Projection,
+    Responses, RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat,
+    WsOptions,
+    ai_sdk::{Dialect, Span},
     wire_json, wire_json_pretty,
 };
 
@@ -14,7 +16,7 @@ type RecordedEvents = [Arc<RecordedEvent>];
 type WriteDown = fn(&RecordedEvents) -> String;
 
 /// Every surface: the name of its golden file, and its renderer.
-pub const ALL: [(&str, WriteDown); 12] = [
+pub const ALL: [(&str, WriteDown); 15] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
     ("fallback.txt", fallback),
@@ -27,6 +29,9 @@ pub const ALL: [(&str, WriteDown); 12] = [
     ("ws_chat_asked.jsonl", ws_chat_asked),
     ("chat_stream.txt", chat_stream),
     ("snapshot.json", snapshot),
+    ("ai_sdk_5.txt", |journal| ui_messages(journal, Dialect::V5)),
+    ("ai_sdk_6.txt", |journal| ui_messages(journal, Dialect::V6)),
+    ("ai_sdk_7.txt", |journal| ui_messages(journal, Dialect::V7)),
 ];
 
 /// Options of a chat socket client that requests everything.
@@ -164,6 +169,27 @@ pub fn chat_stream(journal: &RecordedEvents) -> String {
 pub fn snapshot(journal: &RecordedEvents) -> String {
     let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
     wire_json_pretty(&snapshot) + "\n"
+}
+
+/// Renders the streams of `/ai-sdk/chat`, one for each segment.
+pub fn ui_messages(journal: &RecordedEvents, dialect: Dialect) -> String {
+    let segments = (0..).map(|segment| ui_stream(journal, dialect, Span::only(segment)));
+    segments.take_while(|stream| !stream.is_empty()).flatten().collect()
+}
+
+/// Renders one stream of `/ai-sdk/chat`, frame by frame.
+pub fn ui_stream(journal: &RecordedEvents, dialect: Dialect, span: Span) -> Vec<String> {
+    let frames = frames(journal, AiSdk::new(dialect, span));
+    let chunks = frames.into_iter().filter_map(|frame| match frame {
+        AiSdkFrame::Chunk(chunk) => Some(chunk),
+        AiSdkFrame::AwaitsPeople(_) => None,
+    });
+    let block = |data: &str| format!("data: {data}\n\n");
+    let blocks = chunks.flat_map(|chunk| {
+        let done = chunk.is_last().then(|| block("[DONE]"));
+        std::iter::once(block(&chunk.data())).chain(done)
+    });
+    blocks.collect()
 }
 
 /// Returns all frames of a journal.
