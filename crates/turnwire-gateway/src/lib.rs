@@ -18,10 +18,12 @@
 //!   `connection_permit` is its share of the connection limit, which a WebSocket keeps;
 //! * [`sse`] writes event streams; [`streaming`] projects a journal into frames and serves them as
 //!   a stream that can be resumed;
-//! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`, `runs` with
-//!   `run_calls` and `durable_stream`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
+//! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`,
+//!   `ai_sdk`, `runs` with `run_calls` and `durable_stream`, `files`, `vector_stores`, `models`, and
+//!   [`openapi`], which describes them all.
 
 mod admission;
+mod ai_sdk;
 pub mod api_error;
 pub mod app;
 pub mod auth;
@@ -85,6 +87,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(models::routes())
         .merge(chat::routes())
         .merge(ws_chat::routes())
+        .merge(ai_sdk::routes())
         .merge(runs::routes())
         .merge(durable_stream::routes())
         .merge(run_calls::routes())

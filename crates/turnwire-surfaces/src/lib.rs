@@ -14,6 +14,7 @@
 //! * [`ws_chat`] is the surface of the chat WebSocket (it sends [`ws_message`]s and receives
 //!   [`ws_request`]s), [`chat_stream`] that of `/chat/stream`, and [`native`] is the current state
 //!   of a run; the events of the journal themselves are sent unchanged;
+//! * [`ai_sdk`] is the surface of `/ai-sdk/chat`, for the UI message stream of the AI SDK;
 //! * [`cursor`] is the position of a frame in its stream, for clients that resume, and
 //!   [`call_state`] has the ten states of a call;
 //! * [`preview`] shortens results and arguments the same way everywhere, [`words`] has the
@@ -25,6 +26,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod ai_sdk;
 pub mod answer;
 pub mod call_state;
 pub mod callbacks;
@@ -55,6 +57,7 @@ mod story;
 
 use turnwire_contract::RecordedEvent;
 
+pub use ai_sdk::{AiSdk, AiSdkFrame, UiChunk};
 pub use answer::Answer;
 pub use call_state::CallState;
 pub use callbacks::{CallbackFrame, Callbacks, ToolCallbacks};

@@ -4,17 +4,19 @@ use std::{fmt::Write, sync::Arc};
 
 use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    CallbackFrame, Callbacks, ChatCompletions, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
-    ChatStreamOptions, CompletionOptions, FrameAt, MessageFrame, Messages, Profile, Projection,
-    Responses, RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat,
-    WsOptions, wire_json, wire_json_pretty,
+    AiSdk, AiSdkFrame, CallbackFrame, Callbacks, ChatCompletions, ChatEvents, ChatFrame,
+    ChatStream, ChatStreamFrame, ChatStreamOptions, CompletionOptions, FrameAt, MessageFrame,
+    Messages, Profile, Projection, Responses, RunSnapshot, ToolCallbacks, Transcript,
+    TranscriptFrame, WithCursors, WsChat, WsOptions,
+    ai_sdk::{Dialect, Span},
+    wire_json, wire_json_pretty,
 };
 
 type RecordedEvents = [Arc<RecordedEvent>];
 type WriteDown = fn(&RecordedEvents) -> String;
 
 /// Every surface: the name of its golden file, and its renderer.
-pub const ALL: [(&str, WriteDown); 13] = [
+pub const ALL: [(&str, WriteDown); 16] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
     ("fallback.txt", fallback),
@@ -28,6 +30,9 @@ pub const ALL: [(&str, WriteDown); 13] = [
     ("chat_stream.txt", chat_stream),
     ("chat_completions.txt", chat_completions),
     ("snapshot.json", snapshot),
+    ("ai_sdk_5.txt", |journal| ui_messages(journal, Dialect::V5)),
+    ("ai_sdk_6.txt", |journal| ui_messages(journal, Dialect::V6)),
+    ("ai_sdk_7.txt", |journal| ui_messages(journal, Dialect::V7)),
 ];
 
 /// Options of a chat socket client that requests everything.
@@ -181,6 +186,27 @@ pub fn chat_completions(journal: &RecordedEvents) -> String {
 pub fn snapshot(journal: &RecordedEvents) -> String {
     let snapshot = RunSnapshot::of(journal.iter().map(AsRef::as_ref));
     wire_json_pretty(&snapshot) + "\n"
+}
+
+/// Renders the streams of `/ai-sdk/chat`, one for each segment.
+pub fn ui_messages(journal: &RecordedEvents, dialect: Dialect) -> String {
+    let segments = (0..).map(|segment| ui_stream(journal, dialect, Span::only(segment)));
+    segments.take_while(|stream| !stream.is_empty()).flatten().collect()
+}
+
+/// Renders one stream of `/ai-sdk/chat`, frame by frame.
+pub fn ui_stream(journal: &RecordedEvents, dialect: Dialect, span: Span) -> Vec<String> {
+    let frames = frames(journal, AiSdk::new(dialect, span));
+    let chunks = frames.into_iter().filter_map(|frame| match frame {
+        AiSdkFrame::Chunk(chunk) => Some(chunk),
+        AiSdkFrame::AwaitsPeople(_) => None,
+    });
+    let block = |data: &str| format!("data: {data}\n\n");
+    let blocks = chunks.flat_map(|chunk| {
+        let done = chunk.is_last().then(|| block("[DONE]"));
+        std::iter::once(block(&chunk.data())).chain(done)
+    });
+    blocks.collect()
 }
 
 /// Returns all frames of a journal.

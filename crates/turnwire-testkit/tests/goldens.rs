@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::{Value, json};
 use turnwire_contract::{Event, RecordedEvent, ToolKind};
-use turnwire_surfaces::ResponseEvent;
+use turnwire_surfaces::{ResponseEvent, ai_sdk::Dialect, ai_sdk::Span};
 use turnwire_testkit::{golden, invariants, scenarios, surfaces};
 
 /// S4-19, T3: what is played is what is written down, and what each surface shows of it too.
@@ -157,6 +157,88 @@ async fn every_chat_stream_keeps_its_promises() {
         assert_eq!(tools.iter().filter(is_call).count() * 2, tools.len(), "{name}");
         let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
         assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{name}: R11");
+    }
+}
+
+/// What every UI message stream keeps, in every scenario and dialect: `start` first, `finish` and
+/// `[DONE]` last, no `null`, no chunk of another version, starts before deltas, calls before
+/// outputs.
+#[tokio::test(start_paused = true)]
+async fn every_ui_message_stream_keeps_its_promises() {
+    for scenario in scenarios::all() {
+        let name = scenario.name;
+        let journal = scenario.play().await;
+        for dialect in Dialect::ALL {
+            let stream = surfaces::ui_messages(&journal, dialect);
+            let mut known = BTreeSet::new();
+            for segment in stream.split_terminator("data: [DONE]\n\n") {
+                let data = segment.lines().filter_map(|line| line.strip_prefix("data: "));
+                let chunks: Vec<Value> =
+                    data.map(|data| serde_json::from_str(data).unwrap()).collect();
+                check_ui_segment(&format!("{name} in {dialect}"), dialect, &chunks, &mut known);
+            }
+            assert!(stream.ends_with("data: [DONE]\n\n"), "{name}");
+        }
+    }
+}
+
+fn check_ui_segment(name: &str, dialect: Dialect, chunks: &[Value], known: &mut BTreeSet<String>) {
+    let too_new: &[&str] = match dialect {
+        Dialect::V5 => &["tool-approval-request", "tool-output-denied"],
+        Dialect::V6 => &["tool-approval-response", "reset-step"],
+        Dialect::V7 => &["data-superseded"],
+    };
+    let mut open = BTreeSet::new();
+    for (place, chunk) in chunks.iter().enumerate() {
+        let kind = kind_of(chunk);
+        assert_eq!(kind == "start", place == 0, "{name}: {chunk}");
+        assert_eq!(kind == "finish", place + 1 == chunks.len(), "{name}: {chunk}");
+        assert!(!too_new.contains(&kind), "{name}: {chunk}");
+        let fields = chunk.as_object().unwrap();
+        assert!(fields.values().all(|field| !field.is_null()), "{name}: {chunk}");
+        let part = chunk["id"].to_string();
+        match kind.rsplit_once('-') {
+            Some(("text" | "reasoning", "start")) => assert!(open.insert(part), "{name}: {chunk}"),
+            Some(("text" | "reasoning", "delta")) => assert!(open.contains(&part), "{name}"),
+            Some(("text" | "reasoning", "end")) => assert!(open.remove(&part), "{name}: {chunk}"),
+            _ => {}
+        }
+        let approval = chunk["approvalId"].to_string();
+        match kind {
+            "tool-approval-request" => assert!(known.insert(approval), "{name}: {chunk}"),
+            "tool-approval-response" => assert!(known.contains(&approval), "{name}: {chunk}"),
+            _ => {}
+        }
+        let call = chunk["toolCallId"].to_string();
+        if kind == "tool-input-start" {
+            assert!(known.insert(call), "{name}: {chunk}");
+        } else if fields.contains_key("toolCallId") {
+            assert!(known.contains(&call), "{name}: {chunk}");
+        }
+    }
+    assert!(open.is_empty(), "{name}: {open:?}");
+}
+
+/// A client that has the first `n` chunks of a stream and resumes there has the whole stream, to
+/// the byte, wherever the run was when the first part was read.
+#[tokio::test(start_paused = true)]
+async fn every_ui_message_stream_can_be_cut_at_every_chunk() {
+    for scenario in scenarios::all() {
+        let name = scenario.name;
+        let journal = scenario.play().await;
+        for dialect in Dialect::ALL {
+            for segment in 0.. {
+                let span = Span::only(segment);
+                let whole = surfaces::ui_stream(&journal, dialect, span);
+                if whole.is_empty() {
+                    break;
+                }
+                for n_events in 0..=journal.len() {
+                    let so_far = surfaces::ui_stream(&journal[..n_events], dialect, span);
+                    assert!(whole.starts_with(&so_far), "{name}, {n_events} events in {dialect}");
+                }
+            }
+        }
     }
 }
 

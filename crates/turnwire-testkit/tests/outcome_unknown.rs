@@ -40,7 +40,7 @@ use turnwire_contract::{
 };
 use turnwire_engine::{EngineParts, Runs, Toolbox};
 use turnwire_models::{Scripted, Turn};
-use turnwire_surfaces::RunSnapshot;
+use turnwire_surfaces::{RunSnapshot, ai_sdk::Dialect};
 use turnwire_testkit::{mcp_server::LOG_VARIABLE, surfaces};
 use turnwire_tools::{HttpFunction, HttpFunctionOptions, HttpMethod, McpServerOptions, McpServers};
 
@@ -98,6 +98,11 @@ impl Ran {
             ("responses, extended", surfaces::responses_extended(&self.journal), code),
             ("/ws/chat", surfaces::ws_chat(&self.journal), failure),
             ("/chat/stream", surfaces::chat_stream(&self.journal), "is not known"),
+            (
+                "/ai-sdk/chat",
+                surfaces::ui_messages(&self.journal, Dialect::V6),
+                "data-tool-outcome",
+            ),
             ("callbacks", surfaces::callbacks(&self.journal), "is not known"),
             ("terminal", surfaces::transcript(&self.journal), "outcome unknown"),
         ];

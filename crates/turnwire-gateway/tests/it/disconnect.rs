@@ -85,10 +85,10 @@ async fn over(world: &World) -> String {
 }
 
 /// Leaves at every frame, comes back, and compares. `begin` starts a run and `resume` reads on
-/// after the text of the last frame that was seen, or from the beginning.
+/// after what was seen, of which it also gets the text of the last frame, or from the beginning.
 async fn leave_everywhere(
     begin: impl Fn(&World) -> reqwest::RequestBuilder,
-    resume: impl Fn(&World, &str, Option<&str>) -> reqwest::RequestBuilder,
+    resume: impl Fn(&World, &str, &str, Option<&str>) -> reqwest::RequestBuilder,
 ) {
     for (number, scenario) in scenarios().into_iter().enumerate() {
         let (world, tools) = scenario.start().await;
@@ -102,9 +102,9 @@ async fn leave_everywhere(
             let last = seen.trim_end().rsplit("\n\n").next().unwrap();
             let rest = match last {
                 "data: [DONE]" => String::new(),
-                last => world.text(resume(&world, &run, Some(last))).await,
+                last => world.text(resume(&world, &run, &seen, Some(last))).await,
             };
-            let whole = world.text(resume(&world, &run, None)).await;
+            let whole = world.text(resume(&world, &run, "", None)).await;
             assert_eq!(seen + &rest, whole, "scenario {number}, left at frame {n}");
             if reached_the_end {
                 break;
@@ -130,7 +130,7 @@ async fn responses_survive_their_clients() {
     let body = json!({ "input": "?", "tools": tools, "stream": true });
     leave_everywhere(
         |world| world.request(Method::POST, "/v1/responses").json(&body),
-        |world, run, last| {
+        |world, run, _, last| {
             let path = format!("/v1/responses/{}?stream=true", run.replace("run_", "resp_"));
             let after = last.map(|frame| format!("&starting_after={}", sequence_number(frame)));
             let after = after.unwrap_or_default();
@@ -146,7 +146,7 @@ async fn chats_survive_their_clients() {
     let body = json!({ "message": "?", "tokens": true });
     leave_everywhere(
         |world| world.request(Method::POST, "/chat/stream").json(&body),
-        |world, run, last| {
+        |world, run, _, last| {
             let after = last.map_or_else(|| format!("{run}:0.0"), |frame| id(frame).to_owned());
             world
                 .request(Method::POST, "/chat/stream")
@@ -155,6 +155,24 @@ async fn chats_survive_their_clients() {
         },
     )
     .await;
+}
+
+/// C10, C11: `/ai-sdk/chat`, resumed by the number of chunks, in every dialect.
+#[tokio::test]
+async fn ui_message_streams_survive_their_clients() {
+    let body =
+        json!({ "messages": [{ "role": "user", "parts": [{ "type": "text", "text": "?" }] }] });
+    for sdk in [5, 6, 7] {
+        leave_everywhere(
+            |world| world.request(Method::POST, &format!("/ai-sdk/chat?sdk={sdk}")).json(&body),
+            |world, run, seen, _| {
+                let n_chunks = seen.matches("\n\n").count();
+                let path = format!("/ai-sdk/chat/{run}/stream?startIndex={n_chunks}&sdk={sdk}");
+                world.request(Method::GET, &path)
+            },
+        )
+        .await;
+    }
 }
 
 /// C10, C11: the native events, of a run that was begun on another surface.

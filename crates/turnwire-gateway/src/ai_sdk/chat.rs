@@ -1,0 +1,211 @@
+//! `POST /ai-sdk/chat`.
+
+use std::{collections::HashSet, time::Duration};
+
+use axum::{extract::State, response::Response as HttpResponse};
+use futures::TryStreamExt;
+use tokio::{sync::watch, time::timeout};
+use turnwire_contract::{
+    CallId, Event, RecordedEvent, RequestKey, RunId, RunRequest, Seq, StoreError,
+};
+use turnwire_engine::StartOptions;
+use turnwire_surfaces::{
+    Projection,
+    ai_sdk::{AiSdk, Dialect, Span, StreamName, UiChunk},
+};
+
+use super::{
+    ECHO_KEY, SdkParams,
+    conversation::Chat,
+    messages::new_item,
+    request::{ChatAction, ChatBody, ChatRequest, GivenAnswer},
+    stream::{Reading, chunk_stream, reading_of},
+};
+use crate::{
+    api_error::{ApiError, ErrorBody},
+    app::App,
+    auth::Caller,
+    idempotency::{IdempotencyKey, KeyedBody},
+    query::QueryParams,
+    run_calls::taken,
+    streaming::follow_while_it_runs,
+};
+
+/// Time for the worker of a run to record answers that another worker has accepted.
+const RECORD_TIME: Duration = Duration::from_secs(10);
+
+/// Send a message of a chat and stream the answer as a UI message stream.
+///
+/// With answers to approval requests in the last message, the stream has what is new of the same
+/// message. When only people are awaited the stream finishes and the run continues.
+#[utoipa::path(
+    post,
+    path = "/ai-sdk/chat",
+    tag = "ai-sdk",
+    params(SdkParams, IdempotencyKey),
+    request_body = ChatBody,
+    responses(
+        (status = 200,
+            description = "The chunks, as server-sent events. `x-workflow-run-id` is the name of \
+                    the stream, for resuming it",
+            content((UiChunk = "text/event-stream"))),
+        (status = 409, description = "The chat already has a run in progress, or the call does not \
+                wait for an approval",
+            body = ErrorBody),
+    )
+)]
+pub(super) async fn chat(
+    State(app): State<App>,
+    caller: Caller,
+    QueryParams(params): QueryParams<SdkParams>,
+    KeyedBody { body, key }: KeyedBody,
+) -> Result<HttpResponse, ApiError> {
+    let dialect = params.dialect().unwrap_or_default();
+    let request = ChatRequest::read(body)?;
+    let reading = open(&app, &caller, request, dialect, key).await?;
+    Ok(chunk_stream(&app, reading))
+}
+
+/// Does what a request asks for. Returns the stream that answers it.
+pub(super) async fn open(
+    app: &App,
+    caller: &Caller,
+    request: ChatRequest,
+    dialect: Dialect,
+    key: Option<RequestKey>,
+) -> Result<Reading, ApiError> {
+    let rewind = match &request.action {
+        ChatAction::Answer { rewind } => *rewind,
+        ChatAction::Approve(answers) => {
+            return approve(app, caller, &request, answers, dialect).await;
+        }
+    };
+    let (seen, watcher) = watch::channel(Seq::START);
+    let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
+        handle
+    } else {
+        let run = prepare(app, caller, &request, rewind, dialect).await?;
+        let options = StartOptions { watcher: Some(watcher), key, ..StartOptions::default() };
+        app.start(caller, run, options).await?
+    };
+    let name = StreamName { run_id: handle.id().clone(), dialect, span: Span::default() };
+    Ok(Reading { name, events: handle.events().await?, skip: 0, seen: Some(seen) })
+}
+
+/// The run that answers the last message.
+async fn prepare(
+    app: &App,
+    caller: &Caller,
+    request: &ChatRequest,
+    rewind: bool,
+    dialect: Dialect,
+) -> Result<RunRequest, ApiError> {
+    let input = new_item(&request.messages, &app.options().requests)?;
+    let chat = Chat::of(app, caller, request).await?;
+    if !chat.exists {
+        chat.open_with(app, caller, request).await?;
+    } else if rewind {
+        chat.rewind(app, caller, request, &input).await?;
+    }
+    let mut run = app.chat_request(caller);
+    run.conversation_id = Some(chat.conversation_id);
+    run.input = vec![input];
+    run.echo.insert(ECHO_KEY.to_owned(), dialect.number().into());
+    Ok(run)
+}
+
+/// Passes answers to approval requests on, and streams what comes after the requests.
+async fn approve(
+    app: &App,
+    caller: &Caller,
+    request: &ChatRequest,
+    answers: &[GivenAnswer],
+    dialect: Dialect,
+) -> Result<Reading, ApiError> {
+    if !dialect.has_approvals() {
+        let message = "Version 5 has no approvals; send them to /v1/runs, or use `sdk=6`.";
+        return Err(ApiError::bad_request("unsupported_parameter", message).about("sdk"));
+    }
+    let run_id = asked_run(app, caller, request, answers).await?;
+    for GivenAnswer { call_id, answer, .. } in answers {
+        let answered = app.runs().answer(caller.tenant(), &run_id, call_id, answer.clone()).await;
+        match taken(answered, "messages") {
+            // Somebody was quicker, or the request has expired. The stream says how it was decided.
+            Err(error) if error.code == "already_answered" => {}
+            other => other?,
+        }
+    }
+    let calls = answers.iter().map(|answer| answer.call_id.clone()).collect();
+    let span = span_after(app, caller, &run_id, calls, dialect).await?;
+    reading_of(app, caller, StreamName { run_id, dialect, span }, 0).await
+}
+
+/// The run that the answers are for. It must be one of the chat.
+async fn asked_run(
+    app: &App,
+    caller: &Caller,
+    request: &ChatRequest,
+    answers: &[GivenAnswer],
+) -> Result<RunId, ApiError> {
+    let run_id = answers.first().map_or_else(|| RunId::from(""), |answer| answer.run_id.clone());
+    let missing = || ApiError::not_found("Run", run_id.as_str()).about("messages");
+    let record = match app.runs().find(caller.tenant(), &run_id).await {
+        Err(StoreError::NotFound(_)) => return Err(missing()),
+        other => other?,
+    };
+    if request.chat_id.is_some() {
+        let chat = Chat::of(app, caller, request).await?;
+        if record.request.conversation_id != Some(chat.conversation_id) {
+            return Err(missing());
+        }
+    }
+    Ok(run_id)
+}
+
+/// The segments after the requests for `calls`, up to the one in which the last answer is recorded.
+/// The stream must not finish between two answers that came together.
+async fn span_after(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+    mut calls: HashSet<CallId>,
+    dialect: Dialect,
+) -> Result<Span, ApiError> {
+    let mut events = follow_while_it_runs(app.runs(), caller.tenant(), run_id, Seq::START).await?;
+    let mut projection = AiSdk::new(dialect, Span::default());
+    let mut asked_in = 0;
+    let asked = calls.clone();
+    let reading = async {
+        while !calls.is_empty() {
+            let Some(recorded) = events.try_next().await? else { break };
+            projection.project(&recorded);
+            if is_question(&recorded, &asked) {
+                asked_in = projection.segment();
+            }
+            if let Some(call_id) = settled(&recorded) {
+                calls.remove(call_id);
+            }
+        }
+        Ok::<(), ApiError>(())
+    };
+    // A worker that does not record them in time is about to be replaced, and the stream follows.
+    if let Ok(read) = timeout(RECORD_TIME, reading).await {
+        read?;
+    }
+    let first = asked_in + 1;
+    Ok(Span { first, last: projection.segment().max(first) })
+}
+
+fn is_question(recorded: &RecordedEvent, asked: &HashSet<CallId>) -> bool {
+    matches!(&recorded.event, Event::ApprovalRequested { call_id, .. } if asked.contains(call_id))
+}
+
+/// The call that needs no answer any more.
+fn settled(recorded: &RecordedEvent) -> Option<&CallId> {
+    match &recorded.event {
+        Event::ApprovalResolved { call_id, .. } | Event::ToolFinished { call_id, .. } => {
+            Some(call_id)
+        }
+        _ => None,
+    }
+}

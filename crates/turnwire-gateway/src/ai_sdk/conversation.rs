@@ -1,0 +1,171 @@
+//! The conversation of a chat.
+//!
+//! The ID of the conversation is derived from the tenant and the ID of the chat, so that two
+//! tenants never share one, whatever their pages call their chats. A chat whose ID is that of a
+//! conversation of the tenant is that conversation: a page can continue what was started elsewhere.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+use turnwire_contract::{
+    ConversationId, ConversationRecord, Entry, Item, Role, RunId, StoreError, TenantId,
+};
+
+use super::{
+    messages::earlier_items,
+    request::{ChatRequest, check_chat_id},
+};
+use crate::{api_error::ApiError, app::App, auth::Caller};
+
+/// Number of bytes of the hash in an ID.
+const HASH_BYTES: usize = 16;
+
+/// The conversation of a chat.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chat {
+    pub(super) conversation_id: ConversationId,
+    /// Whether the conversation is stored.
+    pub(super) exists: bool,
+}
+
+impl Chat {
+    /// The conversation of the chat with this ID.
+    pub(super) async fn find(app: &App, caller: &Caller, chat_id: &str) -> Result<Self, ApiError> {
+        check_chat_id(chat_id, "id")?;
+        if chat_id.starts_with("conv_")
+            && exists(app, caller, &ConversationId::from(chat_id)).await?
+        {
+            return Ok(Self { conversation_id: ConversationId::from(chat_id), exists: true });
+        }
+        let conversation_id = conversation_of(caller.tenant(), chat_id);
+        let exists = exists(app, caller, &conversation_id).await?;
+        Ok(Self { conversation_id, exists })
+    }
+
+    /// The conversation of a request. A request without the ID of a chat continues the conversation
+    /// of its last answer.
+    pub(super) async fn of(
+        app: &App,
+        caller: &Caller,
+        request: &ChatRequest,
+    ) -> Result<Self, ApiError> {
+        if let Some(chat_id) = &request.chat_id {
+            return Self::find(app, caller, chat_id).await;
+        }
+        if let Some(conversation_id) = request.last_conversation()
+            && exists(app, caller, &conversation_id).await?
+        {
+            return Ok(Self { conversation_id, exists: true });
+        }
+        Ok(Self { conversation_id: app.runs().new_conversation_id(), exists: false })
+    }
+
+    /// The run in progress, if there is one.
+    pub(super) async fn active_run(
+        &self,
+        app: &App,
+        caller: &Caller,
+    ) -> Result<Option<RunId>, ApiError> {
+        let (store, tenant) = (app.runs().store(), caller.tenant());
+        // Adding nothing changes nothing, and is refused as long as a run is in progress.
+        match store.add_entries(tenant, &self.conversation_id, Vec::new()).await {
+            Ok(()) | Err(StoreError::NotFound(_)) => Ok(None),
+            Err(StoreError::Busy { run_id, .. }) => {
+                // A run that has ended is stored a moment later.
+                let head = app.runs().head(tenant, &run_id).await?;
+                Ok((!head.is_over).then_some(run_id))
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Stores the earlier messages of a request as the history of a new conversation.
+    pub(super) async fn open_with(
+        &self,
+        app: &App,
+        caller: &Caller,
+        request: &ChatRequest,
+    ) -> Result<(), ApiError> {
+        let items = earlier_items(&request.messages, &app.options().requests)?;
+        if items.is_empty() {
+            return Ok(());
+        }
+        let named = |item: Item| {
+            let prefix = match &item {
+                Item::Message { .. } => "msg",
+                Item::Reasoning { .. } => "rs",
+                Item::Call { .. } => "fc",
+                Item::CallResult { .. } => "fco",
+            };
+            Entry::new(app.runs().new_id(prefix), item)
+        };
+        let record = ConversationRecord {
+            id: self.conversation_id.clone(),
+            created_at: app.runs().now(),
+            metadata: std::collections::BTreeMap::new(),
+        };
+        let entries = items.into_iter().map(named).collect();
+        match app.runs().store().restore(caller.tenant(), record, entries).await {
+            // Another request of the same chat was quicker.
+            Ok(()) | Err(StoreError::Exists(_)) => Ok(()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Removes everything from the last user message of the request on, so that it is answered
+    /// again. The end is removed first: whatever interrupts this, a history is left.
+    pub(super) async fn rewind(
+        &self,
+        app: &App,
+        caller: &Caller,
+        request: &ChatRequest,
+        input: &Item,
+    ) -> Result<(), ApiError> {
+        let entries = app.runs().history(caller.tenant(), &self.conversation_id).await?;
+        let Some(place) = place_of(&entries, request.n_user_messages(), input) else {
+            return Ok(());
+        };
+        for entry in entries.iter().skip(place).rev() {
+            let store = app.runs().store();
+            store.remove_entry(caller.tenant(), &self.conversation_id, &entry.id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Place of the user message `input`, which is the `n`th of the page. A page that does not send all
+/// of its messages counts wrong, so the same message is looked for first where it should be.
+fn place_of(entries: &[Entry], n: usize, input: &Item) -> Option<usize> {
+    let is_users = |item: &Item| matches!(item, Item::Message { role: Role::User, .. });
+    let places = entries.iter().enumerate().filter(|(_, entry)| is_users(&entry.item));
+    let places: Vec<usize> = places.map(|(place, _)| place).collect();
+    let counted = n.checked_sub(1).and_then(|n| places.get(n)).copied();
+    let is_it = |place: &usize| entries.get(*place).is_some_and(|entry| *entry.item == *input);
+    if counted.as_ref().is_some_and(is_it) {
+        return counted;
+    }
+    places.iter().copied().rev().find(is_it).or(counted)
+}
+
+async fn exists(app: &App, caller: &Caller, id: &ConversationId) -> Result<bool, ApiError> {
+    match app.runs().store().conversation(caller.tenant(), id).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::NotFound(_)) => Ok(false),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The ID of a chat's conversation. A line break separates the two, and no tenant has one.
+fn conversation_of(tenant: &TenantId, chat_id: &str) -> ConversationId {
+    let hash = Sha256::digest(format!("ai-sdk\n{tenant}\n{chat_id}"));
+    let hex = hash.iter().take(HASH_BYTES).fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    ConversationId::new(format!("conv_{hex}"))
+}
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;

@@ -1,0 +1,33 @@
+use super::*;
+
+/// Two tenants whose pages use the same ID have two conversations.
+#[test]
+fn a_chat_belongs_to_one_tenant() {
+    let id = |tenant: &str, chat: &str| conversation_of(&TenantId::from(tenant), chat);
+    assert_eq!(id("a", "chat"), id("a", "chat"));
+    assert_ne!(id("a", "chat"), id("b", "chat"));
+    assert_ne!(id("a", "chat"), id("a", "chat2"));
+    assert_eq!(id("a", "chat").as_str().len(), "conv_".len() + 2 * HASH_BYTES);
+}
+
+fn history() -> Vec<Entry> {
+    let items = [
+        Item::user("a"),
+        Item::assistant("1"),
+        Item::user("b"),
+        Item::assistant("2"),
+        Item::user("a"),
+    ];
+    items.into_iter().enumerate().map(|(n, item)| Entry::new(format!("msg_{n}"), item)).collect()
+}
+
+/// A message is found by its number, or by its content if a page counts wrong.
+#[test]
+fn a_message_is_found_where_the_page_has_it() {
+    let place = |n, text: &str| place_of(&history(), n, &Item::user(text));
+    assert_eq!(place(1, "a"), Some(0), "the first of two equal ones");
+    assert_eq!(place(3, "a"), Some(4));
+    assert_eq!(place(2, "changed"), Some(2), "an edited message replaces the one at its place");
+    assert_eq!(place(1, "b"), Some(2), "a page that sends only its last message");
+    assert_eq!(place(4, "new"), None, "nothing to remove");
+}

@@ -1,0 +1,116 @@
+// The UI message streams of every recorded run, judged by the AI SDK 5, 6 and 7: their schemas check
+// each chunk, and their readers make a message of them, as `useChat` does. A client of version 7 may
+// also read the streams for version 6.
+
+import { readdirSync, readFileSync } from "node:fs";
+
+import * as ai7 from "ai";
+import * as ai5 from "ai-5";
+import * as ai6 from "ai-6";
+
+import { assert, equal, main, test } from "./harness.mjs";
+
+const FOLDER = process.env.TURNWIRE_GOLDENS;
+const READERS = [
+  { version: 5, dialect: 5, ai: ai5 },
+  { version: 6, dialect: 6, ai: ai6 },
+  { version: 7, dialect: 6, ai: ai7 },
+  { version: 7, dialect: 7, ai: ai7 },
+];
+const DONE = "data: [DONE]\n\n";
+// A call that has come to its end, or waits for somebody outside of the run.
+const ENDS = ["output-available", "output-error", "output-denied"];
+
+/** The streams of a run: one for each segment. */
+function streamsOf(name, dialect) {
+  const text = readFileSync(`${FOLDER}/${name}/ai_sdk_${dialect}.txt`, "utf8");
+  assert(text.endsWith(DONE), "the stream has no end");
+  return text.split(DONE).slice(0, -1).map((stream) => stream + DONE);
+}
+
+const eventsOf = (name) =>
+  readFileSync(`${FOLDER}/${name}/events.jsonl`, "utf8").trim().split("\n").map((line) => JSON.parse(line).event);
+
+/** The chunks of a stream, each of which the schema must accept. */
+async function chunksOf({ ai }, stream) {
+  const chunks = [];
+  const parsed = ai.parseJsonEventStream({ stream: new Blob([stream]).stream(), schema: ai.uiMessageChunkSchema });
+  for await (const chunk of parsed) {
+    assert(chunk.success, chunk.error);
+    chunks.push(chunk.value);
+  }
+  return chunks;
+}
+
+/** The message that a reader makes of chunks, going on with the one it has. */
+async function messageOf({ ai }, chunks, before, errors) {
+  let message = before;
+  const stream = new ReadableStream({
+    start(controller) {
+      chunks.forEach((chunk) => controller.enqueue(chunk));
+      controller.close();
+    },
+  });
+  const onError = (error) => errors.push(error);
+  for await (const next of ai.readUIMessageStream({ message, stream, onError })) message = next;
+  return message;
+}
+
+const isTool = (part) => part.type === "dynamic-tool";
+
+/** What the page shows at the end must be what happened. */
+function check({ version, dialect }, message, events) {
+  const superseded = message.parts.filter((part) => part.type === "data-superseded").map((part) => part.data.item_id);
+  const finished = events.filter((event) => event.type === "message_finished");
+  const said = finished.filter((event) => dialect !== 7 || event.completeness !== "superseded");
+  const texts = message.parts.filter((part) => part.type === "text");
+  equal(texts.length, said.length, "texts");
+  assert(texts.every((part) => part.state === "done"), "a text is open", texts);
+  assert(superseded.length === 0 || dialect !== 7, "nothing is left of what was withdrawn");
+  const outcomes = new Map(
+    events.filter((event) => event.type === "tool_finished").map((event) => [event.call_id, event.outcome.status]),
+  );
+  for (const part of message.parts.filter(isTool)) {
+    const outcome = outcomes.get(part.toolCallId);
+    if (!outcome) continue;
+    assert(ENDS.includes(part.state), part);
+    equal(part.state === "output-available", outcome === "succeeded", `${part.toolCallId} ${outcome}`);
+    equal(part.preliminary ?? false, false, "preliminary");
+    if (outcome === "outcome_unknown") assert(part.errorText.startsWith("unknown"), part.errorText);
+    if (outcome === "denied" && version > 5) equal(part.state, "output-denied");
+  }
+  const announced = events.filter((event) => event.type === "call_announced").map((event) => event.call_id);
+  const shown = message.parts.filter(isTool).map((part) => part.toolCallId);
+  if (dialect !== 7) equal(shown, announced, "calls");
+  equal(message.metadata.run_id, message.id, "the id of the message");
+}
+
+for (const name of readdirSync(FOLDER).sort()) {
+  const events = eventsOf(name);
+  const failure = events.at(-1).outcome.failure;
+  for (const reader of READERS) {
+    const { version, dialect } = reader;
+    const streams = () => Promise.all(streamsOf(name, dialect).map((stream) => chunksOf(reader, stream)));
+
+    test(`ai ${version}: ${name} in ${dialect}`, async () => {
+      const errors = [];
+      let message;
+      for (const chunks of await streams()) {
+        equal(chunks.at(-1).type, "finish", "the last chunk");
+        message = await messageOf(reader, chunks, message, errors);
+      }
+      equal(errors.map((error) => error.message), failure ? [failure.message] : [], "errors");
+      check(reader, message, events);
+    });
+
+    test(`ai ${version}: ${name} in ${dialect}, read again as one`, async () => {
+      const all = await streams();
+      const isInner = (chunk, place) =>
+        (chunk.type === "start" && place > 0) || (chunk.type === "finish" && place < all.length - 1);
+      const chunks = all.flatMap((stream, place) => stream.filter((chunk) => !isInner(chunk, place)));
+      check(reader, await messageOf(reader, chunks, undefined, []), events);
+    });
+  }
+}
+
+await main("judges ui-messages");
