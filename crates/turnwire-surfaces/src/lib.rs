@@ -13,6 +13,7 @@
 //! * [`ws_chat`] is the surface of the chat WebSocket (it sends [`ws_message`]s and receives
 //!   [`ws_request`]s), [`chat_stream`] that of `/chat/stream`, and [`native`] is the current state
 //!   of a run; the events of the journal themselves are sent unchanged;
+//! * [`ag_ui`] is the surface of AG-UI, with its approvals as interrupts;
 //! * [`cursor`] is the position of a frame in its stream, for clients that resume, and
 //!   [`call_state`] has the ten states of a call;
 //! * [`preview`] shortens results and arguments the same way everywhere, [`words`] has the
@@ -24,6 +25,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod ag_ui;
 pub mod answer;
 pub mod call_state;
 pub mod callbacks;
@@ -53,6 +55,7 @@ mod story;
 
 use turnwire_contract::RecordedEvent;
 
+pub use ag_ui::{AgUi, AgUiFrame};
 pub use answer::Answer;
 pub use call_state::CallState;
 pub use callbacks::{CallbackFrame, Callbacks, ToolCallbacks};
