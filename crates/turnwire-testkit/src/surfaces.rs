@@ -4,17 +4,17 @@ use std::{fmt::Write, sync::Arc};
 
 use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
+    AgUi, AgUiFrame, CallbackFrame, Callbacks, ChatEvents, ChatFrame, ChatStream, ChatStreamFrame,
     ChatStreamOptions, FrameAt, MessageFrame, Messages, Profile, Projection, Responses,
     RunSnapshot, ToolCallbacks, Transcript, TranscriptFrame, WithCursors, WsChat, WsOptions,
-    wire_json, wire_json_pretty,
+    ag_ui::ProtocolVersion, wire_json, wire_json_pretty,
 };
 
 type RecordedEvents = [Arc<RecordedEvent>];
 type WriteDown = fn(&RecordedEvents) -> String;
 
 /// Every surface: the name of its golden file, and its renderer.
-pub const ALL: [(&str, WriteDown); 12] = [
+pub const ALL: [(&str, WriteDown); 14] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
     ("fallback.txt", fallback),
@@ -26,6 +26,8 @@ pub const ALL: [(&str, WriteDown); 12] = [
     ("ws_chat.jsonl", ws_chat),
     ("ws_chat_asked.jsonl", ws_chat_asked),
     ("chat_stream.txt", chat_stream),
+    ("ag_ui.txt", ag_ui),
+    ("ag_ui_before_1.txt", ag_ui_before_1),
     ("snapshot.json", snapshot),
 ];
 
@@ -158,6 +160,26 @@ pub fn chat_stream(journal: &RecordedEvents) -> String {
         format!("id: {run_id}:{}\ndata: {}\n\n", placed.cursor, placed.frame.data())
     };
     frames.iter().map(block).collect()
+}
+
+/// Renders `/ag-ui` for a client of AG-UI 1.0, as `GET /ag-ui/runs/{id}` replays it.
+pub fn ag_ui(journal: &RecordedEvents) -> String {
+    ag_ui_frames(journal, ProtocolVersion::V1).iter().map(ag_ui_text).collect()
+}
+
+/// Renders `/ag-ui` for a client of an earlier version.
+pub fn ag_ui_before_1(journal: &RecordedEvents) -> String {
+    ag_ui_frames(journal, ProtocolVersion::Before1).iter().map(ag_ui_text).collect()
+}
+
+/// Returns the frames of `/ag-ui`.
+pub fn ag_ui_frames(journal: &RecordedEvents, version: ProtocolVersion) -> Vec<AgUiFrame> {
+    frames(journal, AgUi::for_version(version))
+}
+
+/// Returns a frame of `/ag-ui` as a server-sent event.
+pub fn ag_ui_text(frame: &AgUiFrame) -> String {
+    format!("id: {}\ndata: {}\n\n", frame.number, frame.data())
 }
 
 /// Renders `GET /v1/runs/{id}` after the end of the run.
