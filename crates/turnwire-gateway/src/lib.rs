@@ -17,10 +17,11 @@
 //!   `connection_permit` is its share of the connection limit, which a WebSocket keeps;
 //! * [`sse`] writes event streams; [`streaming`] projects a journal into frames and serves them as
 //!   a stream that can be resumed;
-//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `runs` with
-//!   `run_calls`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
+//! * one module per surface: [`responses`], `conversations`, `chat`, `ws_chat`, `ag_ui`, `runs`
+//!   with `run_calls`, `files`, `vector_stores`, `models`, and [`openapi`], which describes them all.
 
 mod admission;
+mod ag_ui;
 pub mod api_error;
 pub mod app;
 pub mod auth;
@@ -79,6 +80,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(models::routes())
         .merge(chat::routes())
         .merge(ws_chat::routes())
+        .merge(ag_ui::routes())
         .merge(runs::routes())
         .merge(run_calls::routes())
         .merge(health::routes())
