@@ -19,10 +19,11 @@
 //! * [`sse`] writes event streams; [`streaming`] projects a journal into frames and serves them as
 //!   a stream that can be resumed;
 //! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`,
-//!   `ai_sdk`, `runs` with `run_calls` and `durable_stream`, `files`, `vector_stores`, `models`, and
-//!   [`openapi`], which describes them all.
+//!   `ai_sdk`, `ag_ui`, `runs` with `run_calls` and `durable_stream`, `files`, `vector_stores`,
+//!   `models`, and [`openapi`], which describes them all.
 
 mod admission;
+mod ag_ui;
 mod ai_sdk;
 pub mod api_error;
 pub mod app;
@@ -88,6 +89,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(chat::routes())
         .merge(ws_chat::routes())
         .merge(ai_sdk::routes())
+        .merge(ag_ui::routes())
         .merge(runs::routes())
         .merge(durable_stream::routes())
         .merge(run_calls::routes())

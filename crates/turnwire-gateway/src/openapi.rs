@@ -116,6 +116,7 @@ fn meaning(parameter: &str) -> Option<&'static str> {
     Some(match parameter {
         "run_id" => "ID of the run, such as `run_…`",
         "call_id" => "ID of the tool call",
+        "chat_id" => "ID of the chat, chosen by the page",
         "response_id" => "ID of the response, such as `resp_…`",
         "conversation_id" => "ID of the conversation, such as `conv_…`",
         "item_id" => "ID of the item",

@@ -104,13 +104,47 @@ pub(crate) fn event_stream_with(
         let _ = &open;
         Ok::<_, Infallible>(bytes)
     });
+    response(Body::from_stream(body))
+}
+
+/// A stream that cannot go on. Its connection breaks, so that the client knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stream ends before the run does")]
+pub(crate) struct BrokenStream;
+
+/// Like [`event_stream`], for clients that take the end of a stream for the end of the run: if it
+/// ends before the run does, the connection breaks.
+pub(crate) fn breaking_event_stream(
+    app: &App,
+    frames: impl Stream<Item = Result<Bytes, BrokenStream>> + Send + 'static,
+) -> Response {
+    let open = app.metrics().stream("sse");
+    let state = Some((Box::pin(app.streams_end()), Box::pin(frames)));
+    let frames = stream::unfold(state, |state| async move {
+        let (mut end, mut frames) = state?;
+        let next = tokio::select! {
+            biased;
+            () = &mut end => Err(BrokenStream),
+            next = frames.next() => next?,
+        };
+        let rest = next.is_ok().then_some((end, frames));
+        Some((next, rest))
+    });
+    let ping = || Ok(Bytes::from_static(PING));
+    let body = with_pings(frames, app.options().heartbeat, ping).inspect(move |_| {
+        let _ = &open;
+    });
+    response(Body::from_stream(body))
+}
+
+fn response(body: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         // Disables buffering in nginx.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    (headers, Body::from_stream(body)).into_response()
+    (headers, body).into_response()
 }
 
 /// `frames` until the streams of `app` end or the journal cannot be read, then the early end.
@@ -139,14 +173,22 @@ pub fn with_heartbeat(
     frames: impl Stream<Item = Bytes> + Send + 'static,
     silence: Duration,
 ) -> impl Stream<Item = Bytes> + Send {
-    let frames = Box::pin(frames);
-    stream::unfold(frames, move |mut frames| async move {
+    with_pings(frames, silence, || Bytes::from_static(PING))
+}
+
+fn with_pings<T: Send>(
+    frames: impl Stream<Item = T> + Send + 'static,
+    silence: Duration,
+    ping: impl Fn() -> T + Send + 'static,
+) -> impl Stream<Item = T> + Send {
+    let state = (Box::pin(frames), ping);
+    stream::unfold(state, move |(mut frames, ping)| async move {
         let next = tokio::select! {
             biased;
             frame = frames.next() => frame?,
-            () = sleep_until(Instant::now() + silence) => Bytes::from_static(PING),
+            () = sleep_until(Instant::now() + silence) => ping(),
         };
-        Some((next, frames))
+        Some((next, (frames, ping)))
     })
 }
 

@@ -83,6 +83,7 @@ Choose the surface that fits your client:
 | [`/v1/responses`](#v1responses-strict) | unmodified clients of the OpenAI Responses API |
 | [`/chat/stream`](#chatstream) | a chat that shows running tools, with very little code |
 | [`/ws/chat`](#wschat-what-the-server-sends) | a chat over a WebSocket, in both directions |
+| [`/ag-ui`](#agui) | clients of AG-UI, such as CopilotKit |
 | [`/v1/runs`](#v1runs-events) | the complete recorded journal |
 
 Two rules hold for all surfaces. Fields and types may be added at any time, so clients must \
@@ -105,7 +106,7 @@ struct Section {
     has: fn(&str) -> bool,
 }
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     Section {
         title: STRICT,
         introduction: "\
@@ -171,6 +172,30 @@ also has a `cursor`.",
 One JSON text message per request. An invalid message is answered with the code `INVALID_FORMAT`, \
 and the socket stays open. Messages of one socket are processed in order.",
         schema: "WsRequest",
+        has: |_| true,
+    },
+    Section {
+        title: "/ag-ui",
+        introduction: "\
+`POST /ag-ui` with the `RunAgentInput` of AG-UI 1.0 returns server-sent events with an `id:` and a \
+`data:` line. Every event also has a `timestamp` in Unix milliseconds. The thread is a \
+conversation; messages that it has already are left out.
+
+* `metadata.turnwire` has what the protocol has no field for; an unknown event or field is dropped \
+by the official client.
+* When only people are awaited, `RUN_FINISHED` has the outcome `interrupt`. The next request \
+answers with `resume` under a new `runId`, and the run continues. [approvals.md](approvals.md) \
+describes the answers.
+* Calls of functions of the client are in `pendingToolCallIds`. Clients that name no \
+`protocolVersion` refuse that field and the outcome `cancelled`; they get both in `result`.
+* The `id` is the number of the event: `GET /ag-ui/runs/{run_id}?after=7`, or `Last-Event-ID: 7`, \
+continues after event 7. The run is named by `metadata.turnwire.run_id` of `RUN_STARTED`, or by \
+the `runId` of the request that started it.
+* `POST /ag-ui/runs/{run_id}/cancel` cancels the run. A client that only disconnects leaves it \
+going, unless the request had `forwardedProps.turnwire.on_disconnect` with the value `cancel`.
+* The stream ends cleanly only after `RUN_FINISHED` or `RUN_ERROR`. Otherwise the connection \
+breaks, because clients take a clean end for the end of the run.",
+        schema: "AgUiEvent",
         has: |_| true,
     },
     Section {

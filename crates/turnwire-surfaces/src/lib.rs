@@ -15,6 +15,7 @@
 //!   [`ws_request`]s), [`chat_stream`] that of `/chat/stream`, and [`native`] is the current state
 //!   of a run; the events of the journal themselves are sent unchanged;
 //! * [`ai_sdk`] is the surface of `/ai-sdk/chat`, for the UI message stream of the AI SDK;
+//! * [`ag_ui`] is the surface of AG-UI, with its approvals as interrupts;
 //! * [`cursor`] is the position of a frame in its stream, for clients that resume, and
 //!   [`call_state`] has the ten states of a call;
 //! * [`preview`] shortens results and arguments the same way everywhere, [`words`] has the
@@ -26,6 +27,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod ag_ui;
 pub mod ai_sdk;
 pub mod answer;
 pub mod call_state;
@@ -57,6 +59,7 @@ mod story;
 
 use turnwire_contract::RecordedEvent;
 
+pub use ag_ui::{AgUi, AgUiFrame};
 pub use ai_sdk::{AiSdk, AiSdkFrame, UiChunk};
 pub use answer::Answer;
 pub use call_state::CallState;

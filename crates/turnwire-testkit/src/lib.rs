@@ -6,7 +6,7 @@
 //! * [`scenarios`] are the recorded runs that every surface renders;
 //! * [`golden`] compares with golden files, or writes them;
 //! * [`surfaces`] renders a journal for each surface;
-//! * [`invariants`] checks a journal;
+//! * [`invariants`] checks a journal, and [`ag_ui_order`] a stream of AG-UI;
 //! * [`scripts`] generates random runs;
 //! * [`mcp_server`] is an MCP server with every behaviour;
 //! * [`services`] starts a real PostgreSQL and a real Redis;
@@ -21,6 +21,7 @@
     reason = "a test that cannot go on should fall over"
 )]
 
+pub mod ag_ui_order;
 pub mod conformance;
 pub mod fake_servers;
 pub mod fake_tools;

@@ -4,10 +4,11 @@ use std::{fmt::Write, sync::Arc};
 
 use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    AiSdk, AiSdkFrame, CallbackFrame, Callbacks, ChatCompletions, ChatEvents, ChatFrame,
-    ChatStream, ChatStreamFrame, ChatStreamOptions, CompletionOptions, FrameAt, MessageFrame,
-    Messages, Profile, Projection, Responses, RunSnapshot, ToolCallbacks, Transcript,
+    AgUi, AgUiFrame, AiSdk, AiSdkFrame, CallbackFrame, Callbacks, ChatCompletions, ChatEvents,
+    ChatFrame, ChatStream, ChatStreamFrame, ChatStreamOptions, CompletionOptions, FrameAt,
+    MessageFrame, Messages, Profile, Projection, Responses, RunSnapshot, ToolCallbacks, Transcript,
     TranscriptFrame, WithCursors, WsChat, WsOptions,
+    ag_ui::ProtocolVersion,
     ai_sdk::{Dialect, Span},
     wire_json, wire_json_pretty,
 };
@@ -16,7 +17,7 @@ type RecordedEvents = [Arc<RecordedEvent>];
 type WriteDown = fn(&RecordedEvents) -> String;
 
 /// Every surface: the name of its golden file, and its renderer.
-pub const ALL: [(&str, WriteDown); 16] = [
+pub const ALL: [(&str, WriteDown); 18] = [
     ("events.jsonl", events),
     ("callbacks.txt", callbacks),
     ("fallback.txt", fallback),
@@ -29,6 +30,8 @@ pub const ALL: [(&str, WriteDown); 16] = [
     ("ws_chat_asked.jsonl", ws_chat_asked),
     ("chat_stream.txt", chat_stream),
     ("chat_completions.txt", chat_completions),
+    ("ag_ui.txt", ag_ui),
+    ("ag_ui_before_1.txt", ag_ui_before_1),
     ("snapshot.json", snapshot),
     ("ai_sdk_5.txt", |journal| ui_messages(journal, Dialect::V5)),
     ("ai_sdk_6.txt", |journal| ui_messages(journal, Dialect::V6)),
@@ -180,6 +183,26 @@ pub fn chat_completions(journal: &RecordedEvents) -> String {
         Err(failure) => wire_json_pretty(&failure),
     };
     out + &answer + "\n"
+}
+
+/// Renders `/ag-ui` for a client of AG-UI 1.0, as `GET /ag-ui/runs/{id}` replays it.
+pub fn ag_ui(journal: &RecordedEvents) -> String {
+    ag_ui_frames(journal, ProtocolVersion::V1).iter().map(ag_ui_text).collect()
+}
+
+/// Renders `/ag-ui` for a client of an earlier version.
+pub fn ag_ui_before_1(journal: &RecordedEvents) -> String {
+    ag_ui_frames(journal, ProtocolVersion::Before1).iter().map(ag_ui_text).collect()
+}
+
+/// Returns the frames of `/ag-ui`.
+pub fn ag_ui_frames(journal: &RecordedEvents, version: ProtocolVersion) -> Vec<AgUiFrame> {
+    frames(journal, AgUi::for_version(version))
+}
+
+/// Returns a frame of `/ag-ui` as a server-sent event.
+pub fn ag_ui_text(frame: &AgUiFrame) -> String {
+    format!("id: {}\ndata: {}\n\n", frame.number, frame.data())
 }
 
 /// Renders `GET /v1/runs/{id}` after the end of the run.

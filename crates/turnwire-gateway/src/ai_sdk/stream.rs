@@ -26,7 +26,7 @@ use crate::{
     path::PathParams,
     query::QueryParams,
     runs::CommandResult,
-    sse::{SseFrame, event_stream},
+    sse::{BrokenStream, SseFrame, breaking_event_stream},
     streaming::{ProjectedFrame, cursor_ahead, follow_while_it_runs, watched_frames},
 };
 
@@ -63,7 +63,9 @@ pub(super) fn chunk_stream(app: &App, reading: Reading) -> HttpResponse {
         };
         stream::iter(chunk.into_iter().chain(done))
     });
-    let mut response = event_stream(app, frames);
+    // A page takes a stream that just ends for a whole answer.
+    let frames = frames.map_err(|_: JournalError| BrokenStream);
+    let mut response = breaking_event_stream(app, frames);
     let headers = response.headers_mut();
     headers.insert(UI_MESSAGE_STREAM, HeaderValue::from_static("v1"));
     if let Ok(name) = HeaderValue::try_from(name) {

@@ -175,6 +175,29 @@ async fn ui_message_streams_survive_their_clients() {
     }
 }
 
+/// C10, C11: `/ag-ui`, resumed by `Last-Event-ID`.
+#[tokio::test]
+async fn ag_ui_survives_its_clients() {
+    let n_threads = std::sync::atomic::AtomicU32::new(0);
+    leave_everywhere(
+        |world| {
+            let n = n_threads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let messages = json!([{ "id": "u", "role": "user", "content": "?" }]);
+            let (thread, run) = (format!("thread-{n}"), format!("run-{n}"));
+            let body = json!({ "threadId": thread, "runId": run, "messages": messages });
+            world.request(Method::POST, "/ag-ui").json(&body)
+        },
+        |world, run, _, last| {
+            let request = world.request(Method::GET, &format!("/ag-ui/runs/{run}"));
+            match last {
+                Some(frame) => request.header("Last-Event-ID", id(frame)),
+                None => request,
+            }
+        },
+    )
+    .await;
+}
+
 /// C10, C11: the native events, of a run that was begun on another surface.
 #[tokio::test]
 async fn native_readers_come_and_go() {

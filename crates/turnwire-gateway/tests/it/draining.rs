@@ -139,6 +139,70 @@ async fn a_chat_is_read_on_elsewhere() {
     there.close().await;
 }
 
+/// C20, AG-UI 2.1: an AG-UI client takes the end of a stream for the end of the run, so the
+/// connection breaks instead; the rest, with the answer of the next worker, is read elsewhere.
+#[tokio::test]
+async fn an_ag_ui_stream_breaks_and_is_read_on_elsewhere() {
+    let (here, there) = two_servers().await;
+    let messages = json!([{ "id": "u1", "role": "user", "content": "?" }]);
+    let body = json!({
+        "threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": messages,
+    });
+    let request = here.request(Method::POST, "/ag-ui").json(&body);
+    let mut response = request.send().await.unwrap();
+    let mut seen = read_until(&mut response, "Let me").await;
+    here.app.close();
+    let error = loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => seen.push_str(std::str::from_utf8(&chunk).unwrap()),
+            Ok(None) => panic!("it ended cleanly after {seen}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_body() || error.is_decode(), "{error:?}");
+    here.close().await;
+    let path = format!("/ag-ui/runs/r?after={}", last_place(&seen));
+    let rest = there.text(there.request(Method::GET, &path)).await;
+    let whole = there.text(there.request(Method::GET, "/ag-ui/runs/r")).await;
+    assert_eq!(seen + &rest, whole, "the client's own name finds the run");
+    let events = data_of(&rest);
+    let of_type = |kind: &str| events.iter().find(|event| event["type"] == kind).unwrap();
+    assert_eq!(of_type("CUSTOM")["name"], "turnwire.taken_over");
+    assert_eq!(of_type("TEXT_MESSAGE_END")["metadata"]["turnwire"]["state"], "superseded");
+    assert_eq!(of_type("MESSAGES_SNAPSHOT")["messages"], messages, "without the withdrawn text");
+    assert_eq!(of_type("TEXT_MESSAGE_CONTENT")["delta"], "It is 20.");
+    assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "success" }));
+    there.close().await;
+}
+
+/// C20: a UI message stream breaks, because a page would take a clean end for a whole answer; it is
+/// resumed by the number of its chunks.
+#[tokio::test]
+async fn a_ui_message_stream_breaks_and_is_read_on_elsewhere() {
+    let (here, there) = two_servers().await;
+    let parts = json!([{ "type": "text", "text": "?" }]);
+    let body = json!({ "id": "c", "messages": [{ "role": "user", "parts": parts }] });
+    let mut response = here.request(Method::POST, "/ai-sdk/chat").json(&body).send().await.unwrap();
+    let name = response.headers()["x-workflow-run-id"].to_str().unwrap().to_owned();
+    let seen = read_until(&mut response, "Let me").await;
+    here.app.close();
+    loop {
+        match response.chunk().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it ended cleanly after {seen}"),
+            Err(_) => break,
+        }
+    }
+    here.close().await;
+    let n_chunks = seen.matches("\n\n").count();
+    let path = |start| format!("/ai-sdk/chat/{name}/stream?startIndex={start}");
+    let rest = there.text(there.request(Method::GET, &path(n_chunks))).await;
+    let whole = there.text(there.request(Method::GET, &path(0))).await;
+    assert_eq!(seen + &rest, whole);
+    assert!(rest.contains("It is 20.") && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+    there.close().await;
+}
+
 /// C20: the native events, as an event stream and as lines.
 #[tokio::test]
 async fn native_events_are_read_on_elsewhere() {

@@ -1,0 +1,29 @@
+//! `/ag-ui`: runs for clients of AG-UI, the protocol of `CopilotKit` and others.
+//!
+//! A thread is a conversation, the same that other surfaces use. A run of the protocol is a run, or
+//! a part of one: when only people are awaited, the run of the protocol ends with interrupts, and a
+//! request with `resume` goes on. The protocol has no way to resume a stream or to cancel a run;
+//! both are here.
+//!
+//! * [`input`] is the request, [`messages`] its messages and what is new in them;
+//! * [`run`] starts a run, [`answers`] answers interrupts, [`thread`] finds conversations and runs;
+//! * [`stream`] sends the events, [`resume`] sends the rest of them.
+
+mod answers;
+mod input;
+mod messages;
+mod resume;
+mod run;
+mod stream;
+mod thread;
+
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(run::run_agent))
+        .routes(routes!(resume::resume))
+        .routes(routes!(resume::cancel))
+}
