@@ -9,7 +9,7 @@ use std::pin::pin;
 
 use axum::{
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode},
     response::{IntoResponse, Response as HttpResponse},
 };
 use futures::{TryStreamExt, future::ready};
@@ -33,7 +33,7 @@ use crate::{
     body::typed,
     client_error::{ClientError, refuse_unknown},
     conversations,
-    failed_run::{FailedRun, FailedRunBody},
+    failed_run::{FailedRun, FailedRunBody, RUN_ID},
     idempotency::{IdempotencyKey, KeyedBody},
     json::Json,
     query::QueryParams,
@@ -366,11 +366,17 @@ fn stream_of(
     options: ChatStreamOptions,
     seen: Option<watch::Sender<Seq>>,
 ) -> HttpResponse {
+    // Lets a client cancel or follow the run before its first frame.
+    let name = HeaderValue::try_from(run_id.as_str());
     let frames = watched_frames(WithCursors::new(ChatStream::new(options)), events, seen);
     let frames = frames.try_filter_map(move |(_, placed)| {
         let id = Some(format!("{run_id}:{}", placed.cursor));
         let frame = SseFrame { event: None, id, data: placed.frame.data() };
         ready(Ok(placed.cursor.is_after(after).then(|| frame.bytes())))
     });
-    event_stream(app, frames)
+    let mut response = event_stream(app, frames);
+    if let Ok(name) = name {
+        response.headers_mut().insert(RUN_ID, name);
+    }
+    response
 }

@@ -23,7 +23,7 @@ use crate::{api_error::error_kind, json::Json};
 const RESPONSE_ID: HeaderName = HeaderName::from_static("turnwire-response-id");
 
 /// Header with the ID of the run.
-const RUN_ID: HeaderName = HeaderName::from_static("turnwire-run-id");
+pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("turnwire-run-id");
 
 /// Header that tells official clients whether to retry.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");

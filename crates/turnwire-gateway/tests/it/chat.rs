@@ -38,7 +38,9 @@ async fn the_stream_of_one_tool() {
         (header("cache-control"), header("x-accel-buffering")),
         ("no-cache".into(), "no".into())
     );
+    let run_id = header("turnwire-run-id");
     let text = response.text().await.unwrap();
+    assert!(text.starts_with(&format!("id: {run_id}:")), "the header names the run: {text}");
     assert!(
         text.lines().all(|line| {
             line.is_empty() || line.starts_with("data: ") || line.starts_with("id: ")
