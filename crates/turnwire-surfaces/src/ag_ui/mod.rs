@@ -1,13 +1,13 @@
 //! The surface of AG-UI 1.0: a run as the events of the protocol.
 //!
 //! A run of ours is one or more runs of the protocol. The protocol has no channel into a running
-//! run, so when only people are awaited, its run ends with interrupts ([`pause`]); what follows the
+//! run, so when only people are awaited, its run ends with interrupts (`pause`); what follows the
 //! answers is its next run, over the same journal. A projection of the whole journal has them one
 //! after the other, which is how the protocol replays a thread.
 //!
-//! Reading order: [`event`] has the events, [`projection`] makes them, with [`speech`] for texts and
-//! reasoning, [`tools`] for calls and [`activity`] for their progress; [`message_list`] is what a
-//! client has of the thread, for the snapshot after a withdrawn turn; [`origin`] is what the request
+//! Reading order: [`event`] has the events, `projection` makes them, with `speech` for texts and
+//! reasoning, `tools` for calls and `activity` for their progress; `message_list` is what a
+//! client has of the thread, for the snapshot after a withdrawn turn; `origin` is what the request
 //! said, kept in the journal.
 //!
 //! What clients punish, and this surface therefore never does:
