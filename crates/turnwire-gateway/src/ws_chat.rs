@@ -9,12 +9,8 @@ use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use axum::{
     extract::{
         State,
-        ws::{
-            CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code,
-            rejection::WebSocketUpgradeRejection,
-        },
+        ws::{WebSocketUpgrade, close_code, rejection::WebSocketUpgradeRejection},
     },
-    http::StatusCode,
     response::Response as HttpResponse,
 };
 use futures::{
@@ -23,7 +19,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::{debug, error};
 use turnwire_contract::{
     Approvals, CallId, ConversationId, EventStream, Item, JournalError, RunId, RunRequest, Seq,
@@ -39,20 +35,16 @@ use crate::{
     app::App,
     auth::Caller,
     connection_permit::ConnectionPermit,
-    limits::{self, WRITE_TIMEOUT},
-    metrics::Direction,
+    limits,
     query::QueryParams,
     retry::retry_of,
     run_calls::{approval, taken},
-    server::HttpLimits,
     streaming::{follow_while_it_runs, frames},
-    websocket::{self, RateLimit},
+    websocket::{self, ClientSocket, Disconnected, Incoming, SocketEvent},
 };
 
 /// Recorded as the source of answers given over the socket.
 const BY: &str = "/ws/chat";
-/// Interval of pings to the client.
-const PING: Duration = Duration::from_secs(20);
 /// How long the socket waits for a turn to end at shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(7);
 /// Timeout for a tool server to list its tools. Servers that take longer are left out.
@@ -91,19 +83,16 @@ async fn connect(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<HttpResponse, ApiError> {
     let upgrade = upgrade.map_err(|_| {
-        let message = "This endpoint is a WebSocket. Send `Upgrade: websocket`.";
-        ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
+        websocket::upgrade_required("This endpoint is a WebSocket. Send `Upgrade: websocket`.")
     })?;
     let tools = params.tools.is_some_and(|params| matches!(params.as_str(), "1" | "true"));
     let (upgrade, limits) = (upgrade.protocols(["turnwire"]), Arc::clone(&permit.limits));
     Ok(permit.upgrade(&app.clone(), upgrade, async move |socket| {
         let options = WsOptions { tools, ..WsOptions::default() };
         let mut chat = Chat {
+            socket: ClientSocket::new(app.clone(), socket, limits),
             app,
             caller,
-            socket,
-            rate: RateLimit::new(limits.socket_messages_per_second),
-            limits,
             options,
             current: None,
             waiting: VecDeque::new(),
@@ -112,22 +101,17 @@ async fn connect(
             asking: FuturesUnordered::new(),
         };
         if let Ok(()) = chat.serve().await {
-            websocket::finish(&mut chat.socket).await;
+            chat.socket.finish().await;
         }
         debug!("chat socket closed");
     }))
 }
 
-/// The client has disconnected.
-struct Disconnected;
-
 /// One socket.
 struct Chat {
     app: App,
     caller: Caller,
-    socket: WebSocket,
-    limits: Arc<HttpLimits>,
-    rate: RateLimit,
+    socket: ClientSocket,
     options: WsOptions,
     current: Option<RunFrames>,
     waiting: VecDeque<RunRequest>,
@@ -149,51 +133,38 @@ impl Chat {
         }
         let _open = self.app.metrics().stream("socket");
         let app = self.app.clone();
-        let mut ping_at = Instant::now() + PING;
         loop {
             let next = tokio::select! {
                 biased;
                 () = time_to_close(&app, self.current.is_some()) => Next::Close,
                 Some(tools) = self.asking.next() => Next::Tools(tools),
-                message = self.socket.recv() => Next::Received(message),
+                event = self.socket.next_event() => Next::Event(event),
                 message = next_of(&mut self.current) => Next::Frame(message),
-                () = sleep_until(ping_at) => Next::Ping,
             };
             match next {
                 Next::Close => {
                     let why = self.resume_hint().unwrap_or_else(|| "the server closes".into());
-                    return self.close(close_code::RESTART, why).await;
+                    return self.socket.close(close_code::RESTART, why).await;
                 }
-                Next::Received(Some(Ok(_))) if self.rate.is_exceeded() => {
-                    self.app.metrics().limit_reached(limits::MAX_PER_SECOND);
-                    return self.send(Message::Close(Some(websocket::too_fast()))).await;
-                }
-                Next::Received(Some(Ok(Message::Text(text)))) => {
-                    self.app.metrics().ws_message(Direction::Received, text.len());
-                    self.handle(&text).await?;
-                }
-                Next::Received(Some(Ok(Message::Binary(_)))) => {
-                    self.refuse(ErrorCode::InvalidFormat, "messages must be JSON text").await?;
-                }
-                Next::Received(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
-                Next::Received(Some(Ok(Message::Close(_))) | None) => return Ok(()),
-                Next::Received(Some(Err(error))) => return self.refuse_unreadable(error).await,
+                Next::Event(event) => match self.socket.accept(event).await? {
+                    Incoming::Text(text) => self.handle(&text).await?,
+                    Incoming::Binary => {
+                        self.refuse(ErrorCode::InvalidFormat, "messages must be JSON text").await?;
+                    }
+                    Incoming::Nothing => {}
+                    Incoming::End => return Ok(()),
+                },
                 Next::Frame(Some(Ok(message))) => {
-                    let text = self.options.wire_text(&message);
-                    self.send(Message::Text(text.into())).await?;
+                    self.socket.send_text(self.options.wire_text(&message)).await?;
                     self.last_sent = message.cursor;
                 }
                 Next::Frame(Some(Err(_))) => {
                     // The run continues, and the client can resume it.
                     let why = self.resume_hint().unwrap_or_default();
-                    return self.close(close_code::ERROR, why).await;
+                    return self.socket.close(close_code::ERROR, why).await;
                 }
                 Next::Frame(None) => self.start_next().await?,
                 Next::Tools(tools) => self.tell(tools).await?,
-                Next::Ping => {
-                    ping_at = Instant::now() + PING;
-                    self.send(Message::Ping(bytes::Bytes::new())).await?;
-                }
             }
         }
     }
@@ -281,7 +252,7 @@ impl Chat {
         if self.current.is_none() {
             return self.begin(run).await;
         }
-        let max_waiting = self.limits.socket_queue;
+        let max_waiting = self.socket.limits().socket_queue;
         if self.waiting.len() >= max_waiting {
             self.app.metrics().limit_reached(limits::MAX_QUEUE);
             let why =
@@ -426,31 +397,7 @@ impl Chat {
     }
 
     async fn tell(&mut self, message: WsMessage) -> Result<(), Disconnected> {
-        self.send(Message::Text(turnwire_surfaces::wire_json(&message).into())).await
-    }
-
-    async fn send(&mut self, message: Message) -> Result<(), Disconnected> {
-        if let Message::Text(text) = &message {
-            self.app.metrics().ws_message(Direction::Sent, text.len());
-        }
-        match timeout(self.limits.write_time, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Disconnected),
-            Err(_) => {
-                self.app.metrics().limit_reached(WRITE_TIMEOUT);
-                Err(Disconnected)
-            }
-        }
-    }
-
-    /// Closes the socket after a frame that cannot be read, because nothing after it can be.
-    async fn refuse_unreadable(&mut self, error: axum::Error) -> Result<(), Disconnected> {
-        let Some(frame) = websocket::unreadable(error, self.app.metrics()) else {
-            return Err(Disconnected);
-        };
-        self.send(Message::Close(Some(frame))).await?;
-        websocket::finish_unread().await;
-        Err(Disconnected)
+        self.socket.send_text(turnwire_surfaces::wire_json(&message)).await
     }
 
     /// Cursor to resume the current turn from, in the format of `/chat/stream`.
@@ -458,19 +405,13 @@ impl Chat {
         let run_id = self.current.as_ref().and(self.last_run.as_ref())?;
         Some(format!("{run_id}:{}", self.last_sent))
     }
-
-    async fn close(&mut self, code: u16, why: String) -> Result<(), Disconnected> {
-        let frame = CloseFrame { code, reason: Utf8Bytes::from(why) };
-        self.send(Message::Close(Some(frame))).await
-    }
 }
 
 /// What happens next on a socket.
 enum Next {
-    Received(Option<Result<Message, axum::Error>>),
+    Event(SocketEvent),
     Frame(Option<Result<FrameAt<WsMessage>, JournalError>>),
     Tools(WsMessage),
-    Ping,
     Close,
 }
 

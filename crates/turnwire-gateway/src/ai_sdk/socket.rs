@@ -1,25 +1,26 @@
 //! `GET /ai-sdk/chat` with an upgrade: the WebSocket transport of `ai` 7.
 //!
 //! One socket carries any number of chats. Every frame names its request, and the chunks of a
-//! request are numbered from 0. `abort` cancels the run; a socket that closes does not.
+//! request are numbered from 0. `abort` cancels the run; a socket that closes does not. Requests
+//! are opened beside each other: a slow one does not hold up the chunks of the others.
 
-use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::Pin, sync::Arc};
 
 use axum::{
     extract::{
         State,
-        ws::{
-            CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code,
-            rejection::WebSocketUpgradeRejection,
-        },
+        ws::{WebSocketUpgrade, close_code, rejection::WebSocketUpgradeRejection},
     },
     http::StatusCode,
     response::Response as HttpResponse,
 };
-use futures::{Stream, StreamExt, future::ready, stream};
+use futures::{
+    Stream, StreamExt,
+    future::{BoxFuture, ready},
+    stream::{self, FuturesUnordered},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use turnwire_contract::RunId;
@@ -40,15 +41,10 @@ use crate::{
     auth::Caller,
     body::parse,
     connection_permit::ConnectionPermit,
-    limits::{self, WRITE_TIMEOUT},
-    metrics::Direction,
+    limits,
     query::QueryParams,
-    server::HttpLimits,
-    websocket::{self, RateLimit},
+    websocket::{self, ClientSocket, Disconnected, Incoming},
 };
-
-/// Interval of pings to the client.
-const PING: Duration = Duration::from_secs(20);
 
 /// Open the WebSocket of the AI SDK.
 #[utoipa::path(
@@ -71,23 +67,22 @@ pub(super) async fn connect(
 ) -> Result<HttpResponse, ApiError> {
     let upgrade = upgrade.map_err(|_| {
         let message = "This endpoint is a WebSocket. Send `Upgrade: websocket`, or `POST`.";
-        ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
+        websocket::upgrade_required(message)
     })?;
     let limits = Arc::clone(&permit.limits);
     let dialect = params.dialect().unwrap_or(Dialect::V7);
     Ok(permit.upgrade(&app.clone(), upgrade, async move |socket| {
         let mut chats = ChatSocket {
+            socket: ClientSocket::new(app.clone(), socket, limits),
             app,
             caller,
-            socket,
-            rate: RateLimit::new(limits.socket_messages_per_second),
-            limits,
             dialect,
             requests: HashMap::new(),
+            opening: FuturesUnordered::new(),
             outgoing: stream::SelectAll::new(),
         };
         if let Ok(()) = chats.serve().await {
-            websocket::finish(&mut chats.socket).await;
+            chats.socket.finish().await;
         }
         debug!("AI SDK socket closed");
     }))
@@ -123,20 +118,25 @@ enum Response {
     Error { request_id: String, error_text: String },
 }
 
-/// The client has disconnected.
-struct Disconnected;
-
 type Responses = Pin<Box<dyn Stream<Item = Response> + Send>>;
+/// What a request reads: nothing if its chat has no run in progress.
+type Opened = Result<Option<Reading>, ApiError>;
+
+/// A request that has not ended.
+struct OpenRequest {
+    /// The run, once the request is opened.
+    run_id: Option<RunId>,
+    /// Cancelled by the client's `abort`.
+    aborted: CancellationToken,
+}
 
 struct ChatSocket {
     app: App,
     caller: Caller,
-    socket: WebSocket,
-    limits: Arc<HttpLimits>,
-    rate: RateLimit,
+    socket: ClientSocket,
     dialect: Dialect,
-    /// Open requests: their runs, and what ends their streams.
-    requests: HashMap<String, (RunId, CancellationToken)>,
+    requests: HashMap<String, OpenRequest>,
+    opening: FuturesUnordered<BoxFuture<'static, (String, CancellationToken, Opened)>>,
     outgoing: stream::SelectAll<Responses>,
 }
 
@@ -144,141 +144,170 @@ impl ChatSocket {
     async fn serve(&mut self) -> Result<(), Disconnected> {
         let _open = self.app.metrics().stream("socket");
         let closing = self.app.closing().clone();
-        let mut ping_at = Instant::now() + PING;
         loop {
             tokio::select! {
                 biased;
                 // The runs continue, here or on another worker, and the page resumes them.
-                () = closing.cancelled() => return self.close("the server closes").await,
-                received = self.socket.recv() => match received {
-                    Some(Ok(_)) if self.rate.is_exceeded() => {
-                        self.app.metrics().limit_reached(limits::MAX_PER_SECOND);
-                        return self.send(Message::Close(Some(websocket::too_fast()))).await;
+                () = closing.cancelled() => {
+                    return self.socket.close(close_code::RESTART, "the server closes").await;
+                }
+                event = self.socket.next_event() => match self.socket.accept(event).await? {
+                    Incoming::Text(text) => {
+                        if !self.handle(&text).await? {
+                            let why = "not a frame of the AI SDK";
+                            return self.socket.close(close_code::INVALID, why).await;
+                        }
                     }
-                    Some(Ok(Message::Text(text))) => self.handle(&text).await?,
-                    Some(Ok(Message::Binary(_))) => return self.close("frames are JSON texts").await,
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                    Some(Ok(Message::Close(_))) | None => return Ok(()),
-                    Some(Err(error)) => return self.refuse_unreadable(error).await,
+                    Incoming::Binary => {
+                        let why = "frames are JSON texts";
+                        return self.socket.close(close_code::UNSUPPORTED, why).await;
+                    }
+                    Incoming::Nothing => {}
+                    Incoming::End => return Ok(()),
                 },
-                Some(response) = self.outgoing.next() => {
-                    if let Response::End { request_id } | Response::Error { request_id, .. } = &response {
-                        self.requests.remove(request_id);
-                    }
-                    self.tell(&response).await?;
+                Some((request_id, aborted, opened)) = self.opening.next() => {
+                    self.watch(request_id, aborted, opened).await?;
                 }
-                () = sleep_until(ping_at) => {
-                    ping_at = Instant::now() + PING;
-                    self.send(Message::Ping(bytes::Bytes::new())).await?;
-                }
+                Some(response) = self.outgoing.next() => self.tell(&response).await?,
             }
         }
     }
 
-    async fn handle(&mut self, text: &str) -> Result<(), Disconnected> {
-        self.app.metrics().ws_message(Direction::Received, text.len());
+    /// Handles a frame. Returns false if it is not one of the protocol.
+    async fn handle(&mut self, text: &str) -> Result<bool, Disconnected> {
         let read = parse(text.as_bytes(), &self.app).ok();
         let Some(request) = read.and_then(|frame| serde_json::from_value(frame).ok()) else {
-            return self.close("not a frame of the AI SDK").await.and(Err(Disconnected));
+            return Ok(false);
         };
+        let (app, caller, dialect) = (self.app.clone(), self.caller.clone(), self.dialect);
         match request {
             Request::Send { request_id, chat } => {
-                let opened = self.send_message(chat).await;
-                self.watch(request_id, opened.map(Some)).await
+                self.open(request_id, async move { send(&app, &caller, chat, dialect).await })
+                    .await?;
             }
             Request::Resume { request_id, id, last_sequence } => {
-                let opened = self.resume(&id, last_sequence).await;
-                self.watch(request_id, opened).await
+                let skip = last_sequence.map_or(0, |last| last.saturating_add(1));
+                self.open(
+                    request_id,
+                    async move { resume(&app, &caller, &id, dialect, skip).await },
+                )
+                .await?;
             }
             Request::Abort { request_id } => {
-                if let Some((run_id, stream)) = self.requests.remove(&request_id) {
-                    stream.cancel();
-                    self.app.runs().cancel_in_background(self.caller.tenant(), &run_id);
+                if let Some(OpenRequest { run_id, aborted }) = self.requests.remove(&request_id) {
+                    aborted.cancel();
+                    if let Some(run_id) = run_id {
+                        self.cancel(&run_id);
+                    }
                 }
-                Ok(())
             }
         }
+        Ok(true)
     }
 
-    async fn send_message(&mut self, mut chat: Map<String, Value>) -> Result<Reading, ApiError> {
-        if self.requests.len() >= self.limits.socket_queue {
+    /// Opens a request in the background, if there is room for it.
+    async fn open(
+        &mut self,
+        request_id: String,
+        opened: impl Future<Output = Opened> + Send + 'static,
+    ) -> Result<(), Disconnected> {
+        if let Err(error) = self.check_room(&request_id) {
+            return self.refuse(request_id, error).await;
+        }
+        let aborted = CancellationToken::new();
+        let open = OpenRequest { run_id: None, aborted: aborted.clone() };
+        self.requests.insert(request_id.clone(), open);
+        self.opening.push(Box::pin(async move { (request_id, aborted, opened.await) }));
+        Ok(())
+    }
+
+    /// Whether another request may be open. Two of one ID could not be told apart.
+    fn check_room(&self, request_id: &str) -> Result<(), ApiError> {
+        if self.requests.contains_key(request_id) {
+            let message = "A request with this `requestId` is open on this socket.";
+            return Err(ApiError::bad_request("invalid_request", message));
+        }
+        if self.requests.len() >= self.socket.limits().socket_queue {
             let message = "This socket has as many open requests as allowed; wait for one to end.";
             let error =
                 ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_connections", message);
             return Err(error.limited_by(limits::MAX_QUEUE));
         }
-        // Fields of the page's own, which the other transports put beside the messages.
-        chat.remove("body");
-        let request = ChatRequest::read(Value::Object(chat))?;
-        open(&self.app, &self.caller, request, self.dialect, None).await
+        Ok(())
     }
 
-    async fn resume(
-        &mut self,
-        chat_id: &str,
-        last_sequence: Option<u64>,
-    ) -> Result<Option<Reading>, ApiError> {
-        let found = in_progress(&self.app, &self.caller, chat_id, Some(self.dialect)).await?;
-        let Some(name) = found else { return Ok(None) };
-        let skip = last_sequence.map_or(0, |last| last.saturating_add(1));
-        Ok(Some(reading_of(&self.app, &self.caller, name, skip).await?))
-    }
-
-    /// Sends the chunks of a request from now on, or why there are none.
+    /// Sends the chunks of an opened request from now on, or why there are none.
     async fn watch(
         &mut self,
         request_id: String,
-        opened: Result<Option<Reading>, ApiError>,
+        aborted: CancellationToken,
+        opened: Opened,
     ) -> Result<(), Disconnected> {
+        if aborted.is_cancelled() {
+            if let Ok(Some(reading)) = opened {
+                self.cancel(&reading.name.run_id);
+            }
+            return Ok(());
+        }
         let reading = match opened {
             Ok(Some(reading)) => reading,
             Ok(None) => return self.tell(&Response::NoActive { request_id }).await,
             Err(error) => {
-                self.app.count(&error);
-                let error_text = error.message;
-                return self.tell(&Response::Error { request_id, error_text }).await;
+                self.requests.remove(&request_id);
+                return self.refuse(request_id, error).await;
             }
         };
+        if let Some(request) = self.requests.get_mut(&request_id) {
+            request.run_id = Some(reading.name.run_id.clone());
+        }
         self.tell(&Response::Start { request_id: request_id.clone() }).await?;
-        let token = CancellationToken::new();
-        self.requests.insert(request_id.clone(), (reading.name.run_id.clone(), token.clone()));
-        let stream = responses(request_id, reading).take_until(token.cancelled_owned());
+        let stream = responses(request_id, reading).take_until(aborted.cancelled_owned());
         self.outgoing.push(Box::pin(stream));
         Ok(())
     }
 
+    fn cancel(&self, run_id: &RunId) {
+        self.app.runs().cancel_in_background(self.caller.tenant(), run_id);
+    }
+
+    /// Tells why a request is not opened. An open one of the same ID goes on.
+    async fn refuse(&mut self, request_id: String, error: ApiError) -> Result<(), Disconnected> {
+        self.app.count(&error);
+        let response = Response::Error { request_id, error_text: error.message };
+        self.socket.send_text(wire_json(&response)).await
+    }
+
+    /// Sends a frame. One that ends its request makes room for another.
     async fn tell(&mut self, response: &Response) -> Result<(), Disconnected> {
-        self.send(Message::Text(wire_json(response).into())).await
-    }
-
-    async fn send(&mut self, message: Message) -> Result<(), Disconnected> {
-        if let Message::Text(text) = &message {
-            self.app.metrics().ws_message(Direction::Sent, text.len());
+        match response {
+            Response::End { request_id }
+            | Response::NoActive { request_id }
+            | Response::Error { request_id, .. } => drop(self.requests.remove(request_id)),
+            Response::Start { .. } | Response::Chunk { .. } => {}
         }
-        match timeout(self.limits.write_time, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Disconnected),
-            Err(_) => {
-                self.app.metrics().limit_reached(WRITE_TIMEOUT);
-                Err(Disconnected)
-            }
-        }
+        self.socket.send_text(wire_json(response)).await
     }
+}
 
-    async fn close(&mut self, why: &'static str) -> Result<(), Disconnected> {
-        let frame = CloseFrame { code: close_code::RESTART, reason: Utf8Bytes::from_static(why) };
-        self.send(Message::Close(Some(frame))).await
-    }
+/// Starts the run of a message.
+async fn send(
+    app: &App,
+    caller: &Caller,
+    mut chat: Map<String, Value>,
+    dialect: Dialect,
+) -> Opened {
+    // Fields of the page's own, which the other transports put beside the messages.
+    chat.remove("body");
+    let request = ChatRequest::read(Value::Object(chat))?;
+    open(app, caller, request, dialect, None).await.map(Some)
+}
 
-    /// Closes the socket after a frame that cannot be read, because nothing after it can be.
-    async fn refuse_unreadable(&mut self, error: axum::Error) -> Result<(), Disconnected> {
-        let Some(frame) = websocket::unreadable(error, self.app.metrics()) else {
-            return Err(Disconnected);
-        };
-        self.send(Message::Close(Some(frame))).await?;
-        websocket::finish_unread().await;
-        Err(Disconnected)
-    }
+/// Finds the run in progress of a chat.
+async fn resume(app: &App, caller: &Caller, chat_id: &str, dialect: Dialect, skip: u64) -> Opened {
+    let Some(name) = in_progress(app, caller, chat_id, Some(dialect)).await? else {
+        return Ok(None);
+    };
+    reading_of(app, caller, name, skip).await.map(Some)
 }
 
 /// The frames of one request: its chunks, then its end.

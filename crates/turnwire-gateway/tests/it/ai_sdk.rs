@@ -428,3 +428,48 @@ async fn a_socket_that_is_gone_leaves_the_run() {
     }
     panic!("the run goes on");
 }
+
+/// A13: a socket has a limit of open requests, for `resume` as for `send`, and two requests of one
+/// ID are not open at once.
+#[tokio::test]
+async fn a_socket_has_a_limit_of_open_requests() {
+    let forever = || Turn::new().text("x").wait_forever();
+    let plan = Plan::new([forever(), forever()]).limits(|limits| limits.socket_queue = 2);
+    let world = plan.start().await;
+    let mut socket = world.socket(PATH).await;
+    socket.send(frame("send", "r1", "c", &[user("a")])).await;
+    socket.until(|frame| frame["chunk"]["type"] == "text-delta").await;
+    socket.send(frame("resume", "r1", "c", &[])).await;
+    let refused = socket.next().await.unwrap();
+    assert_eq!((&refused["type"], &refused["requestId"]), (&json!("error"), &json!("r1")));
+    socket.send(frame("resume", "r2", "c", &[])).await;
+    socket
+        .until(|frame| frame["requestId"] == "r2" && frame["chunk"]["type"] == "text-delta")
+        .await;
+    for kind in ["resume", "send"] {
+        socket.send(frame(kind, "r3", "d", &[user("b")])).await;
+        let refused = socket.next().await.unwrap();
+        assert_eq!((&refused["type"], &refused["requestId"]), (&json!("error"), &json!("r3")));
+    }
+    socket.send(json!({ "type": "abort", "requestId": "r2" })).await;
+    socket.until(|frame| frame["type"] == "end" && frame["requestId"] == "r1").await;
+    socket.send(frame("send", "r4", "d", &[user("b")])).await;
+    socket
+        .until(|frame| frame["requestId"] == "r4" && frame["chunk"]["type"] == "text-delta")
+        .await;
+    drop(socket);
+    world.close().await;
+}
+
+/// A mistake of the client is not told as a restart of the server, which clients reconnect after.
+#[tokio::test]
+async fn a_socket_is_closed_for_what_was_wrong() {
+    let world = Plan::new([]).start().await;
+    let mut socket = world.socket(PATH).await;
+    socket.send_text("{}").await;
+    assert_eq!(socket.read_to_end().await, (vec![], Some(1007)));
+    let mut socket = world.socket(PATH).await;
+    socket.send_binary(b"{}").await;
+    assert_eq!(socket.read_to_end().await, (vec![], Some(1003)));
+    world.close().await;
+}

@@ -314,6 +314,10 @@ impl Socket {
         self.0.send(Message::text(text)).await.unwrap();
     }
 
+    pub(crate) async fn send_binary(&mut self, bytes: &[u8]) {
+        self.0.send(Message::binary(bytes.to_vec())).await.unwrap();
+    }
+
     /// The next message, or nothing if the socket was closed.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
