@@ -16,7 +16,7 @@ use turnwire_contract::{
     EventStream, JournalError, RecordedEvent, RunId, RunStatus, Seq, StoreError, TenantId,
 };
 use turnwire_engine::Runs;
-use turnwire_surfaces::Projection;
+use turnwire_surfaces::{Answer, Projection};
 
 use crate::{api_error::ApiError, app::App};
 
@@ -81,6 +81,20 @@ where
             reader.ready.extend(frames.into_iter().map(|frame| (Arc::clone(&recorded), frame)));
         }
     })
+}
+
+/// The projection of a run after its end, and its answer.
+pub(crate) async fn project_to_end<P: Projection>(
+    mut projection: P,
+    mut events: EventStream,
+) -> Result<(P, Answer), JournalError> {
+    let mut answer = Answer::default();
+    while let Some(recorded) = events.next().await {
+        let recorded = recorded?;
+        projection.project(&recorded);
+        answer.note(&recorded);
+    }
+    Ok((projection, answer))
 }
 
 struct FrameReader<P: Projection> {

@@ -20,12 +20,10 @@ use axum::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use turnwire_contract::{Approvals, Event, EventStream, JournalError, RunRequest, Seq};
-use turnwire_engine::StartOptions;
+use turnwire_contract::{Approvals, Event, JournalError, RunRequest};
 use turnwire_surfaces::{
-    Answer, ChatCompletion, ChatCompletions, CompletionFrame, CompletionOptions, Profile,
-    Projection, chat_completions::ChatCompletionChunk, responses::echo::IGNORED, wire_json,
+    ChatCompletion, ChatCompletions, CompletionFrame, CompletionOptions, Profile,
+    chat_completions::ChatCompletionChunk, responses::echo::IGNORED, wire_json,
 };
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -41,7 +39,7 @@ use crate::{
     query::QueryParams,
     responses::{CreateOptions, ProfileParams, create_once, profile, request as run_request},
     sse::{EarlyEnd, SseFrame, event_stream_with},
-    streaming::{CancelOnDrop, ProjectedFrame, watched_frames},
+    streaming::{CancelOnDrop, ProjectedFrame, project_to_end, watched_frames},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -183,15 +181,7 @@ async fn create(
     let read = run_request::read(body, &app.options().requests);
     let request = read.map_err(|error| names.in_error(error.into()))?;
     let (streams, has_key) = (request.stream == Some(true), key.is_some());
-    let comes_back = has_key && request.on_disconnect.is_none();
-    let (seen, watcher) = watch::channel(Seq::START);
-    let start =
-        StartOptions { watcher: streams.then_some(watcher), key, ..StartOptions::default() };
-    let options = CreateOptions {
-        start,
-        stores: request.stores(),
-        cancels_with_client: request.cancels_on_disconnect() && !comes_back,
-    };
+    let (options, seen) = CreateOptions::of(&request, key);
     let adjust = |run: &mut RunRequest| {
         // Only a client that sees the approval request can bring it to somebody.
         let sees_approvals = streams && profile == Profile::Extended;
@@ -207,7 +197,8 @@ async fn create(
         let frames = wire_frames(watched_frames(projection, events, Some(seen)), guard);
         return Ok(event_stream_with(&app, frames, early_end()));
     }
-    let ended = completed(events).await;
+    let projection = ChatCompletions::new(CompletionOptions::default());
+    let ended = project_to_end(projection, events).await;
     if let Some(mut guard) = guard {
         guard.disarm();
     }
@@ -245,18 +236,6 @@ fn note_ignored(run: &mut RunRequest, more: Vec<String>, sent: impl Fn(&str) -> 
     if !ignored.is_empty() {
         run.echo.insert(IGNORED.to_owned(), json!(ignored));
     }
-}
-
-/// The projection of a run after its end, and its answer.
-async fn completed(mut events: EventStream) -> Result<(ChatCompletions, Answer), ApiError> {
-    let mut projection = ChatCompletions::new(CompletionOptions::default());
-    let mut answer = Answer::default();
-    while let Some(recorded) = events.next().await {
-        let recorded = recorded?;
-        projection.project(&recorded);
-        answer.note(&recorded);
-    }
-    Ok((projection, answer))
 }
 
 /// The bytes of the frames up to the one that ends the stream. If that comes before the end of the

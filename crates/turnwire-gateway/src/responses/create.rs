@@ -10,7 +10,7 @@ use axum::{
 use futures::StreamExt;
 use tokio::{sync::watch, time::timeout};
 use tracing::error;
-use turnwire_contract::{EventStream, JournalError, RunId, RunRequest, Seq, TenantId};
+use turnwire_contract::{EventStream, JournalError, RequestKey, RunId, RunRequest, Seq, TenantId};
 use turnwire_engine::{RunHandle, Runs, StartOptions};
 use turnwire_surfaces::{
     Projection,
@@ -18,7 +18,7 @@ use turnwire_surfaces::{
 };
 
 use super::{
-    output::{ProfileParams, final_response, profile, wire_frames},
+    output::{ProfileParams, profile, wire_frames},
     prepare::{load_prior, prepare},
     request::{self, CreateResponse},
     stored::current_response,
@@ -32,7 +32,7 @@ use crate::{
     json::Json,
     query::QueryParams,
     sse::event_stream,
-    streaming::{CancelOnDrop, watched_frames},
+    streaming::{CancelOnDrop, project_to_end, watched_frames},
 };
 
 /// How long a response that is not stored is kept for a retry with the same key.
@@ -79,16 +79,8 @@ pub(super) async fn create(
     let profile = profile(&headers, &params)?;
     let request = request::read(body, &app.options().requests)?;
     let (streams, stores) = (request.stream == Some(true), request.stores());
-    let in_background = request.background == Some(true);
-    // A client with a key can retry and get the answer, so a disconnect cancels the run only if the
-    // request says so.
-    let has_key = key.is_some();
-    let comes_back = has_key && request.on_disconnect.is_none();
-    let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
-    let (seen, watcher) = watch::channel(Seq::START);
-    let start =
-        StartOptions { watcher: streams.then_some(watcher), key, ..StartOptions::default() };
-    let options = CreateOptions { start, stores, cancels_with_client };
+    let (in_background, has_key) = (request.background == Some(true), key.is_some());
+    let (options, seen) = CreateOptions::of(&request, key);
     let (handle, guard) = create_once(&app, &caller, request, options, |_| {}).await?;
     let events = handle.events().await?;
     if streams {
@@ -102,13 +94,13 @@ pub(super) async fn create(
     if in_background {
         return Ok(Json(queued_response(events).await?).into_response());
     }
-    let ended = final_response(events).await;
+    let ended = project_to_end(Responses::new(Profile::Strict), events).await;
     if let Some(mut guard) = guard {
         guard.disarm();
     }
-    let (response, answer) = ended?;
+    let (projection, answer) = ended?;
     let Some(failure) = answer.failure_before_acting() else {
-        return Ok(Json(response).into_response());
+        return Ok(Json(projection.response()).into_response());
     };
     let failed = FailedRun::new(failure).with_key(has_key);
     let failed = if stores { failed.response(handle.id()) } else { failed };
@@ -123,6 +115,24 @@ pub(crate) struct CreateOptions {
     pub(crate) stores: bool,
     /// Whether the run is cancelled when the client disconnects.
     pub(crate) cancels_with_client: bool,
+}
+
+impl CreateOptions {
+    /// The options that a request asks for, and the sender of its reader's position.
+    pub(crate) fn of(
+        request: &CreateResponse,
+        key: Option<RequestKey>,
+    ) -> (Self, watch::Sender<Seq>) {
+        let in_background = request.background == Some(true);
+        // A client with a key can retry and get the answer, so a disconnect cancels the run only
+        // if the request says so.
+        let comes_back = key.is_some() && request.on_disconnect.is_none();
+        let cancels_with_client = request.cancels_on_disconnect() && !in_background && !comes_back;
+        let (seen, watcher) = watch::channel(Seq::START);
+        let watcher = (request.stream == Some(true)).then_some(watcher);
+        let start = StartOptions { watcher, key, ..StartOptions::default() };
+        (Self { start, stores: request.stores(), cancels_with_client }, seen)
+    }
 }
 
 /// The run of a request, or the run that an earlier request with the same key created. A new run is

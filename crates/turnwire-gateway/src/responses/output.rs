@@ -6,8 +6,7 @@ use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use turnwire_contract::{EventStream, JournalError};
 use turnwire_surfaces::{
-    Answer, Projection,
-    responses::{Profile, Response, ResponseEvent, Responses, SequencedEvent},
+    responses::{Profile, ResponseEvent, Responses, SequencedEvent},
     wire_json,
 };
 use utoipa::IntoParams;
@@ -43,19 +42,6 @@ pub(crate) fn profile(headers: &HeaderMap, params: &ProfileParams) -> Result<Pro
             Err(ApiError::bad_request("invalid_value", message).about("profile"))
         }
     }
-}
-
-/// The response after the end of its run, and the answer of the run.
-pub(super) async fn final_response(
-    mut events: EventStream,
-) -> Result<(Response, Answer), ApiError> {
-    let (mut projection, mut answer) = (Responses::new(Profile::Strict), Answer::default());
-    while let Some(recorded) = events.next().await {
-        let recorded = recorded?;
-        projection.project(&recorded);
-        answer.note(&recorded);
-    }
-    Ok((projection.response(), answer))
 }
 
 /// The events of a response as a stream, starting after `after`.

@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response as HttpResponse},
 };
-use futures::TryStreamExt;
+use futures::{TryStreamExt, future::ready};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -18,7 +18,7 @@ use turnwire_surfaces::{
 };
 use utoipa::IntoParams;
 
-use super::output::{ProfileParams, final_response, profile, stream_of};
+use super::output::{ProfileParams, profile, stream_of};
 use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
@@ -28,7 +28,7 @@ use crate::{
     page::{Order, Page, PageParams},
     path::PathParams,
     query::QueryParams,
-    streaming::{cursor_ahead, follow_while_it_runs},
+    streaming::{cursor_ahead, follow_while_it_runs, project_to_end},
 };
 
 /// How long a cancel waits for the end of the run.
@@ -131,7 +131,8 @@ pub(super) async fn current_response(
     run_id: &RunId,
 ) -> Result<Response, ApiError> {
     let events = app.runs().stored(caller.tenant(), run_id).await?;
-    Ok(final_response(events).await?.0)
+    let (projection, _) = project_to_end(Responses::new(Profile::Strict), events).await?;
+    Ok(projection.response())
 }
 
 /// Cancel a response.
@@ -170,7 +171,7 @@ async fn stop(app: &App, caller: &Caller, run_id: &RunId) -> Result<(), ApiError
     if app.runs().cancel(caller.tenant(), run_id).await? {
         let events = app.runs().follow(caller.tenant(), run_id, Seq::START).await?;
         // If it takes longer, the run still ends later.
-        let _ = timeout(CANCEL_TIME, final_response(events)).await;
+        let _ = timeout(CANCEL_TIME, events.try_for_each(|_| ready(Ok(())))).await;
     }
     Ok(())
 }
