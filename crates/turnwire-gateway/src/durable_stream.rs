@@ -32,7 +32,7 @@ use crate::{
     auth::Caller,
     path::PathParams,
     query::QueryParams,
-    runs::rest_of,
+    runs::{head_of, rest_of},
     sse::{EarlyEnd, SseFrame, event_stream_with},
 };
 
@@ -134,7 +134,7 @@ async fn read(
     let cursor = next_cursor(params.cursor.as_deref());
     match params.live {
         None => {
-            let events = rest_of(&app, &caller, &run_id, after, false).await?;
+            let events = rest_of(&app, &caller, &run_id, &head, after, false).await?;
             let page = Page::read(after, events).await?;
             let tag = page.tag(&run_id, after);
             if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == tag.as_str()) {
@@ -143,7 +143,7 @@ async fn read(
             Ok(page.answer(&run_id, after))
         }
         Some(Live::LongPoll) => {
-            let events = rest_of(&app, &caller, &run_id, after, true).await?;
+            let events = rest_of(&app, &caller, &run_id, &head, after, true).await?;
             let page = Page::wait(&app, after, &head, events).await?;
             let mut answer = page.answer_to_poll(&run_id, after);
             if !page.is_closed {
@@ -152,7 +152,7 @@ async fn read(
             Ok(answer)
         }
         Some(Live::Sse) => {
-            let events = rest_of(&app, &caller, &run_id, after, true).await?;
+            let events = rest_of(&app, &caller, &run_id, &head, after, true).await?;
             let frames = sse_frames(events, after, head, cursor);
             let quietly = EarlyEnd { closing: Bytes::new(), journal_lost: Bytes::new() };
             Ok(event_stream_with(&app, frames, quietly))
@@ -184,13 +184,6 @@ async fn metadata(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(answer)
-}
-
-async fn head_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<JournalHead, ApiError> {
-    app.runs().head(caller.tenant(), run_id).await.map_err(|error| match error {
-        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
-        other => other.into(),
-    })
 }
 
 /// The events between two offsets.

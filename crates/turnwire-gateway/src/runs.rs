@@ -14,7 +14,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
-    EventStream, JournalError, RecordedEvent, RunId, RunRecord, RunStatus, Seq, StoreError,
+    EventStream, JournalError, JournalHead, RecordedEvent, RunId, RunRecord, RunStatus, Seq,
+    StoreError,
 };
 use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, wire_json};
 use utoipa::{IntoParams, ToSchema};
@@ -131,13 +132,11 @@ pub(crate) async fn snapshot_of(
     caller: &Caller,
     id: &str,
 ) -> Result<RunSnapshot, ApiError> {
-    let missing = |error| match error {
-        JournalError::NotFound(_) => ApiError::not_found("Run", id),
-        other => other.into(),
-    };
-    let mut events = app.runs().stored(caller.tenant(), &RunId::new(id)).await.map_err(missing)?;
+    let run_id = RunId::new(id);
+    let events = app.runs().stored(caller.tenant(), &run_id).await;
+    let mut events = events.map_err(|error| unread(error, &run_id))?;
     let mut fold = SnapshotFold::default();
-    while let Some(recorded) = events.try_next().await.map_err(missing)? {
+    while let Some(recorded) = events.try_next().await.map_err(|error| unread(error, &run_id))? {
         fold.note(&recorded);
     }
     let snapshot = fold.snapshot().ok_or_else(|| ApiError::not_found("Run", id))?;
@@ -145,7 +144,7 @@ pub(crate) async fn snapshot_of(
         return Ok(snapshot);
     }
     // The worker of a run is not recorded in its journal.
-    let record = app.runs().find(caller.tenant(), &RunId::new(id)).await?;
+    let record = app.runs().find(caller.tenant(), &run_id).await?;
     Ok(snapshot.stalled_by(record.stalled))
 }
 
@@ -201,18 +200,20 @@ async fn events(
 ) -> Result<HttpResponse, ApiError> {
     let run_id = RunId::new(id.as_str());
     let mut after = after(&headers, &params)?;
-    let comes_back = headers.contains_key(LAST_EVENT_ID) && !params.snapshot;
-    if comes_back && is_at_the_end(&app, &caller, &run_id, after).await? {
-        // An `EventSource` reconnects for ever unless it gets a 204.
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
     let mut first = None;
     if params.snapshot {
         let snapshot = snapshot_of(&app, &caller, &id).await?;
         after = snapshot.last_seq;
         first = Some(snapshot);
     }
-    let events = rest_of(&app, &caller, &run_id, after, params.follow != Some(false)).await?;
+    let head = head_of(&app, &caller, &run_id).await?;
+    let comes_back = headers.contains_key(LAST_EVENT_ID) && !params.snapshot;
+    if comes_back && head.is_over && head.last == after {
+        // An `EventSource` reconnects for ever unless it gets a 204.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let follow = params.follow != Some(false);
+    let events = rest_of(&app, &caller, &run_id, &head, after, follow).await?;
     if params.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
         let first = first.into_iter().map(|snapshot| line(&SnapshotRow { snapshot }));
         let first: Vec<Bytes> = first.collect();
@@ -282,49 +283,49 @@ fn line(value: &impl Serialize) -> Bytes {
     Bytes::from(wire_json(value) + "\n")
 }
 
-/// The events of a run after `after`, including later ones if `follow` is set.
+/// Position of the journal of a run. A run that is over gets no more events, even if its journal
+/// does not say so.
+pub(crate) async fn head_of(
+    app: &App,
+    caller: &Caller,
+    run_id: &RunId,
+) -> Result<JournalHead, ApiError> {
+    // Read before the journal: if the run is over now, its journal is complete.
+    let record = record_of(app, caller, run_id).await?;
+    let head = app.runs().head(caller.tenant(), run_id).await;
+    let head = head.map_err(|error| unread(error, run_id))?;
+    let is_over = head.is_over || record.status != RunStatus::Active;
+    Ok(JournalHead { is_over, ..head })
+}
+
+/// The events of a run after `after`, including later ones if `follow` is set. `head` was the
+/// position of its journal a moment ago.
 pub(crate) async fn rest_of(
     app: &App,
     caller: &Caller,
     run_id: &RunId,
+    head: &JournalHead,
     after: Seq,
     follow: bool,
 ) -> Result<EventStream, ApiError> {
-    let tenant = caller.tenant();
-    let not_found = |error| match error {
-        JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
-        other => other.into(),
-    };
-    // Read before the journal: if the run is over now, its journal is complete.
-    let record = app.runs().find(tenant, run_id).await.map_err(|error| match error {
-        StoreError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
-        other => other.into(),
-    })?;
-    let is_over = record.status != RunStatus::Active;
-    let head = app.runs().head(tenant, run_id).await.map_err(not_found)?;
     if after > head.last {
         return Err(cursor_ahead(after.0, "after"));
     }
-    let rest = if is_over || head.is_over || !follow {
-        app.runs().stored_after(tenant, run_id, after).await
+    let (runs, tenant) = (app.runs(), caller.tenant());
+    let rest = if head.is_over || !follow {
+        runs.stored_after(tenant, run_id, after).await
     } else {
-        follow_while_it_runs(app.runs(), tenant, run_id, after).await
+        follow_while_it_runs(runs, tenant, run_id, after).await
     };
-    rest.map_err(not_found)
+    rest.map_err(|error| unread(error, run_id))
 }
 
-/// Whether the run has ended and no event follows `after`.
-async fn is_at_the_end(
-    app: &App,
-    caller: &Caller,
-    run_id: &RunId,
-    after: Seq,
-) -> Result<bool, ApiError> {
-    let head = app.runs().head(caller.tenant(), run_id).await.map_err(|error| match error {
+/// The error for a journal that cannot be read.
+fn unread(error: JournalError, run_id: &RunId) -> ApiError {
+    match error {
         JournalError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
         other => other.into(),
-    })?;
-    Ok(head.is_over && head.last == after)
+    }
 }
 
 fn after(headers: &HeaderMap, params: &EventsParams) -> Result<Seq, ApiError> {
@@ -374,10 +375,12 @@ async fn cancel(
 }
 
 pub(crate) async fn find(app: &App, caller: &Caller, id: &str) -> Result<RunId, ApiError> {
-    let run_id = RunId::new(id);
-    match app.runs().find(caller.tenant(), &run_id).await {
-        Ok(_) => Ok(run_id),
-        Err(StoreError::NotFound(_)) => Err(ApiError::not_found("Run", id)),
-        Err(other) => Err(other.into()),
-    }
+    Ok(record_of(app, caller, &RunId::new(id)).await?.run_id)
+}
+
+async fn record_of(app: &App, caller: &Caller, run_id: &RunId) -> Result<RunRecord, ApiError> {
+    app.runs().find(caller.tenant(), run_id).await.map_err(|error| match error {
+        StoreError::NotFound(_) => ApiError::not_found("Run", run_id.as_str()),
+        other => other.into(),
+    })
 }
