@@ -10,7 +10,7 @@ use turnwire_surfaces::ag_ui::{InterruptTarget, origin::source};
 
 use super::{
     input::{AgentRequest, InterruptAnswer, OnDisconnect, ResumeStatus},
-    stream::{Standing, StreamOptions, stream_of},
+    stream::{Progress, StreamOptions, stream_of},
 };
 use crate::{
     api_error::ApiError,
@@ -40,8 +40,8 @@ pub(super) async fn answer_interrupts(
 ) -> Result<HttpResponse, ApiError> {
     let run_id = the_run(app, caller, &request.answers).await?;
     let tenant = caller.tenant();
-    let standing = Standing::of(app, tenant, &run_id).await?;
-    let after = asked_at(&standing, &request)?;
+    let progress = Progress::of(app, tenant, &run_id).await?;
+    let after = asked_at(&progress, &request)?;
     let source = source(&request.origin.run_id);
     for answer in &request.answers {
         give(app, caller, answer, &source).await?;
@@ -73,12 +73,12 @@ async fn the_run(
 }
 
 /// Number of the frame that asked.
-fn asked_at(standing: &Standing, request: &AgentRequest) -> Result<u64, ApiError> {
+fn asked_at(progress: &Progress, request: &AgentRequest) -> Result<u64, ApiError> {
     let mut asked_at = 0;
     for answer in &request.answers {
         let id = answer.id.to_string();
-        let pause = standing.pauses.iter().rev().find(|pause| pause.interrupts.contains(&id));
-        let pause = pause.filter(|_| standing.thread_id == request.origin.thread_id);
+        let pause = progress.pauses.iter().rev().find(|pause| pause.interrupts.contains(&id));
+        let pause = pause.filter(|_| progress.thread_id == request.origin.thread_id);
         let pause = pause.ok_or_else(|| unknown_interrupt(answer))?;
         if pause.run_id == request.origin.run_id {
             let message = "`runId` must be a new one; the run with this ID has ended with the \

@@ -11,7 +11,7 @@ use turnwire_surfaces::AgUiFrame;
 use utoipa::IntoParams;
 
 use super::{
-    stream::{Standing, StreamOptions, stream_of},
+    stream::{Progress, StreamOptions, stream_of},
     thread::find_run,
 };
 use crate::{
@@ -75,12 +75,12 @@ pub(super) async fn resume(
     let header = last_event_id(&headers)?;
     let after = header.or(params.after).unwrap_or_default();
     let tenant = caller.tenant();
-    let standing = Standing::of(&app, tenant, &run_id).await?;
-    if after > standing.last_number {
+    let progress = Progress::of(&app, tenant, &run_id).await?;
+    if after > progress.last_number {
         return Err(cursor_ahead(after, "after"));
     }
     // An `EventSource` reconnects for ever unless it gets a 204.
-    if header.is_some() && standing.is_over && after == standing.last_number {
+    if header.is_some() && progress.is_over && after == progress.last_number {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let events = follow_while_it_runs(app.runs(), tenant, &run_id, Seq::START).await?;

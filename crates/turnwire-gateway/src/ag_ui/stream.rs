@@ -149,9 +149,9 @@ fn wire_frame(frame: &AgUiFrame) -> Bytes {
     SseFrame { event: None, id, data: frame.data() }.bytes()
 }
 
-/// What is recorded of a run.
+/// How far a run has come.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Progress {
     /// Number of the last frame, including that of a pause.
     pub(super) last_number: u64,
     /// Whether the run has ended.
@@ -173,21 +173,21 @@ pub(super) struct Pause {
     pub(super) interrupts: Vec<String>,
 }
 
-impl Standing {
+impl Progress {
     /// Reads what is recorded of a run.
     pub(super) async fn of(app: &App, tenant: &TenantId, run_id: &RunId) -> Result<Self, ApiError> {
         let mut events = app.runs().stored(tenant, run_id).await?;
-        let (mut surface, mut standing) = (AgUi::new(), Self::default());
+        let (mut surface, mut progress) = (AgUi::new(), Self::default());
         while let Some(recorded) = events.try_next().await? {
             for frame in surface.project(&recorded) {
-                standing.note(&frame);
+                progress.note(&frame);
             }
-            standing.is_over |= recorded.event.ends_the_run();
+            progress.is_over |= recorded.event.ends_the_run();
         }
         if let Some(pause) = surface.pause() {
-            standing.note(pause);
+            progress.note(pause);
         }
-        Ok(standing)
+        Ok(progress)
     }
 
     fn note(&mut self, frame: &AgUiFrame) {
