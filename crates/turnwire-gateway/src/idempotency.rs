@@ -6,18 +6,15 @@
 //! identifies the request: SHA-256 of the method, the path and the raw bytes of the body. The query
 //! string is not part of it, because it only affects how a run is presented.
 
-use std::fmt::Write;
-
 use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, Method, request::Parts},
 };
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use turnwire_contract::RequestKey;
 use utoipa::IntoParams;
 
-use crate::{api_error::ApiError, app::App, body};
+use crate::{api_error::ApiError, app::App, body, fingerprint::fingerprint};
 
 const HEADER: &str = "idempotency-key";
 /// Maximum length of a key.
@@ -86,14 +83,8 @@ fn given(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 }
 
 fn request_key(key: String, method: &Method, path: &str, body: &[u8]) -> RequestKey {
-    let mut hash = Sha256::new();
-    hash.update(format!("{method} {path}\n"));
-    hash.update(body);
-    let fingerprint = hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let first_line = format!("{method} {path}\n");
+    let fingerprint = fingerprint([first_line.as_bytes(), body]);
     RequestKey { endpoint: path.to_owned(), key, fingerprint }
 }
 

@@ -41,6 +41,7 @@ mod failed_run;
 mod field_tracker;
 mod fields;
 mod files;
+mod fingerprint;
 mod health;
 mod idempotency;
 pub mod json;

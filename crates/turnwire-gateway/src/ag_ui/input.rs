@@ -5,19 +5,16 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use turnwire_contract::ToolSpec;
 use turnwire_surfaces::ag_ui::{InterruptId, Origin};
 use utoipa::ToSchema;
 
-use super::{
-    messages::{ClientMessage, read_messages},
-    thread::hex,
-};
+use super::messages::{ClientMessage, read_messages};
 use crate::{
     api_error::ApiError,
     body::typed,
     client_error::{ClientError, shown},
+    fingerprint::fingerprint,
     limits::RequestLimits,
     responses::request::{RequestedTool, read_tools},
 };
@@ -135,7 +132,7 @@ pub(super) enum OnDisconnect {
 impl AgentRequest {
     /// Reads and checks a body.
     pub(super) fn read(body: Value, limits: &RequestLimits) -> Result<Self, ApiError> {
-        let fingerprint = fingerprint(&body);
+        let fingerprint = fingerprint([body.to_string().as_bytes()]);
         let input: RunAgentInput = typed(body)?;
         let thread_id = needed_id(input.thread_id, "threadId")?;
         let run_id = needed_id(input.run_id, "runId")?;
@@ -263,11 +260,6 @@ fn read_options(props: Option<&Value>) -> Result<ForwardedOptions, ApiError> {
             error.about(param.trim_end_matches('.').to_owned())
         }),
     }
-}
-
-/// Identifies a request, so that the same request is recognised when it comes again.
-fn fingerprint(body: &Value) -> String {
-    hex(&Sha256::digest(body.to_string()))
 }
 
 #[cfg(test)]

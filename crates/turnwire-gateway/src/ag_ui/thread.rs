@@ -1,13 +1,14 @@
 //! Conversations by thread, and runs by the names that clients have for them.
 
-use std::fmt::Write;
-
 use axum::http::StatusCode;
-use sha2::{Digest, Sha256};
-use turnwire_contract::{ConversationId, RequestKey, RunId, StoreError, TenantId};
+use turnwire_contract::{ConversationId, RequestKey, RunId, StoreError};
 
-use crate::{api_error::ApiError, app::App, auth::Caller, conversations};
+use crate::{
+    api_error::ApiError, app::App, auth::Caller, conversations, fingerprint::conversation_id,
+};
 
+/// The protocol, for the IDs of its conversations.
+const PROTOCOL: &str = "ag-ui";
 /// Endpoint of the keys by which runs are found.
 const ENDPOINT: &str = "/ag-ui";
 
@@ -21,25 +22,10 @@ pub(super) async fn conversation_of(
     match conversations::find(app, caller, thread_id).await {
         Ok(conversation) => Ok(conversation.id),
         Err(error) if error.status == StatusCode::NOT_FOUND => {
-            Ok(derived(caller.tenant(), thread_id))
+            Ok(conversation_id(PROTOCOL, caller.tenant(), thread_id))
         }
         Err(error) => Err(error),
     }
-}
-
-fn derived(tenant: &TenantId, thread_id: &str) -> ConversationId {
-    let hash = Sha256::digest(format!("{tenant}\n{thread_id}"));
-    let (half, _) = hash.split_at(hash.len() / 2);
-    ConversationId::new(format!("conv_{}", hex(half)))
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The key by which the run of a client's `runId` is found. All requests with the same `runId` have
@@ -59,19 +45,4 @@ pub(super) async fn find_run(app: &App, caller: &Caller, id: &str) -> Result<Run
     }
     let found = runs.find_by_key(tenant, &key_of(id)).await?;
     found.map(|handle| handle.id().clone()).ok_or_else(|| ApiError::not_found("Run", id))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A thread is one conversation per tenant, always the same.
-    #[test]
-    fn a_thread_is_one_conversation_per_tenant() {
-        let of = |tenant: &str, thread: &str| derived(&TenantId::from(tenant), thread);
-        assert_eq!(of("a", "t"), of("a", "t"));
-        assert_ne!(of("a", "t"), of("b", "t"));
-        assert_ne!(of("a", "t"), of("a", "u"));
-        assert!(of("a", "t").as_str().starts_with("conv_"));
-    }
 }

@@ -4,21 +4,16 @@
 //! tenants never share one, whatever their pages call their chats. A chat whose ID is that of a
 //! conversation of the tenant is that conversation: a page can continue what was started elsewhere.
 
-use std::fmt::Write;
-
-use sha2::{Digest, Sha256};
-use turnwire_contract::{
-    ConversationId, ConversationRecord, Entry, Item, Role, RunId, StoreError, TenantId,
-};
+use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, Role, RunId, StoreError};
 
 use super::{
     messages::earlier_items,
     request::{ChatRequest, check_chat_id},
 };
-use crate::{api_error::ApiError, app::App, auth::Caller};
+use crate::{api_error::ApiError, app::App, auth::Caller, fingerprint::conversation_id};
 
-/// Number of bytes of the hash in an ID.
-const HASH_BYTES: usize = 16;
+/// The protocol, for the IDs of its conversations.
+const PROTOCOL: &str = "ai-sdk";
 
 /// The conversation of a chat.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +32,7 @@ impl Chat {
         {
             return Ok(Self { conversation_id: ConversationId::from(chat_id), exists: true });
         }
-        let conversation_id = conversation_of(caller.tenant(), chat_id);
+        let conversation_id = conversation_id(PROTOCOL, caller.tenant(), chat_id);
         let exists = exists(app, caller, &conversation_id).await?;
         Ok(Self { conversation_id, exists })
     }
@@ -153,17 +148,6 @@ async fn exists(app: &App, caller: &Caller, id: &ConversationId) -> Result<bool,
         Err(StoreError::NotFound(_)) => Ok(false),
         Err(other) => Err(other.into()),
     }
-}
-
-/// The ID of a chat's conversation. A line break separates the two, and no tenant has one.
-fn conversation_of(tenant: &TenantId, chat_id: &str) -> ConversationId {
-    let hash = Sha256::digest(format!("ai-sdk\n{tenant}\n{chat_id}"));
-    let hex = hash.iter().take(HASH_BYTES).fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    ConversationId::new(format!("conv_{hex}"))
 }
 
 #[cfg(test)]

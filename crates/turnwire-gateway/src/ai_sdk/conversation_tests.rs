@@ -1,15 +1,5 @@
 use super::*;
 
-/// Two tenants whose pages use the same ID have two conversations.
-#[test]
-fn a_chat_belongs_to_one_tenant() {
-    let id = |tenant: &str, chat: &str| conversation_of(&TenantId::from(tenant), chat);
-    assert_eq!(id("a", "chat"), id("a", "chat"));
-    assert_ne!(id("a", "chat"), id("b", "chat"));
-    assert_ne!(id("a", "chat"), id("a", "chat2"));
-    assert_eq!(id("a", "chat").as_str().len(), "conv_".len() + 2 * HASH_BYTES);
-}
-
 fn history() -> Vec<Entry> {
     let items = [
         Item::user("a"),
