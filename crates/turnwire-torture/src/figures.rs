@@ -72,6 +72,8 @@ pub struct Figures {
     pub shapes: BTreeMap<&'static str, u64>,
     /// Readers of runs.
     pub n_views: u64,
+    /// Readers by surface.
+    pub surfaces: BTreeMap<&'static str, u64>,
     /// Connections of readers.
     pub n_connections: u64,
     /// Frames that readers received.
@@ -125,6 +127,7 @@ impl Figures {
         }
         self.n_views += facts.views.len() as u64;
         for view in &facts.views {
+            *self.surfaces.entry(view.surface.name()).or_default() += 1;
             self.n_connections += u64::from(view.n_connections);
             self.n_frames += view.seen.len() as u64;
         }
@@ -219,6 +222,7 @@ impl Figures {
             row("… that never began", &self.n_never_began),
             row("events", &self.n_events),
             row("readers", &self.n_views),
+            row("… by surface", &listed(pairs(&self.surfaces))),
             row("… connections", &self.n_connections),
             row("… frames", &self.n_frames),
             row("kills of a node at work", &self.n_kills_at_work),
@@ -254,6 +258,7 @@ impl Figures {
             "never_began": self.n_never_began,
             "events": self.n_events,
             "readers": self.n_views,
+            "surfaces": self.surfaces,
             "connections": self.n_connections,
             "frames": self.n_frames,
             "kills_at_work": self.n_kills_at_work,

@@ -35,6 +35,35 @@ pub enum Surface {
     Runs,
     /// `/chat/stream` with tokens and approvals, numbered by event and frame.
     Chat,
+    /// `/v1/runs/{id}/stream` in the Durable Streams protocol, numbered by `seq`.
+    DurableStream,
+    /// `/ai-sdk/chat/{id}/stream`, numbered by chunk.
+    AiSdk,
+    /// `/ag-ui/runs/{id}`, numbered by frame.
+    AgUi,
+}
+
+impl Surface {
+    /// All surfaces.
+    pub const ALL: [Self; 6] =
+        [Self::Responses, Self::Runs, Self::Chat, Self::DurableStream, Self::AiSdk, Self::AgUi];
+
+    /// Its name, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Responses => "responses",
+            Self::Runs => "runs",
+            Self::Chat => "chat",
+            Self::DurableStream => "durable_stream",
+            Self::AiSdk => "ai_sdk",
+            Self::AgUi => "ag_ui",
+        }
+    }
+
+    /// Whether a stream of this surface ends when only people are awaited.
+    pub fn ends_for_people(self) -> bool {
+        matches!(self, Self::AiSdk | Self::AgUi)
+    }
 }
 
 /// The id of a frame on its surface.

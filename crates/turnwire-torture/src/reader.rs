@@ -8,8 +8,8 @@ use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
-use turnwire_contract::{CallId, RunId};
-use turnwire_surfaces::responses::ids::response_id;
+use turnwire_contract::{CallId, RecordedEvent, RunId};
+use turnwire_surfaces::{responses::ids::response_id, wire_json};
 
 use crate::{
     client::{Client, PATIENCE, RequestError},
@@ -149,6 +149,24 @@ impl Reader {
                 let path = format!("/chat/stream?tokens=true&approvals=true&after={id}");
                 http.get(node.url(&path))
             }
+            Surface::DurableStream => {
+                let offset = last.map_or_else(|| "-1".to_owned(), |n| format!("{n:020}"));
+                http.get(node.url(&format!("/v1/runs/{run_id}/stream?live=sse&offset={offset}")))
+            }
+            Surface::AiSdk => {
+                let start = last.map_or(0, |n| n + 1);
+                http.get(node.url(&format!("/ai-sdk/chat/{run_id}/stream?startIndex={start}")))
+            }
+            Surface::AgUi => {
+                let path = format!("/ag-ui/runs/{run_id}");
+                match last {
+                    Some(n) if by_header => {
+                        http.get(node.url(&path)).header("last-event-id", n.to_string())
+                    }
+                    Some(n) => http.get(node.url(&format!("{path}?after={n}"))),
+                    None => http.get(node.url(&path)),
+                }
+            }
         }
     }
 
@@ -178,6 +196,12 @@ impl Reader {
         for piece in pieces {
             match piece {
                 Piece::Comment => self.view.n_comments += 1,
+                Piece::Frame { data, .. } if self.view.surface == Surface::DurableStream => {
+                    for event in events_in(&data) {
+                        self.take(None, &event);
+                        leaves |= self.should_disconnect();
+                    }
+                }
                 Piece::Frame { id, data } => {
                     self.take(id, &data);
                     leaves |= self.should_disconnect();
@@ -202,7 +226,11 @@ impl Reader {
         if data == "[DONE]" {
             return;
         }
-        let frame_id = parse_frame_id(self.view.surface, id.as_deref(), data);
+        let frame_id = match self.view.surface {
+            // Chunks are numbered by counting.
+            Surface::AiSdk => Some(FrameId::at(self.view.seen.len() as u64)),
+            surface => parse_frame_id(surface, id.as_deref(), data),
+        };
         // A frame without an id is in no journal.
         let frame_id = frame_id.unwrap_or(FrameId { seq: u64::MAX, index: 0 });
         self.view.seen.push(ReceivedFrame { frame_id, fingerprint: fingerprint(data) });
@@ -254,13 +282,21 @@ impl StreamReader {
 fn parse_frame_id(surface: Surface, id: Option<&str>, data: &str) -> Option<FrameId> {
     match surface {
         Surface::Responses => number_after(data, "\"sequence_number\":").map(FrameId::at),
-        Surface::Runs => number_after(data, "\"seq\":").map(FrameId::at),
+        Surface::Runs | Surface::DurableStream => number_after(data, "\"seq\":").map(FrameId::at),
+        Surface::AgUi => id?.parse().ok().map(FrameId::at),
+        Surface::AiSdk => None,
         Surface::Chat => {
             let (_, cursor) = id?.rsplit_once(':')?;
             let (seq, index) = cursor.split_once('.')?;
             Some(FrameId { seq: seq.parse().ok()?, index: index.parse().ok()? })
         }
     }
+}
+
+/// Returns the events of a batch in a durable stream; none for a control frame.
+fn events_in(data: &str) -> Vec<String> {
+    let events: Vec<RecordedEvent> = serde_json::from_str(data).unwrap_or_default();
+    events.iter().map(wire_json).collect()
 }
 
 fn number_after(data: &str, name: &str) -> Option<u64> {
@@ -277,8 +313,12 @@ fn is_end(surface: Surface, data: &str) -> bool {
                 || is_of_type("response.failed")
                 || is_of_type("response.incomplete")
         }
-        Surface::Runs => data.contains("\"event\":{\"type\":\"run_finished\""),
+        Surface::Runs | Surface::DurableStream => {
+            data.contains("\"event\":{\"type\":\"run_finished\"")
+        }
         Surface::Chat => is_of_type("done"),
+        Surface::AiSdk => is_of_type("finish"),
+        Surface::AgUi => is_of_type("RUN_FINISHED") || is_of_type("RUN_ERROR"),
     }
 }
 
@@ -300,7 +340,7 @@ pub fn run_in(surface: Surface, piece: &Piece) -> Option<RunId> {
             let (id, _) = rest.split_once('"')?;
             Some(RunId::new(format!("run_{id}")))
         }
-        Surface::Runs => None,
+        Surface::Runs | Surface::DurableStream | Surface::AiSdk | Surface::AgUi => None,
         Surface::Chat => Some(RunId::new(id.as_deref()?.rsplit_once(':')?.0)),
     }
 }

@@ -204,12 +204,16 @@ impl Workload {
         let tasks = TaskTracker::new();
         let main = self.reader(run_id, surface_of(shape.endpoint), shape, dice).asking(questions);
         let main = tasks.spawn(main.follow(first));
+        // Only runs of the chat have frames of the chat, and only they wait for people.
+        let is_chat = shape.endpoint == Endpoint::Chat;
+        let has_surface = |surface: &Surface| match surface {
+            Surface::Chat => is_chat,
+            other => !(is_chat && other.ends_for_people()),
+        };
+        let choices: Vec<Surface> = Surface::ALL.into_iter().filter(has_surface).collect();
         let others: Vec<_> = (0..dice.between(1, 4))
             .map(|_| {
-                let choices = [Surface::Responses, Surface::Runs, Surface::Chat];
-                let n_choices = if shape.endpoint == Endpoint::Chat { 3 } else { 2 };
-                let choices = choices.get(..n_choices).unwrap_or_default();
-                let surface = dice.pick(choices).copied().unwrap_or(Surface::Runs);
+                let surface = dice.pick(&choices).copied().unwrap_or(Surface::Runs);
                 let reader = self.reader(run_id, surface, shape, dice);
                 let late = if dice.chance(40) { 500 } else { 0 };
                 let late = dice.millis(0, late);

@@ -142,7 +142,7 @@ fn facts_of(journal: Vec<RecordedEvent>, tool: &str) -> RunFacts {
         n_connections: 1,
         ..View::new(run_id(), surface)
     };
-    let views = [Surface::Responses, Surface::Runs, Surface::Chat].map(view).to_vec();
+    let views = Surface::ALL.map(view).to_vec();
     let mut projection = Responses::new(Profile::Strict);
     let mut request = None;
     for recorded in &journal {
@@ -234,7 +234,7 @@ async fn every_scenario_is_good() {
             ended: true,
             ..View::new(run_id.clone(), surface)
         };
-        let views = [Surface::Responses, Surface::Runs, Surface::Chat].map(view).to_vec();
+        let views = Surface::ALL.map(view).to_vec();
         let reported = Some(ReportedRun { journal: journal.clone(), ..ReportedRun::default() });
         let facts =
             RunFacts { reported, views, rows: Some(rows_of(&journal)), ..RunFacts::default() };

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{
-    ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithCursors, wire_json,
+    AgUi, ChatStream, ChatStreamOptions, Profile, Projection, Responses, WithCursors,
+    ai_sdk::{AiSdk, AiSdkFrame, Dialect, Span},
+    wire_json,
 };
 
 use super::{Kind, RunFacts, Violations};
@@ -102,7 +104,7 @@ pub fn frames(surface: Surface, journal: &[RecordedEvent]) -> Vec<ReceivedFrame>
                 .map(|frame| received_frame(FrameId::at(frame.sequence_number), &wire_json(&frame)))
                 .collect()
         }
-        Surface::Runs => journal
+        Surface::Runs | Surface::DurableStream => journal
             .iter()
             .map(|recorded| received_frame(FrameId::at(recorded.seq.0), &wire_json(recorded)))
             .collect(),
@@ -116,6 +118,23 @@ pub fn frames(surface: Surface, journal: &[RecordedEvent]) -> Vec<ReceivedFrame>
                     received_frame(frame_id, &placed.frame.data())
                 })
                 .collect()
+        }
+        Surface::AiSdk => {
+            let mut projection = AiSdk::new(Dialect::default(), Span::default());
+            let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
+            let chunks = frames.filter_map(|frame| match frame {
+                AiSdkFrame::Chunk(chunk) => Some(chunk),
+                AiSdkFrame::AwaitsPeople(_) => None,
+            });
+            (0..)
+                .zip(chunks)
+                .map(|(n, chunk)| received_frame(FrameId::at(n), &chunk.data()))
+                .collect()
+        }
+        Surface::AgUi => {
+            let mut projection = AgUi::new();
+            let frames = journal.iter().flat_map(|recorded| projection.project(recorded));
+            frames.map(|frame| received_frame(FrameId::at(frame.number), &frame.data())).collect()
         }
     }
 }
