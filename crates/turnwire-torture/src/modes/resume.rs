@@ -38,14 +38,18 @@ enum ReadMethod {
     Lines,
     Chat,
     Socket,
+    AiSdk,
+    AgUi,
 }
 
-const READ_METHODS: [ReadMethod; 5] = [
+const READ_METHODS: [ReadMethod; 7] = [
     ReadMethod::Responses,
     ReadMethod::Events,
     ReadMethod::Lines,
     ReadMethod::Chat,
     ReadMethod::Socket,
+    ReadMethod::AiSdk,
+    ReadMethod::AgUi,
 ];
 
 impl fmt::Display for ReadMethod {
@@ -56,6 +60,8 @@ impl fmt::Display for ReadMethod {
             Self::Lines => "/v1/runs/…/events as lines",
             Self::Chat => "/chat/stream",
             Self::Socket => "/ws/chat",
+            Self::AiSdk => "/ai-sdk/chat/…/stream",
+            Self::AgUi => "/ag-ui/runs/…",
         })
     }
 }
@@ -163,18 +169,16 @@ async fn read(
     cursor: Option<&str>,
 ) -> anyhow::Result<Vec<Frame>> {
     let reading = async {
-        match method {
-            ReadMethod::Socket => read_socket(node, run_id, cursor).await,
-            ReadMethod::Responses | ReadMethod::Events | ReadMethod::Lines | ReadMethod::Chat => {
-                let url = node.url(&path(run_id, method, cursor));
-                let answer = client.cluster.http.get(&url).send().await?;
-                let (status, text) = (answer.status(), answer.text().await?);
-                if !status.is_success() {
-                    bail!("{url}: {status}: {text}");
-                }
-                Ok(frames(method, &text))
-            }
+        if method == ReadMethod::Socket {
+            return read_socket(node, run_id, cursor).await;
         }
+        let url = node.url(&path(run_id, method, cursor));
+        let answer = client.cluster.http.get(&url).send().await?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        if !status.is_success() {
+            bail!("{url}: {status}: {text}");
+        }
+        Ok(numbered(method, cursor, frames(method, &text)))
     };
     timeout(PATIENCE, reading)
         .await
@@ -194,6 +198,8 @@ fn path(run_id: &RunId, method: ReadMethod, cursor: Option<&str>) -> String {
         (ReadMethod::Lines, _) => format!("/v1/runs/{run_id}/events?format=ndjson&after={from}"),
         (ReadMethod::Chat, None) => format!("/chat/stream?tokens=true&after={run_id}:0.0"),
         (ReadMethod::Chat, Some(cursor)) => format!("/chat/stream?tokens=true&after={cursor}"),
+        (ReadMethod::AiSdk, _) => format!("/ai-sdk/chat/{run_id}/stream?startIndex={from}"),
+        (ReadMethod::AgUi, _) => format!("/ag-ui/runs/{run_id}?after={from}"),
         (ReadMethod::Events | ReadMethod::Socket, _) => {
             format!("/v1/runs/{run_id}/events?after={from}")
         }
@@ -210,6 +216,18 @@ fn frames(method: ReadMethod, text: &str) -> Vec<Frame> {
         .collect()
 }
 
+/// Chunks of the AI SDK have no id: a client counts them, beginning with those it has.
+fn numbered(method: ReadMethod, cursor: Option<&str>, mut frames: Vec<Frame>) -> Vec<Frame> {
+    if method == ReadMethod::AiSdk {
+        let n_received: usize = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or_default();
+        let chunks = frames.iter_mut().filter(|frame| !frame.bytes.contains("[DONE]"));
+        for (n, chunk) in (n_received + 1..).zip(chunks) {
+            chunk.cursor = Some(n.to_string());
+        }
+    }
+    frames
+}
+
 fn cursor_in(method: ReadMethod, bytes: &str) -> Option<String> {
     let line = |name: &str| bytes.lines().find_map(|line| line.strip_prefix(name));
     let number = |data: &str, field: &str| {
@@ -218,8 +236,11 @@ fn cursor_in(method: ReadMethod, bytes: &str) -> Option<String> {
     };
     match method {
         ReadMethod::Responses => number(line("data: ")?, "sequence_number"),
-        ReadMethod::Events | ReadMethod::Chat => line("id: ").map(ToOwned::to_owned),
+        ReadMethod::Events | ReadMethod::Chat | ReadMethod::AgUi => {
+            line("id: ").map(ToOwned::to_owned)
+        }
         ReadMethod::Lines => number(bytes, "seq"),
+        ReadMethod::AiSdk => None,
         ReadMethod::Socket => {
             let message: Value = serde_json::from_str(bytes).ok()?;
             message.get("cursor")?.as_str().map(ToOwned::to_owned)
