@@ -9,7 +9,6 @@
 //! of the workspace.
 
 pub mod event;
-pub mod fault_injection;
 pub mod generation;
 pub mod ids;
 pub mod item;

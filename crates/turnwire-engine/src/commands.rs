@@ -12,7 +12,6 @@ use tracing::warn;
 use turnwire_contract::{
     ApprovalAnswer, CallId, Event, InputId, JournalError, RecordedEvent, Reply, RunCommand, RunId,
     Seq, StoreError, TenantId,
-    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
@@ -313,7 +312,7 @@ impl Runs {
         command: RunCommand,
     ) -> Result<bool, StoreError> {
         let parts = &self.0.parts;
-        if !parts.workers.is_durable() || is_injected(Fault::CancelThroughFence) {
+        if !parts.workers.is_durable() {
             return Ok(false);
         }
         match parts.workers.enqueue(tenant, run_id, command).await {

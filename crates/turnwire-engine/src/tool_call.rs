@@ -25,7 +25,6 @@ use tracing::{error, instrument, warn};
 use turnwire_contract::{
     Allowed, CallId, CallLink, Decision, Effect, Event, InputId, JournalError, Question, Reply,
     Tool, ToolContext, ToolError, ToolNote, ToolOutcome, ToolOutput, ToolRequest, ToolSpec,
-    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
@@ -71,7 +70,7 @@ pub(crate) async fn execute_call(
 ) -> Result<(), JournalError> {
     // A tool may run for hours. Boxing frees the memory of the start.
     let Some(ready) = Box::pin(begin(run, context, &call_id)).await? else { return Ok(()) };
-    let StartedCall { tool, request, token, permits, attempt, too_late } = ready;
+    let StartedCall { tool, request, token, permits, attempt } = ready;
     let began = Instant::now();
     let work = CallExecution {
         remaining_note_bytes: AtomicUsize::new(run.state().limits().output_in_journal),
@@ -85,9 +84,6 @@ pub(crate) async fn execute_call(
         began,
     };
     let outcome = work.run_attempts(attempt).await;
-    if let Some(start) = too_late {
-        Box::pin(run.record(*start)).await?;
-    }
     run.end_call(&call_id);
     drop(permits);
 
@@ -105,8 +101,6 @@ struct StartedCall {
     token: CancellationToken,
     permits: Permits,
     attempt: u32,
-    /// Fault injection for tests: the start event, recorded after the call.
-    too_late: Option<Box<Event>>,
 }
 
 /// Prepares and starts a call. Returns `None` if it has ended already, or is left to the loop.
@@ -156,20 +150,17 @@ async fn begin(
             reason: failures::engine_stopped(),
         },
     };
-    let too_late = is_injected(Fault::StartAfterCall).then(|| Box::new(start.clone()));
-    if too_late.is_none() {
-        let seq = run.record(start).await?;
-        run.let_watcher_see(seq).await;
-        // The lease may have expired during the append.
-        run.wait_for_lease().await;
-    }
+    let seq = run.record(start).await?;
+    run.let_watcher_see(seq).await;
+    // The lease may have expired during the append.
+    run.wait_for_lease().await;
     let request = ToolRequest {
         tenant: run.state().request().tenant.clone(),
         arguments,
         idempotency_key: format!("{}:{call_id}", run.id()),
         settings: spec.settings.clone(),
     };
-    Ok(Some(StartedCall { tool, request, token, permits, attempt, too_late }))
+    Ok(Some(StartedCall { tool, request, token, permits, attempt }))
 }
 
 /// The tool of a call, its spec and its arguments.

@@ -19,10 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use turnwire_contract::{
-    RunId,
-    fault_injection::{Fault, is_injected},
-};
+use turnwire_contract::RunId;
 
 use crate::{
     database::DatabaseError,
@@ -107,10 +104,6 @@ impl PollLoop {
                     lock(&self.follower.told).extend(come);
                 }
                 () = sleep_until(last_look + self.follower.pace()) => {}
-            }
-            if is_injected(Fault::NotificationAsTruth) && self.follower.is_notified() {
-                last_look = Instant::now();
-                continue;
             }
             let done = if was_away || last_look.elapsed() >= self.follower.pace() {
                 last_look = Instant::now();

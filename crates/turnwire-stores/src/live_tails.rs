@@ -11,10 +11,7 @@ use std::{
 };
 
 use tokio::{sync::Notify, time::Instant};
-use turnwire_contract::{
-    RecordedEvent, RunId, Seq, TenantId,
-    fault_injection::{Fault, is_injected},
-};
+use turnwire_contract::{RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     pages::{Head, KnownHead, Page},
@@ -244,7 +241,7 @@ impl LiveTails {
         if state.n_readers == 0 {
             return AddOutcome::Unwanted;
         }
-        if first.seq > state.head.next() && !is_injected(Fault::NotificationAsTruth) {
+        if first.seq > state.head.next() {
             return AddOutcome::Gap;
         }
         let before = state.head;
@@ -316,10 +313,6 @@ impl RunTail {
                 let next = state.recent.range(seen.min(state.recent.len())..);
                 TailRead::Events(next.map(|(recorded, _)| Arc::clone(recorded)).collect())
             }
-            _ if is_lax(after) && !state.recent.is_empty() => {
-                let next = state.recent.iter();
-                TailRead::Events(next.map(|(recorded, _)| Arc::clone(recorded)).collect())
-            }
             _ => TailRead::InDatabase,
         }
     }
@@ -370,12 +363,6 @@ impl TailState {
             self.bytes -= bytes;
         }
     }
-}
-
-/// Fault injection for tests: whether a reader ignores gaps.
-fn is_lax(after: Seq) -> bool {
-    is_injected(Fault::DropOnOverflow)
-        || is_injected(Fault::NotificationAsTruth) && after > Seq::START
 }
 
 /// A reader's subscription to a tail. The tail is kept up to date while it exists.

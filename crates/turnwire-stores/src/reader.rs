@@ -7,10 +7,7 @@
 use std::sync::Arc;
 
 use futures::stream;
-use turnwire_contract::{
-    EventStream, JournalError, RecordedEvent, Seq,
-    fault_injection::{Fault, is_injected},
-};
+use turnwire_contract::{EventStream, JournalError, RecordedEvent, Seq};
 
 use crate::{
     database::{Database, DatabaseError},
@@ -40,8 +37,6 @@ impl RunReader {
         outage: Arc<Availability>,
         after: Seq,
     ) -> Self {
-        let is_off = is_injected(Fault::CursorOffByOne) && after > Seq::START;
-        let after = if is_off { after.next() } else { after };
         let (ready, max_page_bytes) = (Events::default(), MAX_PAGE_BYTES);
         Self { subscription, database, outage, after, until: None, ready, max_page_bytes }
     }
@@ -68,9 +63,7 @@ impl RunReader {
         }
         loop {
             if let Some(recorded) = self.ready.next() {
-                let is_lax =
-                    is_injected(Fault::DropOnOverflow) || is_injected(Fault::NotificationAsTruth);
-                if recorded.seq != self.after.next() && !is_lax {
+                if recorded.seq != self.after.next() {
                     return Some(Err(self.broken("gap in sequence numbers")));
                 }
                 self.after = recorded.seq;

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 use turnwire_contract::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, RunId, StoreError, TenantId,
-    fault_injection::{Fault, is_injected},
 };
 
 use crate::{
@@ -113,8 +112,7 @@ impl Leases for Store {
              on conflict (id) do update set lease_until = excluded.lease_until",
             database.dialect().later("$2")
         );
-        let length_told = micros(length) + injected_skew();
-        let values = [Value::Text(&self.0.worker), Value::Integer(length_told)];
+        let values = [Value::Text(&self.0.worker), Value::Integer(micros(length))];
         database.query(&sql, &values).await?;
         let n_heartbeats = self.0.heartbeats.record(now, length);
         if n_heartbeats.is_multiple_of(HEARTBEATS_BETWEEN_SWEEPS) {
@@ -384,14 +382,3 @@ pub(crate) fn micros(length: Duration) -> i64 {
 #[cfg(test)]
 #[path = "workers_tests.rs"]
 mod tests;
-
-/// Fault injection for tests: clock skew of this worker.
-fn injected_skew() -> i64 {
-    if !is_injected(Fault::WorkerClockLease) {
-        return 0;
-    }
-    #[expect(clippy::disallowed_methods, reason = "only in a build made for tests")]
-    let number = |name: &str| std::env::var(name).ok()?.parse::<i64>().ok();
-    let (skew_ms, node) = (number("TURNWIRE_SEEDED_SKEW_MS"), number("TURNWIRE_SEEDED_NODE"));
-    -skew_ms.unwrap_or(0) * node.unwrap_or(0) * 1_000
-}

@@ -25,6 +25,7 @@ pub mod options;
 pub mod proxy;
 pub mod reader;
 pub mod report;
+pub mod seeded_fault;
 pub mod shapes;
 pub mod sse;
 pub mod tool_log;

@@ -6,12 +6,12 @@ use std::{io, process::ExitCode};
 use anyhow::bail;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-use turnwire_contract::fault_injection::Fault;
 use turnwire_torture::{
     evidence::Verdict,
     modes::{self, controls, first_token, outage, resume, rolling},
     options::Options,
     report::{self, ReportHeader},
+    seeded_fault::Fault,
 };
 
 #[tokio::main]

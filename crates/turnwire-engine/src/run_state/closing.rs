@@ -2,7 +2,6 @@
 
 use turnwire_contract::{
     Completeness, DiscoveryOutcome, Effect, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
-    fault_injection::{Fault, is_injected},
 };
 
 use super::{OpenMessage, OpenReasoning, RunState};
@@ -106,7 +105,7 @@ impl RunState {
         let at_work = self.open_calls().filter(|call| call.attempts > 0 && call.task.is_none());
         let unknown = at_work.filter(|call| {
             let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
-            effect.is_none_or(|effect| effect == Effect::Once) && !is_injected(Fault::BlindRetry)
+            effect.is_none_or(|effect| effect == Effect::Once)
         });
         events.extend(unknown.map(|call| Event::ToolFinished {
             call_id: call.call_id.clone(),

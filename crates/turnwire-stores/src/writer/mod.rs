@@ -23,10 +23,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use turnwire_contract::{
-    JournalError, RecordedEvent, RunEnd, RunId, Seq, TenantId,
-    fault_injection::{Fault, is_injected},
-};
+use turnwire_contract::{JournalError, RecordedEvent, RunEnd, RunId, Seq, TenantId};
 
 use crate::{
     database::{DatabaseError, Dialect, STATEMENT_TIMEOUT},
@@ -273,11 +270,6 @@ impl Writer {
         batch: Vec<Job>,
         before: Option<WrittenBatch>,
     ) -> Option<WrittenBatch> {
-        if is_injected(Fault::PublishBeforeCommit) {
-            for job in &batch {
-                self.notifier.tails.note_written(&job.tenant, &job.events, job.bytes);
-            }
-        }
         let attempts =
             BatchAttempt { journal: &mut *self.journal, outage: &self.outage, stop: &self.stop };
         *lock(&self.at_work_since) = Some(Instant::now());

@@ -1,10 +1,9 @@
 //! Batches in PostgreSQL: one statement, and a transaction only when a run ends.
 
-use std::{sync::LazyLock, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::PgConnection;
-use turnwire_contract::fault_injection::{Fault, is_injected};
 
 use super::{BatchWriter, Job, probe_sql};
 use crate::{
@@ -34,18 +33,6 @@ const WRITE: &str = "with first as ( \
     select run_id from first \
     union all \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
-
-/// Returns the statement, or one without a fence: fault injection for tests, see
-/// `turnwire_contract::fault_injection`.
-fn write() -> &'static str {
-    static WITHOUT_FENCE: LazyLock<String> = LazyLock::new(|| {
-        let over = "do update set last_seq = excluded.last_seq, tag = excluded.tag, \
-            kind = excluded.kind, call_id = excluded.call_id, body = excluded.body";
-        let open = WRITE.replace("do nothing", over);
-        open.replace("where r.run_id in (select run_id from first))", "on conflict do nothing)")
-    });
-    if is_injected(Fault::NoFence) { &WITHOUT_FENCE } else { WRITE }
-}
 
 /// Returns the tags of the rows that block refused appends.
 const TAGS: &str = "select e.run_id, e.tag from unnest($1::text[], $2::bigint[]) \
@@ -93,9 +80,7 @@ impl PostgresBatchWriter {
         let won = |job: &Job| winners.iter().any(|winner| winner == job.run_id.as_str());
         let refused: Vec<&Job> = jobs.iter().filter(|job| !won(job)).collect();
         let tags = self.tags_of(&refused).await?;
-        let is_there = |job: &Job| {
-            tags.contains(&(job.run_id.to_string(), job.tag)) && !is_injected(Fault::NoReadBack)
-        };
+        let is_there = |job: &Job| tags.contains(&(job.run_id.to_string(), job.tag));
         Ok(jobs.iter().map(|job| won(job) || is_there(job)).collect())
     }
 
@@ -109,7 +94,6 @@ impl PostgresBatchWriter {
         let winners = insert(transaction.connection(), jobs, sender.as_deref(), time).await?;
         for job in jobs {
             if let Some(ending) = &job.ending
-                && !is_injected(Fault::EndOutsideTransaction)
                 && winners.iter().any(|winner| winner == job.run_id.as_str())
             {
                 let (tenant, run_id) = (&job.tenant, &job.run_id);
@@ -174,7 +158,7 @@ async fn insert(
     }
     let heads = || jobs.iter().filter_map(|job| Some((&job.run_id, job.events.last()?.seq)));
     let notifications = sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
-    let query = first.bind(sqlx::query_scalar(write()));
+    let query = first.bind(sqlx::query_scalar(WRITE));
     let query = rest.bind(query).bind(GROWN).bind(notifications);
     let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
     // A notification adds an empty row.

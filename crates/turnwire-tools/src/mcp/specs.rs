@@ -5,10 +5,7 @@ use std::collections::HashSet;
 use rmcp::model::ToolAnnotations;
 use serde_json::Value;
 use tracing::warn;
-use turnwire_contract::{
-    AskBefore, Effect, ToolKind, ToolSpec,
-    fault_injection::{Fault, is_injected},
-};
+use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
 
 use super::options::McpServerOptions;
 
@@ -70,9 +67,6 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
 /// Returns the effect class set by the operator, or a stricter one if the server's hints say so.
 fn tightened(configured: Effect, hints: Option<&ToolAnnotations>) -> Effect {
     let Some(hints) = hints else { return configured };
-    if is_injected(Fault::TrustAnnotations) && hints.read_only_hint == Some(true) {
-        return Effect::Pure;
-    }
     let acts = hints.read_only_hint == Some(false);
     match (configured, hints.idempotent_hint) {
         (Effect::Pure, Some(true)) if acts => Effect::Idempotent,

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use tokio_util::sync::CancellationToken;
-use turnwire_contract::fault_injection::Fault;
 
 use super::Harness;
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     observations::FaultKind,
     options::Options,
     report::{ReportHeader, by_kind},
+    seeded_fault::Fault,
     shapes::Shape,
 };
 

@@ -1,9 +1,8 @@
-//! Faults that a test build injects on purpose.
+//! Faults that a build of the gateway has on purpose.
 //!
-//! The torture harness checks guarantees. To show that it detects violations, each guarantee can be
-//! broken in a special build (`TURNWIRE_SEEDED_FAULTS=1 cargo build`), and the harness must report
-//! it. In every other build [`is_injected`] is a constant `false`, and the compiler removes the
-//! faults.
+//! The checker has to find each of them. They are in no other build: `seeded-faults.patch` beside
+//! this crate adds them to a copy of the sources, which `scripts/torture --negative-controls`
+//! builds.
 
 /// A guarantee that is broken on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,20 +67,4 @@ impl Fault {
             Self::BlindRetry => "blind_retry",
         }
     }
-}
-
-/// Whether this process injects `fault`. Always false in a normal build.
-#[cfg(not(seeded_faults))]
-#[inline]
-pub const fn is_injected(_fault: Fault) -> bool {
-    false
-}
-
-/// Whether this process injects `fault`, as named by `TURNWIRE_SEEDED_FAULT`.
-#[cfg(seeded_faults)]
-pub fn is_injected(fault: Fault) -> bool {
-    static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    #[expect(clippy::disallowed_methods, reason = "only in a build made for tests")]
-    let named = NAME.get_or_init(|| std::env::var("TURNWIRE_SEEDED_FAULT").ok());
-    named.as_deref() == Some(fault.name())
 }
