@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { waitsForPerson } from "../model/calls";
 import { toolTitle } from "../model/run";
-import { questionText } from "../model/words";
+import { questionText, titleOf } from "../model/words";
 import { go, replace, route, to } from "../router";
 import { line, request, sentence } from "../server/api";
 import { itemsOf, rewind, startRun, stopRun } from "../server/commands";
@@ -73,7 +73,8 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
       setProblem(sentence(error));
     }
   };
-  const title = useStore(titles)[conversationId ?? ""];
+  const first = visible[0]?.state.value.view;
+  const title = useStore(titles)[conversationId ?? ""] ?? (first && first.input.length > 0 ? titleOf(first) : undefined);
   const lastRun = last?.runId;
   useKey("t", () => lastRun && go(to.run(lastRun)), lastRun !== undefined);
   return (

@@ -63,7 +63,7 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
     );
   }
   const state = runState(view);
-  const chosen = lane ? view.calls[lane] : undefined;
+  const chosen = lane ? view.calls[lane] : mostTelling(view);
   const waiting = readOnly
     ? []
     : Object.values(view.calls)
@@ -106,7 +106,7 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
         <section class="tl" aria-label="Timeline">
           <TimelineView
             timeline={timeline}
-            selected={lane}
+            selected={lane ?? chosen?.callId}
             onSelect={(id) => {
               setLane(id);
               setSeq(firstSeqOf(feed, id));
@@ -141,6 +141,13 @@ function Facts({ view, waitedMs, totalMs }: { view: RunView; waitedMs: number; t
       ))}
     </dl>
   );
+}
+
+/** The call that a person most likely came for. */
+function mostTelling(view: RunView): Call | undefined {
+  const calls = Object.values(view.calls);
+  const bad = (call: Call) => call.state !== "done" && call.state !== "running";
+  return calls.find(waitsForPerson) ?? calls.find(bad) ?? calls[0];
 }
 
 /** The event at which a lane begins. */

@@ -27,7 +27,7 @@ export function startRun(message: string, conversationId: string | undefined): P
           status: "active",
           title: message.slice(0, 120),
         });
-        feedOf(runId);
+        feedOf(runId, true);
         resolve({ runId, conversationId: id ?? "" });
       },
     });

@@ -41,8 +41,10 @@ export class RunFeed {
   /** Whether what arrives is new, and not the past that a page reads when it opens. */
   #isLive = false;
 
-  constructor(runId: string, source: Source = { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}` }) {
+  /** `isNew`: the run was started here, so nothing of it is in the past. */
+  constructor(runId: string, source: Source = { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}` }, isNew = false) {
     this.#runId = runId;
+    this.#isLive = isNew;
     this.#source = source;
     this.state = new Store<FeedState>({ view: emptyRun(runId), error: undefined, loaded: false, pending: {} });
     void this.#follow();
@@ -147,7 +149,7 @@ const feeds = new Map<string, RunFeed>();
 const MAX_FEEDS = 60;
 
 /** The feed of a run; the same one for everybody who asks. */
-export function feedOf(runId: string): RunFeed {
+export function feedOf(runId: string, isNew = false): RunFeed {
   const known = feeds.get(runId);
   if (known) return known;
   for (const [id, feed] of feeds) {
@@ -155,7 +157,7 @@ export function feedOf(runId: string): RunFeed {
     feed.close();
     feeds.delete(id);
   }
-  const feed = new RunFeed(runId);
+  const feed = new RunFeed(runId, undefined, isNew);
   feeds.set(runId, feed);
   return feed;
 }

@@ -73,11 +73,16 @@ export async function readRuns(): Promise<void> {
   listed.set(true);
 }
 
+/** Older servers have no feed; they are asked once. */
+let hasFeed = true;
+
 /** Whether the server has the live feed; ends when the feed does. */
 async function followChanges(): Promise<boolean> {
+  if (!hasFeed) return false;
   const response = await watchedFetch("/v1/runs/changes");
   const isFeed = response.ok && response.headers.get("content-type")?.startsWith("text/event-stream");
   if (!isFeed || !response.body) {
+    hasFeed = response.status !== 404;
     void response.body?.cancel();
     return false;
   }

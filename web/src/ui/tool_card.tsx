@@ -5,7 +5,7 @@ import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { type Call, isOpen, outputOf } from "../model/calls";
 import { toolTitle } from "../model/run";
-import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, resultBytes, wordOf } from "../model/words";
+import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wordOf } from "../model/words";
 import { sentence } from "../server/api";
 import { retryCall, stopCall } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
@@ -232,7 +232,6 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
         </button>
       ) : null}
       {isOpen(call) ? null : <CopyButton text={copyText(call)} what={`the call of ${call.tool.name}`} />}
-      {resultBytes(call) > 0 ? null : <span class="grow" />}
       {problem ? (
         <p class="problem" role="alert">
           {problem}

@@ -7,7 +7,7 @@ import { useState } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
-import { clock, count, duration, groupCounts, plural, questionText } from "../model/words";
+import { type Look, clock, count, duration, groupCounts, plural, questionText } from "../model/words";
 import { go, to } from "../router";
 import type { FeedState, RunFeed } from "../server/run_feed";
 import { CopyButton, useNow } from "./controls";
@@ -200,12 +200,26 @@ function GroupHead({ calls }: { calls: readonly Call[] }): JSX.Element {
         <Icon name="wrench" />
       </span>
       <h3>{plural(calls.length, "tool")}</h3>
-      {counts.done > 0 ? <State look="done" word={`${counts.done} done`} /> : null}
-      {counts.running > 0 ? <State look="running" word={`${counts.running} running`} /> : null}
-      {counts.failed > 0 ? <State look="failed" word={`${counts.failed} failed`} /> : null}
-      {counts.needsYou > 0 ? <State look={unknown ? "unknown" : "approval"} word={unknown ? `${counts.needsYou} unknown` : `${counts.needsYou} needs you`} /> : null}
+      <Counted n={counts.done} look="done" word="done" />
+      <Counted n={counts.running} look="running" word="running" />
+      <Counted n={counts.failed} look="failed" word="failed" />
+      <Counted n={counts.needsYou} look={unknown ? "unknown" : "approval"} word={unknown ? "unknown" : counts.needsYou === 1 ? "needs you" : "need you"} />
       <span class="t num">{duration(until - from)}</span>
     </header>
+  );
+}
+
+/** On a narrow screen the words are only for screen readers, but for the last one. */
+function Counted({ n, look, word }: { n: number; look: Look; word: string }): JSX.Element | null {
+  if (n === 0) return null;
+  return (
+    <span class="st" data-st={look}>
+      <LookIcon look={look} />
+      <span>
+        {n}
+        <span class="cw">{` ${word}`}</span>
+      </span>
+    </span>
   );
 }
 
