@@ -17,7 +17,7 @@ import { Dock, type Waiting } from "../ui/dock";
 import { useKey } from "../ui/keys";
 import { Scroller } from "../ui/scroller";
 import { TopBar } from "../ui/top_bar";
-import { RunTranscript, Sending } from "../ui/transcript";
+import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
 import { ThreadMenu } from "../ui/thread_menu";
 
 const DRAFT = "turnwire.draft.";
@@ -203,6 +203,9 @@ function Bottom(props: BottomProps): JSX.Element {
   const focusComposer = () => document.getElementById("composer")?.focus();
   return (
     <div class="dock">
+      <div class="status-place">
+        {active ? <Status view={active.state.value.view} isLost={isLost} isStopping={pending === "stop"} /> : props.isSending ? <SendingStatus /> : null}
+      </div>
       <Dock waiting={waiting} isLost={isLost} onAnswered={focusComposer} />
       {props.problem ? (
         <p class="problem" role="alert">

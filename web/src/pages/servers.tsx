@@ -72,7 +72,7 @@ export function ServersPage(): JSX.Element {
   return (
     <main class="main scrolls" id="main" tabIndex={-1}>
       <TopBar title="MCP servers">
-        <button type="button" class="btn" onClick={() => void read()}>
+        <button type="button" class="btn" aria-label="Check all" onClick={() => void read()}>
           <Icon name="retry" />
           <span class="txt">Check all</span>
         </button>

@@ -15,7 +15,7 @@ export function CopyButton({ text, what, label }: { text: string; what: string; 
     });
   };
   return (
-    <button type="button" class="btn quiet sm" onClick={copy} aria-label={copied ? "Copied" : `Copy ${what}`}>
+    <button type="button" class="btn quiet sm" onClick={copy} aria-label={copied ? "Copied" : (label ?? `Copy ${what}`)}>
       <Icon name={copied ? "check" : "copy"} />
       <span>{copied ? "Copied" : (label ?? "Copy")}</span>
     </button>

@@ -10,7 +10,7 @@ const MAX_COLOURED = 20_000;
 /** The text of arguments or of an event. What is not JSON is shown as it is. */
 export function JsonText({ text, label }: { text: string; label: string }): JSX.Element {
   return (
-    <pre class="json" tabIndex={0} role="region" aria-label={label}>
+    <pre class="json" tabIndex={0} role="group" aria-label={label}>
       <code>{text.length > MAX_COLOURED ? text : coloured(text)}</code>
     </pre>
   );

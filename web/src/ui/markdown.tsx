@@ -11,18 +11,35 @@
 import { type Token, type Tokens, marked } from "marked";
 import type { ComponentChildren, JSX } from "preact";
 import { memo } from "preact/compat";
+import { useRef } from "preact/hooks";
 import { CopyButton } from "./controls";
 
-/** A text of the model. */
-export const Markdown = memo(function Markdown({ text }: { text: string }): JSX.Element {
+/** A text of the model; `isGrowing` while more of it comes. */
+export const Markdown = memo(function Markdown({ text, isGrowing }: { text: string; isGrowing: boolean }): JSX.Element {
+  const before = useRef<Token[]>([]);
+  before.current = isGrowing ? lexMore(before.current, text) : marked.lexer(text, { gfm: true });
   return (
     <div class="prose">
-      {marked.lexer(text, { gfm: true }).map((token, place) => (
+      {before.current.map((token, place) => (
         <Block key={`${place}-${token.type}`} raw={token.raw} token={token} />
       ))}
     </div>
   );
 });
+
+/** Blocks at the end that more text may still change: one block, and the space behind it. */
+const UNSETTLED = 3;
+
+/**
+ * The tokens of a text of which `known` is the beginning. Only the last blocks are read again, so a
+ * piece costs the same however long the text is.
+ */
+function lexMore(known: readonly Token[], text: string): Token[] {
+  const settled = known.slice(0, -UNSETTLED);
+  const raw = settled.map((token) => token.raw).join("");
+  if (!text.startsWith(raw)) return marked.lexer(text, { gfm: true });
+  return [...settled, ...marked.lexer(text.slice(raw.length), { gfm: true })];
+}
 
 /** Drawn again only if its text changed. */
 const Block = memo(
@@ -75,7 +92,7 @@ function Code({ token }: { token: Tokens.Code }): JSX.Element {
         <span class="cut">{language}</span>
         <CopyButton text={token.text} what="code" />
       </figcaption>
-      <pre tabIndex={0} role="region" aria-label={`Code, ${language}`}>
+      <pre tabIndex={0} role="group" aria-label={`Code, ${language}`}>
         <code>{token.text}</code>
       </pre>
     </figure>
@@ -95,7 +112,7 @@ function List({ token }: { token: Tokens.List }): JSX.Element {
 function Table({ token }: { token: Tokens.Table }): JSX.Element {
   const side = (place: number) => token.align[place] ?? "left";
   return (
-    <div class="tablebox" tabIndex={0} role="region" aria-label="Table">
+    <div class="tablebox" tabIndex={0} role="group" aria-label="Table">
       <table>
         <thead>
           <tr>

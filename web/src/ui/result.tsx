@@ -39,13 +39,13 @@ export function Result({ call, runId }: { call: Call; runId: string }): JSX.Elem
         ),
       )}
       {value !== undefined && value !== null ? (
-        <div class="tree" tabIndex={0} role="region" aria-label="Result as a tree">
+        <div class="tree" tabIndex={0} role="group" aria-label="Result as a tree">
           <JsonTree value={value} />
         </div>
       ) : text.trim() === "" ? (
         output.images?.length ? null : <p class="dim">No output.</p>
       ) : (
-        <pre class="text" tabIndex={0} role="region" aria-label="Result">
+        <pre class="text" tabIndex={0} role="group" aria-label="Result">
           {cut ? `${text.slice(0, SHOWN_CHARS)}…` : text}
         </pre>
       )}

@@ -156,7 +156,7 @@ function Tail({ call }: { call: Call }): JSX.Element | null {
   const shown = all ? lines : lines.slice(-TAIL_LINES);
   return (
     <div class="tailbox">
-      <pre class="tail" tabIndex={0} role="region" aria-label="Output">
+      <pre class="tail" tabIndex={0} role="group" aria-label="Output">
         {shown.join("\n")}
       </pre>
       {lines.length > TAIL_LINES ? (

@@ -3,7 +3,6 @@
 import type { Annotation } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
-import { useState } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
@@ -42,7 +41,7 @@ export function RunTranscript(props: RunProps): JSX.Element {
           <Said key={step.id} step={step} />
         ),
       )}
-      {view.outcome ? <End {...props} /> : <Status view={view} isLost={isLost} isStopping={state.pending["run"] === "stop"} />}
+      {view.outcome ? <End {...props} /> : null}
     </article>
   );
 }
@@ -120,7 +119,7 @@ const Said = memo(function Said({ step }: { step: TextStep }): JSX.Element | nul
       <span class="dot">
         <Icon name="chat" />
       </span>
-      <Markdown text={step.text} />
+      <Markdown text={step.text} isGrowing={step.state === "open"} />
       {step.refusal ? <p class="cause">{step.refusal}</p> : null}
       <Sources annotations={step.annotations} />
       {step.state === "cut" ? <p class="dim">The text ends here because it was cut off.</p> : null}
@@ -199,7 +198,7 @@ function GroupHead({ calls }: { calls: readonly Call[] }): JSX.Element {
       <span class="dot">
         <Icon name="wrench" />
       </span>
-      <h3>{plural(calls.length, "tool")}</h3>
+      <h2>{plural(calls.length, "tool")}</h2>
       <Counted n={counts.done} look="done" word="done" />
       <Counted n={counts.running} look="running" word="running" />
       <Counted n={counts.failed} look="failed" word="failed" />
@@ -223,8 +222,11 @@ function Counted({ n, look, word }: { n: number; look: Look; word: string }): JS
   );
 }
 
-/** What the run is doing now, in words. */
-function Status({ view, isLost, isStopping }: { view: RunView; isLost: boolean; isStopping: boolean }): JSX.Element {
+/**
+ * What the run is doing now, in words. It stands above the composer and not at the end of the
+ * steps, where every new step would push it away.
+ */
+export function Status({ view, isLost, isStopping }: { view: RunView; isLost: boolean; isStopping: boolean }): JSX.Element {
   const now = useNow(true);
   const open = Object.values(view.calls).filter(isOpen);
   const waits = open.filter(waitsForPerson).length;
@@ -250,11 +252,12 @@ function Status({ view, isLost, isStopping }: { view: RunView; isLost: boolean; 
                   : "Sending…";
   const timed = view.createdAt !== "" && waits === 0 && !isLost;
   return (
-    <p class="step status">
-      <span class="dot" data-st={waits > 0 && working === 0 ? "approval" : "running"}>
+    <p class="status">
+      <span class="st" data-st={waits > 0 && working === 0 ? "approval" : "running"}>
         {isLost ? <Icon name="wifi" /> : <LookIcon look={waits > 0 && working === 0 ? "approval" : "running"} />}
       </span>
-      <span>{words}</span> {timed ? <span class="num dim">{duration(now - Date.parse(since))}</span> : null}
+      <span class="cut grow">{words}</span>
+      {timed ? <span class="num dim">{duration(now - Date.parse(since))}</span> : null}
     </p>
   );
 }
@@ -309,7 +312,6 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
 
 /** A message that is on its way. */
 export function Sending({ text }: { text: string }): JSX.Element {
-  const [since] = useState(Date.now());
   return (
     <article class="run">
       <div class="you-row">
@@ -317,12 +319,15 @@ export function Sending({ text }: { text: string }): JSX.Element {
           <p>{text}</p>
         </div>
       </div>
-      <p class="step status" data-since={since}>
-        <span class="dot" data-st="running">
-          <LookIcon look="running" />
-        </span>
-        <span>Sending…</span>
-      </p>
     </article>
+  );
+}
+
+/** The same place while there is no run yet. */
+export function SendingStatus(): JSX.Element {
+  return (
+    <p class="status">
+      <State look="running" word="Sending…" />
+    </p>
   );
 }
