@@ -91,9 +91,10 @@ export function lineState(line: { status: string; n_failed_calls?: number }): { 
   }
 }
 
-/** A duration in a fixed width: tenths below ten seconds, then `0:12` and `1:02:03`. */
+/** A duration: milliseconds, tenths below ten seconds, then `0:12` and `1:02:03`. */
 export function duration(ms: number): string {
   const seconds = Math.max(0, ms) / 1000;
+  if (ms < 100) return `${Math.max(0, Math.round(ms))}ms`;
   if (seconds < 10) return `${seconds.toFixed(1)}s`;
   const whole = Math.floor(seconds);
   const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];

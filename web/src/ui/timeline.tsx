@@ -112,6 +112,10 @@ interface RowProps {
 
 function LaneRow({ lane, percent, isSelected, onSelect }: RowProps): JSX.Element {
   const end = Math.max(0, ...lane.bars.map((bar) => bar.to));
+  const start = Math.min(...lane.bars.map((bar) => bar.from), end);
+  // What does not fit behind the last bar stands before the first one.
+  const isLate = percent(end) > 78 && percent(start) > 40;
+  const place = isLate ? { right: `${100 - percent(start)}%` } : { left: `${percent(end)}%` };
   const icon = lane.kind === "worker" ? "server" : "cube";
   return (
     <li class={`lane ${lane.kind} ${isSelected ? "sel" : ""}`}>
@@ -134,7 +138,7 @@ function LaneRow({ lane, percent, isSelected, onSelect }: RowProps): JSX.Element
         {lane.notches.map((notch) => (
           <i class="notch num" style={{ left: `${percent(notch.at)}%` }} title={notch.label} />
         ))}
-        <span class={`note cut ${lane.isBad ? "bad" : ""}`} style={{ left: `${percent(end)}%` }}>
+        <span class={`note cut ${lane.isBad ? "bad" : ""} ${isLate ? "before" : ""}`} style={place}>
           {lane.note}
         </span>
       </div>
