@@ -1,13 +1,13 @@
-// Puts a compressed copy beside every file that gains from it, and says how large the page is. The
-// gateway sends the copy to whoever accepts it and never compresses by itself.
+// Puts a compressed copy beside every file of a built page that gains from it, and says how large
+// the page is: `node compress.mjs FOLDER`. The gateway sends the copy to whoever accepts it and
+// never compresses by itself.
 
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
-const dist = fileURLToPath(new URL("../dist/", import.meta.url));
 const LIMIT = 120_000;
+const [dist = "dist"] = process.argv.slice(2);
 
 let total = 0;
 for (const name of readdirSync(dist, { recursive: true })) {
