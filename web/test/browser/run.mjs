@@ -4,7 +4,9 @@
 import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { CHECKS } from "./checks.mjs";
+import { CHECKS } from "./acts.mjs";
+import "./stories.mjs";
+import "./audits.mjs";
 import { Gateway, Line, PATIENCE, openBrowser, settingsFor, startUpstreams, stopEverything } from "./world.mjs";
 
 const { PICTURES, ONLY } = process.env;
@@ -56,7 +58,7 @@ async function worldFor() {
 }
 
 const begin = Date.now();
-for (const [name, run] of Object.entries(CHECKS)) {
+for (const [name, run] of CHECKS) {
   if (ONLY && !name.includes(ONLY)) continue;
   const world = await worldFor();
   const since = Date.now();
