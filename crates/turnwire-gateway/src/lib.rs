@@ -20,7 +20,8 @@
 //!   a stream that can be resumed;
 //! * one module per surface: [`responses`], `chat_completions`, `conversations`, `chat`, `ws_chat`,
 //!   `ai_sdk`, `ag_ui`, `runs` with `run_calls` and `durable_stream`, `files`, `vector_stores`,
-//!   `models`, and [`openapi`], which describes them all.
+//!   `models`, and [`openapi`], which describes them all;
+//! * `web_page` serves the web view, which uses them.
 
 mod admission;
 mod ag_ui;
@@ -64,6 +65,7 @@ mod start_run;
 pub mod streaming;
 mod sync;
 mod vector_stores;
+mod web_page;
 mod websocket;
 mod ws_chat;
 
@@ -98,8 +100,8 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(metrics::routes())
 }
 
-/// All routes, including `/openapi.json`.
+/// All routes, including `/openapi.json` and the web view.
 fn routes() -> Router<App> {
     let (routes, document) = openapi::described(all_routes());
-    routes.merge(openapi::route(document))
+    routes.merge(openapi::route(document)).merge(web_page::routes())
 }

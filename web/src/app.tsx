@@ -1,0 +1,213 @@
+/** The frame of the page: the rail, the page in it, and what lies over both. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { lineState } from "./model/words";
+import { ChatPage } from "./pages/chat";
+import { FilesPage } from "./pages/files";
+import { KeyPrompt } from "./pages/key";
+import { RunPage } from "./pages/run";
+import { RunsPage } from "./pages/runs";
+import { ServersPage } from "./pages/servers";
+import { SharedPage } from "./pages/shared";
+import { type Route, go, route, to } from "./router";
+import { alerts, polite } from "./server/announcer";
+import { keyNeeded, line } from "./server/api";
+import { useStore } from "./server/store";
+import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
+import { Banner } from "./ui/banner";
+import { IconButton } from "./ui/controls";
+import { Icon, Mark, State } from "./ui/icons";
+import { useKey } from "./ui/keys";
+import { KeySheet, Palette, Settings, nextTheme, useTheme } from "./ui/overlays";
+import { railOpen } from "./ui/top_bar";
+
+export function App(): JSX.Element {
+  const here = useStore(route);
+  const key = useStore(keyNeeded);
+  const [over, setOver] = useState<"none" | "keys" | "palette" | "settings">("none");
+  useTheme();
+  const isShared = here.page === "shared";
+  useEffect(() => {
+    if (!isShared) watchRuns();
+  }, [isShared]);
+  useEffect(() => railOpen.set(false), [here]);
+  useKey("?", () => setOver("keys"));
+  useKey("ctrl+k", (event) => {
+    event.preventDefault();
+    setOver(over === "palette" ? "none" : "palette");
+  });
+  useKey("n", () => go(to.chat()), !isShared);
+  const close = () => setOver("none");
+  if (isShared) {
+    return (
+      <div class="app alone">
+        <div class="stage">
+          <Banner />
+          <SharedPage token={here.token} />
+        </div>
+        <Announcer />
+      </div>
+    );
+  }
+  return (
+    <div class="app">
+      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>
+        Skip to the page
+      </a>
+      <Rail here={here} onOver={setOver} />
+      <div class="stage">
+        <Banner />
+        {key === "no" ? <Page here={here} /> : <KeyPrompt wrong={key === "wrong"} />}
+      </div>
+      {over === "keys" ? <KeySheet onClose={close} /> : null}
+      {over === "palette" ? <Palette onClose={close} onOver={setOver} /> : null}
+      {over === "settings" ? <Settings onClose={close} /> : null}
+      <Announcer />
+    </div>
+  );
+}
+
+function Page({ here }: { here: Route }): JSX.Element {
+  switch (here.page) {
+    case "runs":
+      return <RunsPage />;
+    case "run":
+      return <RunPage key={here.runId} runId={here.runId} call={here.call} />;
+    case "servers":
+      return <ServersPage />;
+    case "files":
+      return <FilesPage />;
+    case "chat":
+      return <ChatPage conversationId={here.conversationId} />;
+    default:
+      return <ChatPage conversationId={undefined} />;
+  }
+}
+
+/** Screen readers hear the boundaries of a run here, and nothing else. */
+function Announcer(): JSX.Element {
+  return (
+    <>
+      <div class="sr" role="status" aria-live="polite">
+        {useStore(polite)}
+      </div>
+      <div class="sr" role="alert">
+        {useStore(alerts)}
+      </div>
+    </>
+  );
+}
+
+function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette" | "settings") => void }): JSX.Element {
+  const open = useStore(railOpen);
+  const [search, setSearch] = useState("");
+  const list = useStore(runs);
+  const { state } = useStore(line);
+  const theme = useTheme();
+  const needsYou = list.filter((run) => run.status === "needs_input").length;
+  useKey("/", (event) => {
+    event.preventDefault();
+    railOpen.set(true);
+    document.getElementById("thread-search")?.focus();
+  });
+  useKey("Escape", () => railOpen.set(false), open);
+  const page = here.page === "run" ? "runs" : here.page;
+  const item = (name: string, address: string, icon: string, label: string, n = 0) => (
+    <a class="navi" href={address} aria-current={page === name ? "page" : undefined}>
+      <Icon name={icon} />
+      <span class="grow">{label}</span>
+      {n > 0 ? <span class="badge num" aria-label={`${n} need you`}>{n}</span> : null}
+    </a>
+  );
+  return (
+    <>
+      {open ? <div class="veil" onClick={() => railOpen.set(false)} /> : null}
+      <nav class={`rail ${open ? "open" : ""}`} aria-label="Turnwire">
+        <header class="brand">
+          <Mark />
+          <strong class="grow">Turnwire</strong>
+          <IconButton name="search" label="Go anywhere" onClick={() => onOver("palette")} />
+          <a class="btn quiet icon" href={to.chat()} aria-label="New chat" title="New chat">
+            <Icon name="pen" />
+          </a>
+        </header>
+        <div class="navis">
+          {item("chat", to.chat(), "chat", "Chat")}
+          {item("runs", to.runs, "runs", "Runs", needsYou)}
+          {item("servers", to.servers, "server", "Servers")}
+          {item("files", to.files, "file", "Files")}
+        </div>
+        <div class="search">
+          <Icon name="search" />
+          <input id="thread-search" type="search" placeholder="Search chats" aria-label="Search chats" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
+        </div>
+        <Threads search={search} current={here.page === "chat" ? here.conversationId : undefined} />
+        <footer class="rail-foot">
+          <span class={`lamp ${state === "lost" ? "off" : ""}`}>{state === "lost" ? "reconnecting" : "live"}</span>
+          <span class="grow" />
+          <IconButton name="keyboard" label="Keys" onClick={() => onOver("keys")} />
+          <IconButton name={theme === "dark" ? "sun" : "moon"} label="Change the theme" onClick={nextTheme} />
+          <IconButton name="gear" label="Settings" onClick={() => onOver("settings")} />
+        </footer>
+      </nav>
+    </>
+  );
+}
+
+function Threads({ search, current }: { search: string; current: string | undefined }): JSX.Element {
+  const list = useStore(runs);
+  const names = useStore(titles);
+  const gone = useStore(deleted);
+  const isListed = useStore(listed);
+  const threads = threadsOf(list).filter((thread) => !gone.has(thread.id));
+  useEffect(() => {
+    for (const thread of threads.slice(0, 40)) void learnTitle(thread);
+  }, [threads.map((thread) => thread.id).join()]);
+  const wanted = search.trim().toLowerCase();
+  const nameOf = (thread: Thread) => names[thread.id] ?? thread.runs[0]?.title ?? "Chat";
+  const shown = threads.filter((thread) => nameOf(thread).toLowerCase().includes(wanted));
+  const days = byDay(shown);
+  return (
+    <div class="threads">
+      {[...days].map(([day, of]) => (
+        <section>
+          <h2>{day}</h2>
+          <ul>
+            {of.map((thread) => {
+              const last = thread.runs.at(-1);
+              const state = last && lineState(last);
+              const isLoud = state && state.look !== "done" && state.look !== "stopped";
+              return (
+                <li key={thread.id}>
+                  <a class="thread" href={to.chat(thread.id)} aria-current={thread.id === current ? "page" : undefined}>
+                    <span class="cut grow">{nameOf(thread)}</span>
+                    {isLoud ? <State look={state.look} word={state.word} /> : null}
+                  </a>
+                </li>
+              );
+            })}
+          </ul>
+        </section>
+      ))}
+      {isListed && shown.length === 0 ? <p class="dim none">{wanted ? "No chat has this name." : "No chats yet."}</p> : null}
+    </div>
+  );
+}
+
+function byDay(threads: readonly Thread[]): Map<string, Thread[]> {
+  const days = new Map<string, Thread[]>();
+  for (const thread of threads) days.set(dayOf(thread.at), [...(days.get(dayOf(thread.at)) ?? []), thread]);
+  return days;
+}
+
+function dayOf(at: string): string {
+  const days = Math.floor((startOfDay(new Date()) - startOfDay(new Date(at))) / 86_400_000 + 0.5);
+  if (days <= 0) return "Today";
+  if (days === 1) return "Yesterday";
+  return days < 7 ? "Last week" : "Earlier";
+}
+
+function startOfDay(date: Date): number {
+  return new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
+}

@@ -1,0 +1,18 @@
+/** Starts the page. */
+
+import { render } from "preact";
+import { App } from "./app";
+import { tryNow } from "./server/run_feed";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/frame.css";
+import "./styles/chat.css";
+import "./styles/run.css";
+import "./styles/lists.css";
+
+// The device knows before any request does that the line is back.
+addEventListener("online", tryNow);
+document.addEventListener("visibilitychange", () => !document.hidden && tryNow());
+
+const root = document.getElementById("app");
+if (root) render(<App />, root);

@@ -1,0 +1,199 @@
+/** The words of the page: states, times, sizes, and short forms of arguments and results. */
+
+import { PartialArguments } from "turnwire/arguments";
+import { clean } from "turnwire/clean";
+import { firstChars, problemOf, shortened } from "turnwire/summary";
+import { type Call, type CallState, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
+import type { RunView } from "./run";
+
+/** How a state is drawn: its icon and colour. The word itself always stands beside it. */
+export type Look =
+  | "preparing"
+  | "approval"
+  | "question"
+  | "running"
+  | "done"
+  | "failed"
+  | "denied"
+  | "stopped"
+  | "timeout"
+  | "unknown";
+
+const LOOKS: Record<CallState, Look> = {
+  preparing: "preparing",
+  "needs approval": "approval",
+  "needs input": "question",
+  running: "running",
+  done: "done",
+  failed: "failed",
+  denied: "denied",
+  stopped: "stopped",
+  "timed out": "timeout",
+  unknown: "unknown",
+};
+
+export function lookOf(state: CallState): Look {
+  return LOOKS[state];
+}
+
+/** The word of a call, more telling than its state where the tool says more. */
+export function wordOf(call: Call): string {
+  if (call.state === "unknown") return "outcome unknown";
+  if (call.state === "running" && call.tool.kind === "web_search") return "searching";
+  return call.state;
+}
+
+/** How a run stands: its word and its look. */
+export function runState(view: RunView): { word: string; look: Look } {
+  const calls = Object.values(view.calls);
+  const failed = calls.filter((call) => call.state === "failed" || call.state === "timed out").length;
+  const unknown = calls.filter((call) => call.state === "unknown").length;
+  switch (view.outcome?.status) {
+    case undefined:
+      break;
+    case "completed":
+      if (unknown > 0) return { word: `done, ${unknown} unknown`, look: "unknown" };
+      return { word: failed > 0 ? `done, ${failed} failed` : "done", look: "done" };
+    case "cancelled":
+      return { word: "stopped", look: "stopped" };
+    case "incomplete":
+      return { word: "incomplete", look: "timeout" };
+    default:
+      return { word: "failed", look: "failed" };
+  }
+  if (calls.some((call) => call.state === "needs approval" && isOpen(call))) {
+    return { word: "needs approval", look: "approval" };
+  }
+  if (calls.some((call) => call.state === "needs input" && isOpen(call))) {
+    return { word: "needs input", look: "question" };
+  }
+  return view.startedAt ? { word: "running", look: "running" } : { word: "queued", look: "preparing" };
+}
+
+/** The same for a line of the list of runs. */
+export function lineState(line: { status: string; n_failed_calls?: number }): { word: string; look: Look } {
+  const failed = line.n_failed_calls ?? 0;
+  switch (line.status) {
+    case "active":
+      return { word: "running", look: "running" };
+    case "needs_input":
+      return { word: "needs you", look: "approval" };
+    case "stalled":
+      return { word: "stalled", look: "timeout" };
+    case "completed":
+      return { word: failed > 0 ? `done, ${failed} failed` : "done", look: "done" };
+    case "incomplete":
+      return { word: "incomplete", look: "timeout" };
+    case "cancelled":
+      return { word: "stopped", look: "stopped" };
+    default:
+      return { word: line.status, look: "failed" };
+  }
+}
+
+/** A duration: milliseconds, tenths below ten seconds, then `0:12` and `1:02:03`. */
+export function duration(ms: number): string {
+  const seconds = Math.max(0, ms) / 1000;
+  if (ms < 100) return `${Math.max(0, Math.round(ms))}ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)}s`;
+  const whole = Math.floor(seconds);
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}
+
+function two(n: number): string {
+  return String(n).padStart(2, "0");
+}
+
+/** How long ago, in one unit. */
+export function ago(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return seconds < 5 ? "now" : `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`;
+}
+
+export function bytes(n: number): string {
+  if (n < 1000) return `${n} bytes`;
+  return n < 1_000_000 ? `${(n / 1000).toFixed(1)} kB` : `${(n / 1_000_000).toFixed(1)} MB`;
+}
+
+export function count(n: number): string {
+  return n < 1000 ? String(n) : n < 100_000 ? `${(n / 1000).toFixed(1)}k` : `${Math.round(n / 1000)}k`;
+}
+
+export function plural(n: number, word: string): string {
+  return `${n} ${word}${n === 1 ? "" : "s"}`;
+}
+
+/** The time of day, with seconds. */
+export function clock(at: string): string {
+  const date = new Date(at);
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** The arguments in short form, also while the model still writes them. */
+export function argumentLabel(call: Call): string {
+  const partial = new PartialArguments();
+  partial.push(firstChars(call.arguments, 4096));
+  const label = partial.label();
+  return label === "{}" || label === "{" ? "" : label;
+}
+
+/** The fact beside the state: how much came back, or what failed. */
+export function factOf(call: Call): string {
+  const output = outputOf(call);
+  if (output) {
+    if (output.short) return shortened(output.short, 40);
+    const images = output.images?.length ?? 0;
+    if (images > 0) return plural(images, "image");
+    const text = clean(output.text).trim();
+    if (text === "") return "no output";
+    return text.length <= 40 && !text.includes("\n") && !/^[[{]/.test(text) ? text : bytes(resultBytes(call));
+  }
+  const attempts = call.attempts.at(-1)?.attempt ?? 1;
+  return attempts > 1 && isOpen(call) ? `attempt ${attempts}` : "";
+}
+
+export function resultBytes(call: Call): number {
+  const output = outputOf(call);
+  if (!output) return 0;
+  return output.rest?.bytes ?? new TextEncoder().encode(output.text).length;
+}
+
+/** Why the call did not succeed. */
+export function causeOf(call: Call): string | undefined {
+  return call.outcome && problemOf(call.outcome);
+}
+
+/** How long the call has worked, or did. */
+export function elapsedMs(call: Call, now: number): number | undefined {
+  if (call.durationMs !== undefined) return call.durationMs;
+  const since = startedAt(call);
+  if (call.finishedAt) return since ? Date.parse(call.finishedAt) - Date.parse(since) : undefined;
+  if (call.state !== "running" && call.state !== "needs input") return undefined;
+  return since ? now - Date.parse(since) : undefined;
+}
+
+/** What the person wrote, as one text. */
+export function questionText(view: RunView): string {
+  return view.input.map((part) => (part.kind === "text" ? part.text : "")).join("\n").trim();
+}
+
+export function titleOf(view: RunView): string {
+  return shortened(questionText(view), 90) || view.runId;
+}
+
+/** How many calls are in which state, for the head of a group. */
+export function groupCounts(calls: readonly Call[]): { done: number; running: number; failed: number; needsYou: number } {
+  const counts = { done: 0, running: 0, failed: 0, needsYou: 0 };
+  for (const call of calls) {
+    if (call.state === "unknown" || waitsForPerson(call)) counts.needsYou += 1;
+    else if (isOpen(call)) counts.running += 1;
+    else if (call.state === "done") counts.done += 1;
+    else counts.failed += 1;
+  }
+  return counts;
+}

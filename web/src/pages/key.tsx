@@ -1,0 +1,54 @@
+/** Asks for the key of the server, once. It is kept in the browser and never in an address. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { keyNeeded, saveKey, sentence, watchedFetch } from "../server/api";
+import { forgetFeeds } from "../server/run_feed";
+import { forgetThreads } from "../server/threads";
+import { Icon } from "../ui/icons";
+
+export function KeyPrompt({ wrong }: { wrong: boolean }): JSX.Element {
+  const [key, setKey] = useState("");
+  const [keep, setKeep] = useState(false);
+  const [problem, setProblem] = useState(wrong ? "The key was not accepted." : "");
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const typed = key.trim();
+    if (typed === "") return;
+    setProblem("");
+    try {
+      const answer = await watchedFetch("/v1/models", { headers: { authorization: `Bearer ${typed}` } });
+      if (answer.status === 401) return setProblem("The key was not accepted.");
+      saveKey(typed, keep);
+      forgetFeeds();
+      forgetThreads();
+      keyNeeded.set("no");
+    } catch (error) {
+      setProblem(sentence(error));
+    }
+  };
+  return (
+    <main class="main key-page" id="main" tabIndex={-1}>
+      <form class="card stack" onSubmit={(event) => void submit(event)}>
+        <h1>
+          <Icon name="key" /> This server wants a key
+        </h1>
+        <p class="dim">It is one of the API keys in the settings of the server. It is sent in a header, only to this server.</p>
+        <label for="api-key">API key</label>
+        <input id="api-key" class="inp mono" type="password" autocomplete="current-password" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
+        <label class="check">
+          <input type="checkbox" checked={keep} onChange={(event) => setKeep(event.currentTarget.checked)} />
+          <span>Keep it in this browser</span>
+        </label>
+        {problem ? (
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+        ) : null}
+        <button type="submit" class="btn primary">
+          Continue
+        </button>
+      </form>
+    </main>
+  );
+}

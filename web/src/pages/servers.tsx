@@ -1,0 +1,209 @@
+/** The MCP servers: how they are, which tools they have, and a way to try one. */
+
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
+import { type Look, clock, plural } from "../model/words";
+import { go, to } from "../router";
+import { request, requestIfThere, sentence } from "../server/api";
+import { Empty } from "../ui/controls";
+import { SchemaForm } from "../ui/form";
+import { Icon, State } from "../ui/icons";
+import { TopBar } from "../ui/top_bar";
+
+interface ServerTool {
+  name: string;
+  title?: string | null;
+  description?: string | null;
+  input_schema?: Record<string, unknown>;
+  effect: string;
+  requires_approval: boolean;
+  claims?: { read_only?: boolean | null; destructive?: boolean | null };
+  changed?: boolean;
+}
+
+interface ToolServer {
+  name: string;
+  transport: string;
+  address: string;
+  state: string;
+  latency_ms: number | null;
+  last_error: { message: string; at: string } | null;
+  tools: ServerTool[];
+}
+
+const STATES: Record<string, [Look, string]> = {
+  connected: ["done", "connected"],
+  connecting: ["running", "connecting"],
+  failed: ["failed", "failing"],
+  login_required: ["approval", "login required"],
+};
+const POLL_MS = 5000;
+
+export function ServersPage(): JSX.Element {
+  const [servers, setServers] = useState<ToolServer[] | undefined>(undefined);
+  const [isThere, setIsThere] = useState(true);
+  const [problem, setProblem] = useState("");
+  const [name, setName] = useState<string | undefined>(undefined);
+  const read = () =>
+    requestIfThere<{ data: ToolServer[] }>("/v1/mcp_servers").then(
+      (answer) => {
+        setIsThere(answer !== undefined);
+        setServers(answer?.data ?? []);
+        setProblem("");
+        return answer !== undefined;
+      },
+      (error: unknown) => (setProblem(sentence(error)), true),
+    );
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isOn = true;
+    const again = async () => {
+      const goesOn = await read();
+      if (isOn && goesOn) timer = setTimeout(() => void again(), POLL_MS);
+    };
+    void again();
+    return () => {
+      isOn = false;
+      clearTimeout(timer);
+    };
+  }, []);
+  const chosen = servers?.find((one) => one.name === name) ?? servers?.[0];
+  return (
+    <main class="main scrolls" id="main" tabIndex={-1}>
+      <TopBar title="MCP servers">
+        <button type="button" class="btn" aria-label="Check all" onClick={() => void read()}>
+          <Icon name="retry" />
+          <span class="txt">Check all</span>
+        </button>
+      </TopBar>
+      <div class="page">
+        {problem ? (
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+        ) : null}
+        {!isThere ? (
+          <Empty title="This server does not list its MCP servers">
+            <p class="dim">A newer version does. The tools work all the same.</p>
+          </Empty>
+        ) : servers?.length === 0 ? (
+          <Empty title="No MCP servers">
+            <p class="dim">Add one to the settings of the gateway, under [mcp_servers.NAME].</p>
+          </Empty>
+        ) : null}
+        {servers && servers.length > 0 && chosen ? (
+          <div class="two">
+            <ul class="cards-list" aria-label="Servers">
+              {servers.map((server) => (
+                <li>
+                  <button type="button" class="srv" aria-pressed={server.name === chosen.name} onClick={() => setName(server.name)}>
+                    <Icon name={server.transport === "http" ? "wifi" : "server"} />
+                    <span class="what">
+                      <b class="cut">{server.name}</b>
+                      <span class="dim cut">{`${server.address} · ${plural(server.tools.length, "tool")}`}</span>
+                    </span>
+                    <State look={STATES[server.state]?.[0] ?? "unknown"} word={STATES[server.state]?.[1] ?? server.state} />
+                  </button>
+                </li>
+              ))}
+            </ul>
+            <ServerDetails key={chosen.name} server={chosen} />
+          </div>
+        ) : null}
+      </div>
+    </main>
+  );
+}
+
+function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
+  const [trying, setTrying] = useState<string | undefined>(undefined);
+  const tool = server.tools.find((one) => one.name === trying);
+  const [look, word] = STATES[server.state] ?? (["unknown", server.state] as [Look, string]);
+  return (
+    <section class="panel" aria-label={server.name}>
+      <header class="panel-h">
+        <h2>{server.name}</h2>
+        <State look={look} word={word} class="pill" />
+        <span class="dim cut">{server.address}</span>
+        <span class="grow" />
+        <span class="num dim">{server.latency_ms === null ? "" : `${server.latency_ms} ms`}</span>
+      </header>
+      {server.last_error ? (
+        <p class="alert" data-st="failed">
+          <Icon name="warn" />
+          <span>
+            <b>{`Last error at ${clock(server.last_error.at)}.`}</b> {server.last_error.message}
+          </span>
+        </p>
+      ) : null}
+      {server.tools
+        .filter((one) => one.changed)
+        .map((one) => (
+          <p class="alert" data-st="approval">
+            <Icon name="warn" />
+            <span>
+              <b>{`The definition of ${one.name} changed.`}</b> Each call asks first until a person allows one.
+            </span>
+          </p>
+        ))}
+      <ul class="tools" aria-label="Tools">
+        {server.tools.map((one) => (
+          <li class="trow">
+            <span class="what">
+              <code class="cut">{one.name}</code>
+              <span class="dim">{one.title ?? one.description ?? ""}</span>
+            </span>
+            <span class="chip flat eff">{one.effect}</span>
+            <span class="m dim">{one.requires_approval ? "asks first" : "runs at once"}</span>
+            <button type="button" class="btn sm" aria-label={`Try ${one.name}`} onClick={() => setTrying(one.name)}>
+              Try
+            </button>
+          </li>
+        ))}
+      </ul>
+      {tool ? <Try key={tool.name} server={server.name} tool={tool} /> : null}
+    </section>
+  );
+}
+
+/** Runs one tool for real, as a run of its own, with the approvals that it has. */
+function Try({ server, tool }: { server: string; tool: ServerTool }): JSX.Element {
+  const fields = useMemo(() => fieldsOf(tool.input_schema), [tool]);
+  const [draft, setDraft] = useState(() => draftOf(fields, tool.input_schema));
+  const [problems, setProblems] = useState<Record<string, string>>({});
+  const [problem, setProblem] = useState("");
+  const run = async (event: Event) => {
+    event.preventDefault();
+    const read = readDraft(fields, draft);
+    setProblems(read.problems);
+    if (Object.keys(read.problems).length > 0) return;
+    try {
+      const path = `/v1/mcp_servers/${encodeURIComponent(server)}/tools/${encodeURIComponent(tool.name)}/try`;
+      const { run_id: runId } = await request<{ run_id: string }>(path, { body: { arguments: read.values } });
+      go(to.run(runId));
+    } catch (error) {
+      setProblem(sentence(error));
+    }
+  };
+  return (
+    <form class="try" onSubmit={(event) => void run(event)}>
+      <h3>
+        Try <code>{`${server}/${tool.name}`}</code>
+      </h3>
+      <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`try-${tool.name}`} />
+      {problem ? (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      ) : null}
+      <p class="acts">
+        <button type="submit" class="btn primary">
+          <Icon name="play" />
+          Run tool
+        </button>
+        <span class="dim">{tool.requires_approval ? "Runs for real, as a run of its own, once you approve it there." : "Runs for real, as a run of its own."}</span>
+      </p>
+    </form>
+  );
+}

@@ -1,0 +1,50 @@
+/** Where the person is: the part of the address behind `#`. */
+
+import { Store } from "./server/store";
+
+export type Route =
+  | { page: "chat"; conversationId: string | undefined }
+  | { page: "runs" }
+  | { page: "run"; runId: string; call: string | undefined }
+  | { page: "servers" }
+  | { page: "files" }
+  | { page: "shared"; token: string };
+
+export function parseRoute(hash: string): Route {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [page, id] = path.split("/").map(decode);
+  if (page === "c" && id) return { page: "chat", conversationId: id };
+  if (page === "run" && id) return { page: "run", runId: id, call: new URLSearchParams(query).get("call") ?? undefined };
+  if (page === "shared" && id) return { page: "shared", token: id };
+  if (page === "runs" || page === "servers" || page === "files") return { page };
+  return { page: "chat", conversationId: undefined };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export const route = new Store<Route>(parseRoute(location.hash));
+addEventListener("hashchange", () => route.set(parseRoute(location.hash)));
+
+export const to = {
+  chat: (id?: string) => (id ? `#/c/${encodeURIComponent(id)}` : "#/"),
+  run: (id: string, call?: string) => `#/run/${encodeURIComponent(id)}${call ? `?call=${encodeURIComponent(call)}` : ""}`,
+  runs: "#/runs",
+  servers: "#/servers",
+  files: "#/files",
+};
+
+export function go(address: string): void {
+  location.hash = address;
+}
+
+/** Changes the address without a new entry in the history of the browser. */
+export function replace(address: string): void {
+  history.replaceState(null, "", address);
+  route.set(parseRoute(address));
+}

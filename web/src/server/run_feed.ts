@@ -1,0 +1,187 @@
+/**
+ * One run, followed: its events, and the view that is folded from them.
+ *
+ * Events are applied at most once a frame, however many arrive. The feed stays when components come
+ * and go, so a run is read once per page.
+ */
+
+import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
+import { errorOf } from "turnwire/errors";
+import { announcements } from "../model/announce";
+import { type RunView, emptyRun, foldRun } from "../model/run";
+import { announce } from "./announcer";
+import { line, noteCaughtUp, turnwire, watchedFetch } from "./api";
+import { noteServerTime } from "./clock";
+import { Store } from "./store";
+
+export interface FeedState {
+  view: RunView;
+  /** Why the run cannot be shown. */
+  error: ApiError | undefined;
+  /** Whether everything that was stored when the page asked has arrived. */
+  loaded: boolean;
+  /** Commands that were sent and not seen in the journal yet, by call, or `run` for Stop. */
+  pending: Record<string, "approve" | "deny" | "stop" | "answer">;
+}
+
+/** Where the events of a run come from. */
+interface Source {
+  client: Turnwire;
+  path: string;
+}
+
+export class RunFeed {
+  readonly state: Store<FeedState>;
+  readonly events: RecordedEvent[] = [];
+  readonly #runId: string;
+  readonly #source: Source;
+  #buffer: RecordedEvent[] = [];
+  #isScheduled = false;
+  #stop = new AbortController();
+  /** Whether what arrives is new, and not the past that a page reads when it opens. */
+  #isLive = false;
+
+  /** `isNew`: the run was started here, so nothing of it is in the past. */
+  constructor(runId: string, source: Source = { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}` }, isNew = false) {
+    this.#runId = runId;
+    this.#isLive = isNew;
+    this.#source = source;
+    this.state = new Store<FeedState>({ view: emptyRun(runId), error: undefined, loaded: false, pending: {} });
+    void this.#follow();
+  }
+
+  get runId(): string {
+    return this.#runId;
+  }
+
+  /** Reads again at once, for example because the person asked to. */
+  tryNow(): void {
+    if (this.state.value.view.outcome) return;
+    this.#stop.abort();
+    this.#stop = new AbortController();
+    void this.#follow();
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  /** Shows a command as sent, and takes that back if it fails. */
+  async command(key: string, word: FeedState["pending"][string], send: () => Promise<unknown>): Promise<void> {
+    this.#pend({ ...this.state.value.pending, [key]: word });
+    try {
+      await send();
+    } catch (error) {
+      const { [key]: _, ...rest } = this.state.value.pending;
+      this.#pend(rest);
+      throw error;
+    }
+  }
+
+  #pend(pending: FeedState["pending"]): void {
+    this.state.update((now) => ({ ...now, pending }));
+  }
+
+  async #follow(): Promise<void> {
+    const { signal } = this.#stop;
+    try {
+      await this.#readStored(signal);
+      this.#flush();
+      this.state.update((now) => ({ ...now, loaded: true }));
+      this.#isLive = true;
+      if (this.state.value.view.outcome) return;
+      const after = this.state.value.view.lastSeq;
+      for await (const recorded of this.#source.client.followRun(this.#runId, { after, signal })) this.#push(recorded);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof ApiError) this.state.update((now) => ({ ...now, error, loaded: true }));
+      else setTimeout(() => !signal.aborted && void this.#follow(), 900);
+    }
+  }
+
+  /** What is stored by now, in one piece: much faster than event by event. */
+  async #readStored(signal: AbortSignal): Promise<void> {
+    const after = this.state.value.view.lastSeq;
+    const response = await watchedFetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
+    if (response.status === 204) return;
+    if (!response.ok) throw await errorOf(response);
+    const lines = (await response.text()).split("\n");
+    this.#buffer.push(...lines.filter(Boolean).map((text) => JSON.parse(text) as RecordedEvent));
+  }
+
+  #push(recorded: RecordedEvent): void {
+    noteServerTime(recorded.at);
+    this.#buffer.push(recorded);
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    // A hidden page has no frames, and must stay up to date all the same.
+    if (document.hidden) setTimeout(() => this.#flush(), 250);
+    else requestAnimationFrame(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#isScheduled = false;
+    const last = this.events.at(-1)?.seq ?? 0;
+    const fresh = this.#buffer.filter(({ seq }) => seq > last);
+    this.#buffer = [];
+    if (fresh.length === 0) return;
+    for (const recorded of fresh) this.events.push(recorded);
+    const before = this.state.value.view;
+    const view = foldRun(before, fresh);
+    this.state.update((now) => ({ ...now, view, pending: stillPending(now.pending, view) }));
+    if (line.value.state === "back") noteCaughtUp(fresh.length);
+    if (this.#isLive) announcements(before, view).forEach(announce);
+  }
+}
+
+/** Commands whose effect is in the journal are no longer pending. */
+function stillPending(pending: FeedState["pending"], view: RunView): FeedState["pending"] {
+  const left = Object.entries(pending).filter(([key]) => {
+    if (view.outcome) return false;
+    const call = view.calls[key];
+    return call ? !call.finishedAt && (call.state === "needs approval" || call.state === "needs input" || pending[key] === "stop") : true;
+  });
+  return left.length === Object.keys(pending).length ? pending : Object.fromEntries(left);
+}
+
+const feeds = new Map<string, RunFeed>();
+/** Finished runs that are kept for a quick return. */
+const MAX_FEEDS = 60;
+
+/** The feed of a run; the same one for everybody who asks. */
+export function feedOf(runId: string, isNew = false): RunFeed {
+  const known = feeds.get(runId);
+  if (known) return known;
+  for (const [id, feed] of feeds) {
+    if (feeds.size < MAX_FEEDS) break;
+    feed.close();
+    feeds.delete(id);
+  }
+  const feed = new RunFeed(runId, undefined, isNew);
+  feeds.set(runId, feed);
+  return feed;
+}
+
+/** All runs try at once to reach the server. */
+export function tryNow(): void {
+  for (const feed of feeds.values()) feed.tryNow();
+}
+
+/** Forgets everything, because another key shows other runs. */
+export function forgetFeeds(): void {
+  for (const feed of feeds.values()) feed.close();
+  feeds.clear();
+}
+
+/** The run behind a share link. It needs no key, and none is sent. */
+export function sharedFeed(token: string): RunFeed {
+  const path = `/v1/shared/${encodeURIComponent(token)}`;
+  const client = new Turnwire({
+    baseUrl: "",
+    attempts: Infinity,
+    firstDelayMs: 200,
+    maxDelayMs: 900,
+    fetch: (input, init) => watchedFetch(String(input).replace(/^\/v1\/runs\/[^/]+/, path), init),
+  });
+  return new RunFeed("shared", { client, path });
+}

@@ -1,0 +1,278 @@
+/**
+ * What waits for the person, above the composer: approvals and questions of tools.
+ *
+ * The question is made from the tool's name and its exact arguments, never from its description,
+ * because a tool may lie about itself.
+ */
+
+import { ConflictError } from "turnwire";
+import type { JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Call, type Question, openQuestion } from "../model/calls";
+import { toolTitle } from "../model/run";
+import { draftOf, fieldsOf, fieldsOfValues, readDraft } from "../model/schema_form";
+import { duration } from "../model/words";
+import { sentence } from "../server/api";
+import { answer, decide } from "../server/commands";
+import type { RunFeed } from "../server/run_feed";
+import { useNow } from "./controls";
+import { SchemaForm } from "./form";
+import { Icon, LookIcon } from "./icons";
+import { JsonText, parsed, pretty } from "./json";
+import { useKey } from "./keys";
+import { Facts } from "./tool_card";
+
+/** A key does not answer what has only just appeared under the fingers. */
+const SETTLE_MS = 500;
+
+export interface Waiting {
+  feed: RunFeed;
+  call: Call;
+  effect: string | undefined;
+}
+
+export function Dock({ waiting, isLost, onAnswered }: { waiting: Waiting[]; isLost: boolean; onAnswered: () => void }): JSX.Element | null {
+  const [place, setPlace] = useState(0);
+  const current = waiting[Math.min(place, waiting.length - 1)];
+  useKey("w", () => setPlace((place + 1) % Math.max(1, waiting.length)), waiting.length > 0);
+  if (!current) return null;
+  const question = openQuestion(current.call);
+  const key = `${current.feed.runId}-${current.call.callId}-${question?.inputId ?? ""}`;
+  const at = Math.min(place, waiting.length - 1);
+  const several = waiting.length > 1 ? <Pager at={at} n={waiting.length} go={setPlace} /> : null;
+  return (
+    <section class="ask" data-st={question ? "question" : "approval"} aria-label="Waits for you" key={key}>
+      {question ? (
+        <Asks {...current} question={question} isLost={isLost} several={several} onAnswered={onAnswered} />
+      ) : (
+        <Approve {...current} isLost={isLost} several={several} onAnswered={onAnswered} all={waiting} />
+      )}
+    </section>
+  );
+}
+
+function Pager({ at, n, go }: { at: number; n: number; go: (place: number) => void }): JSX.Element {
+  return (
+    <span class="pager">
+      <button type="button" class="btn quiet sm icon" aria-label="Previous that waits" onClick={() => go((at + n - 1) % n)}>
+        <Icon name="left" />
+      </button>
+      <span class="num">{`${at + 1} of ${n}`}</span>
+      <button type="button" class="btn quiet sm icon" aria-label="Next that waits" onClick={() => go((at + 1) % n)}>
+        <Icon name="right" />
+      </button>
+    </span>
+  );
+}
+
+interface ItemProps extends Waiting {
+  isLost: boolean;
+  several: JSX.Element | null;
+  onAnswered: () => void;
+}
+
+/** When the question appeared; keys answer it only a moment later. */
+function useSettled(): () => boolean {
+  const since = useRef(performance.now());
+  return () => performance.now() - since.current >= SETTLE_MS;
+}
+
+function Left({ until, then }: { until: string | undefined; then: string }): JSX.Element | null {
+  const now = useNow(until !== undefined);
+  if (!until) return null;
+  return <span class="num dim">{`${duration(Date.parse(until) - now)} left, then ${then}`}</span>;
+}
+
+function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemProps & { all: Waiting[] }): JSX.Element {
+  const given = useMemo(() => parsed(call.arguments) as Record<string, unknown> | undefined, [call.arguments]);
+  const isObject = given !== undefined && !Array.isArray(given);
+  const fields = useMemo(() => (isObject ? fieldsOfValues(given) : []), [given]);
+  const before = useMemo(() => draftOf(fields, undefined, given), [fields]);
+  const [mode, setMode] = useState<"shown" | "form" | "json">("shown");
+  const [draft, setDraft] = useState(before);
+  const [json, setJson] = useState("");
+  const [reason, setReason] = useState("");
+  const [problem, setProblem] = useState("");
+  const [problems, setProblems] = useState<Record<string, string>>({});
+  const settled = useSettled();
+  const isSent = feed.state.value.pending[call.callId] !== undefined;
+  const changes = mode === "form" ? fields.filter(({ key }) => JSON.stringify(draft[key]) !== JSON.stringify(before[key])).length : 0;
+
+  const send = async (decision: "approve" | "deny", remember = false) => {
+    if (isLost || isSent) return;
+    const edited = decision === "approve" ? editedArguments() : {};
+    if (!edited) return;
+    try {
+      const why = reason.trim();
+      await decide(feed, call.callId, { decision, ...(why ? { reason: why } : {}), ...edited, ...(remember ? { remember } : {}) });
+      onAnswered();
+    } catch (error) {
+      setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
+    }
+  };
+
+  /** `undefined` if what was typed cannot be sent. */
+  const editedArguments = (): { arguments?: Record<string, unknown> } | undefined => {
+    if (mode === "form") {
+      const read = readDraft(fields, draft);
+      setProblems(read.problems);
+      return Object.keys(read.problems).length > 0 ? undefined : changes > 0 ? { arguments: { ...given, ...read.values } } : {};
+    }
+    if (mode !== "json") return {};
+    const value = parsed(json);
+    if (value && !Array.isArray(value)) return { arguments: value as Record<string, unknown> };
+    setProblem("The arguments must be a JSON object.");
+    return undefined;
+  };
+
+  const edit = () => (isObject ? setMode("form") : (setJson(call.arguments), setMode("json")));
+  useKey("a", () => settled() && void send("approve"));
+  useKey("d", () => settled() && void send("deny"));
+  useKey("e", (event) => {
+    event.preventDefault();
+    edit();
+  });
+  const off = isLost || isSent;
+  const calm = all.length > 1 && all.every((one) => !openQuestion(one.call) && !one.call.approval?.claims?.destructive);
+  return (
+    <>
+      <header class="ask-h">
+        <LookIcon look="approval" />
+        <h2>
+          Allow <code>{toolTitle(call.tool.server, call.tool.name)}</code>?
+        </h2>
+        <Facts call={call} effect={effect} />
+        <span class="end">
+          {several}
+          <Left until={call.approval?.expiresAt} then="denied" />
+        </span>
+      </header>
+      <div class="ask-body">
+        {call.approval?.changed ? <p class="cause">{`The definition of this tool changed since it was trusted. It now says: ${call.approval.changed}`}</p> : null}
+        {mode === "shown" ? <JsonText text={pretty(call.arguments)} label="Exact arguments" /> : null}
+        {mode === "form" ? <SchemaForm fields={fields} draft={draft} before={before} problems={problems} onChange={setDraft} idPrefix={`edit-${call.callId}`} /> : null}
+        {mode === "json" ? (
+          <textarea class="inp mono" rows={6} spellcheck={false} aria-label="Arguments as JSON" value={json} onInput={(event) => setJson(event.currentTarget.value)} />
+        ) : null}
+        {isLost ? <LostNote /> : null}
+        {problem ? (
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+        ) : null}
+      </div>
+      <div class="acts">
+        <button type="button" class="btn primary" aria-disabled={off} onClick={() => void send("approve")}>
+          {changes > 0 ? `Approve with ${changes} ${changes === 1 ? "change" : "changes"}` : "Approve"} <kbd>A</kbd>
+        </button>
+        <button type="button" class="btn" aria-disabled={off} onClick={() => void send("deny")}>
+          Deny <kbd>D</kbd>
+        </button>
+        <span class="second">
+          {mode === "shown" ? (
+            <button type="button" class="btn quiet" onClick={edit}>
+              <Icon name="pen" />
+              Edit
+            </button>
+          ) : (
+            <>
+              <button type="button" class="btn quiet" onClick={() => (setDraft(before), setMode("shown"))}>
+                Undo changes
+              </button>
+              {mode === "form" ? (
+                <button type="button" class="btn quiet" onClick={() => (setJson(JSON.stringify({ ...given, ...readDraft(fields, draft).values }, null, 2)), setMode("json"))}>
+                  Edit as JSON
+                </button>
+              ) : null}
+            </>
+          )}
+          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
+            Approve in this chat
+          </button>
+          {calm ? (
+            <button type="button" class="btn quiet" aria-disabled={isLost} onClick={() => all.forEach((one) => void decide(one.feed, one.call.callId, { decision: "approve" }))}>
+              {`Approve all ${all.length}`}
+            </button>
+          ) : null}
+        </span>
+        <input class="inp reason" placeholder="Reason, told to the model" aria-label="Reason for a denial, told to the model" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+      </div>
+    </>
+  );
+}
+
+function LostNote(): JSX.Element {
+  return (
+    <p class="why">
+      <Icon name="wifi" />
+      Answering works again when the connection is back. Stop is kept and sent then.
+    </p>
+  );
+}
+
+function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps & { question: Question }): JSX.Element {
+  const fields = useMemo(() => fieldsOf(question.schema), [question]);
+  const [draft, setDraft] = useState(() => draftOf(fields, question.schema));
+  const [problems, setProblems] = useState<Record<string, string>>({});
+  const [problem, setProblem] = useState("");
+  const isSent = feed.state.value.pending[call.callId] !== undefined;
+  useEffect(() => setDraft(draftOf(fields, question.schema)), [question.inputId]);
+  const send = async (action: "accept" | "decline" | "cancel") => {
+    if (isLost || isSent) return;
+    const read = readDraft(fields, draft);
+    if (action === "accept") {
+      setProblems(read.problems);
+      if (Object.keys(read.problems).length > 0) return;
+    }
+    try {
+      const content = action === "accept" ? { content: read.values } : {};
+      await answer(feed, call.callId, { action, ...content, inputId: question.inputId });
+      onAnswered();
+    } catch (error) {
+      setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
+    }
+  };
+  const off = isLost || isSent;
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send("accept");
+      }}
+    >
+      <header class="ask-h">
+        <LookIcon look="question" />
+        <h2>
+          <code>{toolTitle(call.tool.server, call.tool.name)}</code> asks
+        </h2>
+        <span class="end">
+          {several}
+          <Left until={question.expiresAt} then="dismissed" />
+        </span>
+      </header>
+      <div class="ask-body">
+        <p class="question">{question.message}</p>
+        <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`ask-${question.inputId}`} />
+        {isLost ? <LostNote /> : null}
+        {problem ? (
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+        ) : null}
+      </div>
+      <div class="acts">
+        <button type="submit" class="btn primary" aria-disabled={off}>
+          Answer
+        </button>
+        <button type="button" class="btn" aria-disabled={off} onClick={() => void send("decline")}>
+          Decline
+        </button>
+        <span class="second">
+          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("cancel")}>
+            Dismiss
+          </button>
+        </span>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,247 @@
+/** One call: a line that says how it stands, and everything about it below. */
+
+import type { JSX } from "preact";
+import { memo } from "preact/compat";
+import { useState } from "preact/hooks";
+import { type Call, isOpen, outputOf } from "../model/calls";
+import { toolTitle } from "../model/run";
+import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wordOf } from "../model/words";
+import { sentence } from "../server/api";
+import { retryCall, stopCall } from "../server/commands";
+import type { RunFeed } from "../server/run_feed";
+import { CopyButton, useNow } from "./controls";
+import { Icon, LookIcon } from "./icons";
+import { JsonText, pretty } from "./json";
+import { Result } from "./result";
+
+const TALL = new Set(["needs approval", "needs input", "failed", "timed out", "unknown"]);
+const QUIET_MS = 15_000;
+const TAIL_LINES = 3;
+
+interface CardProps {
+  call: Call;
+  feed: RunFeed;
+  effect: string | undefined;
+  pending: string | undefined;
+  /** Whether the run is over, so that a call can be repeated. */
+  isOver: boolean;
+  readOnly: boolean;
+  onNewRun: (runId: string) => void;
+}
+
+export const ToolCard = memo(function ToolCard(props: CardProps): JSX.Element {
+  const { call, pending } = props;
+  const [chosen, setChosen] = useState<boolean | undefined>(undefined);
+  const isTalking = isOpen(call) && (call.progress !== undefined || call.outputTail !== "");
+  const open = chosen ?? (TALL.has(call.state) || isTalking);
+  const approving = pending === "approve" || pending === "answer";
+  const look = approving ? "running" : lookOf(call.state);
+  const word = pending === "stop" ? "stopping…" : approving ? "running" : pending === "deny" ? "denied" : wordOf(call);
+  const title = toolTitle(call.tool.server, call.tool.name);
+  return (
+    <details
+      class="tool"
+      data-st={look}
+      data-call={call.callId}
+      open={open}
+      onToggle={(event) => {
+        if (event.currentTarget.open !== open) setChosen(event.currentTarget.open);
+      }}
+    >
+      <summary class="step-focus">
+        <LookIcon look={look} />
+        <span class="name">
+          <code class="cut">{title}</code>
+          <span class="cut args-short">{argumentLabel(call)}</span>
+        </span>
+        <span class="facts">
+          <span class="fact cut">{factOf(call)}</span>
+          <span class="word">{word}</span>
+          <Elapsed call={call} />
+        </span>
+        <Icon name="right" class="turn" />
+      </summary>
+      {open ? <Body {...props} /> : null}
+    </details>
+  );
+});
+
+/** Draws itself only, so that nothing else of the row moves. */
+function Elapsed({ call }: { call: Call }): JSX.Element {
+  const now = useNow(isOpen(call) && call.attempts.length > 0, 100);
+  const ms = elapsedMs(call, now);
+  return <span class="t num">{ms === undefined ? "" : duration(ms)}</span>;
+}
+
+function Body(props: CardProps): JSX.Element {
+  const { call, effect, readOnly } = props;
+  const cause = causeOf(call);
+  return (
+    <div class="body">
+      {call.state === "unknown" ? (
+        <p>
+          The call was sent and no answer came. It may have happened or not, so it was not sent again.{" "}
+          <span class="dim">{cause}</span>
+        </p>
+      ) : cause ? (
+        <p class="cause">{cause}</p>
+      ) : null}
+      <Attempts call={call} />
+      <Progress call={call} />
+      <Tail call={call} />
+      <div class="args">
+        {call.editedFrom === undefined ? null : (
+          <>
+            <h4>Arguments of the model</h4>
+            <JsonText text={pretty(call.editedFrom)} label="Arguments of the model" />
+            <h4>Changed by a person to</h4>
+          </>
+        )}
+        <JsonText text={pretty(call.arguments) || "{}"} label="Arguments" />
+      </div>
+      {call.state === "needs approval" ? <Facts call={call} effect={effect} /> : null}
+      {call.approval?.decision ? <Decision call={call} /> : null}
+      {outputOf(call) ? <Result call={call} runId={props.feed.runId} /> : null}
+      {readOnly ? null : <Actions {...props} />}
+    </div>
+  );
+}
+
+function Attempts({ call }: { call: Call }): JSX.Element | null {
+  const again = call.attempts.filter((one) => one.attempt > 1);
+  if (again.length === 0) return null;
+  return (
+    <ul class="attempts">
+      {again.map((one) => (
+        <li>
+          {`Attempt ${one.attempt} at ${clock(one.at)}: `}
+          {one.reason ? one.reason.message : "started again after a takeover, because it may be repeated safely."}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Progress({ call }: { call: Call }): JSX.Element | null {
+  const now = useNow(isOpen(call) && call.state === "running");
+  const { progress, phase } = call;
+  if (!isOpen(call)) return null;
+  const quietMs = call.state === "running" && call.heardAt ? now - Date.parse(call.heardAt) : 0;
+  const said = progress?.message ?? phase ?? "";
+  return (
+    <>
+      {progress || said ? (
+        <div class="progress">
+          <div class="progress-words">
+            <span class="cut">{said || "working"}</span>
+            <span class="num">{progress ? (progress.total ? `${progress.progress} of ${progress.total}` : String(progress.progress)) : ""}</span>
+          </div>
+          {progress?.total ? <progress max={progress.total} value={progress.progress} aria-label={`Progress of ${call.tool.name}`} /> : null}
+        </div>
+      ) : null}
+      {quietMs >= QUIET_MS ? (
+        <p class="quiet-note" data-st="approval">
+          <Icon name="clock" />
+          <span>{`No update for ${duration(quietMs)}. It may still be at work.`}</span>
+        </p>
+      ) : null}
+    </>
+  );
+}
+
+function Tail({ call }: { call: Call }): JSX.Element | null {
+  const [all, setAll] = useState(false);
+  if (call.outputTail === "") return null;
+  const lines = call.outputTail.trimEnd().split("\n");
+  const shown = all ? lines : lines.slice(-TAIL_LINES);
+  return (
+    <div class="tailbox">
+      <pre class="tail" tabIndex={0} role="group" aria-label="Output">
+        {shown.join("\n")}
+      </pre>
+      {lines.length > TAIL_LINES ? (
+        <button type="button" class="btn quiet sm" onClick={() => setAll(!all)}>
+          {all ? "Last lines" : "All output"}
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+/** What is known about a tool that asks: its effect class is ours, the rest is the server's claim. */
+export function Facts({ call, effect }: { call: Call; effect: string | undefined }): JSX.Element {
+  const claims = call.approval?.claims;
+  return (
+    <p class="chips">
+      {claims?.destructive ? (
+        <span class="chip warn" title="The server of the tool says so">
+          <Icon name="warn" />
+          destructive
+        </span>
+      ) : null}
+      {claims?.readOnly ? <span class="chip">server claims: only reads</span> : null}
+      {effect === "once" ? <span class="chip flat">cannot be repeated safely</span> : null}
+      {call.approval?.changed ? (
+        <span class="chip warn">
+          <Icon name="warn" />
+          definition changed
+        </span>
+      ) : null}
+      <span class="dim">{call.approval ? `asked at ${clock(call.approval.requestedAt)}` : ""}</span>
+    </p>
+  );
+}
+
+function Decision({ call }: { call: Call }): JSX.Element | null {
+  const { approval } = call;
+  if (!approval?.decision) return null;
+  const who = approval.by === "expiry" ? "nobody answered in time" : approval.by === "conversation" ? "as decided before in this chat" : `by a person (${approval.by ?? "unknown"})`;
+  return (
+    <p class="dim">
+      {`${approval.decision === "approved" ? "Approved" : "Denied"} ${who}`}
+      {approval.reason ? `: “${approval.reason}”` : "."}
+      {approval.remember ? " For the rest of this chat." : ""}
+    </p>
+  );
+}
+
+function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Element | null {
+  const [problem, setProblem] = useState("");
+  const failed = (error: unknown) => setProblem(sentence(error));
+  const canStop = isOpen(call) && call.state === "running";
+  const canRetry = !isOpen(call) && call.state !== "done";
+  return (
+    <div class="actions">
+      {canStop ? (
+        <button type="button" class="btn sm" disabled={pending === "stop"} onClick={() => void stopCall(feed, call.callId).catch(failed)}>
+          <Icon name="stop" class="square" />
+          {pending === "stop" ? "Stopping…" : "Stop tool"}
+        </button>
+      ) : null}
+      {canRetry ? (
+        <button
+          type="button"
+          class="btn sm"
+          aria-disabled={!isOver}
+          title={isOver ? "Sends the same call once more, as a new run" : "Possible once the run is over"}
+          onClick={() => isOver && void retryCall(feed, call.callId).then(onNewRun, failed)}
+        >
+          <Icon name="retry" />
+          {call.state === "unknown" ? "Run again" : "Retry"}
+          {isOver ? null : <span class="dim">after the run</span>}
+        </button>
+      ) : null}
+      {isOpen(call) ? null : <CopyButton text={copyText(call)} what={`the call of ${call.tool.name}`} />}
+      {problem ? (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      ) : null}
+    </div>
+  );
+}
+
+function copyText(call: Call): string {
+  const result = outputOf(call)?.text ?? causeOf(call) ?? "";
+  return `${toolTitle(call.tool.server, call.tool.name)}(${call.arguments})\n${result}`;
+}

@@ -1,0 +1,333 @@
+/** One run as people read it: their message, then the steps of the answer. */
+
+import type { Annotation } from "turnwire";
+import type { JSX } from "preact";
+import { memo } from "preact/compat";
+import type { Call } from "../model/calls";
+import { isOpen, waitsForPerson } from "../model/calls";
+import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
+import { type Look, clock, count, duration, groupCounts, plural, questionText } from "../model/words";
+import { go, to } from "../router";
+import type { FeedState, RunFeed } from "../server/run_feed";
+import { CopyButton, useNow } from "./controls";
+import { Icon, LookIcon, State } from "./icons";
+import { Link, Markdown, isSafe } from "./markdown";
+import { ToolCard } from "./tool_card";
+
+export interface RunProps {
+  feed: RunFeed;
+  state: FeedState;
+  isLost: boolean;
+  readOnly: boolean;
+  onEdit?: ((text: string) => void) | undefined;
+  onRetry?: (() => void) | undefined;
+  onNewRun: (runId: string) => void;
+}
+
+export function RunTranscript(props: RunProps): JSX.Element {
+  const { state, isLost } = props;
+  const { view } = state;
+  return (
+    <article class={`run ${isLost && !view.outcome ? "stale" : ""}`} aria-label={`Run ${view.runId}`} data-run={view.runId}>
+      <You view={view} onEdit={props.onEdit} />
+      {view.steps.map((step) =>
+        step.kind === "tools" ? (
+          <Group key={step.id} {...props} step={step} />
+        ) : step.kind === "notice" ? (
+          <Notice key={step.id} step={step} />
+        ) : step.kind === "reasoning" ? (
+          <Thought key={step.id} step={step} />
+        ) : (
+          <Said key={step.id} step={step} />
+        ),
+      )}
+      {view.outcome ? <End {...props} /> : null}
+    </article>
+  );
+}
+
+/** What the person sent. */
+function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): JSX.Element | null {
+  if (view.input.length === 0) return null;
+  const text = questionText(view);
+  return (
+    <div class="you-row">
+      {onEdit ? (
+        <button type="button" class="btn quiet sm edit" onClick={() => onEdit(text)} aria-label="Edit and send again">
+          <Icon name="pen" />
+          <span>Edit</span>
+        </button>
+      ) : null}
+      <div class="you">
+        <span class="sr">You: </span>
+        {view.input.map((part) =>
+          part.kind === "text" ? (
+            <p>{part.text}</p>
+          ) : part.kind === "image" ? (
+            part.url.startsWith("data:image/") ? (
+              <img src={part.url} alt="Attached image" />
+            ) : (
+              <p class="dim">An attached image</p>
+            )
+          ) : (
+            <p class="chip">
+              <Icon name="file" />
+              {part.name}
+            </p>
+          ),
+        )}
+      </div>
+    </div>
+  );
+}
+
+const Thought = memo(function Thought({ step }: { step: TextStep }): JSX.Element {
+  const now = useNow(step.state === "open");
+  const ms = (step.endedAt ? Date.parse(step.endedAt) : now) - Date.parse(step.startedAt);
+  return (
+    <details class="step thought">
+      <summary class="step-focus">
+        <span class="dot">
+          <Icon name="think" />
+        </span>
+        {step.state === "open" ? "Thinking" : "Thought for"} <span class="num">{duration(ms)}</span>
+        <Icon name="right" class="turn" />
+      </summary>
+      <div class="thought-text">{step.text}</div>
+    </details>
+  );
+});
+
+const Said = memo(function Said({ step }: { step: TextStep }): JSX.Element | null {
+  if (step.text === "" && step.refusal === "" && step.state !== "open") return null;
+  if (step.state === "superseded") {
+    return (
+      <details class="step thought">
+        <summary class="step-focus">
+          <span class="dot">
+            <Icon name="retry" />
+          </span>
+          An unfinished text, written again below
+          <Icon name="right" class="turn" />
+        </summary>
+        <div class="thought-text">{step.text}</div>
+      </details>
+    );
+  }
+  return (
+    <div class="step said" tabIndex={-1}>
+      <span class="dot">
+        <Icon name="chat" />
+      </span>
+      <Markdown text={step.text} isGrowing={step.state === "open"} />
+      {step.refusal ? <p class="cause">{step.refusal}</p> : null}
+      <Sources annotations={step.annotations} />
+      {step.state === "cut" ? <p class="dim">The text ends here because it was cut off.</p> : null}
+    </div>
+  );
+});
+
+/** Where the answer took it from. Each opens its source, and no picture is loaded from there. */
+function Sources({ annotations }: { annotations: readonly Annotation[] }): JSX.Element | null {
+  const seen = new Map<string, string>();
+  for (const { source } of annotations) {
+    const facts = source as { url?: string; title?: string; filename?: string; file_id?: string };
+    const id = facts.url ?? facts.file_id ?? facts.filename ?? "";
+    if (id && !seen.has(id)) seen.set(id, facts.title ?? facts.filename ?? id);
+  }
+  if (seen.size === 0) return null;
+  return (
+    <ol class="sources" aria-label="Sources">
+      {[...seen].map(([id, title], place) => (
+        <li>
+          <span class="source-n num">{place + 1}</span>
+          <Link href={id}>{title}</Link>
+          <span class="dim cut">{isSafe(id) ? new URL(id).hostname : ""}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Notice({ step }: { step: NoticeStep }): JSX.Element {
+  const icon = step.what === "taken_over" ? "flag" : step.what === "retried" ? "retry" : "warn";
+  return (
+    <p class="step notice">
+      <span class="dot">
+        <Icon name={icon} />
+      </span>
+      <span>{step.text}</span> <time class="dim num">{clock(step.at)}</time>
+    </p>
+  );
+}
+
+function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
+  const { step, state, feed } = props;
+  const { view, pending } = state;
+  const calls = step.callIds.flatMap((id) => view.calls[id] ?? []);
+  return (
+    <section class={`step group ${calls.some(isOpen) ? "open" : ""}`} aria-label={plural(calls.length, "tool")}>
+      <GroupHead calls={calls} />
+      <div class="cards">
+        {calls.map((call) => (
+          <ToolCard
+            key={call.callId}
+            call={call}
+            feed={feed}
+            effect={view.effects[toolTitle(call.tool.server, call.tool.name)]}
+            pending={pending[call.callId]}
+            isOver={view.outcome !== undefined}
+            readOnly={props.readOnly}
+            onNewRun={props.onNewRun}
+          />
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function GroupHead({ calls }: { calls: readonly Call[] }): JSX.Element {
+  const counts = groupCounts(calls);
+  const unknown = calls.some((call) => call.state === "unknown");
+  const running = calls.some(isOpen);
+  const now = useNow(running);
+  const from = Math.min(...calls.map((call) => Date.parse(call.announcedAt)));
+  const until = running ? now : Math.max(...calls.map((call) => Date.parse(call.finishedAt ?? call.announcedAt)));
+  return (
+    <header class="group-h">
+      <span class="dot">
+        <Icon name="wrench" />
+      </span>
+      <h2>{plural(calls.length, "tool")}</h2>
+      <Counted n={counts.done} look="done" word="done" />
+      <Counted n={counts.running} look="running" word="running" />
+      <Counted n={counts.failed} look="failed" word="failed" />
+      <Counted n={counts.needsYou} look={unknown ? "unknown" : "approval"} word={unknown ? "unknown" : counts.needsYou === 1 ? "needs you" : "need you"} />
+      <span class="t num">{duration(until - from)}</span>
+    </header>
+  );
+}
+
+/** On a narrow screen the words are only for screen readers, but for the last one. */
+function Counted({ n, look, word }: { n: number; look: Look; word: string }): JSX.Element | null {
+  if (n === 0) return null;
+  return (
+    <span class="st" data-st={look}>
+      <LookIcon look={look} />
+      <span>
+        {n}
+        <span class="cw">{` ${word}`}</span>
+      </span>
+    </span>
+  );
+}
+
+/**
+ * What the run is doing now, in words. It stands above the composer and not at the end of the
+ * steps, where every new step would push it away.
+ */
+export function Status({ view, isLost, isStopping }: { view: RunView; isLost: boolean; isStopping: boolean }): JSX.Element {
+  const now = useNow(true);
+  const open = Object.values(view.calls).filter(isOpen);
+  const waits = open.filter(waitsForPerson).length;
+  const working = open.length - waits;
+  const since = view.turns.at(-1)?.startedAt ?? view.createdAt;
+  const writing = view.steps.at(-1)?.kind === "message" && working + waits === 0;
+  const words = isStopping
+    ? "Stopping…"
+    : isLost
+      ? "Everything shown here is kept."
+      : waits > 0 && working > 0
+        ? `Waiting for you and ${plural(working, "tool")}`
+        : waits > 0
+          ? "Waits for you. The run is kept, you can close this page."
+          : working > 0
+            ? `Waiting for ${plural(working, "tool")}`
+            : view.retrying
+              ? `The model failed, attempt ${view.retrying.attempt} follows`
+              : writing
+                ? "Writing"
+                : view.startedAt
+                  ? "Thinking"
+                  : "Sending…";
+  const timed = view.createdAt !== "" && waits === 0 && !isLost;
+  return (
+    <p class="status">
+      <span class="st" data-st={waits > 0 && working === 0 ? "approval" : "running"}>
+        {isLost ? <Icon name="wifi" /> : <LookIcon look={waits > 0 && working === 0 ? "approval" : "running"} />}
+      </span>
+      <span class="cut grow">{words}</span>
+      {timed ? <span class="num dim">{duration(now - Date.parse(since))}</span> : null}
+    </p>
+  );
+}
+
+/** How it ended, and what can be done with it. */
+function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
+  const { view } = state;
+  const [calls, outcome] = [Object.values(view.calls), view.outcome];
+  const failed = calls.filter((call) => call.state === "failed" || call.state === "timed out").length;
+  const unknown = calls.filter((call) => call.state === "unknown").length;
+  const text = view.steps.flatMap((step) => (step.kind === "message" ? step.text : [])).join("\n\n");
+  const ms = Date.parse(view.finishedAt ?? view.lastAt) - Date.parse(view.createdAt);
+  return (
+    <>
+      {outcome?.status === "failed" ? (
+        <div class="step ending" data-st="failed" role="group" aria-label="Failure">
+          <State look="failed" word="failed" />
+          <p>{outcome.failure.message}</p>
+          <code class="dim">{outcome.failure.code}</code>
+        </div>
+      ) : outcome?.status === "cancelled" ? (
+        <p class="step ending" data-st="stopped">
+          <State look="stopped" word={`Stopped by you after ${duration(ms)}`} />
+        </p>
+      ) : outcome?.status === "incomplete" ? (
+        <p class="step ending" data-st="timeout">
+          <State look="timeout" word={`Incomplete: it reached the limit ${outcome.reason.replaceAll("_", " ")}`} />
+        </p>
+      ) : null}
+      <footer class="foot">
+        <span class="foot-facts num">
+          {[duration(ms), calls.length > 0 ? plural(calls.length, "tool") : "", failed > 0 ? `${failed} failed` : "", unknown > 0 ? `${unknown} unknown` : "", `${count(view.usage.input_tokens + view.usage.output_tokens)} tokens`]
+            .filter(Boolean)
+            .join(" · ")}
+        </span>
+        <span class="grow" />
+        {text ? <CopyButton text={text} what="the answer" /> : null}
+        {readOnly || !onRetry ? null : (
+          <button type="button" class="btn quiet sm" onClick={onRetry}>
+            <Icon name="retry" />
+            <span>{outcome?.status === "cancelled" ? "Ask again" : "Retry"}</span>
+          </button>
+        )}
+        <button type="button" class="btn quiet sm" onClick={() => go(to.run(view.runId))}>
+          <Icon name="runs" />
+          <span>Timeline</span>
+        </button>
+      </footer>
+    </>
+  );
+}
+
+/** A message that is on its way. */
+export function Sending({ text }: { text: string }): JSX.Element {
+  return (
+    <article class="run">
+      <div class="you-row">
+        <div class="you">
+          <p>{text}</p>
+        </div>
+      </div>
+    </article>
+  );
+}
+
+/** The same place while there is no run yet. */
+export function SendingStatus(): JSX.Element {
+  return (
+    <p class="status">
+      <State look="running" word="Sending…" />
+    </p>
+  );
+}

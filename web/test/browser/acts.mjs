@@ -1,0 +1,81 @@
+// What a person does with the page, and what is looked for on it.
+
+import assert from "node:assert/strict";
+import { call, script } from "./world.mjs";
+
+export const THREE = script(
+  {
+    text: "I look into it. ",
+    calls: [call("structured"), call("fail", { message: "unit tests: 2 failed" }), call("add", { a: 5, b: 4 })],
+  },
+  { text: ["Two of three ", "went well."] },
+);
+export const ANSWER = "Two of three went well.";
+
+export async function ask(page, text) {
+  await page.getByLabel("Message").fill(text);
+  await page.keyboard.press("Enter");
+}
+
+export const card = (page, name) => page.locator("details.tool", { has: page.locator("summary", { hasText: name }) }).first();
+export const cardSays = (page, name, word) => card(page, name).locator("summary .word", { hasText: word }).waitFor();
+export const button = (page, name) => page.getByRole("button", { name });
+// The message of the person contains the script, and so every text in it.
+export const says = (page, text) => page.locator(".log .said", { hasText: text }).last().waitFor();
+
+/** How often a text is in the transcript. */
+export async function times(page, text) {
+  const all = await page.locator(".log .said").allTextContents();
+  return all.join("\n").split(text).length - 1;
+}
+
+/** Collects everything that a screen reader is told. */
+export async function listen(page) {
+  await page.evaluate(() => {
+    window.heard = [];
+    for (const region of document.querySelectorAll('.sr[role="status"], .sr[role="alert"]')) {
+      new MutationObserver(() => region.textContent && window.heard.push(region.textContent)).observe(region, {
+        childList: true,
+        characterData: true,
+        subtree: true,
+      });
+    }
+  });
+  return () => page.evaluate(() => window.heard);
+}
+
+export async function noViolations(page, world, where) {
+  await page.addScriptTag({ path: world.axePath }).catch(() => undefined);
+  const found = await page.evaluate(async () => {
+    const { violations } = await window.axe.run(document, { resultTypes: ["violations"] });
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 160)).slice(0, 3).join(" | ")}`);
+  });
+  assert.deepEqual(found, [], where);
+}
+
+/** Nothing that can be pressed or typed into is beyond the edge of the screen. */
+export async function noSideways(page, where) {
+  const beyond = await page.evaluate(() =>
+    [...document.querySelectorAll("main button, main input, main textarea, main a, main h1")]
+      .filter((one) => !one.closest(".filters, .sr, .tl-scroll, .jr-list, .tablebox") && !one.matches(".sr"))
+      .map((one) => [one.getBoundingClientRect(), one])
+      .filter(([box]) => box.width > 0 && box.right > innerWidth + 1)
+      .map(([, one]) => one.outerHTML.slice(0, 120)),
+  );
+  assert.deepEqual(beyond, [], where);
+}
+
+/** The axe script is injected past the policy of the page, which is what keeps others out. */
+export async function audited(world, options) {
+  const page = await world.page(options);
+  await page.context().addInitScript({ path: world.axePath });
+  await page.reload();
+  return page;
+}
+
+/** The checks, in order. */
+export const CHECKS = new Map();
+
+export function test(name, run) {
+  CHECKS.set(name, run);
+}

@@ -1,0 +1,145 @@
+// What must hold everywhere: accessibility, safety, speed.
+
+import assert from "node:assert/strict";
+import { ANSWER, THREE, ask, audited, button, cardSays, noSideways, noViolations, says, test } from "./acts.mjs";
+import { PAYLOADS } from "./payloads.mjs";
+import { call, script, until } from "./world.mjs";
+
+test("axe finds nothing, in both themes, wide and narrow", async (world) => {
+  let n = 0;
+  for (const [width, scheme] of [[1440, "light"], [320, "dark"], [1440, "dark"], [320, "light"]]) {
+    const page = await audited(world, { width, height: 800, scheme });
+    const look = async (where) => {
+      await noViolations(page, world, `${where}, ${width} px, ${scheme}`);
+      await noSideways(page, `${where}, ${width} px`);
+      await world.picture(page, `${where.replaceAll(" ", "-")}-${width}-${scheme}`);
+      n += 1;
+    };
+    await page.getByLabel("Message").waitFor();
+    await look("empty");
+    await ask(page, THREE);
+    await cardSays(page, "props/fail", "failed");
+    await page.getByRole("region", { name: "Waits for you" }).waitFor();
+    await look("approval");
+    await button(page, "Edit").last().click();
+    await look("edit");
+    await button(page, /^Approve/).first().click();
+    await says(page, ANSWER);
+    await page.getByText(/3 tools · 1 failed/).waitFor();
+    await look("done");
+    await page.getByRole("button", { name: "Timeline" }).last().click();
+    await page.getByRole("group", { name: "Lanes" }).waitFor();
+    await look("timeline");
+    for (const [where, heading] of [["runs", "Runs"], ["servers", "MCP servers"], ["files", "Files"]]) {
+      await page.evaluate((to) => (location.hash = `#/${to}`), where);
+      await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+      await page.waitForLoadState("networkidle");
+      await look(where);
+    }
+    await page.locator("main").focus();
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await look("keys");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Go to" }).waitFor();
+    await look("palette");
+    await page.context().close();
+  }
+  return `${n} views`;
+});
+
+test("A10 nothing that a model or a tool writes runs or loads anything", async (world) => {
+  const page = await world.page({ width: 1440, height: 900 });
+  const strangers = [];
+  const origin = new URL(world.url).origin;
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(origin) && !url.startsWith("data:") && !url.startsWith("blob:")) strangers.push(url);
+  });
+  page.on("dialog", (dialog) => (strangers.push("dialog"), dialog.dismiss()));
+  await page.evaluate(() => (window.__ran = () => (window.__n = (window.__n ?? 0) + 1)));
+  const end = "And that was all of it.";
+  const texts = PAYLOADS.map((payload) => `${payload}\n\n`);
+  await ask(page, script({ text: [...texts, end] }));
+  await says(page, end);
+  for (let from = 0; from < PAYLOADS.length; from += 40) {
+    const some = PAYLOADS.slice(from, from + 40);
+    const joined = some.join("\n");
+    await ask(
+      page,
+      script(
+        { reasoning: joined, calls: [call("echo", { text: joined }), call("fail", { message: joined }), call(some[0].slice(0, 60), { [some[1]]: some[2] })] },
+        { text: `${end} ${from}` },
+      ),
+    );
+    await says(page, `${end} ${from}`);
+  }
+  await page.evaluate(() => document.querySelectorAll(".log details").forEach((one) => (one.open = true)));
+  await until("all is open", async () => (await page.locator(".log details.tool .body").count()) >= 3);
+  // Whatever can be pressed among the texts is pressed, but for links, which open other pages.
+  assert.equal(await page.locator('.log a[href^="javascript" i]').count(), 0);
+  assert.equal(await page.locator(".log img, .log iframe, .log script, .log style, .log object, .log form, .log link").count(), 0);
+  for (const payload of PAYLOADS.filter((one) => !one.includes("/") && !one.includes("\n")).slice(0, 20)) {
+    await page.evaluate(
+      async ([name, text]) => {
+        const form = new FormData();
+        form.set("purpose", "user_data");
+        form.set("file", new Blob([text]), name);
+        await fetch("/v1/files", { method: "POST", body: form });
+      },
+      [`${payload}.txt`, payload],
+    );
+  }
+  for (const where of ["runs", "files"]) {
+    await page.evaluate((to) => (location.hash = `#/${to}`), where);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.waitForLoadState("networkidle");
+  }
+  assert.equal(await page.evaluate(() => window.__n ?? 0), 0);
+  assert.deepEqual(strangers, []);
+  return `${PAYLOADS.length} payloads`;
+});
+
+test("5,000 deltas and 50 calls leave the page responsive, and nothing jumps", async (world) => {
+  const page = await world.page();
+  const observe = () => {
+    window.shift = 0;
+    window.longest = 0;
+    new PerformanceObserver((list) => list.getEntries().forEach((one) => !one.hadRecentInput && (window.shift += one.value))).observe({ type: "layout-shift", buffered: false });
+    new PerformanceObserver((list) => list.getEntries().forEach((one) => (window.longest = Math.max(window.longest, one.duration)))).observe({ type: "longtask", buffered: false });
+  };
+  const calls = (turn) => Array.from({ length: 10 }, (_, n) => call("echo", { text: `call ${turn}.${n}` }));
+  const turns = Array.from({ length: 5 }, (_, turn) => ({ calls: calls(turn) }));
+  const words = Array.from({ length: 5000 }, (_, n) => (n % 25 === 24 ? `w${n}\n\n` : `w${n} `));
+  await ask(page, script(...turns, { text: words, pace_ms: 1 }));
+  await page.locator(".you").first().waitFor();
+  await page.evaluate(observe);
+  await says(page, "w24");
+  await page.getByLabel("Message").pressSequentially("typing keeps up");
+  assert.equal(await page.getByLabel("Message").inputValue(), "typing keeps up");
+  await page.getByText(/50 tools/).first().waitFor({ timeout: 120_000 });
+  const { shift, longest } = await page.evaluate(() => ({ shift: window.shift, longest: window.longest }));
+  assert.ok(longest <= 1000, `a task took ${longest} ms`);
+  assert.ok(shift <= 0.02, `layout shift ${shift}`);
+  return `longest task ${Math.round(longest)} ms, layout shift ${shift.toFixed(4)}`;
+});
+
+test("a finished run of 20,000 events opens quickly", async (world) => {
+  const page = await world.page({ width: 1440, height: 900 });
+  const words = Array.from({ length: 20_000 }, (_, n) => `w${n} `);
+  await ask(page, script({ text: words }));
+  await page.getByText(/tokens/).first().waitFor({ timeout: 120_000 });
+  const address = await page.getByRole("link", { name: "Timeline" }).getAttribute("href");
+  let [best, n] = [Infinity, ""];
+  for (let round = 0; round < 3; round += 1) {
+    const fresh = await world.page({ url: `${world.url}/${address}` });
+    await fresh.getByRole("option", { name: /run_finished/ }).waitFor();
+    const shown = await fresh.evaluate(() => performance.now());
+    best = Math.min(best, shown);
+    n = await fresh.locator(".jr > header .num").textContent();
+    await fresh.context().close();
+  }
+  assert.ok(best <= 5000, `${best} ms`);
+  return `${n}, ${Math.round(best)} ms from the first byte of the page`;
+});

@@ -1,0 +1,263 @@
+// The stories of a person with a chat: tools, approvals, questions, lost lines, dead servers.
+
+import assert from "node:assert/strict";
+import { ANSWER, THREE, ask, button, card, cardSays, listen, noSideways, says, test, times } from "./acts.mjs";
+import { call, script, until } from "./world.mjs";
+
+test("A9 the page comes with its policy and paints within a second", async (world) => {
+  const page = await world.page();
+  const response = await page.reload();
+  assert.match(response.headers()["content-security-policy"], /script-src 'self'/);
+  assert.doesNotMatch(response.headers()["content-security-policy"], /unsafe/);
+  let best = Infinity;
+  for (let n = 0; n < 5; n += 1) {
+    const fresh = await world.page();
+    await fresh.getByLabel("Message").waitFor();
+    const paint = await until("the first paint", () => fresh.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime));
+    best = Math.min(best, paint);
+    await fresh.context().close();
+  }
+  assert.ok(best <= 1000, `${best} ms`);
+  return `first paint ${Math.round(best)} ms`;
+});
+
+test("S3-15 S3-16 three tools: one works, one fails, one needs the person", async (world) => {
+  const page = await world.page({ width: 1440, height: 900, scheme: "dark" });
+  const heard = await listen(page);
+  await ask(page, THREE);
+  await page.locator(".you").first().waitFor();
+  await button(page, /^Stop/).first().waitFor();
+  await cardSays(page, "props/structured", "done");
+  await cardSays(page, "props/fail", "failed");
+  await cardSays(page, "props/add", "needs approval");
+  assert.equal(await card(page, "props/fail").getAttribute("open"), "");
+  await card(page, "props/fail").getByText("unit tests: 2 failed").first().waitFor();
+  await page.getByRole("region", { name: "Waits for you" }).getByText("props/add").waitFor();
+  await page.getByRole("heading", { name: "3 tools" }).waitFor();
+  await page.locator(".status", { hasText: "Waits for you" }).waitFor();
+  // The word of a state has its colour; the icon and the word say the same without it.
+  const colour = (name) => card(page, name).locator("summary .word").evaluate((one) => getComputedStyle(one).color);
+  const colours = await Promise.all(["props/structured", "props/fail", "props/add"].map(colour));
+  assert.equal(new Set(colours).size, 3, colours);
+  await world.picture(page, "approval-1440-dark");
+  await button(page, /^Approve A/).click();
+  await cardSays(page, "props/add", "done");
+  await says(page, ANSWER);
+  await page.getByText(/3 tools · 1 failed/).waitFor();
+  assert.equal(await times(page, ANSWER), 1);
+  await until("the end is announced", async () => (await heard()).some((text) => text.includes("Answer ready")));
+  const all = await heard();
+  assert.ok(all.includes("Approval needed: add"), all);
+  assert.ok(all.length <= 10, all);
+  for (const word of ["Two of three", "look into"]) assert.ok(!all.join(" ").includes(word), all);
+  await world.picture(page, "done-1440-dark");
+});
+
+test("C15 arguments are changed, and the result is that of the change", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ calls: [call("add", { a: 5, b: 4 })] }, { text: "Added." }));
+  await button(page, "Edit").last().click();
+  await page.getByLabel("a", { exact: true }).fill("6");
+  await page.getByText("changed by you").waitFor();
+  await button(page, /Approve with 1 change/).click();
+  await says(page, "Added.");
+  await card(page, "props/add").locator("summary").click();
+  await card(page, "props/add").getByText("Arguments of the model").first().waitFor();
+  await card(page, "props/add").locator(".result").getByText("10").waitFor();
+});
+
+test("a denial has its reason, by keys alone", async (world) => {
+  const page = await world.page({ width: 320, height: 700, scheme: "dark" });
+  await ask(page, script({ calls: [call("add", { a: 1, b: 1 })] }, { text: "Not added." }));
+  await page.getByLabel(/Reason for a denial/).fill("not today");
+  await world.picture(page, "approval-320-dark");
+  const box = await button(page, /^Deny/).boundingBox();
+  assert.ok(box.y > 350 && box.y + box.height <= 700, "Deny is in the lower half of the screen");
+  await noSideways(page, "the approval");
+  // Letters do nothing while a text field has the focus, and nothing in the first half second.
+  await page.keyboard.press("d");
+  assert.equal(await page.getByLabel(/Reason for a denial/).inputValue(), "not todayd");
+  await page.getByLabel(/Reason for a denial/).fill("not today");
+  await page.locator(".log").focus();
+  await until("the key denies", async () => {
+    await page.keyboard.press("d");
+    return (await page.locator(".ask").count()) === 0;
+  });
+  await says(page, "Not added.");
+  await cardSays(page, "props/add", "denied");
+  await card(page, "props/add").locator("summary").click();
+  await card(page, "props/add").getByText("not today").first().waitFor();
+});
+
+test("a tool asks, and the form answers", async (world) => {
+  const page = await world.page({ scheme: "dark" });
+  const heard = await listen(page);
+  await ask(page, script({ calls: [call("task_that_asks")] }, { text: "Nice to meet you." }));
+  const form = page.getByRole("region", { name: "Waits for you" });
+  await form.getByText("props/task_that_asks").waitFor();
+  await world.picture(page, "question-1280-dark");
+  await form.getByRole("textbox").first().fill("Ada");
+  await form.getByRole("button", { name: "Answer" }).click();
+  await says(page, "Nice to meet you.");
+  await card(page, "props/task_that_asks").getByText("hello, Ada").first().waitFor();
+  await until("it was announced", async () => (await heard()).includes("task_that_asks asks a question"));
+});
+
+test("a reload and a second tab show the same run, and Stop works from both", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ text: "Wait. ", calls: [call("wait_for_cancel")] }, { text: "Done." }));
+  await cardSays(page, "props/wait_for_cancel", "running");
+  await page.reload();
+  await cardSays(page, "props/wait_for_cancel", "running");
+  const second = await world.tab(page.context(), page.url());
+  await cardSays(second, "props/wait_for_cancel", "running");
+  // How long the button takes to answer, measured in the page.
+  const took = await second.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const stop = [...document.querySelectorAll("button")].find((one) => one.textContent.startsWith("Stop "));
+        const since = performance.now();
+        new MutationObserver(() => stop.textContent.startsWith("Stopping") && resolve(performance.now() - since)).observe(stop, {
+          childList: true,
+          subtree: true,
+          characterData: true,
+        });
+        stop.click();
+      }),
+  );
+  const since = Date.now();
+  for (const tab of [second, page]) await tab.getByText(/Stopped by you/).waitFor();
+  const stopped = Date.now() - since;
+  await cardSays(page, "props/wait_for_cancel", "stopped");
+  assert.ok(took <= 1000, `${took} ms`);
+  return `Stop answered in ${Math.round(took)} ms, stopped everywhere in ${stopped} ms`;
+});
+
+test("S2-Q3 several tools show as cards in order, also after a reload", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ calls: [call("echo", { text: "one" })] }, { calls: [call("structured"), call("fail", { message: "no" })] }, { text: "In order." }));
+  await says(page, "In order.");
+  const order = () => page.locator("details.tool summary code").allTextContents();
+  const before = await order();
+  assert.deepEqual(before, ["props/echo", "props/structured", "props/fail"]);
+  await page.reload();
+  await says(page, "In order.");
+  assert.deepEqual(await order(), before);
+});
+
+test("S1-SC-001 one tool reports progress, is stopped, and the run goes on", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ calls: [call("slow", { seconds: 60, steps: 600 })] }, { text: "Went on." }));
+  await card(page, "props/slow").getByRole("progressbar").waitFor();
+  await card(page, "props/slow").getByText(/^step \d+/).waitFor();
+  await page.locator(".status", { hasText: "Waiting for 1 tool" }).waitFor();
+  await button(page, "Stop tool").click();
+  await cardSays(page, "props/slow", "stopped");
+  await says(page, "Went on.");
+});
+
+test("the line is cut and mended: nothing is lost, nothing comes twice", async (world) => {
+  const page = await world.page({ scheme: "dark" });
+  const words = Array.from({ length: 120 }, (_, n) => `word${n}. `);
+  await ask(page, script({ text: words, pace_ms: 40 }));
+  await says(page, "word5.");
+  await page.getByLabel("Message").fill("a draft");
+  world.line.cut();
+  await page.getByText("Connection lost.").first().waitFor();
+  await world.picture(page, "disconnected-1280-dark");
+  world.line.mend();
+  const since = Date.now();
+  await page.getByText("Back.").first().waitFor();
+  const back = Date.now() - since;
+  await says(page, "word119.");
+  for (const word of words) assert.equal(await times(page, word.trim()), 1, word);
+  assert.equal(await page.getByLabel("Message").inputValue(), "a draft");
+  return `back after ${back} ms`;
+});
+
+test("the server dies at work: the run goes on, and an unknown outcome is said", async (world) => {
+  const page = await world.page({ width: 1440, height: 900, scheme: "dark" });
+  await ask(page, script({ text: "Careful. ", calls: [call("hang")] }, { text: "Please check." }));
+  await cardSays(page, "props/hang", "running");
+  await world.gateway.kill();
+  await page.getByText(/Connection lost|Still trying|restarting/).first().waitFor();
+  await world.gateway.restart();
+  await cardSays(page, "props/hang", "outcome unknown");
+  await says(page, "Please check.");
+  await page.getByText("Another worker took the run over").first().waitFor();
+  assert.equal(await times(page, "Careful."), 1);
+  await world.picture(page, "unknown-1440-dark");
+  await card(page, "props/hang").getByText("Run again").waitFor();
+});
+
+test("a failed call is repeated, a message is changed and sent again", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ calls: [call("fail", { message: "no luck" })] }, { text: "First answer." }));
+  await says(page, "First answer.");
+  await button(page, "Edit and send again").first().click();
+  await page.getByText("replaces this message").waitFor();
+  await page.getByLabel("Message").fill(script({ calls: [call("fail", { message: "again" })] }, { text: "Second answer." }));
+  await page.keyboard.press("Enter");
+  await says(page, "Second answer.");
+  await until("the first answer is gone", async () => (await times(page, "First answer.")) === 0);
+  await page.reload();
+  await says(page, "Second answer.");
+  await until("it stays gone", async () => (await times(page, "First answer.")) === 0);
+  await card(page, "props/fail").getByRole("button", { name: "Retry" }).click();
+  await until("there is a second call", async () => (await page.locator("details.tool").count()) === 2);
+});
+
+test("threads are found, renamed and deleted", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ text: "Hello there." }));
+  await says(page, "Hello there.");
+  await button(page, "Rename this chat").click();
+  await page.getByLabel("Name", { exact: true }).fill("Plans for Tuesday");
+  await button(page, "Rename", { exact: true }).last().click();
+  const threads = page.getByRole("navigation", { name: "Turnwire" });
+  await threads.getByRole("link", { name: /Plans for Tuesday/ }).waitFor();
+  const other = await world.page();
+  await other.getByRole("link", { name: /Plans for Tuesday/ }).waitFor();
+  await page.getByLabel("Search chats").fill("no such chat");
+  await page.getByText("No chat has this name.").waitFor();
+  await page.getByLabel("Search chats").fill("tuesday");
+  await threads.getByRole("link", { name: /Plans for Tuesday/ }).waitFor();
+  await button(page, "Delete this chat").click();
+  await button(page, "Delete", { exact: true }).last().click();
+  await until("it is gone", async () => (await threads.getByRole("link", { name: /Plans for Tuesday/ }).count()) === 0);
+});
+
+test("A2 a key is asked for once and kept out of the address", async (world) => {
+  const url = `http://127.0.0.1:${world.locked.port}`;
+  const page = await world.page({ url, scheme: "dark" });
+  await page.getByRole("heading", { name: /wants a key/ }).waitFor();
+  await world.picture(page, "key-1280-dark");
+  await page.getByLabel("API key").fill("wrong");
+  await button(page, "Continue").click();
+  await page.getByText("The key was not accepted.").waitFor();
+  await page.getByLabel("API key").fill("key-of-the-web-view-test");
+  await button(page, "Continue").click();
+  await ask(page, "multiply 5 and 4");
+  await says(page, "5 times 4 is 20.");
+  assert.ok(!page.url().includes("key-of"));
+  await page.reload();
+  await says(page, "5 times 4 is 20.");
+});
+
+test("S2-F2 the timeline and the journal of a run", async (world) => {
+  const page = await world.page({ width: 1440, height: 900, scheme: "dark" });
+  await ask(page, THREE);
+  await button(page, /^Approve A/).click();
+  await says(page, ANSWER);
+  await page.getByRole("link", { name: "Timeline" }).click();
+  const lanes = page.getByRole("group", { name: "Lanes" });
+  for (const name of [/Turn 1/, /props\/structured/, /props\/fail/, /props\/add/, /Turn 2/]) await lanes.getByRole("button", { name }).waitFor();
+  await lanes.getByRole("button", { name: /props\/add/ }).click();
+  await page.getByRole("region", { name: "Call of add" }).getByText("needs approval").first().waitFor();
+  await page.getByLabel("Filter the events").fill("tool_finished");
+  const events = page.getByRole("listbox", { name: "Events" });
+  await until("three are left", async () => (await events.getByRole("option").count()) === 3);
+  await events.getByRole("option").first().click();
+  await page.getByRole("group", { name: /^Event \d+/ }).getByText('"tool_finished"').waitFor();
+  await world.picture(page, "run-1440-dark");
+});
