@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "./harness.mjs";
 
 export const RECORDED = runsIn(process.env.TURNWIRE_GOLDENS);
-export const RANDOM = runsIn(process.env.TURNWIRE_RANDOM_RUNS);
+const RANDOM = runsIn(process.env.TURNWIRE_RANDOM_RUNS);
 
 function runsIn(folder) {
   const names = folder ? readdirSync(folder).sort() : [];
@@ -16,6 +16,14 @@ function runsIn(folder) {
 /** Adds a test for each recorded run, and one for each hundred of the random ones. */
 export function testRuns(name, judge) {
   testRecorded(name, judge);
+  testRandom(name, judge);
+}
+
+export function testRecorded(name, judge) {
+  for (const run of RECORDED) test(`${name} ${run.name}`, () => judge(run));
+}
+
+export function testRandom(name, judge) {
   for (let first = 0; first < RANDOM.length; first += 100) {
     const runs = RANDOM.slice(first, first + 100);
     test(`${name} ${runs.length} random runs from ${runs[0].name}`, async () => {
@@ -26,9 +34,4 @@ export function testRuns(name, judge) {
       }
     });
   }
-}
-
-/** Adds a test for each recorded run. */
-export function testRecorded(name, judge) {
-  for (const run of RECORDED) test(`${name} ${run.name}`, () => judge(run));
 }
