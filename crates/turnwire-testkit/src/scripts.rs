@@ -1,6 +1,6 @@
 //! Generates random runs: model output, tool behaviour, and cancels.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -121,6 +121,18 @@ impl RandomRun {
                 (limits.max_turns, limits.max_tool_calls) = self.limits;
                 limits.wall_clock = Duration::from_mins(10);
             })
+    }
+
+    /// Executes the run in simulated time, on a runtime of its own, and returns its journal.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there can be no runtime.
+    pub fn play(&self) -> io::Result<Vec<Arc<RecordedEvent>>> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build()?;
+        let stage = self.stage(self.model(), &self.props());
+        Ok(runtime.block_on(stage.play_with(self.director())).journal)
     }
 
     /// Returns a director that sends the commands and answers every approval, denying every second

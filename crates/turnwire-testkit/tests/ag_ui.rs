@@ -1,18 +1,8 @@
 //! AG-UI: what its official client enforces holds for every recorded and every random run, and a
 //! stream that is cut anywhere is continued to the byte.
-//!
-//! `TURNWIRE_CASES=1000 TURNWIRE_AG_UI_RUNS=folder` writes the streams of random runs into a folder,
-//! where `scripts/clients ag_ui_judges` lets the official clients read them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should fall over")]
 
-use std::{
-    fs,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use proptest::{prelude::*, sample::Index, test_runner::Config};
 use serde_json::{Value, json};
@@ -21,8 +11,8 @@ use turnwire_surfaces::{AgUiFrame, ag_ui::ProtocolVersion};
 use turnwire_testkit::{
     ag_ui_order::violations,
     scenarios,
-    scripts::{RandomRun, any_run},
-    surfaces::{ag_ui, ag_ui_before_1, ag_ui_frames, ag_ui_text},
+    scripts::any_run,
+    surfaces::{ag_ui_frames, ag_ui_text},
 };
 
 const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V1, ProtocolVersion::Before1];
@@ -104,34 +94,13 @@ fn config() -> Config {
     Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() }
 }
 
-/// Writes the streams of a random run, if a folder for them is named.
-fn write_down(journal: &[Arc<RecordedEvent>]) {
-    static N_RUNS: AtomicU32 = AtomicU32::new(0);
-    let Some(folder) = std::env::var_os("TURNWIRE_AG_UI_RUNS").map(PathBuf::from) else { return };
-    let folder = folder.join(format!("random-{:05}", N_RUNS.fetch_add(1, Ordering::Relaxed)));
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("ag_ui.txt"), ag_ui(journal)).unwrap();
-    fs::write(folder.join("ag_ui_before_1.txt"), ag_ui_before_1(journal)).unwrap();
-}
-
-fn journal_of(script: &RandomRun) -> Vec<Arc<RecordedEvent>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let stage = script.stage(script.model(), &script.props());
-    runtime.block_on(stage.play_with(script.director())).journal
-}
-
 proptest! {
     #![proptest_config(config())]
 
     /// AG-UI 2.3, C11: any run is in order, and can be cut anywhere.
     #[test]
     fn every_random_run_is_in_order_and_can_be_cut(script in any_run(), cut in any::<Index>()) {
-        let journal = journal_of(&script);
-        write_down(&journal);
+        let journal = script.play().unwrap();
         for version in VERSIONS {
             let frames = ag_ui_frames(&journal, version);
             let wrong = violations(&events(&frames));

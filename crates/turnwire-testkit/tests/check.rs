@@ -54,14 +54,7 @@ fn config() -> Config {
 
 /// What both profiles of the Responses surface show of a random run.
 fn streams(script: &RandomRun) -> [Vec<Value>; 2] {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let stage = script.stage(script.model(), &script.props());
-    let played = runtime.block_on(stage.play_with(script.director()));
-    let journal = &played.journal;
+    let journal = &script.play().unwrap();
     [events(&surfaces::responses(journal)), events(&surfaces::responses_extended(journal))]
 }
 

@@ -1,22 +1,11 @@
-// Every recorded run, read by the official clients: their schemas take each event, and their agents
-// go through to the end without a complaint.
-
-import { readdirSync, readFileSync } from "node:fs";
+// Every recorded and every random run, read by the official clients: their schemas take each event,
+// and their agents go through to the end without a complaint.
 
 import { CLIENTS, said, warningsOf } from "./clients.mjs";
-import { assert, equal, main, test } from "./harness.mjs";
+import { assert, equal, main } from "./harness.mjs";
+import { testRecorded, testRuns } from "./runs.mjs";
 
-// Recorded runs, and random ones if a folder has them.
-const FOLDERS = [process.env.TURNWIRE_GOLDENS, process.env.TURNWIRE_AG_UI_RUNS].filter(Boolean);
-
-function goldensOf(client) {
-  const all = FOLDERS.flatMap((folder) => readdirSync(folder).sort().map((name) => ({ folder, name })));
-  return all.map(({ folder, name }) => {
-    const text = readFileSync(`${folder}/${name}/${client.golden}`, "utf8");
-    const events = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data));
-    return { name, text, events };
-  });
-}
+const eventsOf = (text) => [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data));
 
 /** An answer that comes in pieces of any size. */
 function answering(text, size) {
@@ -40,33 +29,35 @@ function textOf(events) {
   return [...texts.values()];
 }
 
-for (const client of CLIENTS) {
-  for (const { name, text, events } of goldensOf(client)) {
-    test(`${client.name}: events of ${name}`, () => {
-      for (const event of events) {
-        const { success, error } = client.schema.safeParse(event);
-        assert(success, event, error);
-      }
-    });
+/** The agent goes through to the end without a complaint. */
+async function read(client, run, size) {
+  const text = run.read(client.golden);
+  const events = eventsOf(text);
+  const agent = new client.HttpAgent({ url: "http://localhost/ag-ui", threadId: "t" });
+  agent.fetch = answering(text, size);
+  agent.messages = [{ id: "u", role: "user", content: "?" }];
+  const seen = [];
+  let thrown;
+  const warnings = await warningsOf(async () => {
+    const subscriber = { onEvent: ({ event }) => void seen.push(event.type) };
+    await agent.runAgent({}, subscriber).catch((error) => (thrown = error));
+  });
+  equal(thrown?.message, undefined, "thrown");
+  equal(seen, events.map(({ type }) => type), "what the agent has seen");
+  equal(warnings, [], "warnings");
+  equal(said(agent.messages), textOf(events).filter(Boolean), "the texts");
+}
 
-    for (const size of [7, 1 << 20]) {
-      test(`${client.name}: agent through ${name}, in pieces of ${size} bytes`, async () => {
-        const agent = new client.HttpAgent({ url: "http://localhost/ag-ui", threadId: "t" });
-        agent.fetch = answering(text, size);
-        agent.messages = [{ id: "u", role: "user", content: "?" }];
-        const seen = [];
-        let thrown;
-        const warnings = await warningsOf(async () => {
-          const subscriber = { onEvent: ({ event }) => void seen.push(event.type) };
-          await agent.runAgent({}, subscriber).catch((error) => (thrown = error));
-        });
-        equal(thrown?.message, undefined, "thrown");
-        equal(seen, events.map(({ type }) => type), "what the agent has seen");
-        equal(warnings, [], "warnings");
-        equal(said(agent.messages), textOf(events).filter(Boolean), "the texts");
-      });
+for (const client of CLIENTS) {
+  testRuns(`${client.name}: events of`, (run) => {
+    for (const event of eventsOf(run.read(client.golden))) {
+      const { success, error } = client.schema.safeParse(event);
+      assert(success, event, error);
     }
-  }
+  });
+
+  testRuns(`${client.name}: agent through`, (run) => read(client, run, 1 << 20));
+  testRecorded(`${client.name}: agent, in pieces of 7 bytes, through`, (run) => read(client, run, 7));
 }
 
 await main(process.env.SUITE);

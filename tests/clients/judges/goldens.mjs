@@ -1,19 +1,19 @@
 // Every recorded run as a client of `/v1/responses` sees it: the stream in both profiles, and the
 // response at its end.
 
-import { readdirSync, readFileSync } from "node:fs";
+import { RECORDED } from "./runs.mjs";
 
-const FOLDER = process.env.TURNWIRE_GOLDENS;
 const PROFILES = { strict: "responses.jsonl", extended: "responses_extended.jsonl" };
 
-/** All of them: `{ name, profile, lines, events, response }`. */
-export const GOLDENS = readdirSync(FOLDER).sort().flatMap((name) =>
-  Object.entries(PROFILES).map(([profile, file]) => {
-    const lines = readFileSync(`${FOLDER}/${name}/${file}`, "utf8").trim().split("\n");
-    const events = lines.map((line) => JSON.parse(line));
-    return { name, profile, lines, events, response: events.at(-1).response };
-  }),
-);
+/** A run in a profile: `{ name, profile, lines, events, response }`. */
+export function goldenOf(run, profile) {
+  const lines = run.read(PROFILES[profile]).trim().split("\n");
+  const events = lines.map((line) => JSON.parse(line));
+  return { name: run.name, profile, lines, events, response: events.at(-1).response };
+}
+
+/** All that were recorded. */
+export const GOLDENS = RECORDED.flatMap((run) => Object.keys(PROFILES).map((profile) => goldenOf(run, profile)));
 
 /** Answers every request with the stream, as the gateway writes it. */
 export function streaming({ lines, events }) {

@@ -1,4 +1,4 @@
-// openai-node, 6 and 7, over every recorded run: its own types, made into a JSON Schema, judge
+// openai-node, 6 and 7, over every recorded and every random run: its own types, made into a JSON Schema, judge
 // each event and each response; its own stream reader and its helper go through to the end.
 
 import Ajv from "ajv";
@@ -8,8 +8,9 @@ import { createGenerator } from "ts-json-schema-generator";
 import { fileURLToPath } from "node:url";
 
 import { Fold, plain, same } from "./fold.mjs";
-import { GOLDENS, streaming, whole } from "./goldens.mjs";
+import { goldenOf, GOLDENS, streaming, whole } from "./goldens.mjs";
 import { assert, equal, main, test } from "./harness.mjs";
+import { testRandom } from "./runs.mjs";
 
 const CLIENTS = [
   { name: "openai 7", Client: OpenAI, package: "openai" },
@@ -111,6 +112,21 @@ class Judge {
 /** An item that nobody can object to. */
 const STAND_IN = { type: "message", id: "msg_0", role: "assistant", status: "completed", content: [] };
 
+/** Reads a stream event by event; a failed run must throw what it says at its end. */
+async function readRaw(client, golden) {
+  const { response } = golden;
+  const fold = new Fold();
+  const stream = await client(streaming(golden)).responses.create({ model: "m", input: "?", stream: true });
+  try {
+    for await (const event of stream) fold.add(event);
+  } catch (error) {
+    assert(response.status === "failed" && error.message.includes(response.error.message), error);
+    return;
+  }
+  assert(response.status !== "failed", "it raised nothing");
+  equal(fold.response(), response);
+}
+
 for (const { name: sdk, Client, package: packageName } of CLIENTS) {
   const judge = new Judge(packageName);
   const client = (fetch) => new Client({ apiKey: "test", maxRetries: 0, fetch });
@@ -125,18 +141,7 @@ for (const { name: sdk, Client, package: packageName } of CLIENTS) {
       equal(official.flatMap((event) => judge.event(event)), [], "mistakes");
     });
 
-    test(`${sdk}: raw stream of ${name}, ${profile}`, async () => {
-      const fold = new Fold();
-      const stream = await client(streaming(golden)).responses.create({ model: "m", input: "?", stream: true });
-      try {
-        for await (const event of stream) fold.add(event);
-      } catch (error) {
-        assert(isFailed && error.message.includes(response.error.message), error);
-        return;
-      }
-      assert(!isFailed, "it raised nothing");
-      equal(fold.response(), response);
-    });
+    test(`${sdk}: raw stream of ${name}, ${profile}`, () => readRaw(client, golden));
 
     test(`${sdk}: response of ${name}, ${profile}`, async () => {
       same(await client(whole(golden)).responses.retrieve(response.id), response);
@@ -156,6 +161,12 @@ for (const { name: sdk, Client, package: packageName } of CLIENTS) {
       equal(plain(await stream.finalResponse()), plain(response));
     });
   }
+
+  testRandom(`${sdk}: types and raw stream of`, async (run) => {
+    const golden = goldenOf(run, "strict");
+    equal(golden.events.flatMap((event) => judge.event(event)), [], "mistakes");
+    await readRaw(client, golden);
+  });
 
   test(`${sdk}: every exception is needed`, async () => {
     const unmet = EXCEPTIONS.filter((it) => (it.package ?? packageName) === packageName && !it.met.has(packageName));

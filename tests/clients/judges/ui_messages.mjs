@@ -1,16 +1,14 @@
-// The UI message streams of every recorded run, judged by the AI SDK 5, 6 and 7: their schemas check
+// The UI message streams of every recorded and every random run, judged by the AI SDK 5, 6 and 7: their schemas check
 // each chunk, and their readers make a message of them, as `useChat` does. A client of version 7 may
 // also read the streams for version 6.
-
-import { readdirSync, readFileSync } from "node:fs";
 
 import * as ai7 from "ai";
 import * as ai5 from "ai-5";
 import * as ai6 from "ai-6";
 
-import { assert, equal, main, test } from "./harness.mjs";
+import { assert, equal, main } from "./harness.mjs";
+import { testRuns } from "./runs.mjs";
 
-const FOLDER = process.env.TURNWIRE_GOLDENS;
 const READERS = [
   { version: 5, dialect: 5, ai: ai5 },
   { version: 6, dialect: 6, ai: ai6 },
@@ -21,15 +19,15 @@ const DONE = "data: [DONE]\n\n";
 // A call that has come to its end, or waits for somebody outside of the run.
 const ENDS = ["output-available", "output-error", "output-denied"];
 
-/** The streams of a run: one for each segment. */
-function streamsOf(name, dialect) {
-  const text = readFileSync(`${FOLDER}/${name}/ai_sdk_${dialect}.txt`, "utf8");
+/** The streams of a run, one for each segment, as chunks. */
+function streamsOf(run, reader) {
+  const text = run.read(`ai_sdk_${reader.dialect}.txt`);
   assert(text.endsWith(DONE), "the stream has no end");
-  return text.split(DONE).slice(0, -1).map((stream) => stream + DONE);
+  const streams = text.split(DONE).slice(0, -1).map((stream) => stream + DONE);
+  return Promise.all(streams.map((stream) => chunksOf(reader, stream)));
 }
 
-const eventsOf = (name) =>
-  readFileSync(`${FOLDER}/${name}/events.jsonl`, "utf8").trim().split("\n").map((line) => JSON.parse(line).event);
+const eventsOf = (run) => run.read("events.jsonl").trim().split("\n").map((line) => JSON.parse(line).event);
 
 /** The chunks of a stream, each of which the schema must accept. */
 async function chunksOf({ ai }, stream) {
@@ -85,32 +83,28 @@ function check({ version, dialect }, message, events) {
   equal(message.metadata.run_id, message.id, "the id of the message");
 }
 
-for (const name of readdirSync(FOLDER).sort()) {
-  const events = eventsOf(name);
-  const failure = events.at(-1).outcome.failure;
-  for (const reader of READERS) {
-    const { version, dialect } = reader;
-    const streams = () => Promise.all(streamsOf(name, dialect).map((stream) => chunksOf(reader, stream)));
+/** The chunks of all segments, as a client gets them that reads the message again as one. */
+function asOne(streams) {
+  const isInner = (chunk, place) =>
+    (chunk.type === "start" && place > 0) || (chunk.type === "finish" && place < streams.length - 1);
+  return streams.flatMap((chunks, place) => chunks.filter((chunk) => !isInner(chunk, place)));
+}
 
-    test(`ai ${version}: ${name} in ${dialect}`, async () => {
-      const errors = [];
-      let message;
-      for (const chunks of await streams()) {
-        equal(chunks.at(-1).type, "finish", "the last chunk");
-        message = await messageOf(reader, chunks, message, errors);
-      }
-      equal(errors.map((error) => error.message), failure ? [failure.message] : [], "errors");
-      check(reader, message, events);
-    });
-
-    test(`ai ${version}: ${name} in ${dialect}, read again as one`, async () => {
-      const all = await streams();
-      const isInner = (chunk, place) =>
-        (chunk.type === "start" && place > 0) || (chunk.type === "finish" && place < all.length - 1);
-      const chunks = all.flatMap((stream, place) => stream.filter((chunk) => !isInner(chunk, place)));
-      check(reader, await messageOf(reader, chunks, undefined, []), events);
-    });
-  }
+for (const reader of READERS) {
+  testRuns(`ai ${reader.version} in ${reader.dialect}:`, async (run) => {
+    const events = eventsOf(run);
+    const streams = await streamsOf(run, reader);
+    const failure = events.at(-1).outcome.failure;
+    const errors = [];
+    let message;
+    for (const chunks of streams) {
+      equal(chunks.at(-1).type, "finish", "the last chunk");
+      message = await messageOf(reader, chunks, message, errors);
+    }
+    equal(errors.map((error) => error.message), failure ? [failure.message] : [], "errors");
+    check(reader, message, events);
+    if (streams.length > 1) check(reader, await messageOf(reader, asOne(streams), undefined, []), events);
+  });
 }
 
 await main("judges ui-messages");

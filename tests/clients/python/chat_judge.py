@@ -1,11 +1,10 @@
-"""openai-python over every recorded run as a chat completion: its own types judge each chunk and the
-whole, and what its stream reader and its helper gather is the answer without a stream.
+"""openai-python over every recorded and every random run as a chat completion: its own types judge
+each chunk and the whole, and what its stream reader and its helper gather is the answer without a
+stream.
 """
 
 import json
-import os
 import sys
-from pathlib import Path
 
 import httpx2
 from openai import APIError, OpenAI
@@ -13,17 +12,17 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter, ValidationError
 
 from chat_fold import ChatFold
-from harness import main, rows
+from harness import main, rows, runs_in
 
 
-def goldens():
-    for folder in sorted(Path(os.environ["TURNWIRE_GOLDENS"]).iterdir()):
-        stream, whole = (folder / "chat_completions.txt").read_text(encoding="utf-8").split("data: [DONE]\n\n")
-        frames = [json.loads(frame.removeprefix("data: ")) for frame in stream.split("\n\n") if frame]
-        yield {"name": folder.name, "stream": stream + "data: [DONE]\n\n", "frames": frames, "whole": json.loads(whole)}
+def read(folder):
+    stream, whole = (folder / "chat_completions.txt").read_text(encoding="utf-8").split("data: [DONE]\n\n")
+    frames = [json.loads(frame.removeprefix("data: ")) for frame in stream.split("\n\n") if frame]
+    return {"name": folder.name, "stream": stream + "data: [DONE]\n\n", "frames": frames, "whole": json.loads(whole)}
 
 
-GOLDENS = list(goldens())
+GOLDENS = [read(folder) for folder in runs_in("TURNWIRE_GOLDENS")]
+RANDOM = runs_in("TURNWIRE_RANDOM_RUNS")
 # The types of the client know custom tools in whole completions, and not in chunks; OpenAI streams
 # them all the same.
 WITHOUT_CUSTOM_TOOLS = [scenario for scenario in GOLDENS if '"type":"custom"' not in scenario["stream"]]
@@ -97,6 +96,18 @@ def test_helper_stream(scenario):
 def test_whole(scenario):
     answer = client(json.dumps(scenario["whole"]), "application/json").chat.completions.create(model="m", messages=[])
     assert answer.to_dict(mode="json") == scenario["whole"]
+
+
+@rows([{"name": f"{len(RANDOM)} runs"}] if RANDOM else [])
+def test_random(scenario):
+    for folder in RANDOM:
+        run = read(folder)
+        judges = [test_types, test_raw_stream] if is_failed(run) else [test_types, test_raw_stream, test_helper_stream, test_whole]
+        for judge_run in judges:
+            try:
+                judge_run(run)
+            except Exception as error:
+                raise AssertionError(f"{run['name']}: {error}") from error
 
 
 if __name__ == "__main__":

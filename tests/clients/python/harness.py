@@ -66,6 +66,12 @@ def rows(scenarios):
     return mark
 
 
+def runs_in(variable):
+    """The folders of runs in the folder that a variable of the environment names, if it does."""
+    folder = os.environ.get(variable)
+    return sorted(Path(folder).iterdir()) if folder else []
+
+
 def main(suite, module, variants=()):
     passed = failed = 0
     for label, function, arguments in cases_of(module, variants):

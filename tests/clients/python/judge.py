@@ -1,11 +1,9 @@
-"""openai-python over every recorded run: its own types judge each event and each response, and its
-own stream reader and its helper go through to the end.
+"""openai-python over every recorded and every random run: its own types judge each event and each
+response, and its own stream reader and its helper go through to the end.
 """
 
 import json
-import os
 import sys
-from pathlib import Path
 from typing import get_args
 
 import httpx2
@@ -14,26 +12,25 @@ from openai.types.responses import Response, ResponseOutputItem, ResponseStreamE
 from pydantic import TypeAdapter, ValidationError
 
 from fold import Fold, plain, same
-from harness import main, rows
+from harness import main, rows, runs_in
 
 PROFILES = {"strict": "responses.jsonl", "extended": "responses_extended.jsonl"}
 
 
-def goldens():
-    for folder in sorted(Path(os.environ["TURNWIRE_GOLDENS"]).iterdir()):
-        for profile, file in PROFILES.items():
-            lines = (folder / file).read_text(encoding="utf-8").splitlines()
-            events = [json.loads(line) for line in lines]
-            yield {
-                "name": f"{folder.name}, {profile}",
-                "profile": profile,
-                "lines": lines,
-                "events": events,
-                "response": events[-1]["response"],
-            }
+def read(folder, profile):
+    lines = (folder / PROFILES[profile]).read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line) for line in lines]
+    return {
+        "name": f"{folder.name}, {profile}",
+        "profile": profile,
+        "lines": lines,
+        "events": events,
+        "response": events[-1]["response"],
+    }
 
 
-GOLDENS = list(goldens())
+GOLDENS = [read(folder, profile) for folder in runs_in("TURNWIRE_GOLDENS") for profile in PROFILES]
+RANDOM = runs_in("TURNWIRE_RANDOM_RUNS")
 
 # Where we differ from the types on purpose. One that is never met is taken out.
 EXCEPTIONS = {
@@ -160,6 +157,17 @@ def test_helper_stream(scenario):
 def test_response(scenario):
     reader = client(json.dumps(scenario["response"]), "application/json")
     same(dumped(reader.responses.retrieve(scenario["response"]["id"])), scenario["response"])
+
+
+@rows([{"name": f"{len(RANDOM)} runs"}] if RANDOM else [])
+def test_random(scenario):
+    for folder in RANDOM:
+        run = read(folder, "strict")
+        for judge in [test_types, test_raw_stream]:
+            try:
+                judge(run)
+            except Exception as error:
+                raise AssertionError(f"{run['name']}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -397,25 +397,30 @@ fn an_answer_from_before_is_no_response() {
     }
 }
 
-/// A citation is a source part; one without an address is left out.
+/// A citation is a source part, and the text that has it says so at its end; one without an address
+/// is left out.
 #[test]
 fn citations_are_sources() {
     let cite = |kind: &str, source| Event::AnnotationAdded {
         item_id: ItemId::from("msg_1"),
         annotation: turnwire_contract::Annotation { kind: kind.to_owned(), source },
     };
-    let page = serde_json::json!({ "url": "https://example.com", "title": "One" });
+    let page = serde_json::json!({
+        "url": "https://example.com", "title": "One", "start_index": 2, "end_index": 5
+    });
     let file = serde_json::json!({ "file_id": "file-1", "filename": "a.pdf", "index": 3 });
     let story = Story::new()
         .turn()
         .message()
         .then(cite("url_citation", page))
         .then(cite("file_citation", file))
-        .then(cite("other", Value::Null));
+        .then(cite("other", Value::Null))
+        .message_done(Completeness::Complete);
     let shown = chunks(&story.events(), Dialect::V6, Span::default());
     let expected = expect![[r#"
         {"type":"source-url","sourceId":"source_1","url":"https://example.com","title":"One"}
-        {"type":"source-document","sourceId":"source_2","mediaType":"application/octet-stream","title":"a.pdf","filename":"a.pdf"}"#]];
+        {"type":"source-document","sourceId":"source_2","mediaType":"application/octet-stream","title":"a.pdf","filename":"a.pdf"}
+        {"type":"text-end","id":"msg_1","citations":[{"source":{"sourceType":"url","type":"source","id":"source_1","url":"https://example.com","title":"One"},"startIndex":2,"endIndex":5},{"source":{"sourceType":"document","type":"source","id":"source_2","mediaType":"application/octet-stream","title":"a.pdf","filename":"a.pdf"}}]}"#]];
     expected.assert_eq(&lines(shown.get(3..).unwrap()));
 }
 

@@ -10,6 +10,7 @@ use turnwire_contract::{
 };
 use utoipa::ToSchema;
 
+use super::citation::Citation;
 use crate::{call_state::CallState, wire_json::wire_json};
 
 /// A chunk of the UI message stream.
@@ -40,7 +41,13 @@ pub enum UiChunk {
         delta: String,
     },
     /// A text has ended.
-    TextEnd(TextPart),
+    TextEnd {
+        /// ID of the text.
+        id: String,
+        /// What the text cites. Version 7; the others ignore it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        citations: Vec<Citation>,
+    },
     /// Reasoning starts.
     ReasoningStart(TextPart),
     /// A piece of reasoning.

@@ -14,10 +14,11 @@
 //! pure function of the journal. Version 5 has no approvals: its stream stays open, and the answer
 //! is given on another route.
 //!
-//! Reading order: [`chunk`] has the wire types; `projection` has steps and segments, `speech` texts,
-//! reasoning and sources, `tools` calls; `waiting` knows who is awaited.
+//! Reading order: [`chunk`] has the wire types; `projection` has steps and segments, `speech` texts
+//! and reasoning, [`citation`] sources, `tools` calls; `waiting` knows who is awaited.
 
 pub mod chunk;
+pub mod citation;
 mod projection;
 mod speech;
 mod tools;

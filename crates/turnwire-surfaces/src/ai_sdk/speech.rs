@@ -5,23 +5,28 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
 use turnwire_contract::{Annotation, Event, ItemId};
 
-use super::chunk::{TextPart, UiChunk};
-use crate::clean::{Cleaner, clean};
-
-/// Media type of a cited file whose type is not known.
-const UNKNOWN_MEDIA: &str = "application/octet-stream";
+use super::{
+    chunk::{TextPart, UiChunk},
+    citation::Citation,
+};
+use crate::clean::Cleaner;
 
 /// The texts and the reasoning of the open turn.
 #[derive(Debug, Default)]
 pub(super) struct Speech {
-    /// Open parts, with what they need to be cleaned.
-    open: HashMap<(Kind, ItemId), Cleaner>,
+    open: HashMap<(Kind, ItemId), OpenPart>,
     /// All items of the turn, also closed ones.
     items: Vec<ItemId>,
     n_sources: u32,
+}
+
+/// A part that has started and not ended.
+#[derive(Debug, Default)]
+struct OpenPart {
+    cleaner: Cleaner,
+    citations: Vec<Citation>,
 }
 
 /// Kind of a part.
@@ -41,7 +46,9 @@ impl Speech {
             Event::TextAdded { item_id, text } | Event::RefusalAdded { item_id, text } => {
                 self.add(Kind::Text, item_id, text, out);
             }
-            Event::AnnotationAdded { annotation, .. } => self.source(annotation, out),
+            Event::AnnotationAdded { item_id, annotation } => {
+                self.cite(item_id, annotation, out);
+            }
             Event::MessageFinished { item_id, .. } => self.end(Kind::Text, item_id, out),
             Event::ReasoningAdded { item_id, text } => {
                 self.add(Kind::Reasoning, item_id, text, out);
@@ -55,7 +62,7 @@ impl Speech {
         if self.open.contains_key(&(kind, item_id.clone())) {
             return;
         }
-        self.open.insert((kind, item_id.clone()), Cleaner::new());
+        self.open.insert((kind, item_id.clone()), OpenPart::default());
         self.items.push(item_id.clone());
         let part = TextPart { id: item_id.to_string() };
         out.push(match kind {
@@ -66,8 +73,8 @@ impl Speech {
 
     fn add(&mut self, kind: Kind, item_id: &ItemId, text: &str, out: &mut Vec<UiChunk>) {
         self.start(kind, item_id, out);
-        let cleaner = self.open.entry((kind, item_id.clone())).or_default();
-        let delta = cleaner.clean(text).into_owned();
+        let part = self.open.entry((kind, item_id.clone())).or_default();
+        let delta = part.cleaner.clean(text).into_owned();
         if delta.is_empty() {
             return;
         }
@@ -79,36 +86,26 @@ impl Speech {
     }
 
     fn end(&mut self, kind: Kind, item_id: &ItemId, out: &mut Vec<UiChunk>) {
-        if self.open.remove(&(kind, item_id.clone())).is_some() {
-            out.push(end_of(kind, item_id));
+        if let Some(part) = self.open.remove(&(kind, item_id.clone())) {
+            out.push(end_of(kind, item_id, part));
         }
     }
 
     /// Ends what is open. There is nothing unless an end cannot be read.
     pub(super) fn end_all(&mut self, out: &mut Vec<UiChunk>) {
-        let mut open: Vec<(Kind, ItemId)> = self.open.drain().map(|(part, _)| part).collect();
-        open.sort();
-        out.extend(open.iter().map(|(kind, item_id)| end_of(*kind, item_id)));
+        let mut open: Vec<_> = self.open.drain().collect();
+        open.sort_by(|(one, _), (other, _)| one.cmp(other));
+        out.extend(open.into_iter().map(|((kind, item_id), part)| end_of(kind, &item_id, part)));
     }
 
-    fn source(&mut self, annotation: &Annotation, out: &mut Vec<UiChunk>) {
-        let field = |name: &str| {
-            let text = annotation.source.get(name).and_then(Value::as_str);
-            text.filter(|text| !text.is_empty()).map(|text| clean(text).into_owned())
-        };
-        let source_id = format!("source_{}", self.n_sources + 1);
-        let chunk = match (field("url"), field("filename").or_else(|| field("file_id"))) {
-            (Some(url), _) => UiChunk::SourceUrl { source_id, url, title: field("title") },
-            (None, Some(title)) => UiChunk::SourceDocument {
-                source_id,
-                media_type: UNKNOWN_MEDIA.to_owned(),
-                title,
-                filename: field("filename"),
-            },
-            (None, None) => return,
-        };
+    fn cite(&mut self, item_id: &ItemId, annotation: &Annotation, out: &mut Vec<UiChunk>) {
+        let id = format!("source_{}", self.n_sources + 1);
+        let Some(citation) = Citation::read(annotation, id) else { return };
         self.n_sources += 1;
-        out.push(chunk);
+        out.push(citation.source.chunk());
+        if let Some(part) = self.open.get_mut(&(Kind::Text, item_id.clone())) {
+            part.citations.push(citation);
+        }
     }
 
     /// Forgets the items of the last turn.
@@ -122,10 +119,10 @@ impl Speech {
     }
 }
 
-fn end_of(kind: Kind, item_id: &ItemId) -> UiChunk {
-    let part = TextPart { id: item_id.to_string() };
+fn end_of(kind: Kind, item_id: &ItemId, part: OpenPart) -> UiChunk {
+    let id = item_id.to_string();
     match kind {
-        Kind::Text => UiChunk::TextEnd(part),
-        Kind::Reasoning => UiChunk::ReasoningEnd(part),
+        Kind::Text => UiChunk::TextEnd { id, citations: part.citations },
+        Kind::Reasoning => UiChunk::ReasoningEnd(TextPart { id }),
     }
 }

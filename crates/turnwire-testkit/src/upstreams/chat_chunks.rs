@@ -62,6 +62,7 @@ impl Chunks {
     pub(super) fn of(&mut self, part: ModelPart) -> Vec<Value> {
         match part {
             ModelPart::Text(text) => {
+                let text = with_time(&text);
                 let choice = json!({
                     "index": 0,
                     "delta": { "content": text },
@@ -205,6 +206,13 @@ impl Chunks {
     fn call_id(&self, key: u32, id: Option<String>) -> String {
         id.unwrap_or_else(|| format!("call_{}_{key}", self.id))
     }
+}
+
+/// Replaces `{now}` by the time in microseconds since 1970, so that a reader of the text can tell
+/// how long it was on its way.
+fn with_time(text: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    text.replace("{now}", &now.as_micros().to_string())
 }
 
 fn append(fields: &mut Map<String, Value>, name: &str, text: &str) {
