@@ -47,7 +47,7 @@ const MAX_LOGGED_ORIGINS: usize = 64;
 /// show.
 const EXPOSED_HEADERS: &str = "etag, retry-after, stream-closed, stream-cursor, stream-next-offset, \
                                stream-up-to-date, turnwire-response-id, turnwire-run-id, \
-                               x-should-retry, x-workflow-run-id";
+                               x-request-id, x-should-retry, x-workflow-run-id";
 
 /// Operator settings for authentication.
 #[derive(Clone, Default)]

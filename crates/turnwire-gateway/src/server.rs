@@ -20,7 +20,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
-use tower_http::{catch_panic::CatchPanicLayer, timeout::RequestBodyTimeoutLayer};
+use tower_http::{
+    catch_panic::CatchPanicLayer,
+    request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer},
+    timeout::RequestBodyTimeoutLayer,
+};
 use tracing::{debug, error, info, warn};
 
 use crate::{
@@ -387,6 +391,9 @@ pub fn router(app: &App, limits: &HttpLimits) -> Router {
         .layer(CatchPanicLayer::custom(broken))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::count_limits))
         .layer(middleware::from_fn(connection::watch))
+        // Official clients show it, so that a person can name the request that failed.
+        .layer(PropagateRequestIdLayer::x_request_id())
+        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .with_state(app.clone())
 }
 

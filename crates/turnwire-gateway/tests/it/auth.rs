@@ -154,10 +154,27 @@ async fn a_named_page_may_read() {
     let request = world.request(Method::GET, "/v1/models");
     let answer = request.header("origin", "https://chat.example.com").send().await.unwrap();
     let exposed = answer.headers()[header::ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap();
-    for name in ["retry-after", "turnwire-run-id", "x-should-retry", "x-workflow-run-id"] {
+    let names =
+        ["retry-after", "turnwire-run-id", "x-request-id", "x-should-retry", "x-workflow-run-id"];
+    for name in names {
         assert!(exposed.split(", ").any(|exposed| exposed == name), "{name} in {exposed}");
     }
     assert_eq!(answer.headers()[header::VARY], "Origin");
+    world.close().await;
+}
+
+/// Every response names its request, also a refusal; a client may choose the name.
+#[tokio::test]
+async fn a_request_has_an_id() {
+    let world = locked().start().await;
+    let id_of = async |request: reqwest::RequestBuilder| {
+        request.send().await.unwrap().headers()["x-request-id"].to_str().unwrap().to_owned()
+    };
+    let first = id_of(world.request(Method::GET, "/v1/models")).await;
+    let second = id_of(world.request(Method::GET, "/nowhere")).await;
+    assert!(!first.is_empty() && first != second);
+    let named = world.request(Method::GET, "/v1/models").header("x-request-id", "mine-7");
+    assert_eq!(id_of(named).await, "mine-7");
     world.close().await;
 }
 
