@@ -47,6 +47,10 @@ pub struct RunRequest {
     /// Calls to execute before the first turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_calls: Vec<FirstCall>,
+    /// Number of items of the input that come before the first calls. The others come after their
+    /// results.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub n_before_calls: usize,
     /// How to handle calls that need approval.
     #[serde(default)]
     pub approvals: Approvals,
@@ -88,6 +92,7 @@ impl RunRequest {
             tools: Vec::new(),
             servers: Vec::new(),
             first_calls: Vec::new(),
+            n_before_calls: 0,
             approvals: Approvals::Wait,
             inputs: false,
             tool_choice: ToolChoice::Auto,
@@ -98,6 +103,11 @@ impl RunRequest {
             echo: Map::new(),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 impl RunRequest {

@@ -1,5 +1,6 @@
 """Programs and frameworks that speak Chat Completions, each with text and one function where it has
-them: openai-agents, LangChain, pydantic-ai, LiteLLM and `llm`.
+them: openai-agents, LangChain, pydantic-ai, LiteLLM and `llm`. Those that let a program add to the
+body of their requests also get tools of the server, which run inside the request.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from pathlib import Path
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 import litellm
-from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
@@ -22,11 +23,61 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from harness import BASE_URL, MODEL, SCENARIOS, main, script
+from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of
 
 set_tracing_disabled(True)
 URL = f"{BASE_URL}/v1"
 ANSWER = "In Oslo it is sunny."
+NAMES = ["text", "mcp success", "mcp failure", "three tools side by side", "length"]
+STREAMS = [scenario for scenario in SCENARIOS["streams"] if scenario["name"] in NAMES]
+
+
+def body_of(scenario):
+    """What a program adds to the body, for the server to run its tools."""
+    tools = tools_of(scenario)
+    return {"tools": tools} if tools else {}
+
+
+@rows(STREAMS)
+def test_openai_agents_stream(scenario):
+    async def run():
+        async with AsyncOpenAI(base_url=URL, api_key="test") as client:
+            model = OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
+            agent = Agent(name="Tester", model=model, model_settings=ModelSettings(extra_body=body_of(scenario)))
+            result = Runner.run_streamed(agent, script(scenario["script"]))
+            async for _ in result.stream_events():
+                pass
+            return result.final_output
+
+    assert asyncio.run(run()) == scenario["text"]
+
+
+@rows(STREAMS)
+def test_langchain_stream(scenario):
+    model = ChatOpenAI(model=MODEL, base_url=URL, api_key="test", use_responses_api=False, extra_body=body_of(scenario))
+    assert "".join(chunk.text for chunk in model.stream(script(scenario["script"]))) == scenario["text"]
+
+
+@rows(STREAMS)
+def test_pydantic_ai_stream(scenario):
+    agent = PydanticAgent(OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=URL, api_key="test")))
+
+    async def run():
+        settings = {"extra_body": body_of(scenario)}
+        async with agent.run_stream(script(scenario["script"]), model_settings=settings) as result:
+            return "".join([delta async for delta in result.stream_text(delta=True)])
+
+    assert asyncio.run(run()) == scenario["text"]
+
+
+@rows(STREAMS)
+def test_litellm_stream(scenario):
+    messages = [{"role": "user", "content": script(scenario["script"])}]
+    ask = {"model": f"openai/{MODEL}", "messages": messages, "api_base": URL, "api_key": "test"}
+    chunks = list(litellm.completion(stream=True, extra_body=body_of(scenario), **ask))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == scenario["text"]
+    reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices[0].finish_reason]
+    assert reasons == ["length" if "reason" in scenario else "stop"], reasons
 
 
 def test_openai_agents():

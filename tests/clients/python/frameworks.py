@@ -1,16 +1,64 @@
-"""Frameworks on top of the official client: openai-agents and LangChain, each with one tool run."""
+"""Frameworks on top of the official client: openai-agents and LangChain, with functions of the program
+and with tools of the server.
+"""
 
 import asyncio
 import sys
 
-from agents import Agent, CustomTool, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, CustomTool, HostedMCPTool, ModelBehaviorError, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
 
-from harness import BASE_URL, MODEL, SCENARIOS, main, script
+from harness import BASE_URL, MODEL, SCENARIOS, main, rows, script, tools_of
 
 set_tracing_disabled(True)
+NAMES = ["text", "mcp success", "mcp failure", "three tools side by side", "length"]
+STREAMS = [scenario for scenario in SCENARIOS["streams"] if scenario["name"] in NAMES]
+
+
+async def run_agent(turns, tools):
+    async with AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="test") as client:
+        agent = Agent(name="Tester", model=OpenAIResponsesModel(model=MODEL, openai_client=client), tools=tools)
+        result = Runner.run_streamed(agent, script(turns))
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+
+@rows(STREAMS)
+def test_openai_agents_stream(scenario):
+    tools = [HostedMCPTool(tool_config=tool) for tool in tools_of(scenario)]
+    try:
+        text = asyncio.run(run_agent(scenario["script"], tools))
+    except ModelBehaviorError as error:
+        # The framework takes no answer that was cut, and says so.
+        assert scenario["reason"] in str(error), error
+        return
+    assert text == scenario["text"] and "reason" not in scenario, text
+
+
+@rows([{"name": "granted", "approve": True}, {"name": "denied", "approve": False}])
+def test_openai_agents_approval(scenario):
+    """The SDK sends the whole history again, with the answer at its end."""
+    asked = []
+
+    def answer(request):
+        asked.append(request.data.name)
+        return {"approve": scenario["approve"]}
+
+    config = {"type": "mcp", "server_label": "props", "require_approval": "always"}
+    turns = [{"calls": [{"name": "add", "arguments": {"a": 4, "b": 5}}]}, {"text": "So be it: {results}."}]
+    text = asyncio.run(run_agent(turns, [HostedMCPTool(tool_config=config, on_approval_request=answer)]))
+    assert asked == ["add"], asked
+    assert (text == "So be it: 9.") == scenario["approve"], text
+
+
+@rows(STREAMS)
+def test_langchain_stream(scenario):
+    model = ChatOpenAI(model=MODEL, base_url=f"{BASE_URL}/v1", api_key="test", use_responses_api=True)
+    model = model.bind_tools(tools_of(scenario)) if tools_of(scenario) else model
+    assert "".join(chunk.text for chunk in model.stream(script(scenario["script"]))) == scenario["text"]
 
 
 def test_openai_agents():

@@ -159,10 +159,14 @@ impl RunState {
     /// Creates the state of a requested run in a conversation with this `history`.
     pub fn new(run_id: &RunId, request: Arc<RunRequest>, history: Vec<Entry>) -> Self {
         let mut added = stubs_for_open_calls(&request, &history);
-        let mut held_input = request.entries(run_id);
-        if request.first_calls.is_empty() {
-            added.append(&mut held_input);
-        }
+        let mut input = request.entries(run_id);
+        let n_before_calls = if request.first_calls.is_empty() {
+            input.len()
+        } else {
+            input.len().min(request.n_before_calls)
+        };
+        let held_input = input.split_off(n_before_calls);
+        added.append(&mut input);
         Self {
             added,
             held_input,

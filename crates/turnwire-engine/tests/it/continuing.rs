@@ -98,6 +98,28 @@ async fn a_first_call_comes_before_the_model() {
     assert_eq!(seen[2], Item::user("Go."));
 }
 
+/// I7: a first call stays in its place in a history that the client sends itself.
+#[tokio::test(start_paused = true)]
+async fn a_first_call_stays_in_its_place() {
+    let model = Scripted::new([Turn::new().text("It worked.")]);
+    let (runs, mut request) = engine(&model, [returns("add", "1")]);
+    request.input = vec![Item::user("Add."), Item::user("And hurry.")];
+    request.n_before_calls = 1;
+    request.first_calls = vec![FirstCall {
+        call_id: CallId::new("call_1"),
+        tool: tool("add"),
+        arguments: "{}".to_owned(),
+        decision: Some(Decision::Approved),
+    }];
+    let run = runs.start(request).await.unwrap();
+    assert_eq!(run.outcome().await, RunOutcome::Completed);
+    let seen = shown(&model, 0);
+    assert_eq!(seen[0], Item::user("Add."));
+    assert!(matches!(&seen[1], Item::Call { name, .. } if name == "add"));
+    assert!(matches!(&seen[2], Item::CallResult { output, .. } if output == "1"));
+    assert_eq!(seen[3], Item::user("And hurry."));
+}
+
 /// C15: a run that hands its approvals back ends with the question; the next run brings the
 /// answer, carries the call out, and the model sees one call with one result.
 #[tokio::test(start_paused = true)]

@@ -105,6 +105,7 @@ pub(super) async fn prepare(
         model,
         conversation_id: prior.conversation_id,
         continues: prior.continues,
+        n_before_calls: input.n_before_calls,
         input: input.items,
         first_calls,
         tools: found.tools,

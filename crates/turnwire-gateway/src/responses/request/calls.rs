@@ -92,7 +92,8 @@ fn second_output(call_id: &CallId) -> ClientError {
 /// request is used as call ID. A waiting call without an answer is denied: a user who continues has
 /// seen the question, and models refuse a history with an open call.
 ///
-/// A waiting call in the input is removed from it: the engine adds it with its result.
+/// A waiting call in the input is removed from it: the engine adds it with its result, in the same
+/// place.
 pub fn take_first_calls(
     history: &[impl Borrow<Item>],
     input: &mut Input,
@@ -130,10 +131,14 @@ pub fn take_first_calls(
         let reason = "no answer was given".to_owned();
         call.decision.get_or_insert(Decision::Denied { reason });
     }
-    input.items.retain(|item| {
-        !matches!(item, Item::Call { call_id, .. }
+    let waits = |item: &Item| {
+        matches!(item, Item::Call { call_id, .. }
             if calls.iter().any(|call| call.call_id == *call_id))
-    });
+    };
+    if let Some(last) = input.items.iter().rposition(waits) {
+        input.n_before_calls = input.items.iter().take(last).filter(|item| !waits(item)).count();
+    }
+    input.items.retain(|item| !waits(item));
     Ok(calls)
 }
 

@@ -116,6 +116,7 @@ fn a_waiting_call_leaves_the_input() {
     let calls = take_first_calls(&NOTHING, &mut input, unknown).unwrap();
     assert_eq!(calls, [first("a", Decision::Approved)]);
     assert_eq!(input.items, [Item::user("hi"), client("c"), output("c")]);
+    assert_eq!(input.n_before_calls, 1);
 }
 
 #[test]

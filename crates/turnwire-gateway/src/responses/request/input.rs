@@ -30,6 +30,8 @@ pub struct Input {
     pub items: Vec<Item>,
     /// Decisions about calls that waited for an approval.
     pub answers: Vec<ApprovalAnswer>,
+    /// Number of items before the last call that waited, once those calls are taken out.
+    pub n_before_calls: usize,
     /// The fields that were ignored.
     pub ignored: Vec<String>,
 }

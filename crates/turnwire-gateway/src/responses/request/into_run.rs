@@ -24,6 +24,8 @@ pub struct ResolvedRequest {
     pub input: Vec<Item>,
     /// Calls that a user has decided about, from [`super::take_first_calls`].
     pub first_calls: Vec<FirstCall>,
+    /// Number of items of the input that come before these calls.
+    pub n_before_calls: usize,
     /// The tools on offer.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The servers on offer.
@@ -55,6 +57,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
         tools: resolved.tools,
         servers: resolved.servers,
         first_calls: resolved.first_calls,
+        n_before_calls: resolved.n_before_calls,
         approvals: Approvals::HandBack,
         // A response cannot pause in the middle of a call to ask the user.
         inputs: false,

@@ -1,0 +1,102 @@
+// OpenAI's framework for agents, in JavaScript, over both dialects: it runs functions of the program,
+// and the gateway the tools of its servers.
+
+import { Agent, hostedMcpTool, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled, tool } from "@openai/agents";
+import OpenAI from "openai";
+import { z } from "zod";
+
+import { assert, BASE_URL, equal, main, MODEL, SCENARIOS, script, test, waitUntil } from "./harness.mjs";
+
+setTracingDisabled(true);
+const client = new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: "test", maxRetries: 0 });
+const RESPONSES = { name: "responses", model: new OpenAIResponsesModel(client, MODEL) };
+const CHAT = { name: "chat completions", model: new OpenAIChatCompletionsModel(client, MODEL) };
+const BOTH = [RESPONSES, CHAT];
+const scenario = (name) => SCENARIOS.streams.find((scenario) => scenario.name === name);
+
+/** Runs an agent, and returns the result and the names of the items in its stream. */
+async function ask({ model }, turns, tools = [], modelSettings = {}) {
+  const result = await run(new Agent({ name: "Tester", model, tools, modelSettings }), script(turns), { stream: true });
+  const items = [];
+  for await (const event of result) if (event.type === "run_item_stream_event") items.push(event.name);
+  await result.completed;
+  return { result, items, text: result.finalOutput };
+}
+
+function weather(cities) {
+  return tool({
+    name: "get_weather",
+    description: "Tells the weather of a city.",
+    parameters: z.object({ city: z.string() }),
+    execute: async ({ city }) => (cities.push(city), "sunny"),
+  });
+}
+
+test("text", async (dialect) => {
+  const { text } = await ask(dialect, scenario("text").script);
+  equal(text, scenario("text").text);
+}, BOTH);
+
+test("a function of the program", async (dialect) => {
+  const cities = [];
+  const { text, items } = await ask(dialect, SCENARIOS.weather, [weather(cities)]);
+  equal([text, cities], ["In Oslo it is sunny.", ["Oslo"]]);
+  assert(items.includes("tool_called") && items.includes("tool_output"), items);
+}, BOTH);
+
+test("two functions at once", async (dialect) => {
+  const cities = [];
+  await ask(dialect, SCENARIOS.two_weathers, [weather(cities)]);
+  equal(cities, ["Oslo", "Rome"]);
+}, BOTH);
+
+test("a cut length", async (dialect) => {
+  const answer = await ask(dialect, scenario("length").script).catch((error) => error);
+  // Over the Responses API the framework takes no cut answer, and says so.
+  if (dialect === RESPONSES) assert(/response\.incomplete/.test(answer.message), answer);
+  else equal(answer.text, scenario("length").text);
+}, BOTH);
+
+test("a failed run throws", async (dialect) => {
+  const thrown = await ask(dialect, [{ error: "rejected" }]).catch((error) => error);
+  assert(thrown instanceof Error, thrown);
+}, BOTH);
+
+for (const name of ["mcp success", "mcp failure", "three tools side by side"]) {
+  test(name, async (dialect) => {
+    const hosted = hostedMcpTool({ serverLabel: "props", requireApproval: "never" });
+    // Over Chat Completions the framework knows no tools of the server, and passes on what it is given.
+    const { text } = await (dialect === RESPONSES
+      ? ask(dialect, scenario(name).script, [hosted])
+      : ask(dialect, scenario(name).script, [], { providerData: { tools: [SCENARIOS.mcp_tool] } }));
+    equal(text, scenario(name).text);
+  }, BOTH);
+}
+
+for (const approve of [true, false]) {
+  test(`an approval that is ${approve ? "granted" : "denied"}`, async (dialect) => {
+    const asked = [];
+    const onApproval = async (_, { rawItem }) => (asked.push(rawItem.name), { approve });
+    const tools = [hostedMcpTool({ serverLabel: "props", requireApproval: "always", onApproval })];
+    const turns = [{ calls: [{ name: "add", arguments: { a: 4, b: 5 } }] }, { text: "So be it: {results}." }];
+    const { text } = await ask(dialect, turns, tools);
+    equal([asked, text === "So be it: 9."], [["add"], approve]);
+  }, [RESPONSES]);
+}
+
+test("cancel by its signal ends the run", async ({ model }) => {
+  const controller = new AbortController();
+  // A client that only disconnects leaves its run going.
+  const modelSettings = { providerData: { on_disconnect: "cancel" } };
+  const agent = new Agent({ name: "Tester", model, modelSettings });
+  const result = await run(agent, script(SCENARIOS.endless_text), { stream: true, signal: controller.signal });
+  let id;
+  for await (const { type, data } of result) {
+    if (type !== "raw_model_stream_event") continue;
+    id ??= data.event?.response?.id;
+    if (data.type === "output_text_delta") controller.abort();
+  }
+  await waitUntil(async () => (await client.responses.retrieve(id)).status, (status) => status === "cancelled");
+}, [RESPONSES]);
+
+await main("node22 agents");
