@@ -91,7 +91,7 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
       {!conversationId && !sending ? (
         <Welcome onPick={(text) => void send(text)} />
       ) : (
-        <Scroller key={conversationId}>
+        <Scroller key={conversationId} isLive={active !== undefined}>
           {thread.length > shown ? (
             <button type="button" class="btn quiet" onClick={() => setShown(shown + SHOWN_RUNS)}>
               {`Show ${thread.length - shown} earlier`}
