@@ -6,7 +6,7 @@ import { defineConfig } from "vite";
 
 const client = fileURLToPath(new URL("../clients/typescript/src", import.meta.url));
 const gateway = process.env.TURNWIRE_URL ?? "http://127.0.0.1:7878";
-const proxy = Object.fromEntries(["/v1", "/chat", "/healthz", "/readyz"].map((path) => [path, { target: gateway, changeOrigin: false }]));
+const proxy = Object.fromEntries(["/v1", "/chat", "/ai-sdk", "/healthz", "/readyz"].map((path) => [path, { target: gateway, changeOrigin: false }]));
 
 export default defineConfig({
   resolve: {

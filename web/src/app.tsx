@@ -15,7 +15,6 @@ import { alerts, polite } from "./server/announcer";
 import { keyNeeded, line } from "./server/api";
 import { useStore } from "./server/store";
 import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
-import { Banner } from "./ui/banner";
 import { IconButton } from "./ui/controls";
 import { Icon, Mark, State } from "./ui/icons";
 import { useKey } from "./ui/keys";
@@ -43,7 +42,6 @@ export function App(): JSX.Element {
     return (
       <div class="app alone">
         <div class="stage">
-          <Banner />
           <SharedPage token={here.token} />
         </div>
         <Announcer />
@@ -57,7 +55,6 @@ export function App(): JSX.Element {
       </a>
       <Rail here={here} onOver={setOver} />
       <div class="stage">
-        <Banner />
         {key === "no" ? <Page here={here} /> : <KeyPrompt wrong={key === "wrong"} />}
       </div>
       {over === "keys" ? <KeySheet onClose={close} /> : null}

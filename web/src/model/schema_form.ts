@@ -5,7 +5,7 @@
  */
 
 export type Field =
-  | { kind: "text"; key: string; title: string; help: string; required: boolean; format: string; multiline: boolean }
+  | { kind: "text"; key: string; title: string; help: string; required: boolean; format: string; multiline: boolean; emptyIsValue: boolean }
   | { kind: "number"; key: string; title: string; help: string; required: boolean; whole: boolean }
   | { kind: "boolean"; key: string; title: string; help: string; required: boolean }
   | { kind: "choice"; key: string; title: string; help: string; required: boolean; options: Option[]; many: boolean }
@@ -35,7 +35,7 @@ function fieldOf(key: string, schema: Schema, required: boolean): Field {
   switch (type) {
     case "string": {
       const format = typeof schema["format"] === "string" ? schema["format"] : "";
-      return { kind: "text", ...common, format, multiline: Number(schema["maxLength"] ?? 0) > 200 };
+      return { kind: "text", ...common, format, multiline: Number(schema["maxLength"] ?? 0) > 200, emptyIsValue: false };
     }
     case "integer":
     case "number":
@@ -69,7 +69,9 @@ function optionsOf(schema: Schema): Option[] | undefined {
 export function fieldsOfValues(values: Record<string, unknown>): Field[] {
   return Object.entries(values).map(([key, value]) => {
     const common = { key, title: key, help: "", required: true };
-    if (typeof value === "string") return { kind: "text", ...common, format: "", multiline: value.length > 80 || value.includes("\n") };
+    if (typeof value === "string") {
+      return { kind: "text", ...common, format: "", multiline: value.length > 80 || value.includes("\n"), emptyIsValue: true };
+    }
     if (typeof value === "number") return { kind: "number", ...common, whole: false };
     return typeof value === "boolean" ? { kind: "boolean", ...common } : { kind: "json", ...common };
   });
@@ -81,7 +83,7 @@ export type Draft = Record<string, string | boolean | string[]>;
 /** What the form starts with: the given values, else the defaults of the schema. */
 export function draftOf(fields: readonly Field[], schema: Schema | undefined, values: Record<string, unknown> = {}): Draft {
   const properties = (schema?.["properties"] ?? {}) as Record<string, Schema>;
-  return Object.fromEntries(fields.map((field) => [field.key, draftValue(field, values[field.key] ?? properties[field.key]?.["default"])]));
+  return Object.fromEntries(fields.map((field) => [field.key, draftValue(field, field.key in values ? values[field.key] : properties[field.key]?.["default"])]));
 }
 
 function draftValue(field: Field, value: unknown): string | boolean | string[] {
@@ -106,6 +108,10 @@ export function readDraft(
   const problems: Record<string, string> = {};
   for (const field of fields) {
     const typed = draft[field.key];
+    if (typed === "" && field.kind === "text" && field.emptyIsValue) {
+      values[field.key] = "";
+      continue;
+    }
     if (typed === "" || typed === undefined || (Array.isArray(typed) && typed.length === 0)) {
       if (field.required && field.kind !== "boolean") problems[field.key] = "Please fill this in.";
       else if (Array.isArray(typed)) values[field.key] = typed;

@@ -6,8 +6,8 @@ import { waitsForPerson } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { questionText, titleOf } from "../model/words";
 import { go, replace, route, to } from "../router";
-import { line, request, sentence } from "../server/api";
-import { itemsOf, rewind, startRun, stopRun } from "../server/commands";
+import { request, sentence } from "../server/api";
+import { type Attachment, itemsOf, rewind, startRun, startWithFiles, stopRun } from "../server/commands";
 import { type RunFeed, feedOf } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
 import { type RunLine, type RunPage, noteRun, runs, setTitle, titles } from "../server/threads";
@@ -17,6 +17,7 @@ import { Dock, type Waiting } from "../ui/dock";
 import { useKey } from "../ui/keys";
 import { Scroller } from "../ui/scroller";
 import { TopBar } from "../ui/top_bar";
+import { useLost } from "../ui/use_lost";
 import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
 import { ThreadMenu } from "../ui/thread_menu";
 
@@ -45,11 +46,11 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
   const active = last && !last.state.value.view.outcome && !last.state.value.error ? last : undefined;
   const waiting = visible.flatMap(waitingIn);
 
-  const send = async (text: string) => {
-    setSending(text);
+  const send = async (text: string, files: readonly Attachment[] = []) => {
+    setSending(text || files.map((file) => file.name).join(", "));
     setProblem("");
     try {
-      const started = await startRun(text, conversationId);
+      const started = await (files.length > 0 ? startWithFiles(text, files, conversationId) : startRun(text, conversationId));
       if (!conversationId && started.conversationId) {
         setTitle(started.conversationId, text.slice(0, 120));
         if (route.value.page === "chat") replace(to.chat(started.conversationId));
@@ -90,7 +91,7 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
       {!conversationId && !sending ? (
         <Welcome onPick={(text) => void send(text)} />
       ) : (
-        <Scroller key={conversationId}>
+        <Scroller key={conversationId} isLive={active !== undefined}>
           {thread.length > shown ? (
             <button type="button" class="btn quiet" onClick={() => setShown(shown + SHOWN_RUNS)}>
               {`Show ${thread.length - shown} earlier`}
@@ -115,7 +116,7 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
         isLost={isLost}
         problem={problem}
         isSending={sending !== ""}
-        onSend={(text) => void send(text)}
+        onSend={(text, files) => void send(text, files)}
         editing={editing.value}
         onEdited={(feed, text) => void again(feed, text)}
       />
@@ -157,7 +158,7 @@ interface BottomProps {
   isLost: boolean;
   problem: string;
   isSending: boolean;
-  onSend: (text: string) => void;
+  onSend: (text: string, files: readonly Attachment[]) => void;
   editing: Editing | undefined;
   onEdited: (feed: RunFeed, text: string) => void;
 }
@@ -167,6 +168,7 @@ function Bottom(props: BottomProps): JSX.Element {
   const draft = useStore(drafts(conversationId));
   const edited = useStore(editing);
   const [queued, setQueued] = useState("");
+  const [files, setFiles] = useState<readonly Attachment[]>([]);
   const pending = active?.state.value.pending["run"];
   const isBusy = active !== undefined || props.isSending;
   useEffect(() => {
@@ -177,17 +179,22 @@ function Bottom(props: BottomProps): JSX.Element {
   useEffect(() => {
     if (isBusy || queued === "") return;
     setQueued("");
-    onSend(queued);
+    onSend(queued, []);
   }, [isBusy, queued]);
   const submit = () => {
     const text = draft.trim();
-    if (text === "") return;
+    if (text === "" && files.length === 0) return;
+    // Files wait for the end of the run in the composer.
+    if (isBusy && files.length > 0) return;
     drafts(conversationId).set("");
     if (edited) {
       setEditing(undefined);
       props.onEdited(edited.feed, text);
     } else if (isBusy) setQueued(queued ? `${queued}\n\n${text}` : text);
-    else onSend(text);
+    else {
+      setFiles([]);
+      onSend(text, files);
+    }
   };
   const stop = () => {
     if (active) void stopRun(active).catch(() => undefined);
@@ -229,6 +236,8 @@ function Bottom(props: BottomProps): JSX.Element {
         isRunning={active !== undefined}
         isStopping={pending === "stop"}
         queued={queued}
+        files={files}
+        onFiles={setFiles}
         onUnqueue={() => {
           drafts(conversationId).set(queued);
           setQueued("");
@@ -307,19 +316,6 @@ function useReplaced(id: string | undefined, feeds: readonly RunFeed[], set: (id
       isCurrent = false;
     };
   }, [id, done, busy]);
-}
-
-/** Whether the line is lost for so long that the person should know. */
-export function useLost(): boolean {
-  const { state, since } = useStore(line);
-  const [, draw] = useState(0);
-  const isLong = state === "lost" && Date.now() - since >= 1000;
-  useEffect(() => {
-    if (state !== "lost" || isLong) return undefined;
-    const timer = setTimeout(() => draw((n) => n + 1), 1000 - (Date.now() - since));
-    return () => clearTimeout(timer);
-  }, [state, since, isLong]);
-  return isLong;
 }
 
 function useLastModel(): string {

@@ -54,7 +54,7 @@ export function FilesPage(): JSX.Element {
   }, [isIndexing]);
   const act = (action: Promise<unknown>) => void action.then(read).catch(failed);
   const upload = async (list: FileList | null | undefined) => {
-    for (const file of list ?? []) {
+    for (const file of [...(list ?? [])]) {
       setUploads((all) => [...all, file.name]);
       const form = new FormData();
       form.set("purpose", "assistants");

@@ -11,6 +11,7 @@ import { serverNow } from "../server/clock";
 import { stopRun } from "../server/commands";
 import { type RunFeed, feedOf } from "../server/run_feed";
 import { useStore } from "../server/store";
+import { Banner } from "../ui/banner";
 import { CopyButton, Empty, useNow } from "../ui/controls";
 import { Dock } from "../ui/dock";
 import { Icon, State } from "../ui/icons";
@@ -21,7 +22,7 @@ import { Result } from "../ui/result";
 import { ShareButton } from "../ui/share";
 import { TimelineView } from "../ui/timeline";
 import { Burger } from "../ui/top_bar";
-import { useLost } from "./chat";
+import { useLost } from "../ui/use_lost";
 
 export function RunPage({ runId, call }: { runId: string; call: string | undefined }): JSX.Element {
   const feed = useMemo(() => feedOf(runId), [runId]);
@@ -71,6 +72,7 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
         .map((one) => ({ feed, call: one, effect: view.effects[toolTitle(one.tool.server, one.tool.name)] }));
   return (
     <main class="main scrolls run-page" id="main" tabIndex={-1}>
+      <Banner />
       <header class="run-h">
         <div class="title">
           {readOnly ? null : <Burger />}

@@ -1,7 +1,9 @@
 /** What a person can do with a run. */
 
 import type { Approval, CommandResult, InputReply } from "turnwire";
-import { request, turnwire } from "./api";
+import { errorOf } from "turnwire/errors";
+import type { RunView } from "../model/run";
+import { request, turnwire, watchedFetch } from "./api";
 import { type RunFeed, feedOf } from "./run_feed";
 import { noteRun } from "./threads";
 
@@ -33,6 +35,38 @@ export function startRun(message: string, conversationId: string | undefined): P
     });
     chat.catch((error: unknown) => !stop.signal.aborted && reject(error));
   });
+}
+
+/** A file that goes with a message, as a `data:` URL. */
+export interface Attachment {
+  name: string;
+  mediaType: string;
+  url: string;
+}
+
+/** Sends a message with files, over the surface that takes them. Tools cannot ask in such a run. */
+export async function startWithFiles(
+  text: string,
+  files: readonly Attachment[],
+  conversationId: string | undefined,
+): Promise<{ runId: string; conversationId: string }> {
+  const parts = [
+    ...(text ? [{ type: "text", text }] : []),
+    ...files.map(({ name, mediaType, url }) => ({ type: "file", filename: name, mediaType, url })),
+  ];
+  const body = JSON.stringify({ ...(conversationId ? { id: conversationId } : {}), messages: [{ role: "user", parts }] });
+  const headers = { "content-type": "application/json", "idempotency-key": crypto.randomUUID() };
+  const response = await watchedFetch("/ai-sdk/chat", { method: "POST", headers, body });
+  if (!response.ok) throw await errorOf(response);
+  const runId = response.headers.get("x-workflow-run-id")?.match(/run_\w+/)?.[0] ?? "";
+  await response.body?.cancel();
+  const feed = feedOf(runId, true);
+  const view = await new Promise<RunView>((resolve) => {
+    const look = () => feed.state.value.view.createdAt !== "" && (stop(), resolve(feed.state.value.view));
+    const stop = feed.state.watch(look);
+    look();
+  });
+  return { runId, conversationId: view.conversationId ?? "" };
 }
 
 export function stopRun(feed: RunFeed): Promise<void> {

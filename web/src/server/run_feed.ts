@@ -8,11 +8,13 @@
 import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
 import { errorOf } from "turnwire/errors";
 import { announcements } from "../model/announce";
+import { waitsForPerson } from "../model/calls";
 import { type RunView, emptyRun, foldRun } from "../model/run";
 import { announce } from "./announcer";
 import { line, noteCaughtUp, turnwire, watchedFetch } from "./api";
 import { noteServerTime } from "./clock";
 import { Store } from "./store";
+import { noteRun } from "./threads";
 
 export interface FeedState {
   view: RunView;
@@ -129,9 +131,22 @@ export class RunFeed {
     const before = this.state.value.view;
     const view = foldRun(before, fresh);
     this.state.update((now) => ({ ...now, view, pending: stillPending(now.pending, view) }));
+    if (this.#isLive) tellTheList(before, view);
     if (line.value.state === "back") noteCaughtUp(fresh.length);
     if (this.#isLive) announcements(before, view).forEach(announce);
   }
+}
+
+/** The list of runs knows at once what this page knows. */
+function tellTheList(before: RunView, view: RunView): void {
+  const [was, is] = [listStatus(before), listStatus(view)];
+  if (was === is || view.createdAt === "" || view.runId === "shared") return;
+  noteRun({ run_id: view.runId, created_at: view.createdAt, model: view.model, conversation_id: view.conversationId ?? null, status: is });
+}
+
+function listStatus(view: RunView): string {
+  if (view.outcome) return view.outcome.status;
+  return Object.values(view.calls).some(waitsForPerson) ? "needs_input" : "active";
 }
 
 /** Commands whose effect is in the journal are no longer pending. */

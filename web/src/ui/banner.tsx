@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { useLost } from "../pages/chat";
 import { announce } from "../server/announcer";
 import { line } from "../server/api";
 import { tryNow } from "../server/run_feed";
 import { useStore } from "../server/store";
 import { useNow } from "./controls";
 import { Icon } from "./icons";
+import { useLost } from "./use_lost";
 
 export function Banner(): JSX.Element | null {
   const { state, since, attempts, restarting, caughtUp } = useStore(line);

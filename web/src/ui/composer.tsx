@@ -1,10 +1,39 @@
 /** Where the person writes. While a run works, Send is Stop in the same place. */
 
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Attachment } from "../server/commands";
 import { Icon } from "./icons";
 
 const MAX_HEIGHT = 240;
+/** The gateway takes bodies of 4 MB, and base64 needs a third more than the file. */
+const MAX_BYTES = 2_900_000;
+const ACCEPTED = "image/*,application/pdf,text/*,.md,.json,.csv,.toml,.yaml";
+
+/** The files with those that were added, or why one was not. */
+async function readFiles(known: readonly Attachment[], list: FileList | null | undefined): Promise<{ files: readonly Attachment[]; problem: string }> {
+  const files = [...known];
+  // The list empties itself when its field is used again.
+  for (const file of [...(list ?? [])]) {
+    const used = files.reduce((sum, one) => sum + one.url.length * 0.75, 0);
+    if (used + file.size > MAX_BYTES) return { files, problem: `${file.name} is too large: all files together may have 2.9 MB.` };
+    files.push({ name: file.name || "pasted", mediaType: mediaTypeOf(file), url: await dataUrl(file) });
+  }
+  return { files, problem: "" };
+}
+
+function mediaTypeOf(file: File): string {
+  return file.type || "text/plain";
+}
+
+function dataUrl(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result).replace(/^data:[^,]*,/, `data:${mediaTypeOf(file)};base64,`));
+    reader.onerror = () => reject(reader.error ?? new Error("the file cannot be read"));
+    reader.readAsDataURL(file);
+  });
+}
 
 export interface ComposerProps {
   draft: string;
@@ -16,13 +45,22 @@ export interface ComposerProps {
   /** A message that is sent once the run is over. */
   queued: string;
   onUnqueue: () => void;
+  files: readonly Attachment[];
+  onFiles: (files: readonly Attachment[]) => void;
   model: string;
   nTools: number;
   placeholder: string;
 }
 
 export function Composer(props: ComposerProps): JSX.Element {
-  const { draft, onDraft, onSend, onStop, isRunning, isStopping, queued } = props;
+  const { draft, onDraft, onSend, onStop, isRunning, isStopping, queued, files, onFiles } = props;
+  const [problem, setProblem] = useState("");
+  const [isOver, setIsOver] = useState(false);
+  const add = (list: FileList | null | undefined) =>
+    void readFiles(files, list).then((read) => {
+      onFiles(read.files);
+      setProblem(read.problem);
+    });
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
     const element = field.current;
@@ -35,7 +73,14 @@ export function Composer(props: ComposerProps): JSX.Element {
   }, []);
   return (
     <form
-      class={`box ${isRunning ? "busy" : ""}`}
+      class={`box ${isRunning ? "busy" : ""} ${isOver ? "drop" : ""}`}
+      onDragOver={(event) => (event.preventDefault(), setIsOver(true))}
+      onDragLeave={() => setIsOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setIsOver(false);
+        add(event.dataTransfer?.files);
+      }}
       onSubmit={(event) => {
         event.preventDefault();
         onSend();
@@ -49,7 +94,27 @@ export function Composer(props: ComposerProps): JSX.Element {
           </button>
         </p>
       ) : null}
+      {files.length > 0 || problem ? (
+        <ul class="attached" aria-label="Attached files">
+          {files.map((file, place) => (
+            <li class="chip">
+              <Icon name="file" />
+              <span class="cut">{file.name}</span>
+              <button type="button" aria-label={`Remove ${file.name}`} onClick={() => onFiles(files.toSpliced(place, 1))}>
+                <Icon name="close" />
+              </button>
+            </li>
+          ))}
+          {problem ? <li class="problem">{problem}</li> : null}
+        </ul>
+      ) : null}
       <textarea
+        onPaste={(event) => {
+          const pasted = event.clipboardData?.files;
+          if (!pasted?.length) return;
+          event.preventDefault();
+          add(pasted);
+        }}
         ref={field}
         id="composer"
         class="write"
@@ -65,6 +130,10 @@ export function Composer(props: ComposerProps): JSX.Element {
         }}
       />
       <div class="tray">
+        <label class="btn quiet icon attach" title="Attach files">
+          <Icon name="clip" />
+          <input class="sr" type="file" multiple accept={ACCEPTED} aria-label="Attach files" onChange={(event) => (add(event.currentTarget.files), (event.currentTarget.value = ""))} />
+        </label>
         <span class="pick cut">
           <Icon name="cube" />
           <span class="cut">{props.model || "default model"}</span>
@@ -82,7 +151,7 @@ export function Composer(props: ComposerProps): JSX.Element {
             {isStopping ? "Stopping…" : "Stop"} <kbd>Esc</kbd>
           </button>
         ) : (
-          <button type="submit" class="btn primary icon go" aria-label="Send" disabled={draft.trim() === ""}>
+          <button type="submit" class="btn primary icon go" aria-label="Send" disabled={draft.trim() === "" && files.length === 0}>
             <Icon name="up" />
           </button>
         )}

@@ -30,7 +30,7 @@ export function Result({ call, runId }: { call: Call; runId: string }): JSX.Elem
   };
   return (
     <div class="result">
-      <h4>Result</h4>
+      <h3>Result</h3>
       {(output.images ?? []).map((image) =>
         IMAGE_TYPES.test(image.media_type) && !image.base64.startsWith("turnwire-file:") ? (
           <img src={`data:${image.media_type};base64,${image.base64}`} alt={`Image returned by ${call.tool.name}`} />

@@ -8,7 +8,10 @@ import { useKey } from "./keys";
 const NEAR_PX = 48;
 const LINE_PX = 24;
 
-export function Scroller({ children }: { children: ComponentChildren }): JSX.Element {
+/** `isLive`: a run is at work, so what is added is news and not something that a person opened. */
+export function Scroller({ children, isLive }: { children: ComponentChildren; isLive: boolean }): JSX.Element {
+  const live = useRef(isLive);
+  live.current = isLive;
   const box = useRef<HTMLDivElement>(null);
   const column = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
@@ -24,7 +27,7 @@ export function Scroller({ children }: { children: ComponentChildren }): JSX.Ele
     if (!outer || !inner) return undefined;
     const grown = new ResizeObserver(() => {
       if (follows.current) outer.scrollTop = outer.scrollHeight;
-      else setNewLines(Math.max(0, Math.round((outer.scrollHeight - leftAt.current) / LINE_PX)));
+      else if (live.current) setNewLines(Math.max(0, Math.round((outer.scrollHeight - leftAt.current) / LINE_PX)));
     });
     grown.observe(inner);
     grown.observe(outer);

@@ -81,7 +81,8 @@ export function TimelineView({ timeline, selected, onSelect, at }: Props): JSX.E
 }
 
 function ticksOf(totalMs: number, zoom: number): number[] {
-  return ticks(totalMs, 10 * zoom).filter((ms) => ms < totalMs * 0.99);
+  const room = matchMedia("(max-width: 560px)").matches ? 5 : 10;
+  return ticks(totalMs, room * zoom).filter((ms) => ms < totalMs * 0.99);
 }
 
 function Legend(): JSX.Element {

@@ -92,12 +92,12 @@ function Body(props: CardProps): JSX.Element {
       <div class="args">
         {call.editedFrom === undefined ? null : (
           <>
-            <h4>Arguments of the model</h4>
+            <h3>Arguments of the model</h3>
             <JsonText text={pretty(call.editedFrom)} label="Arguments of the model" />
-            <h4>Changed by a person to</h4>
+            <h3>Changed by a person to</h3>
           </>
         )}
-        <JsonText text={pretty(call.arguments) || "{}"} label="Arguments" />
+        {call.arguments.trim() === "{}" ? <p class="dim">No arguments.</p> : <JsonText text={pretty(call.arguments)} label="Arguments" />}
       </div>
       {call.state === "needs approval" ? <Facts call={call} effect={effect} /> : null}
       {call.approval?.decision ? <Decision call={call} /> : null}

@@ -3,6 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { Store } from "../server/store";
+import { Banner } from "./banner";
 import { Icon } from "./icons";
 
 /** Whether the rail is open on a narrow screen. */
@@ -21,12 +22,15 @@ export function TopBar({ title, menu, children }: { title: string; menu?: Compon
     document.title = `${title} · Turnwire`;
   }, [title]);
   return (
-    <header class="top">
-      <Burger />
-      <h1 class="cut">{title}</h1>
-      {menu}
-      <span class="grow" />
-      {children}
-    </header>
+    <>
+      <header class="top">
+        <Burger />
+        <h1 class="cut">{title}</h1>
+        {menu}
+        <span class="grow" />
+        {children}
+      </header>
+      <Banner />
+    </>
   );
 }

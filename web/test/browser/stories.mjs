@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { ANSWER, THREE, ask, button, card, cardSays, listen, noSideways, says, test, times } from "./acts.mjs";
 import { call, script, until } from "./world.mjs";
 
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
 test("A9 the page comes with its policy and paints within a second", async (world) => {
   const page = await world.page();
   const response = await page.reload();
@@ -205,6 +207,20 @@ test("a failed call is repeated, a message is changed and sent again", async (wo
   await until("it stays gone", async () => (await times(page, "First answer.")) === 0);
   await card(page, "props/fail").getByRole("button", { name: "Retry" }).click();
   await until("there is a second call", async () => (await page.locator("details.tool").count()) === 2);
+});
+
+test("files go with a message", async (world) => {
+  const page = await world.page();
+  const file = { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("a note") };
+  const image = { name: "dot.png", mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") };
+  await page.getByLabel("Attach files").setInputFiles([file, image]);
+  await page.getByRole("list", { name: "Attached files" }).getByText("notes.txt").waitFor();
+  await ask(page, script({ text: "Got both." }));
+  await says(page, "Got both.");
+  await page.locator(".you").getByText("notes.txt").waitFor();
+  await page.locator(".you").getByRole("img", { name: "Attached image" }).waitFor();
+  await page.reload();
+  await page.locator(".you").getByRole("img", { name: "Attached image" }).waitFor();
 });
 
 test("threads are found, renamed and deleted", async (world) => {
