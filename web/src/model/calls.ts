@@ -171,7 +171,7 @@ export function applyToCall(call: Call, { event, at }: RecordedEvent): Call {
 
 function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: string): Approval {
   const { expires_at: expiresAt, changed } = event;
-  const claims = (event as { claims?: { destructive?: boolean | null; read_only?: boolean | null } | null }).claims;
+  const claims = (event as { server_claims?: { destructive?: boolean | null; read_only?: boolean | null } | null }).server_claims;
   return {
     requestedAt: at,
     resolvedAt: undefined,

@@ -182,6 +182,8 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
 interface TakenOver {
   attempt: number;
   worker?: string | null;
+  /** When the worker before was last heard of. */
+  last_heard?: string | null;
 }
 
 interface RequestFacts {
@@ -220,11 +222,13 @@ export function toolTitle(server: string | null | undefined, name: string): stri
   return server ? `${server}/${name}` : name;
 }
 
-function takenOver(view: RunView, { attempt, worker }: TakenOver, lastHeard: string, at: string): RunView {
+function takenOver(view: RunView, { attempt, worker, last_heard: heard }: TakenOver, lastEvent: string, at: string): RunView {
+  const lastHeard = heard ?? lastEvent;
   const before = changeLast(view.workers, { until: lastHeard });
   const next: Worker = { attempt, name: worker ?? undefined, since: at, until: undefined };
   const seconds = ((Date.parse(at) - Date.parse(lastHeard)) / 1000).toFixed(1);
-  const text = `Another worker took the run over, ${seconds} s after the last sign of the one before.`;
+  const who = worker ? `Worker ${worker}` : "Another worker";
+  const text = `${who} took the run over, ${seconds} s after the last sign of the one before.`;
   return notice({ ...view, workers: [...before, next] }, "taken_over", `worker-${attempt}`, at, text);
 }
 

@@ -62,8 +62,21 @@ async function keepUp(): Promise<never> {
     } catch {
       // The banner says so already.
     }
-    await new Promise((resolve) => setTimeout(resolve, document.hidden ? 5 * POLL_MS : POLL_MS));
+    await pause(document.hidden ? 5 * POLL_MS : POLL_MS);
   }
+}
+
+/** Waits, but not for a page that comes into view. */
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    document.addEventListener("visibilitychange", end);
+  });
 }
 
 /** Reads the newest runs. */
@@ -78,8 +91,11 @@ let hasFeed = true;
 
 /** Whether the server has the live feed; ends when the feed does. */
 async function followChanges(): Promise<boolean> {
-  if (!hasFeed) return false;
-  const response = await watchedFetch("/v1/runs/changes");
+  // A browser opens six connections to a server; hidden tabs leave theirs to the others.
+  if (!hasFeed || document.hidden) return false;
+  const stop = new AbortController();
+  document.addEventListener("visibilitychange", () => stop.abort(), { once: true });
+  const response = await watchedFetch("/v1/runs/changes", { signal: stop.signal });
   const isFeed = response.ok && response.headers.get("content-type")?.startsWith("text/event-stream");
   if (!isFeed || !response.body) {
     hasFeed = response.status !== 404;

@@ -2,7 +2,7 @@
 // tools that work, fail, ask and hang, a line that can be cut, and a browser.
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,8 +12,9 @@ import { chromium } from "playwright-core";
 const { TURNWIRE_BIN, UPSTREAMS_BIN, MCP_PROPS_BIN, CHROMIUM = "/usr/bin/chromium" } = process.env;
 /** Generous, because machines that test are slow and busy. */
 export const PATIENCE = 30_000;
-/** Whatever was started and has to end. */
+/** Whatever was started and has to end, and the folders that are left behind. */
 const children = new Set();
+const folders = new Set();
 
 export const script = (...turns) => JSON.stringify({ turns });
 export const call = (name, args = {}) => ({ name, arguments: args });
@@ -46,6 +47,7 @@ export class Gateway {
   static async start(settings, { args = [], env = {}, port } = {}) {
     const gateway = new Gateway();
     gateway.port = port;
+    folders.add(gateway.#folder);
     writeFileSync(join(gateway.#folder, "turnwire.toml"), settings);
     gateway.#args = args;
     gateway.#env = env;
@@ -149,4 +151,5 @@ export async function stopEverything() {
   const gone = [...children].map(ended);
   for (const child of children) child.kill("SIGKILL");
   await Promise.all(gone);
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 }
