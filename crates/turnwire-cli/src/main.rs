@@ -27,6 +27,12 @@ use crate::{
     exit::Exit,
 };
 
+/// A server lives for months: what a burst of work needed must go back to the system, which the
+/// allocator of the C library does by chance.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
