@@ -47,6 +47,9 @@ pub struct RunRequest {
     /// Calls to execute before the first turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_calls: Vec<FirstCall>,
+    /// Whether the run ends after `first_calls`, without asking the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calls_only: bool,
     /// How to handle calls that need approval.
     #[serde(default)]
     pub approvals: Approvals,
@@ -88,6 +91,7 @@ impl RunRequest {
             tools: Vec::new(),
             servers: Vec::new(),
             first_calls: Vec::new(),
+            calls_only: false,
             approvals: Approvals::Wait,
             inputs: false,
             tool_choice: ToolChoice::Auto,

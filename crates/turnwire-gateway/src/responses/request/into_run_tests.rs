@@ -63,6 +63,7 @@ fn everything_arrives() {
         tools: vec![Arc::new(ToolSpec::new("f", ""))],
         servers: vec![ServerUse::all_of("notes")],
         first_calls: vec![first_call],
+        calls_only: false,
         approvals: Approvals::HandBack,
         inputs: false,
         tool_choice: ToolChoice::Required,
