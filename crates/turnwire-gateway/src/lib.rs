@@ -33,6 +33,7 @@ mod body;
 mod chat;
 mod chat_completions;
 mod client_error;
+mod client_tools;
 mod connection;
 mod connection_permit;
 mod connection_table;
