@@ -225,7 +225,7 @@ impl ChatSocket {
     fn check_room(&self, request_id: &str) -> Result<(), ApiError> {
         if self.requests.contains_key(request_id) {
             let message = "A request with this `requestId` is open on this socket.";
-            return Err(ApiError::bad_request("invalid_request", message));
+            return Err(ApiError::bad_request("invalid_value", message).about("requestId"));
         }
         if self.requests.len() >= self.socket.limits().socket_queue {
             let message = "This socket has as many open requests as allowed; wait for one to end.";
