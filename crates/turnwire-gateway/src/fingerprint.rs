@@ -26,7 +26,8 @@ pub(crate) fn conversation_id(protocol: &str, tenant: &TenantId, name: &str) -> 
     ConversationId::new(format!("conv_{}", hex(id)))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

@@ -4,7 +4,7 @@
 //! empty: everything else works, and `/` says how to build the page. The page needs no API key,
 //! because it contains nothing; what it shows comes from the API, with the key of the person.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
 use axum::{
     Router,
@@ -16,7 +16,7 @@ use axum::{
 use bytes::Bytes;
 use rust_embed::{Embed, EmbeddedFile};
 
-use crate::{app::App, path::nothing_here};
+use crate::{app::App, fingerprint::hex, path::nothing_here};
 
 /// The files of the page, empty if it was not built.
 #[derive(Embed)]
@@ -109,12 +109,8 @@ fn with_caching(mut response: Response, name: &str, tag: HeaderValue) -> Respons
 }
 
 fn tag_of(file: &EmbeddedFile) -> HeaderValue {
-    let mut tag = String::from("\"");
-    for byte in file.metadata.sha256_hash().iter().take(16) {
-        // Writing to a string cannot fail.
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag.push('"');
+    let hash = file.metadata.sha256_hash();
+    let tag = format!("\"{}\"", hex(hash.get(..16).unwrap_or(&hash)));
     HeaderValue::try_from(tag).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 

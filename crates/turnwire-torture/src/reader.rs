@@ -121,6 +121,16 @@ impl Reader {
         let http = &self.client.cluster.http;
         let run_id = &self.view.run_id;
         let last = self.view.seen.last().map(|seen| seen.frame_id.seq);
+        let after = |path: &str| {
+            let joint = if path.contains('?') { '&' } else { '?' };
+            match last {
+                Some(n) if by_header => {
+                    http.get(node.url(path)).header("last-event-id", n.to_string())
+                }
+                Some(n) => http.get(node.url(&format!("{path}{joint}after={n}"))),
+                None => http.get(node.url(path)),
+            }
+        };
         match self.view.surface {
             Surface::Responses => {
                 let after = last.map(|n| format!("&starting_after={n}")).unwrap_or_default();
@@ -129,14 +139,7 @@ impl Reader {
             }
             Surface::Runs => {
                 let format = if self.behavior.lines { "ndjson" } else { "sse" };
-                let path = format!("/v1/runs/{run_id}/events?format={format}");
-                match last {
-                    Some(n) if by_header => {
-                        http.get(node.url(&path)).header("last-event-id", n.to_string())
-                    }
-                    Some(n) => http.get(node.url(&format!("{path}&after={n}"))),
-                    None => http.get(node.url(&path)),
-                }
+                after(&format!("/v1/runs/{run_id}/events?format={format}"))
             }
             Surface::Chat => {
                 let start = format!("{run_id}:0.0");
@@ -157,16 +160,7 @@ impl Reader {
                 let start = last.map_or(0, |n| n + 1);
                 http.get(node.url(&format!("/ai-sdk/chat/{run_id}/stream?startIndex={start}")))
             }
-            Surface::AgUi => {
-                let path = format!("/ag-ui/runs/{run_id}");
-                match last {
-                    Some(n) if by_header => {
-                        http.get(node.url(&path)).header("last-event-id", n.to_string())
-                    }
-                    Some(n) => http.get(node.url(&format!("{path}?after={n}"))),
-                    None => http.get(node.url(&path)),
-                }
-            }
+            Surface::AgUi => after(&format!("/ag-ui/runs/{run_id}")),
         }
     }
 

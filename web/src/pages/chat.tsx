@@ -20,6 +20,7 @@ import { TopBar } from "../ui/top_bar";
 import { useLost } from "../ui/use_lost";
 import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
 import { ThreadMenu } from "../ui/thread_menu";
+import { Problem } from "../ui/controls";
 
 const DRAFT = "turnwire.draft.";
 const SHOWN_RUNS = 12;
@@ -214,11 +215,7 @@ function Bottom(props: BottomProps): JSX.Element {
         {active ? <Status view={active.state.value.view} isLost={isLost} isStopping={pending === "stop"} /> : props.isSending ? <SendingStatus /> : null}
       </div>
       <Dock waiting={waiting} isLost={isLost} onAnswered={focusComposer} />
-      {props.problem ? (
-        <p class="problem" role="alert">
-          {props.problem}
-        </p>
-      ) : null}
+      <Problem text={props.problem} />
       {edited ? (
         <p class="editing">
           <Icon name="pen" />

@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ago, bytes, plural } from "../model/words";
 import { request, sentence } from "../server/api";
-import { Empty, useNow } from "../ui/controls";
+import { Empty, Problem, useNow } from "../ui/controls";
 import { Icon, State } from "../ui/icons";
 import { TopBar } from "../ui/top_bar";
 
@@ -86,11 +86,7 @@ export function FilesPage(): JSX.Element {
         </label>
       </TopBar>
       <div class="page">
-        {problem ? (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        ) : null}
+        <Problem text={problem} />
         <Box title="Vector stores">
           <form
             class="inline"

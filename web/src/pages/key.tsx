@@ -6,6 +6,7 @@ import { keyNeeded, saveKey, sentence, watchedFetch } from "../server/api";
 import { forgetFeeds } from "../server/run_feed";
 import { forgetThreads } from "../server/threads";
 import { Icon } from "../ui/icons";
+import { Problem } from "../ui/controls";
 
 export function KeyPrompt({ wrong }: { wrong: boolean }): JSX.Element {
   const [key, setKey] = useState("");
@@ -40,11 +41,7 @@ export function KeyPrompt({ wrong }: { wrong: boolean }): JSX.Element {
           <input type="checkbox" checked={keep} onChange={(event) => setKeep(event.currentTarget.checked)} />
           <span>Keep it in this browser</span>
         </label>
-        {problem ? (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        ) : null}
+        <Problem text={problem} />
         <button type="submit" class="btn primary">
           Continue
         </button>

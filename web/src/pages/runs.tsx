@@ -7,7 +7,7 @@ import { go, to } from "../router";
 import { request, sentence } from "../server/api";
 import { useStore } from "../server/store";
 import { type RunLine, type RunPage as Page, runs, titles } from "../server/threads";
-import { Empty, useNow } from "../ui/controls";
+import { Empty, Problem, useNow } from "../ui/controls";
 import { Icon, LookIcon, State } from "../ui/icons";
 import { TopBar } from "../ui/top_bar";
 
@@ -96,11 +96,7 @@ export function RunsPage(): JSX.Element {
             <input type="search" placeholder="Text" value={filter.text} onInput={(event) => set({ text: event.currentTarget.value })} />
           </label>
         </div>
-        {problem ? (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        ) : null}
+        <Problem text={problem} />
         {needs.length > 0 ? (
           <ul class="rows needs" aria-label="Needs you">
             {needs.map((run) => (

@@ -6,7 +6,7 @@ import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
 import { type Look, clock, plural } from "../model/words";
 import { go, to } from "../router";
 import { request, requestIfThere, sentence } from "../server/api";
-import { Empty } from "../ui/controls";
+import { Empty, Problem } from "../ui/controls";
 import { SchemaForm } from "../ui/form";
 import { Icon, State } from "../ui/icons";
 import { TopBar } from "../ui/top_bar";
@@ -78,11 +78,7 @@ export function ServersPage(): JSX.Element {
         </button>
       </TopBar>
       <div class="page">
-        {problem ? (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        ) : null}
+        <Problem text={problem} />
         {!isThere ? (
           <Empty title="This server does not list its MCP servers">
             <p class="dim">A newer version does. The tools work all the same.</p>
@@ -192,11 +188,7 @@ function Try({ server, tool }: { server: string; tool: ServerTool }): JSX.Elemen
         Try <code>{`${server}/${tool.name}`}</code>
       </h3>
       <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`try-${tool.name}`} />
-      {problem ? (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      ) : null}
+      <Problem text={problem} />
       <p class="acts">
         <button type="submit" class="btn primary">
           <Icon name="play" />

@@ -83,3 +83,12 @@ export function Empty({ title, children }: { title: string; children?: Component
     </div>
   );
 }
+
+/** What went wrong, said to everybody; nothing if all is well. */
+export function Problem({ text }: { text: string | undefined }): JSX.Element | null {
+  return text ? (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  ) : null;
+}

@@ -15,7 +15,7 @@ import { duration } from "../model/words";
 import { sentence } from "../server/api";
 import { answer, decide } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
-import { useNow } from "./controls";
+import { Problem, useNow } from "./controls";
 import { SchemaForm } from "./form";
 import { Icon, LookIcon } from "./icons";
 import { JsonText, parsed, pretty } from "./json";
@@ -155,11 +155,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
           <textarea class="inp mono" rows={6} spellcheck={false} aria-label="Arguments as JSON" value={json} onInput={(event) => setJson(event.currentTarget.value)} />
         ) : null}
         {isLost ? <LostNote /> : null}
-        {problem ? (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        ) : null}
+        <Problem text={problem} />
       </div>
       <div class="acts">
         <button type="button" class="btn primary" aria-disabled={off} onClick={() => void send("approve")}>
@@ -254,11 +250,7 @@ function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps &
         <p class="question">{question.message}</p>
         <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`ask-${question.inputId}`} />
         {isLost ? <LostNote /> : null}
-        {problem ? (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        ) : null}
+        <Problem text={problem} />
       </div>
       <div class="acts">
         <button type="submit" class="btn primary" aria-disabled={off}>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { request, requestIfThere, sentence } from "../server/api";
-import { CopyButton, Dialog } from "./controls";
+import { CopyButton, Dialog, Problem } from "./controls";
 import { Icon } from "./icons";
 
 interface Share {
@@ -96,11 +96,7 @@ function ShareDialog({ runId, onClose }: { runId: string; onClose: () => void })
               </ul>
             </>
           ) : null}
-          {problem ? (
-            <p class="problem" role="alert">
-              {problem}
-            </p>
-          ) : null}
+          <Problem text={problem} />
         </div>
       ) : (
         <p>This server cannot share runs.</p>

@@ -9,7 +9,7 @@ import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wor
 import { sentence } from "../server/api";
 import { retryCall, stopCall } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
-import { CopyButton, useNow } from "./controls";
+import { CopyButton, Problem, useNow } from "./controls";
 import { Icon, LookIcon } from "./icons";
 import { JsonText, pretty } from "./json";
 import { Result } from "./result";
@@ -232,11 +232,7 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
         </button>
       ) : null}
       {isOpen(call) ? null : <CopyButton text={copyText(call)} what={`the call of ${call.tool.name}`} />}
-      {problem ? (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      ) : null}
+      <Problem text={problem} />
     </div>
   );
 }
