@@ -117,6 +117,29 @@ class ToolRef(TypedDict):
     """Label of the tool's server, or its namespace."""
 
 
+Effect = Literal["pure", "idempotent", "once"]
+"""Effect class of a tool: whether a call may be repeated after its worker died."""
+
+
+class ToolClaims(TypedDict):
+    """What a tool's server claims about the tool. Nobody has verified it: it is shown to people
+    beside the effect class, which the operator sets. A claim that the server does not make is
+    missing.
+    """
+
+    read_only: NotRequired[bool | None]
+    """The tool changes nothing (`readOnlyHint`)."""
+
+    destructive: NotRequired[bool | None]
+    """The tool may delete or overwrite something (`destructiveHint`)."""
+
+    idempotent: NotRequired[bool | None]
+    """A repeated call has no further effect (`idempotentHint`)."""
+
+    open_world: NotRequired[bool | None]
+    """The tool reaches beyond its server, for example the web (`openWorldHint`)."""
+
+
 class DecisionApproved(TypedDict):
     """The call is approved."""
 
@@ -366,6 +389,12 @@ class RunTakenOverEvent(TypedDict):
 
     attempt: int
     """Number of workers so far, including this one; 2 at the first takeover."""
+
+    worker: NotRequired[str | None]
+    """Name of the worker that took over."""
+
+    last_heard: NotRequired[str | None]
+    """Time at which the previous worker was last heard of. Not set if it released the run."""
 
     type: Literal["run_taken_over"]
 
@@ -632,6 +661,12 @@ class ApprovalRequestedEvent(TypedDict):
     differs from the trusted one.
     """
 
+    effect: NotRequired[Effect | None]
+    """Effect class of the tool, set together with `server_claims`."""
+
+    server_claims: NotRequired[ToolClaims | None]
+    """What the tool's server claims about the tool, if it claims anything. Not verified."""
+
     type: Literal["approval_requested"]
 
 
@@ -879,7 +914,7 @@ class RecordedEvent(TypedDict):
     """The event."""
 
 
-RunWord = Literal["queued", "running", "stalled", "completed", "incomplete", "failed", "cancelled"]
+RunWord = Literal["queued", "running", "needs_input", "stalled", "completed", "incomplete", "failed", "cancelled"]
 """Status of a run."""
 
 
@@ -899,6 +934,12 @@ class WorkerSnapshot(TypedDict):
 
     taken_over: bool
     """Whether it took the run over from another worker."""
+
+    name: NotRequired[str | None]
+    """Name of the worker, if it took the run over and has a name."""
+
+    previous_last_heard: NotRequired[str | None]
+    """Time at which the worker before it was last heard of, if that one died."""
 
 
 class Retrying(TypedDict):
@@ -971,6 +1012,12 @@ class ApprovalSnapshot(TypedDict):
 
     changed: NotRequired[str | None]
     """The new definition of the tool, if it differs from the one that was approved before."""
+
+    effect: NotRequired[Effect | None]
+    """Effect class of the tool. Present with `server_claims`."""
+
+    server_claims: NotRequired[ToolClaims | None]
+    """What the tool's server claims about the tool. Not verified. Missing if it claims nothing."""
 
     edited_from: NotRequired[str | None]
     """The model's arguments, if the user replaced them."""

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use turnwire::{Effect, ToolContext};
 use turnwire_contract::{
-    ServerRef, TenantId, Tool, ToolError, ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
+    ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool, ToolError, ToolKind,
+    ToolOutput, ToolRequest, ToolServers, ToolSpec,
 };
 use turnwire_models::Scripted;
 use turnwire_tools::FunctionTool;
@@ -75,6 +76,19 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
     fn labels(&self, tenant: &TenantId) -> Vec<String> {
         let others = self.others.labels(tenant).into_iter().filter(|label| label != LABEL);
         [LABEL.to_owned()].into_iter().chain(others).collect()
+    }
+
+    fn statuses(&self, tenant: &TenantId) -> Vec<ServerStatus> {
+        let demo = ServerStatus {
+            label: LABEL.to_owned(),
+            transport: ServerTransport::Stdio,
+            address: "built in".to_owned(),
+            state: ServerState::Connected,
+            latency: None,
+            last_error: None,
+        };
+        let others = self.others.statuses(tenant).into_iter();
+        [demo].into_iter().chain(others.filter(|server| server.label != LABEL)).collect()
     }
 
     fn allows_url(&self, tenant: &TenantId, url: &str) -> bool {

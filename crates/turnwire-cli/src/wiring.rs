@@ -171,9 +171,10 @@ fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy 
 /// Returns the parts of an engine that stores its runs in `store` or in memory.
 fn kept_in(store: Option<&Store>) -> EngineParts {
     let Some(store) = store else {
+        let journal = Arc::new(MemoryJournal::keeping(FINISHED_RUNS_KEPT));
         return EngineParts {
-            journal: Arc::new(MemoryJournal::keeping(FINISHED_RUNS_KEPT)),
-            store: Arc::new(MemoryRunStore::keeping(FINISHED_RUNS_KEPT)),
+            store: Arc::new(MemoryRunStore::keeping(FINISHED_RUNS_KEPT).beside(&journal)),
+            journal,
             blobs: Arc::new(MemoryBlobStore::keeping(BIG_RESULTS_KEPT)),
             ..EngineParts::default()
         };
@@ -182,6 +183,7 @@ fn kept_in(store: Option<&Store>) -> EngineParts {
         journal: Arc::new(store.clone()),
         store: Arc::new(store.clone()),
         blobs: Arc::new(store.clone()),
+        shares: Arc::new(store.clone()),
         workers: Arc::new(store.clone()),
         ..EngineParts::default()
     }

@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Failure, InputId,
-    ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolOutcome, ToolRef,
-    Usage, ports::Finish,
+    Annotation, ApprovalAnswer, CallId, Completeness, Decision, DiscoveryOutcome, Effect, Failure,
+    InputId, ItemId, Logprob, Reply, RunId, RunOutcome, RunRequest, Seq, Timestamp, ToolClaims,
+    ToolOutcome, ToolRef, Usage, ports::Finish,
 };
 
 /// Type of the placeholder for an event whose record cannot be decoded.
@@ -61,6 +61,13 @@ pub enum Event {
     RunTakenOver {
         /// Number of workers so far, including this one; 2 at the first takeover.
         attempt: u32,
+        /// Name of the worker that took over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worker: Option<String>,
+        /// Time at which the previous worker was last heard of. Not set if it released the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
+        last_heard: Option<Timestamp>,
     },
 
     /// A request to the model starts.
@@ -242,6 +249,12 @@ pub enum Event {
         /// differs from the trusted one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
+        /// Effect class of the tool, set together with `server_claims`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<Effect>,
+        /// What the tool's server claims about the tool, if it claims anything. Not verified.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server_claims: Option<ToolClaims>,
     },
     /// The approval was decided: by a person, by an earlier decision for the conversation, or by
     /// expiry.
@@ -432,7 +445,18 @@ impl Event {
 
     /// Creates an approval request without expiry.
     pub fn approval_requested(call_id: CallId) -> Self {
-        Self::ApprovalRequested { call_id, expires_at: None, changed: None }
+        Self::ApprovalRequested {
+            call_id,
+            expires_at: None,
+            changed: None,
+            effect: None,
+            server_claims: None,
+        }
+    }
+
+    /// Creates a takeover by an unnamed worker.
+    pub fn taken_over(attempt: u32) -> Self {
+        Self::RunTakenOver { attempt, worker: None, last_heard: None }
     }
 
     /// Creates the event for a decided approval.

@@ -35,13 +35,14 @@ pub use ports::{
     Comparison, ContentStream, ConversationRecord, Conversations, Created, EmbeddingError, Entries,
     EventStream, ExtractionFailure, FileCounts, FileRecord, FileUpload, Files, Filter,
     FilterMistake, Finish, FoundChunk, IndexQueue, IndexTask, IndexWork, Indexed, Indexing,
-    Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError, MAX_CLAIMS, Model,
-    ModelError, ModelPart, ModelStream, NewChunk, NewRun, NoToolServers, PendingCommand,
-    PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey, RunCommand, RunEnd, RunRecord,
-    RunRecords, RunStatus, RunStore, SearchResults, ServerRef, SingleWorker, StoreError,
-    TextAnalyzer, Tool, ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Vectors,
-    Workers, fused,
+    Journal, JournalError, JournalHead, Lease, Leases, Library, LibraryError, ListedStatus,
+    MAX_CLAIMS, MAX_SHARES, Model, ModelError, ModelPart, ModelStream, NewChunk, NewRun,
+    NoToolServers, PendingCommand, PinnedTool, Pins, Prompt, Query, Question, RANKED, RequestKey,
+    RunCommand, RunCounts, RunEnd, RunFilter, RunPage, RunProgress, RunQuery, RunRecord,
+    RunRecords, RunStatus, RunStore, RunSummary, SearchResults, ServerRef, ServerState,
+    ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, Tool,
+    ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Vectors, Workers, fused,
 };
 pub use run::{Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, Usage};
 pub use time::Timestamp;
-pub use tool::{Effect, Image, InputFormat, ToolKind, ToolOutput, ToolRef, ToolSpec};
+pub use tool::{Effect, Image, InputFormat, ToolClaims, ToolKind, ToolOutput, ToolRef, ToolSpec};

@@ -51,6 +51,9 @@ pub struct RunRequest {
     /// results.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub n_before_calls: usize,
+    /// Whether the run ends after `first_calls`, without asking the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calls_only: bool,
     /// How to handle calls that need approval.
     #[serde(default)]
     pub approvals: Approvals,
@@ -93,6 +96,7 @@ impl RunRequest {
             servers: Vec::new(),
             first_calls: Vec::new(),
             n_before_calls: 0,
+            calls_only: false,
             approvals: Approvals::Wait,
             inputs: false,
             tool_choice: ToolChoice::Auto,

@@ -63,6 +63,12 @@ pub struct ToolSpec {
     /// Names of the arguments to use in labels, most significant first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub telling_arguments: Vec<String>,
+    /// Title for display, as its server names the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the tool's server claims about the tool. The engine does not rely on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claims: Option<ToolClaims>,
     /// Settings of the tool in the request, passed to every call.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub settings: Value,
@@ -92,6 +98,8 @@ impl ToolSpec {
             most_at_once: None,
             server_most_at_once: None,
             telling_arguments: Vec::new(),
+            title: None,
+            claims: None,
             settings: Value::Null,
         }
     }
@@ -178,8 +186,27 @@ pub enum InputFormat {
     },
 }
 
+/// What a tool's server claims about the tool. Nobody has verified it: it is shown to people beside
+/// the effect class, which the operator sets. A claim that the server does not make is missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ToolClaims {
+    /// The tool changes nothing (`readOnlyHint`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// The tool may delete or overwrite something (`destructiveHint`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// A repeated call has no further effect (`idempotentHint`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// The tool reaches beyond its server, for example the web (`openWorldHint`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+}
+
 /// Effect class of a tool: whether a call may be repeated after its worker died.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// No side effects. The call is repeated.

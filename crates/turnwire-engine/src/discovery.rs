@@ -117,7 +117,7 @@ async fn listed(
 
 /// Makes a tool name valid for providers: letters, digits, `_` and `-`, at most 64. Providers
 /// reject the whole request otherwise.
-fn offered_name(own: &str) -> String {
+pub(crate) fn offered_name(own: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     own.chars().map(plain).take(64).collect()
 }

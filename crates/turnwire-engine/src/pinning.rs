@@ -42,7 +42,7 @@ pub(crate) async fn mark_changed(
     Some(())
 }
 
-fn pinned(spec: &ToolSpec) -> PinnedTool {
+pub(crate) fn pinned(spec: &ToolSpec) -> PinnedTool {
     PinnedTool { tool: spec.name.clone(), definition: definition_of(spec) }
 }
 

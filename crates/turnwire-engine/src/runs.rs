@@ -19,8 +19,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use turnwire_contract::{
     BlobError, BlobStore, CallId, Capabilities, ConversationId, Entry, Event, EventStream,
     IncompleteReason, Journal, JournalError, Library, Model, NoToolServers, RecordedEvent,
-    RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, SingleWorker, StoreError, TenantId,
-    Timestamp, ToolServers, Workers,
+    RequestKey, RunId, RunOutcome, RunRecord, RunStore, Seq, Shares, SingleWorker, StoreError,
+    TenantId, Timestamp, ToolServers, Workers,
 };
 
 use crate::{
@@ -29,9 +29,10 @@ use crate::{
     failures,
     lease_keeper::LeaseKeeper,
     live_run::{LiveRun, Stop},
-    memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore},
+    memory::{MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares},
     policy::ApprovalPolicy,
     prompt_files::PromptFiles,
+    run_feed::RunFeeds,
     sync::lock,
     toolbox::Toolbox,
 };
@@ -56,6 +57,8 @@ pub struct EngineParts {
     pub store: Arc<dyn RunStore>,
     /// Stores large tool results.
     pub blobs: Arc<dyn BlobStore>,
+    /// Stores share links.
+    pub shares: Arc<dyn Shares>,
     /// Models by name.
     pub models: BTreeMap<String, Arc<dyn Model>>,
     /// The model for all other names. `None` rejects other names.
@@ -80,10 +83,12 @@ pub struct EngineParts {
 
 impl Default for EngineParts {
     fn default() -> Self {
+        let journal = Arc::new(MemoryJournal::default());
         Self {
-            journal: Arc::new(MemoryJournal::default()),
-            store: Arc::new(MemoryRunStore::default()),
+            store: Arc::new(MemoryRunStore::default().beside(&journal)),
+            journal,
             blobs: Arc::new(MemoryBlobStore::default()),
+            shares: Arc::new(MemoryShares::default()),
             models: BTreeMap::new(),
             any_model: None,
             tools: Toolbox::default(),
@@ -127,6 +132,7 @@ pub(crate) struct Engine {
     /// Number of runs ended by a limit, by limit.
     pub(crate) incomplete: Mutex<HashMap<IncompleteReason, u64>>,
     pub(crate) files: Arc<PromptFiles>,
+    pub(crate) feeds: RunFeeds,
 }
 
 impl Runs {
@@ -144,6 +150,7 @@ impl Runs {
             concurrency: ConcurrencyLimits::default(),
             skipped_parts: Arc::default(),
             incomplete: Mutex::default(),
+            feeds: RunFeeds::default(),
         }))
     }
 
@@ -332,6 +339,11 @@ impl Runs {
     /// Returns the store of runs and conversations.
     pub fn store(&self) -> &Arc<dyn RunStore> {
         &self.0.parts.store
+    }
+
+    /// Returns the store of share links.
+    pub fn shares(&self) -> &Arc<dyn Shares> {
+        &self.0.parts.shares
     }
 
     /// Returns the blob store.

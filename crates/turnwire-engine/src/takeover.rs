@@ -38,7 +38,8 @@ impl Runs {
     ) -> Result<RunHandle, StartError> {
         let runs = self.clone();
         let (tenant, run_id) = (tenant.clone(), run_id.clone());
-        let abandoned = AbandonedRun { tenant, run_id, n_deaths: 0, n_failed_takeovers: 0 };
+        let (n_deaths, n_failed_takeovers, last_heard) = (0, 0, None);
+        let abandoned = AbandonedRun { tenant, run_id, n_deaths, n_failed_takeovers, last_heard };
         self.run_detached(async move { runs.resume(&abandoned).await }).await
     }
 
@@ -119,11 +120,11 @@ impl Runs {
         let parts = &self.0.parts;
         let (record, run) = self.reopen(abandoned).await?;
         if let Some(outcome) = self.ends_at_once(&record, &run, abandoned).await? {
-            self.end_left(&run, outcome).await?;
+            self.end_left(&run, abandoned, outcome).await?;
             return Err(StartError::NotAbandoned(abandoned.run_id.clone()));
         }
         let model = self.model(&record.request.model)?;
-        let owed = owed_events(&run);
+        let owed = self.owed_events(&run, abandoned);
         // A worker that stalled since the claim would only conflict with the next one.
         if !parts.workers.lost_runs(slice::from_ref(run.id())).await?.is_empty() {
             return Err(StartError::NotAbandoned(abandoned.run_id.clone()));
@@ -202,21 +203,31 @@ impl Runs {
         Ok(())
     }
 
-    async fn end_left(&self, run: &LiveRun, outcome: RunOutcome) -> Result<(), JournalError> {
-        let owed = owed_events(run);
+    async fn end_left(
+        &self,
+        run: &LiveRun,
+        abandoned: &AbandonedRun,
+        outcome: RunOutcome,
+    ) -> Result<(), JournalError> {
+        let owed = self.owed_events(run, abandoned);
         run.record_all(owed).await?;
         run.record_end(outcome.clone()).await?;
         persist_end(run, self.0.parts.store.as_ref(), outcome).await;
         Ok(())
     }
-}
 
-/// Returns the events to record first. A run stored without its journal, by a store without a
-/// common transaction, gets its first events.
-fn owed_events(run: &LiveRun) -> Vec<Event> {
-    let state = run.state();
-    if run.head() == Seq::START {
-        return opening_events(state.request(), |prefix| run.new_id(prefix));
+    /// Returns the events to record first. A run stored without its journal, by a store without a
+    /// common transaction, gets its first events.
+    fn owed_events(&self, run: &LiveRun, abandoned: &AbandonedRun) -> Vec<Event> {
+        let state = run.state();
+        if run.head() == Seq::START {
+            return opening_events(state.request(), |prefix| run.new_id(prefix));
+        }
+        let mut events = state.takeover_events();
+        if let Some(Event::RunTakenOver { worker, last_heard, .. }) = events.first_mut() {
+            *worker = self.0.parts.workers.worker_name();
+            *last_heard = abandoned.last_heard;
+        }
+        events
     }
-    state.takeover_events()
 }

@@ -45,11 +45,11 @@ fn the_journal_knows_how_long_a_run_has_worked() {
         (4, Event::TurnFinished { turn: 1, finish, usage }),
         (4, Event::approval_requested(call_id.clone())),
         // An approval is open, the worker dies, and another one takes over.
-        (500, Event::RunTakenOver { attempt: 2 }),
+        (500, Event::taken_over(2)),
         (900, Event::approval_resolved(call_id.clone(), turnwire_contract::Decision::Approved)),
         (902, Event::ToolStarted { call_id, attempt: 1, label: String::new() }),
         // The worker dies during the call.
-        (950, Event::RunTakenOver { attempt: 3 }),
+        (950, Event::taken_over(3)),
         (951, Event::RunStarted),
         // A clock that is a day ahead.
         (90_000, Event::RunStarted),

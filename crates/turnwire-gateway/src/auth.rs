@@ -3,7 +3,8 @@
 //! There are two checks. **Where does the request come from**: a layer around all routes checks
 //! `Host` and `Origin`, so that a web page in a browser cannot reach a server on the same machine.
 //! **Who makes it**: the [`Caller`], which every handler takes as an argument. Handlers get their
-//! [`TenantId`] from it and from nowhere else, and only [`Auth`] creates one.
+//! [`TenantId`] from it and from nowhere else, and only this module creates one: from an API key, or
+//! from a share link, which stands for the tenant that made it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tracing::warn;
-use turnwire_contract::TenantId;
+use turnwire_contract::{Share, TenantId};
 
 use crate::{
     admission::{KeyDigest, Permit},
@@ -29,6 +30,8 @@ use crate::{
     connection::HeldPermits,
     connection_permit::ConnectionPermit,
     limits::MAX_CONNECTIONS,
+    path::PathParams,
+    shares,
     sync::lock,
 };
 
@@ -263,7 +266,7 @@ fn preflight(request: &Request) -> Response {
     response
 }
 
-/// The caller of a request. Only [`Auth`] creates one.
+/// The caller of a request. Only this module creates one.
 #[derive(Debug, Clone)]
 pub struct Caller {
     tenant: TenantId,
@@ -289,6 +292,18 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let (tenant, key) = app.auth().identify(&parts.headers)?;
+        Self::admit(parts, app, tenant, key)
+    }
+}
+
+impl Caller {
+    /// A caller who has shown who they are, within the limits on connections.
+    fn admit(
+        parts: &Parts,
+        app: &App,
+        tenant: TenantId,
+        key: Option<KeyDigest>,
+    ) -> Result<Self, ApiError> {
         // From here on the connection counts as authenticated.
         let has_room =
             parts.extensions.get::<ConnectionPermit>().is_none_or(ConnectionPermit::note_known);
@@ -302,6 +317,26 @@ impl FromRequestParts<App> for Caller {
             held.hold(Arc::clone(&permit));
         }
         Ok(Self { tenant, key, _permit: permit })
+    }
+}
+
+/// Somebody with a share link. They may read the one run that it names, and nothing else.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedReader {
+    /// Reads on behalf of the tenant that shared the run.
+    pub(crate) caller: Caller,
+    /// What is shared.
+    pub(crate) share: Share,
+}
+
+impl FromRequestParts<App> for SharedReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let PathParams(token) = PathParams::<String>::from_request_parts(parts, app).await?;
+        let share = shares::check(app, &token).await?;
+        let caller = Caller::admit(parts, app, share.tenant.clone(), None)?;
+        Ok(Self { caller, share })
     }
 }
 

@@ -33,6 +33,7 @@ mod body;
 mod chat;
 mod chat_completions;
 mod client_error;
+mod client_tools;
 mod connection;
 mod connection_permit;
 mod connection_table;
@@ -47,6 +48,7 @@ mod health;
 mod idempotency;
 pub mod json;
 pub mod limits;
+mod mcp_servers;
 mod metrics;
 mod models;
 pub mod openapi;
@@ -58,8 +60,10 @@ mod range;
 pub mod responses;
 mod retry;
 mod run_calls;
+mod run_list;
 mod runs;
 pub mod server;
+mod shares;
 pub mod sse;
 mod start_run;
 pub mod streaming;
@@ -93,7 +97,10 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(ws_chat::routes())
         .merge(ai_sdk::routes())
         .merge(ag_ui::routes())
+        .merge(run_list::routes())
         .merge(runs::routes())
+        .merge(shares::routes())
+        .merge(mcp_servers::routes())
         .merge(durable_stream::routes())
         .merge(run_calls::routes())
         .merge(health::routes())

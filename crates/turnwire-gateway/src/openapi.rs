@@ -27,6 +27,9 @@ const KEY: &str = "api_key";
 /// Paths that need no API key.
 const OPEN_TO_ALL: [&str; 2] = ["/healthz", "/readyz"];
 
+/// Paths that need a share link and no API key.
+const SHARED: &str = "/v1/shared/";
+
 /// The head of the document.
 #[derive(OpenApi)]
 #[openapi(
@@ -97,7 +100,7 @@ fn operations(item: &mut PathItem) -> impl IntoIterator<Item = &mut Operation> {
 }
 
 fn needs_key(path: &str) -> bool {
-    !OPEN_TO_ALL.contains(&path)
+    !OPEN_TO_ALL.contains(&path) && !path.starts_with(SHARED)
 }
 
 /// Describes parameters that have the same meaning on every path. A description by the handler
@@ -120,10 +123,14 @@ fn meaning(parameter: &str) -> Option<&'static str> {
         "response_id" => "ID of the response, such as `resp_…`",
         "conversation_id" => "ID of the conversation, such as `conv_…`",
         "item_id" => "ID of the item",
+        "share_id" => "ID of the share, such as `share_…`",
+        "token" => "The secret part of the share link",
         "file_id" => "ID of the file, such as `file_…`",
         "vector_store_id" => "ID of the vector store, such as `vs_…`",
         "batch_id" => "ID of the file batch",
         "model" => "Name of the model",
+        "server_name" => "Name of the MCP server in the settings",
+        "tool_name" => "Name of the tool on its server",
         "Last-Event-ID" => {
             "The `id` of the last event or frame received. The stream continues after it"
         }
@@ -140,6 +147,7 @@ fn describe_refusals(path: &str, operation: &mut Operation) {
     let has_key = parameters.iter().any(|one| one.name == "Idempotency-Key");
     let has_body = operation.request_body.is_some();
     let names_something = has_body || path.contains('{');
+    let reads_data = needs_key(path) || path.starts_with(SHARED);
     let refusals = [
         (400, has_body || has_parameters, "The request is invalid. `param` names the field"),
         (401, needs_key(path), "The API key is missing or not valid"),
@@ -148,15 +156,11 @@ fn describe_refusals(path: &str, operation: &mut Operation) {
         (408, has_body, "The body was not received in time"),
         (413, has_body, "The body is too large"),
         (422, has_key, "The `Idempotency-Key` was already used for a different request"),
-        (
-            429,
-            needs_key(path),
-            "A concurrency limit is reached. Retry after the time in `Retry-After`",
-        ),
+        (429, reads_data, "A concurrency limit is reached. Retry after the time in `Retry-After`"),
         (500, true, "Internal error. The cause is in the log of the server"),
         (
             503,
-            needs_key(path),
+            reads_data,
             "The server is shutting down or full, or its store is not available. Retry later",
         ),
     ];

@@ -54,6 +54,16 @@ pub struct Page<T> {
     pub turnwire: Option<ResponseNote>,
 }
 
+/// The number of entries of a page, if a client asks for `limit`.
+pub(crate) fn checked_limit(limit: Option<usize>) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(USUAL);
+    if !(1..=MOST).contains(&limit) {
+        let message = format!("`limit` must be between 1 and {MOST}.");
+        return Err(ApiError::bad_request("invalid_value", message).about("limit"));
+    }
+    Ok(limit)
+}
+
 impl<T> Page<T> {
     /// The requested page of `all`, which is sorted oldest first.
     pub fn of(
@@ -62,11 +72,7 @@ impl<T> Page<T> {
         usual_order: Order,
         id: impl Fn(&T) -> String,
     ) -> Result<Self, ApiError> {
-        let limit = params.limit.unwrap_or(USUAL);
-        if !(1..=MOST).contains(&limit) {
-            let message = format!("`limit` must be between 1 and {MOST}.");
-            return Err(ApiError::bad_request("invalid_value", message).about("limit"));
-        }
+        let limit = checked_limit(params.limit)?;
         if params.order.unwrap_or(usual_order) == Order::Desc {
             all.reverse();
         }

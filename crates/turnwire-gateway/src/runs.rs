@@ -3,7 +3,7 @@
 //! The events are those of the journal, unchanged. A client that joins late requests a snapshot
 //! first and then only the events after it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -11,13 +11,17 @@ use axum::{
     response::{IntoResponse, Response as HttpResponse},
 };
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, future::ready, stream};
+use futures::{
+    StreamExt, TryStreamExt,
+    future::{BoxFuture, pending, ready},
+    stream,
+};
 use serde::{Deserialize, Serialize};
 use turnwire_contract::{
     EventStream, JournalError, JournalHead, RecordedEvent, RunId, RunRecord, RunStatus, Seq,
     StoreError,
 };
-use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, wire_json};
+use turnwire_surfaces::{Cursor, RunSnapshot, SnapshotFold, redacted, wire_json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -26,85 +30,18 @@ use crate::{
     app::App,
     auth::Caller,
     json::Json,
-    page::{Order, Page, PageParams},
     path::PathParams,
     query::QueryParams,
     sse::{SseFrame, event_stream, with_heartbeat},
     streaming::{cursor_ahead, follow_while_it_runs},
 };
 
-/// Maximum number of runs that can be listed.
-const MAX_LISTED: usize = 1_000;
 const NDJSON: &str = "application/x-ndjson";
 /// Header with the ID of the last event that a client received.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(snapshot))
-        .routes(routes!(events))
-        .routes(routes!(cancel))
-}
-
-/// A run in a list.
-#[derive(Debug, Serialize, ToSchema)]
-struct RunLine {
-    /// ID of the run.
-    run_id: String,
-    /// Time of creation, in RFC 3339 format.
-    #[schema(value_type = String, format = DateTime)]
-    created_at: turnwire_contract::Timestamp,
-    /// Name of the model.
-    model: String,
-    /// ID of the conversation. Null if the run belongs to none.
-    conversation_id: Option<String>,
-    /// `active`, `stalled`, `completed`, `incomplete`, `failed` or `cancelled`.
-    status: &'static str,
-    /// If `status` is `stalled`: the model, server or tool that the run needs and no worker has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stalled: Option<String>,
-}
-
-impl From<RunRecord> for RunLine {
-    fn from(record: RunRecord) -> Self {
-        use turnwire_contract::RunOutcome;
-        let RunRecord { run_id, created_at, request, status, stalled } = record;
-        let status = match status {
-            RunStatus::Active if stalled.is_some() => "stalled",
-            RunStatus::Active => "active",
-            RunStatus::Finished { outcome } => match outcome {
-                RunOutcome::Completed => "completed",
-                RunOutcome::Incomplete { .. } => "incomplete",
-                RunOutcome::Failed { .. } => "failed",
-                RunOutcome::Cancelled => "cancelled",
-            },
-        };
-        let conversation_id = request.conversation_id.as_ref().map(ToString::to_string);
-        let model = request.model.clone();
-        Self { run_id: run_id.to_string(), created_at, model, conversation_id, status, stalled }
-    }
-}
-
-/// List the most recent runs, newest first by default.
-///
-/// At most the 1000 most recent runs can be listed.
-#[utoipa::path(
-    get,
-    path = "/v1/runs",
-    tag = "runs",
-    params(PageParams),
-    responses((status = 200, description = "A page of runs", body = Page<RunLine>))
-)]
-async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    QueryParams(params): QueryParams<PageParams>,
-) -> Result<Json<Page<RunLine>>, ApiError> {
-    let mut runs = app.runs().list(caller.tenant(), MAX_LISTED).await?;
-    runs.reverse();
-    let lines: Vec<RunLine> = runs.into_iter().map(Into::into).collect();
-    Ok(Json(Page::of(lines, &params, Order::Desc, |line| line.run_id.clone())?))
+    OpenApiRouter::new().routes(routes!(snapshot)).routes(routes!(events)).routes(routes!(cancel))
 }
 
 /// Get the current state of a run.
@@ -132,27 +69,41 @@ pub(crate) async fn snapshot_of(
     caller: &Caller,
     id: &str,
 ) -> Result<RunSnapshot, ApiError> {
+    shared_snapshot(app, caller, id, false).await
+}
+
+/// The current state of the run, without its texts if `redact` is set.
+pub(crate) async fn shared_snapshot(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    redact: bool,
+) -> Result<RunSnapshot, ApiError> {
     let run_id = RunId::new(id);
     let events = app.runs().stored(caller.tenant(), &run_id).await;
     let mut events = events.map_err(|error| unread(error, &run_id))?;
     let mut fold = SnapshotFold::default();
     while let Some(recorded) = events.try_next().await.map_err(|error| unread(error, &run_id))? {
-        fold.note(&recorded);
+        if redact {
+            fold.note(&redacted(&recorded));
+        } else {
+            fold.note(&recorded);
+        }
     }
-    let snapshot = fold.snapshot().ok_or_else(|| ApiError::not_found("Run", id))?;
-    if snapshot.outcome.is_some() {
-        return Ok(snapshot);
+    let mut snapshot = fold.snapshot().ok_or_else(|| ApiError::not_found("Run", id))?;
+    if snapshot.outcome.is_none() {
+        // The worker of a run is not recorded in its journal.
+        let record = app.runs().find(caller.tenant(), &run_id).await?;
+        snapshot = snapshot.stalled_by(record.stalled);
     }
-    // The worker of a run is not recorded in its journal.
-    let record = app.runs().find(caller.tenant(), &run_id).await?;
-    Ok(snapshot.stalled_by(record.stalled))
+    Ok(if redact { snapshot.redacted() } else { snapshot })
 }
 
 /// Query parameters of the events of a run.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-struct EventsParams {
+pub(crate) struct EventsParams {
     /// Return events after this `seq`. The `Last-Event-ID` header does the same. Default: 0, which
     /// returns all events.
     after: Option<String>,
@@ -198,23 +149,49 @@ async fn events(
     QueryParams(params): QueryParams<EventsParams>,
     headers: HeaderMap,
 ) -> Result<HttpResponse, ApiError> {
-    let run_id = RunId::new(id.as_str());
-    let mut after = after(&headers, &params)?;
+    let view = EventsView { redact: false, until: Box::pin(pending()) };
+    stream_events(&app, &caller, &id, params, &headers, view).await
+}
+
+/// How the events of a run are shown.
+pub(crate) struct EventsView {
+    /// Whether texts are withheld.
+    pub(crate) redact: bool,
+    /// The stream ends when this does.
+    pub(crate) until: BoxFuture<'static, ()>,
+}
+
+/// The response that streams the events of a run.
+pub(crate) async fn stream_events(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    params: EventsParams,
+    headers: &HeaderMap,
+    view: EventsView,
+) -> Result<HttpResponse, ApiError> {
+    let run_id = RunId::new(id);
+    let mut after = after(headers, &params)?;
     let mut first = None;
     if params.snapshot {
-        let snapshot = snapshot_of(&app, &caller, &id).await?;
+        let snapshot = shared_snapshot(app, caller, id, view.redact).await?;
         after = snapshot.last_seq;
         first = Some(snapshot);
     }
-    let head = head_of(&app, &caller, &run_id).await?;
+    let head = head_of(app, caller, &run_id).await?;
     let comes_back = headers.contains_key(LAST_EVENT_ID) && !params.snapshot;
     if comes_back && head.is_over && head.last == after {
         // An `EventSource` reconnects for ever unless it gets a 204.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let follow = params.follow != Some(false);
-    let events = rest_of(&app, &caller, &run_id, &head, after, follow).await?;
-    if params.format.unwrap_or_else(|| accepted(&headers)) == Format::Ndjson {
+    let events = rest_of(app, caller, &run_id, &head, after, follow).await?;
+    let redact = view.redact;
+    let shown = move |recorded: Arc<RecordedEvent>| {
+        if redact { Arc::new(redacted(&recorded)) } else { recorded }
+    };
+    let events = events.map_ok(shown).take_until(view.until);
+    if params.format.unwrap_or_else(|| accepted(headers)) == Format::Ndjson {
         let first = first.into_iter().map(|snapshot| line(&SnapshotRow { snapshot }));
         let first: Vec<Bytes> = first.collect();
         // A client whose lines stop before the run has ended reconnects and resumes.
@@ -238,14 +215,14 @@ async fn events(
         SseFrame { event: None, id: Some(recorded.seq.to_string()), data: wire_json(&*recorded) }
             .bytes()
     });
-    Ok(event_stream(&app, stream::iter(first.map(Ok)).chain(frames)))
+    Ok(event_stream(app, stream::iter(first.map(Ok)).chain(frames)))
 }
 
 /// Data of a frame in the event stream of a run.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
-enum RunFrame {
+pub(crate) enum RunFrame {
     /// An event of the run.
     Event(Box<RecordedEvent>),
     /// With `snapshot=true`, in the frame named `snapshot`: the current state of the run.
@@ -256,7 +233,7 @@ enum RunFrame {
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
-enum RunRow {
+pub(crate) enum RunRow {
     /// An event of the run.
     Event(Box<RecordedEvent>),
     /// With `snapshot=true`, the first line: the current state of the run.
@@ -265,7 +242,7 @@ enum RunRow {
 
 /// The current state of a run, as a line of NDJSON.
 #[derive(Debug, Serialize, ToSchema)]
-struct SnapshotRow {
+pub(crate) struct SnapshotRow {
     /// State of the run.
     snapshot: RunSnapshot,
 }

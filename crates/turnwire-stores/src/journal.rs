@@ -115,7 +115,17 @@ impl Store {
             self.0.tails.release(&first.run_id);
             return Err(conflict());
         }
-        self.0.writer.append(tenant, batch, ending).await
+        let run_id = first.run_id.clone();
+        let progress = self.progress_after(tenant, &batch).await;
+        let (is_over, is_noted) = (ending.is_some(), ending.is_some() || progress.is_some());
+        let appended = self.0.writer.append(tenant, batch, ending, progress).await;
+        if is_over || appended.is_err() {
+            self.0.tails.progress().forget(&run_id);
+        }
+        if is_noted {
+            self.0.summarized.notify_waiters();
+        }
+        appended
     }
 
     /// Returns whether `seq` is the next one of the run. The unique key on seq is the fence; this

@@ -10,7 +10,8 @@
 //! * `store` opens the database and starts the background tasks. `database` is the common interface
 //!   of SQLite and PostgreSQL.
 //! * `start_run` inserts a run with the first events of its journal. `run_store`, `conversations`
-//!   and `entries` store runs and conversations.
+//!   and `entries` store runs and conversations. `run_listing` lists runs from the summaries that
+//!   `progress` computes and the writer stores.
 //! * `journal` is the append path. `writer` commits appends of all runs in batches. `rows` encodes
 //!   events.
 //! * `live_tails` buffers recent events. `reader` reads one run from its tail and the database,
@@ -20,7 +21,7 @@
 //! * `workers` stores leases, claims and pending commands. `outage` has the backoff while a server
 //!   is unavailable.
 //! * `deletion` deletes runs, `retention` deletes old ones. `backup` copies a SQLite store.
-//! * `blob_store` stores large tool results, `trust` stores permissions and pins, `library` stores
+//! * `shares` stores share links, `blob_store` stores large tool results, `trust` stores permissions and pins, `library` stores
 //!   files.
 
 mod backup;
@@ -40,11 +41,14 @@ mod notify;
 mod outage;
 mod pages;
 mod probe;
+mod progress;
 mod reader;
 mod retention;
 mod rows;
+mod run_listing;
 mod run_store;
 mod shared_pages;
+mod shares;
 mod start_run;
 mod store;
 mod sync;

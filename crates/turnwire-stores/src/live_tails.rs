@@ -15,6 +15,7 @@ use turnwire_contract::{RecordedEvent, RunId, Seq, TenantId};
 
 use crate::{
     pages::{Head, KnownHead, Page},
+    progress::ProgressTable,
     shared_pages::SharedPages,
     sync::lock,
 };
@@ -44,6 +45,8 @@ pub(crate) struct LiveTails {
     /// Runs to subscribe to (`true`) or unsubscribe from. At most one entry per run.
     changes: Mutex<HashMap<RunId, bool>>,
     changed: Notify,
+    /// Progress of the runs that are written here.
+    progress: ProgressTable,
 }
 
 #[derive(Debug)]
@@ -153,6 +156,11 @@ impl LiveTails {
         self.changed.notify_one();
     }
 
+    /// Returns the progress of the runs that are written here.
+    pub(crate) fn progress(&self) -> &ProgressTable {
+        &self.progress
+    }
+
     /// Waits for a change of the needed notifications.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
@@ -189,6 +197,7 @@ impl LiveTails {
 
     /// Marks the run as written by another worker.
     pub(crate) fn release(&self, run_id: &RunId) {
+        self.progress.forget(run_id);
         let mut tails = lock(&self.by_run);
         let Entry::Occupied(entry) = tails.entry(run_id.clone()) else { return };
         let tail = Arc::clone(entry.get());

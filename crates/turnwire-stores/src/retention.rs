@@ -40,6 +40,7 @@ impl Store {
     /// Several workers may do this concurrently.
     pub async fn forget_old_runs(&self) -> Result<u64, StoreError> {
         self.forget_old_keys().await?;
+        self.forget_expired_shares().await?;
         if let Some(retention) = self.0.options.conversation_retention {
             while self.forget_unused_conversations(retention, AT_ONCE).await? == AT_ONCE {}
         }

@@ -1,13 +1,13 @@
 //! Runs: creation, lookup and end.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tracing::error;
 use turnwire_contract::{
     Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, Failure,
-    ItemId, NewRun, RequestKey, RunEnd, RunId, RunOutcome, RunRecord, RunRecords, RunRequest,
-    RunStatus, StoreError, TenantId, Timestamp,
+    ItemId, NewRun, RequestKey, RunCounts, RunEnd, RunFilter, RunId, RunOutcome, RunPage, RunQuery,
+    RunRecord, RunRecords, RunRequest, RunStatus, RunSummary, StoreError, TenantId, Timestamp,
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     entries::{self, EncodedEntries},
     failures::{decode, encode, rolled_back},
     rows::append_forced_end,
+    run_listing::MAX_LISTED,
 };
 
 #[async_trait]
@@ -58,6 +59,36 @@ impl RunRecords for Store {
         let values = [Value::Text(tenant.as_str()), Value::Integer(most)];
         let found = self.0.database.query(&sql, &values).await?;
         Ok(found.iter().map(record).collect::<Result<_, _>>()?)
+    }
+
+    async fn summaries(
+        &self,
+        tenant: &TenantId,
+        most: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let query = RunQuery { most: most.min(MAX_LISTED), ..RunQuery::default() };
+        Ok(self.select_runs(tenant, &query).await?.runs)
+    }
+
+    async fn select(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage, StoreError> {
+        self.select_runs(tenant, query).await
+    }
+
+    async fn count(&self, tenant: &TenantId, filter: &RunFilter) -> Result<RunCounts, StoreError> {
+        self.count_runs(tenant, filter).await
+    }
+
+    async fn changed(
+        &self,
+        tenant: &TenantId,
+        within: Duration,
+        most: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.changed_runs(tenant, within, most).await
+    }
+
+    async fn change_noted(&self) {
+        self.0.summarized.notified().await;
     }
 
     async fn finish(
@@ -274,10 +305,11 @@ pub(crate) async fn store_end(
     ending: &RunEnd,
 ) -> Result<(), DatabaseError> {
     let end = format!(
-        "update runs set state = 'finished', outcome = $3, finished_at = {}, worker = ''
+        "update runs set state = 'finished', outcome = $3, finished_at = {now}, worker = '',
+             waiting_by = null, changed_at = {now}
          where tenant = $1 and id = $2 and state = 'active'
          returning tenant, id, conversation_id",
-        dialect.now
+        now = dialect.now
     );
     let (tenant_id, outcome) = (tenant, encode(&ending.outcome)?);
     let (tenant, run) = (Value::Text(tenant.as_str()), Value::Text(run_id.as_str()));

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use turnwire_contract::{Created, NewRun, RequestKey, RunId, StoreError};
+use turnwire_contract::{Created, NewRun, RequestKey, RunId, RunProgress, RunSummary, StoreError};
 
 use crate::{
     Store, conversations,
     database::{DatabaseError, Dialect, Transaction, Value},
     entries,
     failures::{encode, rolled_back},
+    progress::SummaryColumns,
     rows::{EventRow, new_tag, to_rows},
     run_store::{lock_finished_run, run_of_key},
 };
@@ -41,6 +42,9 @@ impl Store {
             Ok(Created::Begun) => {
                 let bytes = encoded.rows.iter().map(|row| row.body.len()).sum();
                 self.0.tails.note_written(&run.request.tenant, &run.beginning, bytes);
+                let progress = RunProgress::after(&run.beginning);
+                self.0.tails.progress().set(&run.run_id, progress);
+                self.0.summarized.notify_waiters();
             }
             // The run may exist with this worker's lease, although it will not be executed here.
             Err(StoreError::Unavailable(_)) => self.0.heartbeats.mark_uncertain(&run.run_id),
@@ -54,7 +58,7 @@ impl Store {
         let (run, worker) = (encoded.run, self.0.worker.as_str());
         if is_standalone(run) && dialect.writes_in_with {
             let alone = RunLinks::default();
-            let (sql, values) = encoded.in_one_statement(&alone, worker);
+            let (sql, values) = encoded.in_one_statement(dialect, &alone, worker);
             return match database.query(&sql, &values).await {
                 Err(DatabaseError::UniqueViolation(_)) => Err(self.why_taken(run).await?),
                 inserted => Ok(inserted.map(|_| encoded.created())?),
@@ -163,9 +167,14 @@ struct RunLinks<'a> {
     continues: Option<&'a str>,
 }
 
-const INSERT_RUN: &str = "insert into runs (id, tenant, created_at, request, conversation_id,
-                                            history_upto, continues, worker)
-                          values ($1, $2, $3, $4, $5, $6, $7, $8)";
+fn insert_run(dialect: &Dialect) -> String {
+    format!(
+        "insert into runs (id, tenant, created_at, request, conversation_id, history_upto,
+                           continues, worker, model, input_text, tools, n_calls, changed_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, {})",
+        dialect.now
+    )
+}
 
 const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, last_seq, tag,
                                                      kind, call_id, body) values ";
@@ -174,6 +183,10 @@ const INSERT_EVENTS: &str = "insert into run_events (tenant, run_id, first_seq, 
 struct EncodedRun<'a> {
     run: &'a NewRun,
     request: String,
+    model: String,
+    text: String,
+    /// What a list says about the first events.
+    summary: SummaryColumns,
     rows: Vec<EventRow>,
     tag: i64,
 }
@@ -183,7 +196,10 @@ impl<'a> EncodedRun<'a> {
         let rejected = |error: DatabaseError| StoreError::Rejected(error.to_string());
         let rows = to_rows(&run.beginning).map_err(rejected)?;
         let request = encode(&*run.request)?;
-        Ok(Self { run, request, rows, tag: new_tag() })
+        let (model, text) =
+            (run.request.model.replace('\0', ""), RunSummary::text_of(&run.request));
+        let summary = SummaryColumns::of(&RunProgress::after(&run.beginning));
+        Ok(Self { run, request, model, text, summary, rows, tag: new_tag() })
     }
 
     /// Returns the result for the created run.
@@ -194,16 +210,18 @@ impl<'a> EncodedRun<'a> {
     /// For databases that can insert into two tables with one statement.
     fn in_one_statement<'v>(
         &'v self,
+        dialect: &Dialect,
         links: &'v RunLinks<'_>,
         worker: &'v str,
     ) -> (String, Vec<Value<'v>>) {
+        let insert_run = insert_run(dialect);
         let mut values = self.values(links, worker).to_vec();
         if self.rows.is_empty() {
-            return (INSERT_RUN.to_owned(), values);
+            return (insert_run, values);
         }
         let events = self.events(values.len());
         values.extend(self.values_of_events());
-        (format!("with run as ({INSERT_RUN}) {INSERT_EVENTS}{events}"), values)
+        (format!("with run as ({insert_run}) {INSERT_EVENTS}{events}"), values)
     }
 
     async fn insert(
@@ -214,10 +232,10 @@ impl<'a> EncodedRun<'a> {
         worker: &str,
     ) -> Result<(), DatabaseError> {
         if dialect.writes_in_with {
-            let (sql, values) = self.in_one_statement(links, worker);
+            let (sql, values) = self.in_one_statement(dialect, links, worker);
             return transaction.query(&sql, &values).await.map(drop);
         }
-        transaction.query(INSERT_RUN, &self.values(links, worker)).await?;
+        transaction.query(&insert_run(dialect), &self.values(links, worker)).await?;
         if !self.rows.is_empty() {
             let sql = format!("{INSERT_EVENTS}{}", self.events(0));
             transaction.query(&sql, &self.values_of_events()).await?;
@@ -225,7 +243,7 @@ impl<'a> EncodedRun<'a> {
         Ok(())
     }
 
-    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 8] {
+    fn values<'v>(&'v self, links: &'v RunLinks<'_>, worker: &'v str) -> [Value<'v>; 12] {
         [
             Value::Text(self.run.run_id.as_str()),
             Value::Text(self.run.request.tenant.as_str()),
@@ -235,6 +253,10 @@ impl<'a> EncodedRun<'a> {
             Value::Integer(links.history_upto),
             Value::OptionalText(links.continues),
             Value::Text(worker),
+            Value::Text(&self.model),
+            Value::Text(&self.text),
+            Value::Text(&self.summary.tools),
+            Value::Integer(self.summary.n_calls),
         ]
     }
 

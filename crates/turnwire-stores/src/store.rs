@@ -81,6 +81,8 @@ pub(crate) struct Inner {
     pub(crate) tails: Arc<LiveTails>,
     pub(crate) writer: WriterHandle,
     pub(crate) outage: Arc<Availability>,
+    /// Notified when this process has changed what a list says about a run.
+    pub(crate) summarized: Notify,
     /// All background tasks. `stop` ends them.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -186,6 +188,7 @@ impl StoreBuilder {
             tails: self.tails,
             writer,
             outage: self.outage,
+            summarized: Notify::new(),
             tasks: self.tasks,
             _stops_when_dropped: self.stop.clone().drop_guard(),
             stop: self.stop,

@@ -45,7 +45,7 @@ impl Store {
         Ok(())
     }
 
-    async fn trusted(
+    async fn find_trusted(
         &self,
         tenant: &TenantId,
         server: &str,
@@ -70,7 +70,7 @@ impl Pins for Store {
         tools: &[PinnedTool],
     ) -> Result<Vec<PinnedTool>, StoreError> {
         let is_met = |pinned: &PinnedTool| tools.iter().any(|met| met.tool == pinned.tool);
-        let mut trusted = self.trusted(tenant, server).await?;
+        let mut trusted = self.find_trusted(tenant, server).await?;
         let is_known = |met: &&PinnedTool| trusted.iter().any(|pinned| pinned.tool == met.tool);
         let new: Vec<&PinnedTool> = tools.iter().filter(|met| !is_known(met)).collect();
         if !new.is_empty() {
@@ -92,10 +92,18 @@ impl Pins for Store {
             ];
             self.0.database.query(&sql, &values).await?;
             // Another worker may have pinned another definition first.
-            trusted = self.trusted(tenant, server).await?;
+            trusted = self.find_trusted(tenant, server).await?;
         }
         trusted.retain(is_met);
         Ok(trusted)
+    }
+
+    async fn trusted(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+    ) -> Result<Vec<PinnedTool>, StoreError> {
+        self.find_trusted(tenant, server).await
     }
 
     async fn trust(

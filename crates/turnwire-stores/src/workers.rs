@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 use turnwire_contract::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, RunId, StoreError, TenantId,
+    Timestamp,
 };
 
 use crate::{
@@ -101,6 +102,10 @@ impl HeartbeatState {
 
 #[async_trait]
 impl Leases for Store {
+    fn worker_name(&self) -> Option<String> {
+        Some(self.0.worker.clone())
+    }
+
     async fn heartbeat(&self) -> Result<Lease, StoreError> {
         let (database, length) = (&self.0.database, self.0.options.lease);
         let now = Instant::now();
@@ -133,6 +138,7 @@ impl Leases for Store {
             Value::Integer(settled.into()),
         ];
         let claimed = database.query(&claim_sql(database.dialect()), &values).await?;
+        let abandoned = |row: &Row| abandoned(row, lease);
         Ok(claimed.iter().map(abandoned).collect::<Result<_, _>>()?)
     }
 
@@ -168,10 +174,14 @@ impl Leases for Store {
         let sql = "insert into declined_runs (run_id, worker, reason) values ($1, $2, $3)
                    on conflict (run_id, worker) do update set reason = excluded.reason";
         transaction.query(sql, &[id, worker, Value::Text(reason)]).await?;
-        let sql = "update runs set worker = '' where id = $1 and worker = $2";
-        transaction.query(sql, &[id, worker]).await?;
+        let sql = format!(
+            "update runs set worker = '', changed_at = {} where id = $1 and worker = $2",
+            self.0.database.dialect().now
+        );
+        transaction.query(&sql, &[id, worker]).await?;
         transaction.commit().await?;
         self.0.tails.release(run_id);
+        self.0.summarized.notify_waiters();
         self.0.notifier.notify_work().await;
         Ok(())
     }
@@ -341,27 +351,33 @@ fn claim_sql(dialect: &Dialect) -> String {
                  where worker is not null and ($3 = 1 or worker = '') and not exists
                      (select 1 from workers where id = worker and lease_until > {now})
              )
-             select r.id from gone{runs_of_gone}
+             select r.id, (select {heard} from workers w where w.id = gone.worker) as lease_until
+             from gone{runs_of_gone}
              where exists (select 1 from workers where id = $1 and lease_until > {now})
              limit $2
          )
-         update runs set worker = $1,
+         update runs set worker = $1, previous_lease_until = picked.lease_until,
              n_deaths = n_deaths + case when runs.worker = '' then 0 else 1 end,
              n_failed_takeovers = case when runs.worker = '' then n_failed_takeovers else 0 end
          from picked where runs.id = picked.id
-         returning tenant, runs.id, n_deaths, n_failed_takeovers",
+         returning tenant, runs.id, n_deaths, n_failed_takeovers, previous_lease_until",
         now = dialect.now,
+        heard = dialect.micros("w.lease_until"),
         runs_of_gone = dialect.runs_of_gone,
     )
 }
 
-fn abandoned(row: &Row) -> Result<AbandonedRun, DatabaseError> {
+/// `lease` is the length of a lease, which begins with a heartbeat.
+fn abandoned(row: &Row, lease: Duration) -> Result<AbandonedRun, DatabaseError> {
     let count = |n| Ok::<_, DatabaseError>(u32::try_from(row.integer(n)?).unwrap_or(u32::MAX));
     Ok(AbandonedRun {
         tenant: TenantId::from(row.text(0)?),
         run_id: RunId::from(row.text(1)?),
         n_deaths: count(2)?,
         n_failed_takeovers: count(3)?,
+        last_heard: row
+            .optional_integer(4)?
+            .map(|lease_until| Timestamp::from_micros(lease_until - micros(lease))),
     })
 }
 

@@ -12,7 +12,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, ConversationId, Event, InputId, RecordedEvent, Timestamp};
+use turnwire_contract::{
+    CallId, ConversationId, Effect, Event, InputId, RecordedEvent, Timestamp, ToolClaims,
+};
 use utoipa::ToSchema;
 
 use crate::{
@@ -91,6 +93,13 @@ pub enum ChatStreamFrame {
         /// The new definition of the tool, if it differs from the one that was approved before.
         #[serde(skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
+        /// Effect class of the tool. Present with `server_claims`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        effect: Option<Effect>,
+        /// What the tool's server claims about the tool. Not verified. Missing if it claims
+        /// nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        server_claims: Option<ToolClaims>,
     },
     /// A tool asks the user a question and waits for the answer. Enabled with `inputs`.
     InputRequest {
@@ -169,12 +178,12 @@ impl ChatStream {
         if is_wanted { vec![ChatStreamFrame::Token { content }] } else { Vec::new() }
     }
 
-    fn approval_request(
-        &self,
-        call_id: &CallId,
-        expires_at: Option<Timestamp>,
-        changed: Option<&str>,
-    ) -> Vec<ChatStreamFrame> {
+    fn approval_request(&self, event: &Event) -> Vec<ChatStreamFrame> {
+        let Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims } =
+            event
+        else {
+            return Vec::new();
+        };
         let call = self.events.book().get(call_id);
         let Some(call) = call.filter(|call| self.options.approvals && !call.is_over) else {
             return Vec::new();
@@ -183,8 +192,10 @@ impl ChatStream {
             tool: clean(&call.tool.name).into_owned(),
             args: Value::Object(call.arguments()),
             call_id: call_id.clone(),
-            expires_at,
-            changed: changed.map(|words| clean(words).into_owned()),
+            expires_at: *expires_at,
+            changed: changed.as_deref().map(|words| clean(words).into_owned()),
+            effect: *effect,
+            server_claims: *server_claims,
         }]
     }
 
@@ -218,9 +229,7 @@ impl Projection for ChatStream {
                 self.cleaner.reset();
                 Vec::new()
             }
-            Event::ApprovalRequested { call_id, expires_at, changed } => {
-                self.approval_request(call_id, *expires_at, changed.as_deref())
-            }
+            Event::ApprovalRequested { .. } => self.approval_request(&recorded.event),
             Event::InputRequested { .. } => self.input_request(&recorded.event),
             Event::RunQueued { .. }
             | Event::RunStarted

@@ -268,7 +268,7 @@ impl Projection for Transcript {
                 Vec::new()
             }
             Event::TextAdded { text, .. } | Event::RefusalAdded { text, .. } => self.text(text),
-            Event::RunTakenOver { attempt } => {
+            Event::RunTakenOver { attempt, .. } => {
                 notice(&format!("another worker goes on with the run (attempt {attempt})"))
             }
             Event::TurnRetried { attempt, reason, delay_ms, .. } => notice(&format!(

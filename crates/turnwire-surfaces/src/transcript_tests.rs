@@ -199,7 +199,7 @@ fn what_a_person_would_want_to_know_is_said() {
         })
         .turn()
         .then(Event::TurnRetried { turn: 1, attempt: 2, reason, delay_ms: 1_000 })
-        .then(Event::RunTakenOver { attempt: 2 })
+        .then(Event::taken_over(2))
         .then(Event::TurnAbandoned { turn: 1 });
     check(
         story,

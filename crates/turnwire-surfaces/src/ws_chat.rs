@@ -382,22 +382,27 @@ fn tool_start(call: &Call, at: Timestamp) -> WsMessage {
 }
 
 fn approval_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {
-    let (expires_at, changed) =
-        if let Event::ApprovalRequested { expires_at, changed, .. } = &recorded.event {
-            (*expires_at, changed.as_deref().map(sentence))
-        } else {
-            (None, None)
-        };
-    WsMessage::ApprovalRequest(ApprovalRequest {
+    let mut asked = ApprovalRequest {
         tool_call_id: call.call_id.clone(),
         tool_name: name(call),
         tool_input: input(call),
         timestamp: recorded.at,
         kind: call.tool.kind,
         server: call.tool.server.clone(),
-        expires_at,
-        changed,
-    })
+        expires_at: None,
+        changed: None,
+        effect: None,
+        server_claims: None,
+    };
+    if let Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } =
+        &recorded.event
+    {
+        asked.expires_at = *expires_at;
+        asked.changed = changed.as_deref().map(sentence);
+        asked.effect = *effect;
+        asked.server_claims = *server_claims;
+    }
+    WsMessage::ApprovalRequest(asked)
 }
 
 fn input_request(call: &Call, recorded: &RecordedEvent) -> WsMessage {

@@ -501,7 +501,7 @@ fn an_answer_that_begins_again_says_so() {
         .message()
         .text("It")
         .message_done(Completeness::Superseded)
-        .then(Event::RunTakenOver { attempt: 2 })
+        .then(Event::taken_over(2))
         .then(Event::TurnAbandoned { turn: 1 })
         .turn()
         .says(&["It is 20."])

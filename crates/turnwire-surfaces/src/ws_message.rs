@@ -17,7 +17,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use turnwire_contract::{
-    CallId, ConversationId, IncompleteReason, InputId, RunId, Timestamp, ToolKind, ToolSpec,
+    CallId, ConversationId, Effect, IncompleteReason, InputId, RunId, Timestamp, ToolClaims,
+    ToolKind, ToolSpec,
 };
 use utoipa::ToSchema;
 
@@ -399,6 +400,12 @@ pub struct ApprovalRequest {
     /// The new definition of the tool, if it differs from the one that was approved before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
+    /// Effect class of the tool. Present with `server_claims`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What the tool's server claims about the tool. Not verified. Missing if it claims nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_claims: Option<ToolClaims>,
 }
 
 /// A tool asks the user a question and waits for the answer.

@@ -198,6 +198,8 @@ fn a_tool_is_careful_until_told_otherwise() {
         most_at_once: None,
         server_most_at_once: None,
         telling_arguments: Vec::new(),
+        title: None,
+        claims: None,
         settings: Value::Null,
     };
     assert_eq!(multiply().spec(), &expected);

@@ -23,6 +23,10 @@ export interface ApprovalSnapshot {
   expires_at?: string | null;
   /** The new definition of the tool, if it differs from the one that was approved before. */
   changed?: string | null;
+  /** Effect class of the tool. Present with `server_claims`. */
+  effect?: Effect | null;
+  /** What the tool's server claims about the tool. Not verified. Missing if it claims nothing. */
+  server_claims?: ToolClaims | null;
   /** The model's arguments, if the user replaced them. */
   edited_from?: string | null;
   /** Whether the decision applies to the rest of the conversation. Missing if false. */
@@ -197,6 +201,9 @@ export type DiscoveryOutcome =
     status: "failed";
   };
 
+/** Effect class of a tool: whether a call may be repeated after its worker died. */
+export type Effect = "pure" | "idempotent" | "once";
+
 /** Body of an error response. */
 export interface ErrorBody {
   /** Details of the error. */
@@ -237,6 +244,10 @@ export type RunEvent =
   | {
     /** Number of workers so far, including this one; 2 at the first takeover. */
     attempt: number;
+    /** Name of the worker that took over. */
+    worker?: string | null;
+    /** Time at which the previous worker was last heard of. Not set if it released the run. */
+    last_heard?: string | null;
     type: "run_taken_over";
   }
   /** A request to the model starts. */
@@ -422,6 +433,10 @@ export type RunEvent =
      * differs from the trusted one.
      */
     changed?: string | null;
+    /** Effect class of the tool, set together with `server_claims`. */
+    effect?: Effect | null;
+    /** What the tool's server claims about the tool, if it claims anything. Not verified. */
+    server_claims?: ToolClaims | null;
     type: "approval_requested";
   }
   /**
@@ -739,7 +754,7 @@ export interface RunSnapshot {
 }
 
 /** Status of a run. */
-export type RunWord = "queued" | "running" | "stalled" | "completed" | "incomplete" | "failed" | "cancelled";
+export type RunWord = "queued" | "running" | "needs_input" | "stalled" | "completed" | "incomplete" | "failed" | "cancelled";
 
 /** A tool server that was asked to list its tools. */
 export interface ServerSnapshot {
@@ -776,6 +791,21 @@ export interface TextSnapshot {
 
 /** State of a text. */
 export type TextState = "open" | "complete" | "cut" | "superseded";
+
+/**
+ * What a tool's server claims about the tool. Nobody has verified it: it is shown to people beside
+ * the effect class, which the operator sets. A claim that the server does not make is missing.
+ */
+export interface ToolClaims {
+  /** The tool changes nothing (`readOnlyHint`). */
+  read_only?: boolean | null;
+  /** The tool may delete or overwrite something (`destructiveHint`). */
+  destructive?: boolean | null;
+  /** A repeated call has no further effect (`idempotentHint`). */
+  idempotent?: boolean | null;
+  /** The tool reaches beyond its server, for example the web (`openWorldHint`). */
+  open_world?: boolean | null;
+}
 
 /** Kind of a tool. It decides how surfaces present the tool. */
 export type ToolKind = "function" | "client" | "custom" | "mcp" | "web_search" | "file_search";
@@ -890,4 +920,8 @@ export interface WorkerSnapshot {
   until?: string | null;
   /** Whether it took the run over from another worker. */
   taken_over: boolean;
+  /** Name of the worker, if it took the run over and has a name. */
+  name?: string | null;
+  /** Time at which the worker before it was last heard of, if that one died. */
+  previous_last_heard?: string | null;
 }

@@ -12,7 +12,9 @@ mod library;
 mod model;
 mod pins;
 mod ranking;
+mod run_listing;
 mod run_store;
+mod shares;
 mod tool;
 mod tool_servers;
 mod workers;
@@ -32,12 +34,18 @@ pub use library::{
 pub use model::{Finish, Model, ModelError, ModelPart, ModelStream, Prompt};
 pub use pins::{PinnedTool, Pins};
 pub use ranking::{RANKED, fused};
+pub use run_listing::{
+    ListedStatus, RunCounts, RunFilter, RunPage, RunProgress, RunQuery, RunSummary,
+};
 pub use run_store::{
     Allowed, ConversationRecord, Conversations, Created, Entries, NewRun, RequestKey, RunRecord,
     RunRecords, RunStatus, RunStore, StoreError,
 };
+pub use shares::{MAX_SHARES, Share, Shares};
 pub use tool::{CallLink, Question, Tool, ToolContext, ToolError, ToolNote, ToolRequest};
-pub use tool_servers::{NoToolServers, ServerRef, ToolServers};
+pub use tool_servers::{
+    NoToolServers, ServerRef, ServerState, ServerStatus, ServerTransport, ToolServers,
+};
 pub use workers::{
     AbandonedRun, Commands, Lease, Leases, PendingCommand, RunCommand, SingleWorker, Workers,
 };

@@ -33,6 +33,15 @@ pub trait Pins: Send + Sync {
         tools: &[PinnedTool],
     ) -> Result<Vec<PinnedTool>, StoreError>;
 
+    /// Returns the trusted definitions of a server's tools. Stores nothing.
+    async fn trusted(
+        &self,
+        _tenant: &TenantId,
+        _server: &str,
+    ) -> Result<Vec<PinnedTool>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Replaces the trusted definition of a tool.
     async fn trust(
         &self,

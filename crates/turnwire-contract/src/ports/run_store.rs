@@ -1,13 +1,13 @@
 //! Storage of runs and conversations.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ConversationId, Entry, ItemId, RecordedEvent, RunId, RunOutcome, RunRequest, TenantId,
-    Timestamp,
+    ConversationId, Entry, ItemId, RecordedEvent, RunCounts, RunFilter, RunId, RunOutcome, RunPage,
+    RunProgress, RunQuery, RunRequest, RunSummary, TenantId, Timestamp,
 };
 
 /// Runs: created, found, finished, deleted. See [`RunStore`] for the guarantees.
@@ -34,6 +34,47 @@ pub trait RunRecords: Send + Sync {
 
     /// Returns up to `most` runs, newest first.
     async fn list(&self, tenant: &TenantId, most: usize) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Returns the summaries of up to `most` runs, newest first.
+    async fn summaries(
+        &self,
+        tenant: &TenantId,
+        most: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let records = self.list(tenant, most).await?.into_iter();
+        Ok(records.map(|record| RunSummary::of(record, &RunProgress::default())).collect())
+    }
+
+    /// Returns a page of the newest runs, at least a thousand. Fails with
+    /// [`NotFound`](StoreError::NotFound) if the run that the page starts after or ends before is
+    /// not among them.
+    async fn select(&self, tenant: &TenantId, query: &RunQuery) -> Result<RunPage, StoreError> {
+        let runs = self.summaries(tenant, usize::MAX).await?;
+        query.page_of(runs).ok_or_else(|| StoreError::NotFound("such run in this list".to_owned()))
+    }
+
+    /// Counts the newest runs by status, at least a thousand. The statuses of the filter are
+    /// ignored.
+    async fn count(&self, tenant: &TenantId, filter: &RunFilter) -> Result<RunCounts, StoreError> {
+        Ok(filter.count(&self.summaries(tenant, usize::MAX).await?))
+    }
+
+    /// Returns up to `most` runs, the last ones that changed first: at least those that were
+    /// created, changed their status or called a tool within the time `within` before now.
+    async fn changed(
+        &self,
+        tenant: &TenantId,
+        _within: Duration,
+        most: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.summaries(tenant, most).await
+    }
+
+    /// Waits until a run of any tenant may have changed. May wait forever, for example if another
+    /// worker changes it; the caller also polls.
+    async fn change_noted(&self) {
+        pending::<()>().await;
+    }
 
     /// Marks the run as finished, and adds `entries` to its conversation.
     async fn finish(

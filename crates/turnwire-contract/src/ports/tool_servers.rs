@@ -1,10 +1,10 @@
 //! Servers that provide tools. Their list of tools may change.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::{TenantId, Tool, ToolError};
+use crate::{TenantId, Timestamp, Tool, ToolError};
 
 /// Reference to a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,45 @@ impl<'a> ServerRef<'a> {
     }
 }
 
+/// How a tool server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerTransport {
+    /// A child process, over stdin and stdout.
+    Stdio,
+    /// Over HTTP.
+    Http,
+}
+
+/// State of the connection to a tool server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// The connection is open.
+    Connected,
+    /// There is no connection yet.
+    Connecting,
+    /// The last attempt failed, or the connection was lost.
+    Failed,
+    /// A person has to log in first.
+    LoginRequired,
+}
+
+/// What is known about a tool server, without its tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Label of the server.
+    pub label: String,
+    /// How it is reached.
+    pub transport: ServerTransport,
+    /// The command without its arguments, or the URL without user, query and fragment.
+    pub address: String,
+    /// State of the connection.
+    pub state: ServerState,
+    /// Duration of its last response to a request for its tools.
+    pub latency: Option<Duration>,
+    /// Last error of the connection, and its time. It stays after the connection is open again.
+    pub last_error: Option<(String, Timestamp)>,
+}
+
 /// The configured tool servers, and those supplied by requests.
 ///
 /// Guarantees of an implementation:
@@ -43,6 +82,23 @@ impl<'a> ServerRef<'a> {
 pub trait ToolServers: Send + Sync {
     /// Returns the labels of all servers that `tenant` may use.
     fn labels(&self, tenant: &TenantId) -> Vec<String>;
+
+    /// Returns the state of all servers that `tenant` may use, in the order of their labels. Starts
+    /// to connect to those that are not connected, and does not wait for it.
+    fn statuses(&self, tenant: &TenantId) -> Vec<ServerStatus> {
+        let status = |label: String| {
+            let is_known = self.known_tools(tenant, label.as_str().into()).is_some();
+            ServerStatus {
+                transport: ServerTransport::Stdio,
+                address: label.clone(),
+                state: if is_known { ServerState::Connected } else { ServerState::Connecting },
+                latency: None,
+                last_error: None,
+                label,
+            }
+        };
+        self.labels(tenant).into_iter().map(status).collect()
+    }
 
     /// Whether requests of `tenant` may supply the server at `url`.
     fn allows_url(&self, _tenant: &TenantId, _url: &str) -> bool {

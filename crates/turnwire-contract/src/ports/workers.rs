@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId};
+use crate::{ApprovalAnswer, CallId, InputId, Reply, RunId, StoreError, TenantId, Timestamp};
 
 /// Which worker executes which run. See [`Workers`] for the guarantees.
 #[async_trait]
@@ -13,6 +13,11 @@ pub trait Leases: Send + Sync {
     /// Whether another process can continue a run that this worker releases.
     fn is_durable(&self) -> bool {
         true
+    }
+
+    /// Returns the name of this worker among those that share the store.
+    fn worker_name(&self) -> Option<String> {
+        None
     }
 
     /// Renews the lease of this worker, and returns its length.
@@ -110,6 +115,8 @@ pub struct AbandonedRun {
     pub n_deaths: u32,
     /// Number of failed takeovers since a worker last executed the run.
     pub n_failed_takeovers: u32,
+    /// Last heartbeat of the worker that died, if it is known. Not set if the run was released.
+    pub last_heard: Option<Timestamp>,
 }
 
 /// A command to the worker that owns a run.

@@ -13,7 +13,8 @@ use async_trait::async_trait;
 use futures::stream;
 use tokio::sync::Notify;
 use turnwire_contract::{
-    EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunId, Seq, TenantId,
+    EventStream, Journal, JournalError, JournalHead, RecordedEvent, RunId, RunProgress, Seq,
+    TenantId,
 };
 
 use super::{FINISHED_RUNS_KEPT, FinishedRuns, json_length};
@@ -27,6 +28,8 @@ const N_SHARDS: usize = 64;
 pub struct MemoryJournal {
     shards: Vec<Mutex<HashMap<RunId, Arc<RunJournal>>>>,
     finished: Mutex<FinishedRuns>,
+    /// Notified when the progress of a run changes.
+    progressed: Notify,
 }
 
 /// The events of one run, with a notification for followers.
@@ -34,14 +37,16 @@ pub struct MemoryJournal {
 struct RunJournal {
     tenant: TenantId,
     events: Mutex<Vec<Arc<RecordedEvent>>>,
+    progress: Mutex<RunProgress>,
     n_bytes: AtomicUsize,
     grown: Notify,
 }
 
 impl RunJournal {
     fn of(tenant: &TenantId) -> Arc<Self> {
-        let (events, n_bytes, grown) = (Mutex::default(), AtomicUsize::new(0), Notify::new());
-        Arc::new(Self { tenant: tenant.clone(), events, n_bytes, grown })
+        let (events, progress) = (Mutex::default(), Mutex::default());
+        let (n_bytes, grown) = (AtomicUsize::new(0), Notify::new());
+        Arc::new(Self { tenant: tenant.clone(), events, progress, n_bytes, grown })
     }
 }
 
@@ -49,13 +54,25 @@ impl MemoryJournal {
     /// Creates a journal that stores all live runs and the last `finished_kept` finished ones.
     pub fn keeping(finished_kept: usize) -> Self {
         let shards = (0..N_SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, finished: Mutex::new(FinishedRuns::keeping(finished_kept)) }
+        let finished = Mutex::new(FinishedRuns::keeping(finished_kept));
+        Self { shards, finished, progressed: Notify::new() }
     }
 
     /// Limits the total size of finished runs.
     pub fn within_bytes(self, max_bytes: usize) -> Self {
         lock(&self.finished).max_bytes = max_bytes;
         self
+    }
+
+    /// Returns what a list says about the events of a run.
+    pub(super) fn progress(&self, tenant: &TenantId, run_id: &RunId) -> RunProgress {
+        let journal = self.journal(tenant, run_id);
+        journal.map(|journal| lock(&journal.progress).clone()).unwrap_or_default()
+    }
+
+    /// Waits until the progress of a run changes.
+    pub(super) async fn progressed(&self) {
+        self.progressed.notified().await;
     }
 
     fn shard(&self, run_id: &RunId) -> Option<&Mutex<HashMap<RunId, Arc<RunJournal>>>> {
@@ -122,6 +139,13 @@ impl Journal for MemoryJournal {
             let over = events.last().is_some_and(|last| last.event.ends_the_run());
             if over || first.seq != expected || n_ends > usize::from(ends) {
                 return Err(JournalError::Conflict { run_id, seq: first.seq });
+            }
+            if batch.iter().any(|recorded| RunProgress::concerns(&recorded.event)) {
+                let mut progress = lock(&journal.progress);
+                for recorded in &batch {
+                    progress.note(recorded);
+                }
+                self.progressed.notify_waiters();
             }
             events.extend(batch);
         }

@@ -8,6 +8,7 @@ mod blobs;
 mod journal;
 mod pins;
 mod run_store;
+mod shares;
 
 use std::{collections::VecDeque, io};
 
@@ -18,6 +19,7 @@ pub use blobs::MemoryBlobStore;
 pub use journal::MemoryJournal;
 pub use pins::MemoryPins;
 pub use run_store::MemoryRunStore;
+pub use shares::MemoryShares;
 
 /// Default number of finished runs to keep.
 const FINISHED_RUNS_KEPT: usize = 1_000;

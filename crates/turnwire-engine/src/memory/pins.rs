@@ -31,6 +31,20 @@ impl Pins for MemoryPins {
         Ok(met.collect())
     }
 
+    async fn trusted(
+        &self,
+        tenant: &TenantId,
+        server: &str,
+    ) -> Result<Vec<PinnedTool>, StoreError> {
+        let trusted = lock(&self.trusted);
+        let of_server = trusted.iter().filter(|((t, s, _), _)| t == tenant && s == server);
+        let pinned = of_server.map(|((_, _, tool), definition)| PinnedTool {
+            tool: tool.clone(),
+            definition: definition.clone(),
+        });
+        Ok(pinned.collect())
+    }
+
     async fn trust(
         &self,
         tenant: &TenantId,

@@ -3,17 +3,18 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Mutex,
+    future::pending,
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
 use turnwire_contract::{
     Allowed, ConversationId, ConversationRecord, Conversations, Created, Entries, Entry, ItemId,
-    NewRun, RequestKey, RunId, RunOutcome, RunRecord, RunRecords, RunStatus, StoreError, TenantId,
-    Timestamp,
+    NewRun, RequestKey, RunId, RunOutcome, RunProgress, RunRecord, RunRecords, RunStatus,
+    RunSummary, StoreError, TenantId, Timestamp,
 };
 
-use super::{FINISHED_RUNS_KEPT, FinishedRuns, json_length};
+use super::{FINISHED_RUNS_KEPT, FinishedRuns, MemoryJournal, json_length};
 use crate::sync::lock;
 
 /// Lifetime of an idempotency key: one day.
@@ -23,6 +24,8 @@ const KEYS_HOLD_FOR_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 #[derive(Debug)]
 pub struct MemoryRunStore {
     kept: Mutex<StoreState>,
+    /// The journal of the same runs.
+    journal: Option<Arc<MemoryJournal>>,
 }
 
 #[derive(Debug)]
@@ -131,7 +134,13 @@ impl MemoryRunStore {
     pub fn keeping(finished_kept: usize) -> Self {
         let finished = FinishedRuns::keeping(finished_kept);
         let (runs, conversations, keys) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { kept: Mutex::new(StoreState { runs, n_runs: 0, finished, conversations, keys }) }
+        let kept = StoreState { runs, n_runs: 0, finished, conversations, keys };
+        Self { kept: Mutex::new(kept), journal: None }
+    }
+
+    /// Lists runs with what the events in `journal` say about them.
+    pub fn beside(self, journal: &Arc<MemoryJournal>) -> Self {
+        Self { journal: Some(Arc::clone(journal)), ..self }
     }
 }
 
@@ -203,6 +212,29 @@ impl RunRecords for MemoryRunStore {
         let mut theirs: Vec<&Run> = runs.collect();
         theirs.sort_unstable_by_key(|run| Reverse(run.number));
         Ok(theirs.into_iter().take(most).map(|run| run.record.clone()).collect())
+    }
+
+    async fn summaries(
+        &self,
+        tenant: &TenantId,
+        most: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let records = self.list(tenant, most).await?.into_iter();
+        let summary = |record: RunRecord| {
+            let progress = match &self.journal {
+                Some(journal) => journal.progress(tenant, &record.run_id),
+                None => RunProgress::default(),
+            };
+            RunSummary::of(record, &progress)
+        };
+        Ok(records.map(summary).collect())
+    }
+
+    async fn change_noted(&self) {
+        match &self.journal {
+            Some(journal) => journal.progressed().await,
+            None => pending().await,
+        }
     }
 
     async fn finish(

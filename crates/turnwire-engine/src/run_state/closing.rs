@@ -88,7 +88,7 @@ impl RunState {
     /// that is safe, or if the tool continues as a task under an id. Otherwise its outcome is
     /// recorded as unknown.
     pub fn takeover_events(&self) -> Vec<Event> {
-        let mut events = vec![Event::RunTakenOver { attempt: self.n_workers + 1 }];
+        let mut events = vec![Event::taken_over(self.n_workers + 1)];
         if self.turn_is_open {
             events.extend(self.close_text(Completeness::Superseded));
             events.extend(self.close_arguments(Completeness::Superseded));

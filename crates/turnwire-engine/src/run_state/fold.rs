@@ -36,7 +36,7 @@ impl RunState {
                 self.discovering.push((server.clone(), item_id.clone()));
             }
             Event::ToolsDiscovered { server, outcome, .. } => self.discover(server, outcome),
-            Event::RunTakenOver { attempt } => {
+            Event::RunTakenOver { attempt, .. } => {
                 self.n_workers = *attempt;
                 self.is_fruitful = false;
             }

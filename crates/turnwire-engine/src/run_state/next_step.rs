@@ -41,7 +41,8 @@ impl RunState {
         if !open.is_empty() {
             return self.step_for(open);
         }
-        if self.calls.is_empty() || self.calls.iter().any(|call| self.is_external(call)) {
+        let is_done = self.calls.is_empty() || self.request.calls_only;
+        if is_done || self.calls.iter().any(|call| self.is_external(call)) {
             return Step::Finish(RunOutcome::Completed);
         }
         if self.calls.iter().any(Call::was_skipped) {

@@ -43,7 +43,11 @@ impl RunState {
             let waits = answer.is_none() && self.request.approvals == Approvals::Wait;
             let expires_at = patience.filter(|_| waits).map(|wait| now.later(wait));
             let answer = answer.map(|answer| Event::approval_resolved(call_id.clone(), answer));
-            [Event::ApprovalRequested { call_id, expires_at, changed }].into_iter().chain(answer)
+            let server_claims = spec.and_then(|spec| spec.claims);
+            let effect = spec.filter(|_| server_claims.is_some()).map(|spec| spec.effect);
+            let asked =
+                Event::ApprovalRequested { call_id, expires_at, changed, effect, server_claims };
+            [asked].into_iter().chain(answer)
         };
         calls.into_iter().flat_map(asked).collect()
     }

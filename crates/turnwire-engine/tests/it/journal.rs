@@ -192,7 +192,7 @@ async fn a_worker_that_lost_its_run_stores_nothing() {
     while !matches!(last.event, Event::TextAdded { .. }) {
         last = events.next().await.unwrap().unwrap();
     }
-    let event = Event::RunTakenOver { attempt: 2 };
+    let event = Event::taken_over(2);
     log.append(
         &TenantId::default(),
         vec![Arc::new(RecordedEvent {

@@ -6,7 +6,7 @@ use turnwire_contract::{
     BlobError, BlobStore, Event, Item, Journal, NewRun, RecordedEvent, RunId, RunOutcome,
     RunRecords, RunRequest, Seq, TenantId, Timestamp, Usage,
 };
-use turnwire_engine::{ClockAndIds, MemoryBlobStore, MemoryJournal, MemoryRunStore};
+use turnwire_engine::{ClockAndIds, MemoryBlobStore, MemoryJournal, MemoryRunStore, MemoryShares};
 use turnwire_testkit::conformance;
 
 /// C1, C2, C3, C11 as far as memory goes.
@@ -19,6 +19,20 @@ async fn the_event_log_keeps_its_promises() {
 #[tokio::test]
 async fn the_run_store_keeps_its_promises() {
     conformance::run_store::check(&MemoryRunStore::default()).await;
+}
+
+/// What lists say of runs is what their events say, as far as memory goes.
+#[tokio::test]
+async fn the_lists_of_runs_keep_their_promises() {
+    let journal = Arc::new(MemoryJournal::default());
+    let store = MemoryRunStore::default().beside(&journal);
+    conformance::run_listing::check(&store, &*journal).await;
+}
+
+/// A1 as far as memory goes.
+#[tokio::test]
+async fn the_shares_keep_their_promises() {
+    conformance::shares::check(&MemoryShares::default()).await;
 }
 
 /// R17, A1 as far as memory goes.

@@ -76,7 +76,7 @@ async fn a_run_survives_its_worker_at_every_event() {
     for (journal, n_kept, _) in after_every_crash(Effect::Pure).await {
         let wrong = invariants::violations(journal.iter().map(AsRef::as_ref));
         assert!(wrong.is_empty(), "cut after {n_kept}: {wrong:#?}");
-        assert_eq!(journal[n_kept].event, Event::RunTakenOver { attempt: 2 }, "cut after {n_kept}");
+        assert_eq!(journal[n_kept].event, Event::taken_over(2), "cut after {n_kept}");
     }
 }
 

@@ -14,9 +14,9 @@ use crate::{
     api_error::ApiError,
     body::typed,
     client_error::{ClientError, shown},
+    client_tools::{ClientTool, read_client_tools},
     fingerprint::fingerprint,
     limits::RequestLimits,
-    responses::request::{RequestedTool, read_tools},
 };
 
 /// Maximum length of the ID of a thread or a run, in characters.
@@ -155,7 +155,7 @@ impl AgentRequest {
         Ok(Self {
             origin,
             messages,
-            tools: read_client_tools(&input.tools.unwrap_or_default(), limits)?,
+            tools: read_client_tools(client_tools(&input.tools.unwrap_or_default()), limits)?,
             context: input.context.unwrap_or_default(),
             options: read_options(input.forwarded_props.as_ref())?,
             answers: answers.collect::<Result<_, _>>()?,
@@ -223,32 +223,14 @@ fn for_snapshot(mut message: Value) -> Option<Value> {
     Some(message)
 }
 
-/// Functions of the client. They are read like those of a response, which have the same fields.
-fn read_client_tools(
-    tools: &[Value],
-    limits: &RequestLimits,
-) -> Result<Vec<ToolSpec>, ClientError> {
-    let as_function = |(n, tool): (usize, &Value)| {
-        let field = |name: &str| {
-            let value = tool.get(name).filter(|value| !value.is_null());
-            value.map(|value| (name.to_owned(), value.clone()))
-        };
+/// The functions of a client.
+fn client_tools(tools: &[Value]) -> Vec<ClientTool> {
+    let as_tool = |(n, tool): (usize, &Value)| {
+        let field = |name: &str| Some((name.to_owned(), tool.get(name)?.clone()));
         let fields = ["name", "description", "parameters"].into_iter().filter_map(field);
-        let kind = [("type".to_owned(), Value::from("function"))];
-        let function = Value::Object(kind.into_iter().chain(fields).collect());
-        (format!("tools[{n}]"), function)
+        (format!("tools[{n}]"), fields.collect())
     };
-    let functions: Vec<(String, Value)> = tools.iter().enumerate().map(as_function).collect();
-    let placed: Vec<(String, &Value)> =
-        functions.iter().map(|(path, tool)| (path.clone(), tool)).collect();
-    let read = read_tools(&placed, limits)?;
-    let spec = |tool| match tool {
-        RequestedTool::Function(spec) => Some(spec),
-        RequestedTool::Mcp(_)
-        | RequestedTool::WebSearch { .. }
-        | RequestedTool::FileSearch { .. } => None,
-    };
-    Ok(read.tools.into_iter().filter_map(spec).collect())
+    tools.iter().enumerate().map(as_tool).collect()
 }
 
 fn read_options(props: Option<&Value>) -> Result<ForwardedOptions, ApiError> {

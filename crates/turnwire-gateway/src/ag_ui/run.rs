@@ -1,10 +1,8 @@
 //! `POST /ag-ui`: starts a run, or goes on with one that waited for people.
 
-use std::sync::Arc;
-
 use axum::{extract::State, response::Response as HttpResponse};
 use tokio::sync::watch;
-use turnwire_contract::{Entry, RequestKey, RunRequest, Seq, ToolSpec};
+use turnwire_contract::{Entry, RequestKey, RunRequest, Seq};
 use turnwire_engine::{RunHandle, StartError, StartOptions};
 use turnwire_surfaces::{AgUiFrame, ag_ui::Origin};
 
@@ -20,6 +18,7 @@ use crate::{
     app::App,
     auth::Caller,
     body::JsonBody,
+    client_tools::with_client_tools,
     streaming::CancelOnDrop,
 };
 
@@ -120,24 +119,8 @@ async fn into_run(
     run.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     run.inputs = true;
     run.echo = request.origin.echo();
-    run.tools = with_client_tools(run.tools, request.tools)?;
+    run.tools = with_client_tools(run.tools, request.tools, |n, _| format!("tools[{n}]"))?;
     Ok(run)
-}
-
-/// The tools of the settings, and those of the client.
-fn with_client_tools(
-    mut tools: Vec<Arc<ToolSpec>>,
-    of_client: Vec<ToolSpec>,
-) -> Result<Vec<Arc<ToolSpec>>, ApiError> {
-    for (n, tool) in of_client.into_iter().enumerate() {
-        if tools.iter().any(|known| known.name == tool.name) {
-            let message = format!("This server has a tool with the name `{}` itself.", tool.name);
-            let error = ApiError::bad_request("duplicate_tool", message);
-            return Err(error.about(format!("tools[{n}]")));
-        }
-        tools.push(Arc::new(tool));
-    }
-    Ok(tools)
 }
 
 /// The model to use: the requested one, or the fallback for unknown names.

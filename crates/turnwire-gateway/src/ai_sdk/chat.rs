@@ -6,25 +6,26 @@ use axum::{extract::State, response::Response as HttpResponse};
 use futures::TryStreamExt;
 use tokio::{sync::watch, time::timeout};
 use turnwire_contract::{
-    CallId, Event, RecordedEvent, RequestKey, RunId, RunRequest, Seq, StoreError,
+    CallId, Event, Item, RecordedEvent, RequestKey, RunId, RunRequest, Seq, StoreError,
 };
 use turnwire_engine::StartOptions;
 use turnwire_surfaces::{
     Projection,
-    ai_sdk::{AiSdk, Dialect, Span, StreamName, UiChunk},
+    ai_sdk::{AiSdk, Dialect, MESSAGE_KEY, Span, StreamName, UiChunk},
 };
 
 use super::{
     ECHO_KEY, SdkParams,
     conversation::Chat,
-    messages::new_item,
-    request::{ChatAction, ChatBody, ChatRequest, GivenAnswer},
+    messages::{last_items, new_item, results},
+    request::{ChatAction, ChatBody, ChatRequest, GivenAnswer, check_chat_id, nothing_new},
     stream::{Reading, chunk_stream, reading_of},
 };
 use crate::{
     api_error::{ApiError, ErrorBody},
     app::App,
     auth::Caller,
+    client_tools::{read_client_tools, with_client_tools},
     idempotency::{IdempotencyKey, KeyedBody},
     query::QueryParams,
     run_calls::taken,
@@ -36,8 +37,8 @@ const RECORD_TIME: Duration = Duration::from_secs(10);
 
 /// Send a message of a chat and stream the answer as a UI message stream.
 ///
-/// With answers to approval requests in the last message, the stream has what is new of the same
-/// message. When only people are awaited the stream finishes and the run continues.
+/// With answers to approval requests or outputs of functions of the page in the last message, the
+/// stream has what is new of the same message. When only people are awaited the stream finishes and the run continues.
 #[utoipa::path(
     post,
     path = "/ai-sdk/chat",
@@ -74,17 +75,14 @@ pub(super) async fn open(
     dialect: Dialect,
     key: Option<RequestKey>,
 ) -> Result<Reading, ApiError> {
-    let rewind = match &request.action {
-        ChatAction::Answer { rewind } => *rewind,
-        ChatAction::Approve(answers) => {
-            return approve(app, caller, &request, answers, dialect).await;
-        }
-    };
+    if let ChatAction::Approve(answers) = &request.action {
+        return approve(app, caller, &request, answers, dialect).await;
+    }
     let (seen, watcher) = watch::channel(Seq::START);
     let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
         handle
     } else {
-        let run = prepare(app, caller, &request, rewind, dialect).await?;
+        let run = prepare(app, caller, request, dialect).await?;
         let options = StartOptions { watcher: Some(watcher), key, ..StartOptions::default() };
         app.start(caller, run, options).await?
     };
@@ -92,26 +90,70 @@ pub(super) async fn open(
     Ok(Reading { name, events: handle.events().await?, skip: 0, seen: Some(seen) })
 }
 
-/// The run that answers the last message.
+/// The run that answers or continues the last message.
 async fn prepare(
     app: &App,
     caller: &Caller,
-    request: &ChatRequest,
-    rewind: bool,
+    request: ChatRequest,
     dialect: Dialect,
 ) -> Result<RunRequest, ApiError> {
-    let input = new_item(&request.messages, &app.options().requests)?;
-    let chat = Chat::of(app, caller, request).await?;
+    let chat = Chat::of(app, caller, &request).await?;
+    let mut run = app.chat_request(caller);
+    run.echo.insert(ECHO_KEY.to_owned(), dialect.number().into());
+    run.input = match request.action {
+        ChatAction::Answer { rewind } => {
+            vec![new_message(app, caller, &chat, &request, rewind).await?]
+        }
+        ChatAction::Continue | ChatAction::Approve(_) => {
+            let message_id = request.messages.last().and_then(|message| message.id.clone());
+            if let Some(id) = message_id.filter(|id| check_chat_id(id, "messages").is_ok()) {
+                run.echo.insert(MESSAGE_KEY.to_owned(), id.into());
+            }
+            new_results(app, caller, &chat, &request).await?
+        }
+    };
+    let of_page = read_client_tools(request.tools, &app.options().requests)?;
+    run.tools = with_client_tools(run.tools, of_page, |_, tool| format!("tools.{}", tool.name))?;
+    run.conversation_id = Some(chat.conversation_id);
+    Ok(run)
+}
+
+/// The message of the user.
+async fn new_message(
+    app: &App,
+    caller: &Caller,
+    chat: &Chat,
+    request: &ChatRequest,
+    rewind: bool,
+) -> Result<Item, ApiError> {
+    let item = new_item(&request.messages, &app.options().requests)?;
     if !chat.exists {
         chat.open_with(app, caller, request).await?;
     } else if rewind {
-        chat.rewind(app, caller, request, &input).await?;
+        chat.rewind(app, caller, request, &item).await?;
     }
-    let mut run = app.chat_request(caller);
-    run.conversation_id = Some(chat.conversation_id);
-    run.input = vec![input];
-    run.echo.insert(ECHO_KEY.to_owned(), dialect.number().into());
-    Ok(run)
+    Ok(item)
+}
+
+/// The outputs of the page's functions.
+async fn new_results(
+    app: &App,
+    caller: &Caller,
+    chat: &Chat,
+    request: &ChatRequest,
+) -> Result<Vec<Item>, ApiError> {
+    let limits = &app.options().requests;
+    let items = if chat.exists {
+        let open = chat.open_calls(app, caller).await?;
+        results(&request.messages, &open, limits)?
+    } else {
+        chat.open_with(app, caller, request).await?;
+        last_items(&request.messages, limits)?
+    };
+    if items.is_empty() {
+        return Err(nothing_new().into());
+    }
+    Ok(items)
 }
 
 /// Passes answers to approval requests on, and streams what comes after the requests.

@@ -4,7 +4,9 @@
 //! tenants never share one, whatever their pages call their chats. A chat whose ID is that of a
 //! conversation of the tenant is that conversation: a page can continue what was started elsewhere.
 
-use turnwire_contract::{ConversationId, ConversationRecord, Entry, Item, Role, RunId, StoreError};
+use turnwire_contract::{
+    CallId, ConversationId, ConversationRecord, Entry, Item, Role, RunId, StoreError,
+};
 
 use super::{
     messages::earlier_items,
@@ -105,6 +107,26 @@ impl Chat {
             Ok(()) | Err(StoreError::Exists(_)) => Ok(()),
             Err(other) => Err(other.into()),
         }
+    }
+
+    /// The calls that the page executes and whose outputs the conversation does not have.
+    pub(super) async fn open_calls(
+        &self,
+        app: &App,
+        caller: &Caller,
+    ) -> Result<Vec<CallId>, ApiError> {
+        let entries = app.runs().history(caller.tenant(), &self.conversation_id).await?;
+        let mut open = Vec::new();
+        for entry in &entries {
+            match &*entry.item {
+                Item::Call { call_id, kind, .. } if kind.is_run_by_client() => {
+                    open.push(call_id.clone());
+                }
+                Item::CallResult { call_id, .. } => open.retain(|open| open != call_id),
+                Item::Call { .. } | Item::Message { .. } | Item::Reasoning { .. } => {}
+            }
+        }
+        Ok(open)
     }
 
     /// Removes everything from the last user message of the request on, so that it is answered

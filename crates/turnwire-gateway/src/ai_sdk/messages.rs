@@ -4,7 +4,7 @@
 //! limits apply.
 
 use serde_json::{Map, Value, json};
-use turnwire_contract::Item;
+use turnwire_contract::{CallId, Item};
 
 use super::request::{UiMessage, UiRole};
 use crate::{
@@ -28,6 +28,37 @@ pub(super) fn new_item(
     let wire = [json!({ "type": "message", "role": "user", "content": content })];
     let mut items = read(&wire, limits)?;
     items.pop().ok_or_else(|| ClientError::missing(path))
+}
+
+/// The outputs in the last message that answer one of the `open` calls.
+pub(super) fn results(
+    messages: &[UiMessage],
+    open: &[CallId],
+    limits: &RequestLimits,
+) -> Result<Vec<Item>, ClientError> {
+    let last = messages.last().map(wire_items).unwrap_or_default();
+    let is_result = |item: &Value| {
+        let call_id = item.get("call_id").and_then(Value::as_str);
+        item.get("type").is_some_and(|kind| kind == "function_call_output")
+            && open.iter().any(|open| Some(open.as_str()) == call_id)
+    };
+    let results: Vec<Value> = last.into_iter().filter(is_result).collect();
+    // Their calls are in the conversation, so only the shape is checked here.
+    let calls = results.iter().map(|result| {
+        let call_id = result.get("call_id").cloned().unwrap_or_default();
+        json!({ "type": "function_call", "call_id": call_id, "name": "_", "arguments": "{}" })
+    });
+    let wire: Vec<Value> = calls.chain(results.iter().cloned()).collect();
+    let is_result = |item: &Item| matches!(item, Item::CallResult { .. });
+    Ok(read(&wire, limits)?.into_iter().filter(is_result).collect())
+}
+
+/// The last message as items, for a conversation that is not stored yet.
+pub(super) fn last_items(
+    messages: &[UiMessage],
+    limits: &RequestLimits,
+) -> Result<Vec<Item>, ClientError> {
+    read(&messages.last().map(wire_items).unwrap_or_default(), limits)
 }
 
 /// All messages but the last as items, for a conversation that is not stored yet.

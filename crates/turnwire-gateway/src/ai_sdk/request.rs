@@ -6,7 +6,12 @@ use turnwire_contract::{ApprovalAnswer, CallId, ConversationId, Decision, RunId}
 use turnwire_surfaces::ai_sdk::read_approval_id;
 use utoipa::ToSchema;
 
-use crate::{api_error::ApiError, body::typed, client_error::ClientError};
+use crate::{
+    api_error::ApiError,
+    body::typed,
+    client_error::{ClientError, shown},
+    client_tools::ClientTool,
+};
 
 /// Recorded as the source of approvals.
 const BY: &str = "/ai-sdk/chat";
@@ -22,12 +27,16 @@ pub(super) struct ChatBody {
     #[schema(min_length = 1, max_length = 256)]
     pub(super) id: Option<String>,
     /// The messages of the chat. Required. The last one is the user's message, or an assistant
-    /// message with answers to approval requests.
+    /// message with answers to approval requests or outputs of functions of the page.
     #[schema(value_type = Vec<UiMessage>)]
     messages: Option<Vec<UiMessage>>,
     /// What the page wants. Default: `submit-message`.
     #[schema(inline)]
     trigger: Option<Trigger>,
+    /// Functions of the page, by name, each with `description` and `inputSchema` (or `parameters`), a
+    /// JSON Schema. Their calls go to the page, which sends the outputs in the last message.
+    #[schema(value_type = Option<Object>)]
+    tools: Option<Map<String, Value>>,
     /// ID of the message that is generated again or replaced. Everything from it on is removed from
     /// the conversation.
     message_id: Option<String>,
@@ -47,8 +56,7 @@ enum Trigger {
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(super) struct UiMessage {
     /// ID of the message.
-    #[expect(dead_code, reason = "describes the wire for the OpenAPI document")]
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// Author of the message.
     #[schema(value_type = String)]
     pub(super) role: Option<UiRole>,
@@ -80,6 +88,7 @@ impl UiMessage {
 pub(super) struct ChatRequest {
     pub(super) chat_id: Option<String>,
     pub(super) messages: Vec<UiMessage>,
+    pub(super) tools: Vec<ClientTool>,
     pub(super) action: ChatAction,
 }
 
@@ -91,6 +100,8 @@ pub(super) enum ChatAction {
     Answer { rewind: bool },
     /// Pass on the answers to approval requests.
     Approve(Vec<GivenAnswer>),
+    /// Continue the last message with the outputs of the page's functions.
+    Continue,
 }
 
 /// The answer to an approval request.
@@ -103,7 +114,7 @@ pub(super) struct GivenAnswer {
 
 impl ChatRequest {
     pub(super) fn read(body: Value) -> Result<Self, ApiError> {
-        let ChatBody { id, messages, trigger, message_id } = typed(body)?;
+        let ChatBody { id, messages, trigger, tools, message_id } = typed(body)?;
         if let Some(id) = &id {
             check_chat_id(id, "id")?;
         }
@@ -115,10 +126,11 @@ impl ChatRequest {
         let rewind = trigger == Some(Trigger::RegenerateMessage) || message_id.is_some();
         let action = match last.role {
             Some(UiRole::User) => ChatAction::Answer { rewind },
-            Some(UiRole::Assistant) => ChatAction::Approve(answers(last, messages.len() - 1)?),
+            Some(UiRole::Assistant) => answered(last, messages.len() - 1)?,
             Some(UiRole::System) | None => return Err(nothing_new().into()),
         };
-        Ok(Self { chat_id: id, messages, action })
+        let tools = client_tools(tools.unwrap_or_default())?;
+        Ok(Self { chat_id: id, messages, tools, action })
     }
 
     /// The conversation of the last assistant message, as its metadata says.
@@ -141,6 +153,38 @@ pub(super) fn check_chat_id(id: &str, param: &str) -> Result<(), ClientError> {
     }
     let message = format!("`{param}` must have 1 to {MAX_CHAT_ID} bytes.");
     Err(ClientError::invalid(param, message))
+}
+
+/// The functions of a page. The AI SDK calls the schema `inputSchema`, other libraries `parameters`.
+fn client_tools(tools: Map<String, Value>) -> Result<Vec<ClientTool>, ClientError> {
+    let as_tool = |(name, tool): (String, Value)| {
+        let path = format!("tools.{}", shown(&name));
+        let Value::Object(mut fields) = tool else {
+            return Err(ClientError::wrong_type(path, "an object", &tool));
+        };
+        let description = fields.remove("description").unwrap_or_default();
+        let schema = fields.remove("inputSchema").or_else(|| fields.remove("parameters"));
+        let tool = [
+            ("name".to_owned(), Value::String(name)),
+            ("description".to_owned(), description),
+            ("parameters".to_owned(), schema.unwrap_or_default()),
+        ];
+        Ok((path, tool.into_iter().collect()))
+    };
+    tools.into_iter().map(as_tool).collect()
+}
+
+/// What an assistant message at the end of a request is for.
+fn answered(message: &UiMessage, place: usize) -> Result<ChatAction, ClientError> {
+    let has_state = |state: &str| {
+        message.parts().iter().any(|part| part.get("state").is_some_and(|s| s == state))
+    };
+    if !has_state("approval-responded")
+        && (has_state("output-available") || has_state("output-error"))
+    {
+        return Ok(ChatAction::Continue);
+    }
+    answers(message, place).map(ChatAction::Approve)
 }
 
 /// The answers in an assistant message. Only the ID and the decision are used: a page could have
@@ -179,8 +223,9 @@ fn read_answer(approval: &Value) -> Option<GivenAnswer> {
     Some(GivenAnswer { run_id, call_id, answer: ApprovalAnswer::from(decision).by(BY) })
 }
 
-fn nothing_new() -> ClientError {
-    let message = "The last message must be the user's, or answer an approval request.";
+pub(super) fn nothing_new() -> ClientError {
+    let message = "The last message must be the user's, answer an approval request, or have the \
+                   output of a function of the page.";
     ClientError::invalid("messages", message)
 }
 

@@ -21,7 +21,7 @@ fn error(body: Value) -> String {
 fn an_answer_is_read_by_the_id_of_its_request() {
     let read = |approval| match ChatRequest::read(answered(approval)).unwrap().action {
         ChatAction::Approve(answers) => answers,
-        action @ ChatAction::Answer { .. } => panic!("{action:?}"),
+        action @ (ChatAction::Answer { .. } | ChatAction::Continue) => panic!("{action:?}"),
     };
     let answer = |decision: Decision| GivenAnswer {
         run_id: RunId::from("run_1"),

@@ -181,6 +181,50 @@ async fn an_approval_is_answered_with_the_next_request() {
     }
 }
 
+/// A function of the page: its call goes out, and the next request with its output continues the
+/// same message, so that the page shows one answer.
+#[tokio::test]
+async fn a_function_of_the_page_is_answered_with_the_next_request() {
+    let turns = [Turn::new().call("locate", json!({ "of": "me" })), Turn::new().text("In Bern.")];
+    let world = Plan::new(turns).start().await;
+    let schema = json!({ "type": "object", "properties": { "of": { "type": "string" } } });
+    let with_tools = |messages: &[Value]| {
+        let mut body = body("c", messages);
+        body["tools"] = json!({ "locate": { "description": "Where?", "inputSchema": schema } });
+        body
+    };
+    let first = send(&world, &with_tools(&[user("?")])).await;
+    let called = of_type(&first, "tool-input-available");
+    assert_eq!((called.len(), &called[0]["input"]), (1, &json!({ "of": "me" })));
+    assert!(called[0].get("providerExecuted").is_none(), "the page is called: {}", called[0]);
+    assert_eq!(first.last().unwrap()["finishReason"], "tool-calls");
+    let part = json!({ "type": "dynamic-tool", "toolName": "locate", "state": "output-available",
+        "toolCallId": called[0]["toolCallId"], "input": {}, "output": { "city": "Bern" } });
+    let id = &first[0]["messageId"];
+    let message = json!({ "id": id, "role": "assistant", "parts": [part] });
+    let answer = with_tools(&[user("?"), message]);
+    let rest = send(&world, &answer).await;
+    assert_eq!(rest[0]["messageId"], *id, "the same message");
+    assert_ne!(rest[0]["messageMetadata"]["run_id"], *id, "another run");
+    assert_eq!(text_of(&rest), "In Bern.");
+    let prompt = last_prompt(&world);
+    let results: Vec<&Item> =
+        prompt.iter().filter(|item| matches!(item, Item::CallResult { .. })).collect();
+    assert!(
+        matches!(results[..], [Item::CallResult { output, failed: false, .. }]
+            if output == r#"{"city":"Bern"}"#),
+        "{prompt:?}"
+    );
+    // The same output again is nothing new.
+    let (status, refused) = world.post(PATH, answer).await;
+    assert_eq!((status, &refused["error"]["param"]), (StatusCode::BAD_REQUEST, &json!("messages")));
+    let known = json!({ "id": "d", "messages": [user("?")], "tools": { "locate": 7 } });
+    let (status, refused) = world.post(PATH, known).await;
+    let param = &refused["error"]["param"];
+    assert_eq!((status, param), (StatusCode::BAD_REQUEST, &json!("tools.locate")));
+    world.close().await;
+}
+
 /// Two answers that come together are one stream, however quick the first tool is.
 #[tokio::test]
 async fn answers_that_come_together_are_one_stream() {

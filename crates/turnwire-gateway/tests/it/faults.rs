@@ -246,6 +246,7 @@ impl Leases for Team {
             run_id,
             n_deaths: 0,
             n_failed_takeovers: 0,
+            last_heard: None,
         };
         Ok(left.drain(..n).map(abandoned).collect())
     }

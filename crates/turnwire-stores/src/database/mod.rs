@@ -134,7 +134,11 @@ pub(crate) struct Dialect {
     pub(crate) writes_in_with: bool,
     /// SQL for chunks of files.
     pub(crate) library: &'static LibraryDialect,
+    /// Function that returns the position of a text in another one, 0 if it is not there.
+    pub(crate) position: &'static str,
     later: fn(&str) -> String,
+    micros: fn(&str) -> String,
+    lower: fn(&str) -> String,
     texts: fn(&str) -> String,
     integers: fn(&str) -> String,
     pairs: fn(&str, &str) -> String,
@@ -144,6 +148,16 @@ impl Dialect {
     /// Returns the time `parameter` microseconds from now: `lease_until = {later("$2")}`.
     pub(crate) fn later(&self, parameter: &str) -> String {
         (self.later)(parameter)
+    }
+
+    /// Returns a time column as microseconds since 1970.
+    pub(crate) fn micros(&self, column: &str) -> String {
+        (self.micros)(column)
+    }
+
+    /// Returns a text with its ASCII letters in lower case.
+    pub(crate) fn lower(&self, text: &str) -> String {
+        (self.lower)(text)
     }
 
     /// Returns a table of the texts in a [`Value::Texts`]: `id in (select value from

@@ -30,6 +30,7 @@ use crate::{
     live_tails::LiveTails,
     notify::Publisher,
     outage::{Availability, Backoff},
+    progress::SummaryColumns,
     rows::{EventRow, new_tag, to_rows},
     sync::lock,
 };
@@ -59,6 +60,8 @@ pub(crate) struct Job {
     rows: Vec<EventRow>,
     bytes: usize,
     ending: Option<RunEnd>,
+    /// What a list says about the run from now on, if it changes.
+    progress: Option<Box<SummaryColumns>>,
     answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
@@ -109,6 +112,7 @@ impl WriterHandle {
         tenant: &TenantId,
         events: Vec<Arc<RecordedEvent>>,
         ending: Option<RunEnd>,
+        progress: Option<SummaryColumns>,
     ) -> Result<(), JournalError> {
         let Some(first) = events.first() else { return Ok(()) };
         let run_id = first.run_id.clone();
@@ -119,7 +123,8 @@ impl WriterHandle {
         let bytes = rows.iter().map(|row| row.body.len()).sum();
         let (answer, answered) = oneshot::channel();
         let tag = new_tag();
-        let job = Job { tenant: tenant.clone(), run_id, tag, events, rows, bytes, ending, answer };
+        let (tenant, progress) = (tenant.clone(), progress.map(Box::new));
+        let job = Job { tenant, run_id, tag, events, rows, bytes, ending, progress, answer };
         self.requests.send(Request::Append(job)).await.map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
     }

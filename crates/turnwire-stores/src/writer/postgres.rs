@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// First the fence: inserts the first row of each append, at a seq that must be free. Then the
-/// remaining rows of the appends that succeeded. The same statement notifies followers.
+/// remaining rows of the appends that succeeded, and what lists say about their runs. The same
+/// statement notifies followers.
 const WRITE: &str = "with first as ( \
         insert into run_events (tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
         select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
@@ -29,7 +30,13 @@ const WRITE: &str = "with first as ( \
         select r.* from unnest($9::text[], $10::text[], $11::bigint[], $12::bigint[], \
             $13::bigint[], $14::text[], $15::text[], $16::text[]) \
             as r(tenant, run_id, first_seq, last_seq, tag, kind, call_id, body) \
-        where r.run_id in (select run_id from first)) \
+        where r.run_id in (select run_id from first)), \
+    summed as ( \
+        update runs set tools = s.tools, n_calls = s.n_calls, n_failed_calls = s.n_failed_calls, \
+            waiting_by = case when s.waiting = 1 then $19 end, changed_at = clock_timestamp() \
+        from unnest($20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[]) \
+            as s(run_id, tools, n_calls, n_failed_calls, waiting) \
+        where runs.id = s.run_id and s.run_id in (select run_id from first)) \
     select run_id from first \
     union all \
     select pg_notify($17, news)::text from unnest($18::text[]) as news";
@@ -72,7 +79,8 @@ impl PostgresBatchWriter {
         let winners = if jobs.iter().any(|job| job.ending.is_some()) {
             self.write_with_endings(jobs, time).await?
         } else {
-            insert(self.connection.get().await?, jobs, sender.as_deref(), time).await?
+            let connection = self.connection.get().await?;
+            insert(connection, jobs, &self.worker, sender.as_deref(), time).await?
         };
         if winners.len() == jobs.len() {
             return Ok(vec![true; jobs.len()]);
@@ -91,7 +99,8 @@ impl PostgresBatchWriter {
     ) -> Result<Vec<String>, DatabaseError> {
         let sender = self.sender();
         let mut transaction = self.connection.begin(time).await?;
-        let winners = insert(transaction.connection(), jobs, sender.as_deref(), time).await?;
+        let (connection, worker) = (transaction.connection(), self.worker.as_str());
+        let winners = insert(connection, jobs, worker, sender.as_deref(), time).await?;
         for job in jobs {
             if let Some(ending) = &job.ending
                 && winners.iter().any(|winner| winner == job.run_id.as_str())
@@ -145,6 +154,7 @@ impl BatchWriter for PostgresBatchWriter {
 async fn insert(
     connection: &mut PgConnection,
     jobs: &[Job],
+    worker: &str,
     sender: Option<&str>,
     time: Duration,
 ) -> Result<Vec<String>, DatabaseError> {
@@ -160,10 +170,45 @@ async fn insert(
     let notifications = sender.map(|sender| payloads(sender, heads())).unwrap_or_default();
     let query = first.bind(sqlx::query_scalar(WRITE));
     let query = rest.bind(query).bind(GROWN).bind(notifications);
+    let query = Summaries::of(jobs).bind(query.bind(worker));
     let mut answer: Vec<String> = in_time(time, query.fetch_all(connection)).await?;
     // A notification adds an empty row.
     answer.retain(|run_id| !run_id.is_empty());
     Ok(answer)
+}
+
+/// Summaries as column arrays, for a bulk update.
+#[derive(Default)]
+struct Summaries<'a> {
+    run_id: Vec<&'a str>,
+    tools: Vec<&'a str>,
+    n_calls: Vec<i64>,
+    n_failed_calls: Vec<i64>,
+    waiting: Vec<i64>,
+}
+
+impl<'a> Summaries<'a> {
+    fn of(jobs: &'a [Job]) -> Self {
+        let mut columns = Self::default();
+        for job in jobs {
+            let Some(progress) = &job.progress else { continue };
+            columns.run_id.push(job.run_id.as_str());
+            columns.tools.push(&progress.tools);
+            columns.n_calls.push(progress.n_calls);
+            columns.n_failed_calls.push(progress.n_failed_calls);
+            columns.waiting.push(progress.is_waiting.into());
+        }
+        columns
+    }
+
+    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
+        statement
+            .bind(self.run_id)
+            .bind(self.tools)
+            .bind(self.n_calls)
+            .bind(self.n_failed_calls)
+            .bind(self.waiting)
+    }
 }
 
 /// Rows as column arrays, for a bulk insert in PostgreSQL.

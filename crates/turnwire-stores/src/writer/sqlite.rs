@@ -60,8 +60,11 @@ impl SqliteBatchWriter {
                 return Err(DatabaseError::UniqueViolation(format!("place {}", row.first)));
             }
         }
+        let dialect = self.database.dialect();
+        if let Some(progress) = &job.progress {
+            progress.store(transaction, dialect, &job.run_id, &self.worker).await?;
+        }
         if let Some(ending) = &job.ending {
-            let dialect = self.database.dialect();
             store_end(transaction, dialect, &job.tenant, &job.run_id, ending).await?;
         }
         Ok(true)

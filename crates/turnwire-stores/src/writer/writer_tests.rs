@@ -38,11 +38,11 @@ async fn a_panic_costs_one_batch() {
     tasks.spawn(writer.run());
     let tenant = TenantId::default();
 
-    let lost = handle.append(&tenant, first_event_of("run_1"), None).await;
+    let lost = handle.append(&tenant, first_event_of("run_1"), None, None).await;
     assert!(matches!(lost, Err(JournalError::Unavailable(_))), "{lost:?}");
     sleep(Duration::from_mins(1)).await;
     assert_eq!(handle.stuck_for(), Duration::ZERO);
-    handle.append(&tenant, first_event_of("run_2"), None).await.unwrap();
+    handle.append(&tenant, first_event_of("run_2"), None, None).await.unwrap();
     handle.probe().await.unwrap();
 
     // A stopped writer is not ready.

@@ -61,7 +61,7 @@ async fn a_zombie_writes_nothing() {
         for run in ["run_1", "run_2", "run_3"] {
             zombie.append(&tenant(), vec![text(run, 1, "mine")]).await.unwrap();
         }
-        let taken_over = event("run_2", 2, Event::RunTakenOver { attempt: 2 });
+        let taken_over = event("run_2", 2, Event::taken_over(2));
         other.append(&tenant(), vec![Arc::clone(&taken_over)]).await.unwrap();
         let late = |run: &str| vec![text(run, 2, "late"), text(run, 3, "later"), end(run, 4)];
         let tenant = tenant();

@@ -5,5 +5,6 @@ mod forgetting;
 mod promises;
 mod prompt_files;
 mod races;
+mod run_listing;
 mod support;
 mod takeovers;

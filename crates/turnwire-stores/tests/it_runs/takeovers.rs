@@ -240,7 +240,7 @@ async fn is_overtaken_and_taken_up(owner: &Runs, late: &Store, backend: &Backend
     owner.start_worker().await.unwrap();
     let (run_id, seq) = speaking(owner).await;
     let (tenant, at) = (TenantId::default(), Timestamp::from_micros(1));
-    let event = Event::RunTakenOver { attempt: 2 };
+    let event = Event::taken_over(2);
     let taken = RecordedEvent { run_id: run_id.clone(), seq: seq.next(), at, event };
     late.append(&tenant, vec![Arc::new(taken)]).await.unwrap();
 

@@ -359,7 +359,7 @@ fn a_question_of_a_tool_is_an_interrupt() {
         .started("call:1")
         .then(asked)
         .then(silent)
-        .then(Event::RunTakenOver { attempt: 2 })
+        .then(Event::taken_over(2))
         .then(answered);
     let frames = story.last_seen_by(&mut AgUi::new());
     let interrupt = &of_type(&frames, "RUN_FINISHED")[0]["outcome"]["interrupts"][0];
@@ -448,7 +448,7 @@ fn a_withdrawn_turn_is_followed_by_all_other_messages() {
         .turn()
         .message()
         .text("Half an ans")
-        .then(Event::RunTakenOver { attempt: 2 })
+        .then(Event::taken_over(2))
         .message_done(Completeness::Superseded)
         .announced("call_2", "x")
         .finished("call_2", skipped)

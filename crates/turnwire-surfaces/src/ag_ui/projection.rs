@@ -273,7 +273,7 @@ impl AgUi {
     fn show(&mut self, recorded: &RecordedEvent, change: CallEvent, out: &mut Out) {
         match &recorded.event {
             Event::RunQueued { request } => self.begin(&recorded.run_id, request, out),
-            Event::RunTakenOver { attempt } => {
+            Event::RunTakenOver { attempt, .. } => {
                 let value = json!({ "attempt": attempt });
                 out.send(AgUiEvent::Custom { name: "turnwire.taken_over", value });
             }
@@ -363,7 +363,7 @@ impl AgUi {
             Event::ArgumentsFinished { call_id, arguments, completeness } => {
                 tools.finish_arguments(call_id, arguments, *completeness, list, out);
             }
-            Event::ApprovalRequested { call_id, expires_at, changed } => {
+            Event::ApprovalRequested { call_id, expires_at, changed, .. } => {
                 let (expires_at, changed) = (*expires_at, changed.clone());
                 tools.ask(call_id, Approval { expires_at, changed });
             }

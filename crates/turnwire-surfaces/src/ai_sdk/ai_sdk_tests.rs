@@ -258,7 +258,7 @@ fn a_superseded_turn_is_withdrawn_or_marked() {
             .turn()
             .message()
             .text("Hel")
-            .then(Event::RunTakenOver { attempt: 2 })
+            .then(Event::taken_over(2))
             .message_done(Completeness::Superseded)
             .then(Event::TurnAbandoned { turn: 1 })
             .then(Event::TurnStarted { turn: 1 })

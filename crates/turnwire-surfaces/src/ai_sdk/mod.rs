@@ -81,6 +81,9 @@ impl FromStr for Dialect {
     }
 }
 
+/// Key under which a request keeps the ID of the message that its run continues.
+pub const MESSAGE_KEY: &str = "ai_sdk_message";
+
 /// The segments of a run that a client reads as one stream, from 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {

@@ -5,7 +5,7 @@ use turnwire_contract::{
 };
 
 use super::{
-    Dialect, Span,
+    Dialect, MESSAGE_KEY, Span,
     chunk::{
         Data, FinishMetadata, FinishReason, NoticeData, StartMetadata, SupersededData, UiChunk,
     },
@@ -84,8 +84,9 @@ impl AiSdk {
     fn start(&mut self, recorded: &RecordedEvent) -> UiChunk {
         self.has_started = true;
         let request = self.book.request();
+        let continued = request.and_then(|request| request.echo.get(MESSAGE_KEY)?.as_str());
         UiChunk::Start {
-            message_id: recorded.run_id.to_string(),
+            message_id: continued.unwrap_or(recorded.run_id.as_str()).to_owned(),
             message_metadata: StartMetadata {
                 run_id: recorded.run_id.clone(),
                 conversation_id: request.and_then(|request| request.conversation_id.clone()),

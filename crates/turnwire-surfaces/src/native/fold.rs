@@ -42,6 +42,12 @@ impl SnapshotFold {
     pub fn snapshot(self) -> Option<RunSnapshot> {
         let mut snapshot = self.snapshot?;
         snapshot.text = snapshot.answer();
+        let asks = |call: &CallSnapshot| {
+            matches!(call.state, CallState::NeedsApproval | CallState::NeedsInput)
+        };
+        if snapshot.status == RunWord::Running && snapshot.calls.iter().any(asks) {
+            snapshot.status = RunWord::NeedsInput;
+        }
         Some(snapshot)
     }
 }
@@ -104,10 +110,14 @@ impl RunSnapshot {
                 self.started_at = Some(at);
                 self.take_up(1, at, false);
             }
-            Event::RunTakenOver { attempt } => {
+            Event::RunTakenOver { attempt, worker, last_heard } => {
                 self.status = RunWord::Running;
                 self.started_at.get_or_insert(at);
                 self.take_up(*attempt, at, true);
+                if let Some(taker) = self.workers.last_mut() {
+                    taker.name.clone_from(worker);
+                    taker.previous_last_heard = *last_heard;
+                }
             }
             Event::TurnStarted { turn } => {
                 self.turn = *turn;
@@ -196,7 +206,10 @@ impl RunSnapshot {
     }
 
     fn take_up(&mut self, attempt: u32, since: Timestamp, taken_over: bool) {
-        self.workers.push(WorkerSnapshot { attempt, since, until: None, taken_over });
+        let (until, name, previous_last_heard) = (None, None, None);
+        let worker =
+            WorkerSnapshot { attempt, since, until, taken_over, name, previous_last_heard };
+        self.workers.push(worker);
     }
 
     /// Ends the time of the current worker at `until`.
@@ -328,11 +341,13 @@ impl CallSnapshot {
                     self.state = CallState::Running;
                 }
             }
-            Event::ApprovalRequested { expires_at, changed, .. } => {
+            Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } => {
                 let approval = self.approval();
                 approval.requested_at = Some(at);
                 approval.expires_at = *expires_at;
                 approval.changed.clone_from(changed);
+                approval.effect = *effect;
+                approval.server_claims = *server_claims;
             }
             Event::ApprovalResolved { decision, arguments, remember, by, .. } => {
                 let edited = arguments.clone();
@@ -396,6 +411,8 @@ impl CallSnapshot {
             decision: None,
             expires_at: None,
             changed: None,
+            effect: None,
+            server_claims: None,
             edited_from: None,
             remember: false,
             by: None,

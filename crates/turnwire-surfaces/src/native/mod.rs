@@ -12,8 +12,8 @@
 
 use serde::Serialize;
 use turnwire_contract::{
-    Annotation, CallId, Completeness, ConversationId, Decision, Failure, InputId, ItemId, Reply,
-    RunId, RunOutcome, Seq, Timestamp, ToolKind, Usage,
+    Annotation, CallId, Completeness, ConversationId, Decision, Effect, Failure, InputId, ItemId,
+    Reply, RunId, RunOutcome, Seq, Timestamp, ToolClaims, ToolKind, Usage,
 };
 use utoipa::ToSchema;
 
@@ -85,6 +85,8 @@ pub enum RunWord {
     Queued,
     /// A worker executes it.
     Running,
+    /// It waits for a person: an approval, or the answer to a question of a tool.
+    NeedsInput,
     /// Its worker has died, and no other worker has the model, server or tool it needs.
     Stalled,
     /// The model gave its answer, or the run ended with calls for the client.
@@ -112,6 +114,13 @@ pub struct WorkerSnapshot {
     pub until: Option<Timestamp>,
     /// Whether it took the run over from another worker.
     pub taken_over: bool,
+    /// Name of the worker, if it took the run over and has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Time at which the worker before it was last heard of, if that one died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub previous_last_heard: Option<Timestamp>,
 }
 
 /// A retry of a model request.
@@ -248,6 +257,12 @@ pub struct ApprovalSnapshot {
     /// The new definition of the tool, if it differs from the one that was approved before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
+    /// Effect class of the tool. Present with `server_claims`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What the tool's server claims about the tool. Not verified. Missing if it claims nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_claims: Option<ToolClaims>,
     /// The model's arguments, if the user replaced them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_from: Option<String>,

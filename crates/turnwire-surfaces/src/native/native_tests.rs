@@ -274,7 +274,7 @@ fn a_run_that_was_taken_over_shows_both() {
     let story = Story::new()
         .turn()
         .says(&["It"])
-        .then(Event::RunTakenOver { attempt: 2 })
+        .then(Event::taken_over(2))
         .then(Event::TurnAbandoned { turn: 1 })
         .then(Event::TurnStarted { turn: 1 })
         .message()
@@ -289,7 +289,7 @@ fn a_run_that_was_taken_over_shows_both() {
 /// end of the run.
 #[test]
 fn every_worker_is_in_the_ledger() {
-    let taken_over = |attempt| Event::RunTakenOver { attempt };
+    let taken_over = Event::taken_over;
     let story = || Story::new().turn().then(taken_over(2)).turn().then(taken_over(3));
     let at = |tenths: i64| Timestamp::from_micros(tenths * 100_000);
     let worker = |attempt, since: i64, until: Option<i64>, taken_over| WorkerSnapshot {
@@ -297,6 +297,8 @@ fn every_worker_is_in_the_ledger() {
         since: at(since),
         until: until.map(at),
         taken_over,
+        name: None,
+        previous_last_heard: None,
     };
     let before = [worker(1, 2, Some(3), false), worker(2, 4, Some(5), true)];
     let at_work = [before.as_slice(), &[worker(3, 6, None, true)]].concat();

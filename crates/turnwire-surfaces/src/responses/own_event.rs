@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnwire_contract::{CallId, InputId, ItemId, Reply, Timestamp};
+use turnwire_contract::{CallId, Effect, InputId, ItemId, Reply, Timestamp, ToolClaims};
 use utoipa::ToSchema;
 
 use super::item::FailureNote;
@@ -101,6 +101,12 @@ pub struct ApprovalRequestEvent {
     /// The tool's current description, if its definition differs from the trusted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
+    /// Effect class of the tool; present with `server_claims`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What the tool's server claims about the tool, not verified; absent if it claims nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_claims: Option<ToolClaims>,
 }
 
 /// A tool's request for user input.

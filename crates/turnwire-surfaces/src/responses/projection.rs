@@ -146,7 +146,7 @@ impl Responses {
         match &recorded.event {
             Event::RunQueued { request } => self.create(&recorded.run_id, request),
             Event::RunStarted => self.begin(),
-            Event::RunTakenOver { attempt } => self.take_over(*attempt),
+            Event::RunTakenOver { attempt, .. } => self.take_over(*attempt),
             Event::TurnStarted { turn } => {
                 self.turn = *turn;
                 self.turn_began_at = self.stage.response.output.len();

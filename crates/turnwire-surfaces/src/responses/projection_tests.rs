@@ -1117,7 +1117,7 @@ fn late_events_change_nothing() {
     }
     let late: Vec<_> = late.iter().flat_map(|recorded| projection.project(recorded)).collect();
     assert_eq!(late, []);
-    let over = stories::text().then(Event::RunTakenOver { attempt: 2 }).turn();
+    let over = stories::text().then(Event::taken_over(2)).turn();
     assert_eq!(lines(over, Profile::Extended), lines(stories::text(), Profile::Extended));
 }
 
@@ -1125,7 +1125,7 @@ fn late_events_change_nothing() {
 #[test]
 fn a_run_taken_over_before_it_began_begins_once() {
     let story = Story::default().then(Event::RunQueued { request: Arc::new(request()) });
-    let story = story.then(Event::RunTakenOver { attempt: 1 }).then(Event::RunStarted);
+    let story = story.then(Event::taken_over(1)).then(Event::RunStarted);
     assert_eq!(names(story), ["response.created", "response.in_progress"]);
 }
 

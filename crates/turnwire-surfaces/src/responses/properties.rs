@@ -221,7 +221,7 @@ impl Step {
             Self::Retry => {
                 Event::ToolRetried { call_id, attempt: 2, reason: Failure::new("x", "x") }
             }
-            Self::TakeOver => Event::RunTakenOver { attempt: 2 },
+            Self::TakeOver => Event::taken_over(2),
         }
     }
 }

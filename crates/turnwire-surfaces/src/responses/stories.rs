@@ -371,11 +371,11 @@ pub(super) fn run_failed() -> Story {
 
 /// A worker died while the model generated text, and the next one while a tool was running.
 pub(super) fn taken_over() -> Story {
-    let story = Story::new().turn().message().text("It i").then(Event::RunTakenOver { attempt: 2 });
+    let story = Story::new().turn().message().text("It i").then(Event::taken_over(2));
     let story = story.message_done(Completeness::Superseded).then(Event::TurnAbandoned { turn: 1 });
     let story = story.then(Event::TurnStarted { turn: 1 });
     let story = called(story, "a", mcp_tool(), &["{}"]).turn_done(Finish::CalledTools);
-    let story = story.started("a").then(Event::RunTakenOver { attempt: 3 });
+    let story = story.started("a").then(Event::taken_over(3));
     let story = story.started_with("a", 2, "").finished("a", succeeded("20"));
     story.turn().says(&["It is 20."]).turn_done(Finish::Answered).ended(RunOutcome::Completed)
 }

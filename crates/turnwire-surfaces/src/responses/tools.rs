@@ -16,8 +16,8 @@
 //! There is no official event for a function, so only the extended profile has one.
 
 use turnwire_contract::{
-    Approvals, CallId, Completeness, Decision, Event, ItemId, Timestamp, ToolKind, ToolOutcome,
-    ToolRef, ToolSpec,
+    Approvals, CallId, Completeness, Decision, Event, ItemId, ToolKind, ToolOutcome, ToolRef,
+    ToolSpec,
 };
 
 use super::{
@@ -198,9 +198,7 @@ impl Stage {
             Event::ArgumentsFinished { arguments, completeness, .. } => {
                 self.finish_arguments(call, arguments, *completeness);
             }
-            Event::ApprovalRequested { expires_at, changed, .. } => {
-                self.ask(call, *expires_at, changed.clone());
-            }
+            Event::ApprovalRequested { .. } => self.ask(call, event),
             Event::ApprovalResolved { .. } => self.resolve(call, event),
             Event::InputRequested { input_id, message, schema, expires_at, .. } => {
                 let facts = self.facts(call);
@@ -409,12 +407,11 @@ impl Stage {
 
     /// Handles an approval request. If the answer comes with another request, it is an item;
     /// otherwise the call stays as it is until the answer comes.
-    fn ask(
-        &mut self,
-        call: &mut ShownCall,
-        expires_at: Option<Timestamp>,
-        changed: Option<String>,
-    ) {
+    fn ask(&mut self, call: &mut ShownCall, event: &Event) {
+        let Event::ApprovalRequested { expires_at, changed, effect, server_claims, .. } = event
+        else {
+            return;
+        };
         let is_handed_back = self.request.approvals == Approvals::HandBack
             && call.place.is_none()
             && call.asked_at.is_none();
@@ -429,7 +426,13 @@ impl Stage {
             self.item_done(place);
         }
         let facts = self.facts(call);
-        let event = ApprovalRequestEvent { facts, expires_at, changed };
+        let event = ApprovalRequestEvent {
+            facts,
+            expires_at: *expires_at,
+            changed: changed.clone(),
+            effect: *effect,
+            server_claims: *server_claims,
+        };
         self.send_own(ResponseEvent::ApprovalRequested(Box::new(event)));
     }
 

@@ -4,5 +4,7 @@ pub mod blob_store;
 pub mod journal;
 pub mod library;
 pub mod pins;
+pub mod run_listing;
 pub mod run_store;
+pub mod shares;
 pub mod workers;

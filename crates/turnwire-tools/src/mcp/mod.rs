@@ -31,7 +31,7 @@ use futures::future::join_all;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
-use turnwire_contract::{ServerRef, TenantId, Tool, ToolError, ToolServers};
+use turnwire_contract::{ServerRef, ServerStatus, TenantId, Tool, ToolError, ToolServers};
 
 pub use self::{
     login::{Login, LoginError},
@@ -153,6 +153,10 @@ impl McpServers {
 impl ToolServers for McpServers {
     fn labels(&self, _tenant: &TenantId) -> Vec<String> {
         self.servers.keys().cloned().collect()
+    }
+
+    fn statuses(&self, _tenant: &TenantId) -> Vec<ServerStatus> {
+        self.servers.values().map(Server::status).collect()
     }
 
     fn allows_url(&self, tenant: &TenantId, url: &str) -> bool {

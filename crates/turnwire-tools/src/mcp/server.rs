@@ -7,7 +7,7 @@
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures::{
@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
-use turnwire_contract::ToolError;
+use turnwire_contract::{ServerState, ServerStatus, ServerTransport, Timestamp, ToolError};
 
 use super::{
     connection::{
@@ -77,6 +77,10 @@ struct ConnectionState {
     failed: Option<(Instant, ToolError)>,
     /// The protocol version that worked, if the first one failed.
     handshake: Option<Handshake>,
+    /// Duration of the last response to a request for the tools.
+    latency: Option<Duration>,
+    /// Last error, and its time. Unlike `failed`, it stays after a success.
+    last_error: Option<(String, Timestamp)>,
     /// Number of resets. Results of attempts before a reset are ignored.
     generation: u64,
 }
@@ -89,6 +93,9 @@ impl ConnectionState {
 
     fn set_failure(&mut self, error: Option<&ToolError>) {
         self.failed = error.map(|error| (Instant::now(), error.clone()));
+        if let Some(error) = error {
+            self.last_error = Some((error.to_string(), now()));
+        }
     }
 }
 
@@ -166,6 +173,35 @@ impl Server {
         open.known_tools().filter(|_| open.is_open())
     }
 
+    /// Returns the state, and starts an attempt to connect if there is no connection and the last
+    /// attempt is a while ago.
+    pub(super) fn status(self: &Arc<Self>) -> ServerStatus {
+        let waits_for_login = self.waits_for_login();
+        let mut state = lock(&self.state);
+        let is_open = state.open.as_ref().is_some_and(|open| open.is_open());
+        if !is_open && state.recent_failure().is_none() && !self.closing.is_cancelled() {
+            // It goes on in the background.
+            drop(self.attempt(&mut state));
+        }
+        let (transport, address) = match &self.options.transport {
+            McpTransport::Stdio { command, .. } => (ServerTransport::Stdio, command.clone()),
+            McpTransport::Http { url, .. } => (ServerTransport::Http, without_secrets(url)),
+        };
+        ServerStatus {
+            label: self.label.clone(),
+            transport,
+            address,
+            state: match (is_open, waits_for_login) {
+                (true, _) => ServerState::Connected,
+                (false, true) => ServerState::LoginRequired,
+                (false, false) if state.failures > 0 => ServerState::Failed,
+                (false, false) => ServerState::Connecting,
+            },
+            latency: state.latency,
+            last_error: state.last_error.clone(),
+        }
+    }
+
     /// Returns the tools; requests them if they are not cached and the last request did not fail
     /// recently.
     pub(super) async fn tools(self: &Arc<Self>) -> Result<ToolSpecs, ToolError> {
@@ -187,10 +223,11 @@ impl Server {
         if let Some(tools) = connection.known_tools() {
             return Ok(tools);
         }
-        let changes = connection.router.changes();
+        let (changes, asked) = (connection.router.changes(), Instant::now());
         let listed = connection.list().await.map_err(|error| self.list_failed(&error))?;
         let tools: ToolSpecs = specs(&self.label, &self.options, listed).map(Arc::new).collect();
         debug!(server = %self.label, tools = tools.len(), "MCP tools listed");
+        lock(&self.state).latency = Some(asked.elapsed());
         connection.cache_tools(Arc::clone(&tools), changes);
         Ok(tools)
     }
@@ -406,9 +443,28 @@ impl Server {
     }
 }
 
+/// Returns a URL without user, query and fragment, which may contain keys.
+fn without_secrets(url: &str) -> String {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let url = url.get(..end).unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
 fn backoff_after(failures: u32) -> Duration {
     match failures {
         0 => Duration::ZERO,
         more => FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(more - 1)).min(MAX_BACKOFF),
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

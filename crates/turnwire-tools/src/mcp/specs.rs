@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rmcp::model::ToolAnnotations;
 use serde_json::Value;
 use tracing::warn;
-use turnwire_contract::{AskBefore, Effect, ToolKind, ToolSpec};
+use turnwire_contract::{AskBefore, Effect, ToolClaims, ToolKind, ToolSpec};
 
 use super::options::McpServerOptions;
 
@@ -60,8 +60,26 @@ fn spec(label: &str, options: &McpServerOptions, tool: &rmcp::model::Tool) -> To
         deadline: own.deadline.or(options.tool_deadline),
         most_at_once: own.max_parallel_calls,
         server_most_at_once: options.max_parallel_calls,
+        title: title_of(tool),
+        claims: tool.annotations.as_ref().and_then(claims),
         ..ToolSpec::new(name, description)
     }
+}
+
+fn title_of(tool: &rmcp::model::Tool) -> Option<String> {
+    let in_annotations = || tool.annotations.as_ref()?.title.clone();
+    tool.title.clone().or_else(in_annotations).filter(|title| !title.is_empty())
+}
+
+/// Returns what the server claims, if it claims anything.
+fn claims(hints: &ToolAnnotations) -> Option<ToolClaims> {
+    let claims = ToolClaims {
+        read_only: hints.read_only_hint,
+        destructive: hints.destructive_hint,
+        idempotent: hints.idempotent_hint,
+        open_world: hints.open_world_hint,
+    };
+    (claims != ToolClaims::default()).then_some(claims)
 }
 
 /// Returns the effect class set by the operator, or a stricter one if the server's hints say so.

@@ -137,7 +137,7 @@ pub(super) fn check_takeovers(
     violations: &mut Violations,
 ) {
     for recorded in journal {
-        let Event::RunTakenOver { attempt } = recorded.event else { continue };
+        let Event::RunTakenOver { attempt, .. } = recorded.event else { continue };
         let at = recorded.at.as_micros();
         let is_cause = |fault: &&InjectedFault| {
             let aftermath = match fault.kind {

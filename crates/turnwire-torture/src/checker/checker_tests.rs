@@ -392,7 +392,7 @@ fn an_execution_that_the_journal_denies() {
 fn an_unknown_outcome_is_reported() {
     let ended_as = |tool: &str, outcome: ToolOutcome| {
         let mut middle = call_of(tool);
-        middle.extend([started(), Event::RunTakenOver { attempt: 2 }, finished(outcome)]);
+        middle.extend([started(), Event::taken_over(2), finished(outcome)]);
         middle.extend(answer(2, "msg_1"));
         middle.push(over(RunOutcome::Completed));
         story(tool, middle).1
@@ -462,7 +462,7 @@ fn a_superseded_item_in_the_answer() {
             Event::TurnStarted { turn: 1 },
             Event::MessageStarted { item_id: item_id.clone() },
             Event::TextAdded { item_id: item_id.clone(), text: "Hel".to_owned() },
-            Event::RunTakenOver { attempt: 2 },
+            Event::taken_over(2),
             Event::MessageFinished {
                 item_id,
                 text: "Hel".to_owned(),
@@ -495,8 +495,7 @@ fn another_response() {
 fn failed_runs_and_wrong_answers() {
     let failed = |n_takeovers: u32| {
         let failure = Failure::new("x", "so");
-        let mut middle: Vec<Event> =
-            (0..n_takeovers).map(|n| Event::RunTakenOver { attempt: n + 2 }).collect();
+        let mut middle: Vec<Event> = (0..n_takeovers).map(|n| Event::taken_over(n + 2)).collect();
         middle.push(over(RunOutcome::Failed { failure }));
         story("look", middle).1
     };
@@ -512,7 +511,7 @@ fn failed_runs_and_wrong_answers() {
 /// C21: a takeover without a fault.
 #[test]
 fn a_needless_takeover() {
-    let mut middle = vec![Event::RunTakenOver { attempt: 2 }];
+    let mut middle = vec![Event::taken_over(2)];
     middle.extend(answer(1, "msg_1"));
     middle.push(over(RunOutcome::Completed));
     let facts = facts_of(journal_with(middle), "look");

@@ -58,6 +58,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
         servers: resolved.servers,
         first_calls: resolved.first_calls,
         n_before_calls: resolved.n_before_calls,
+        calls_only: false,
         approvals: Approvals::HandBack,
         // A response cannot pause in the middle of a call to ask the user.
         inputs: false,

@@ -65,6 +65,7 @@ fn everything_arrives() {
         servers: vec![ServerUse::all_of("notes")],
         first_calls: vec![first_call],
         n_before_calls: 1,
+        calls_only: false,
         approvals: Approvals::HandBack,
         inputs: false,
         tool_choice: ToolChoice::Required,

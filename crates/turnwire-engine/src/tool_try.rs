@@ -1,0 +1,74 @@
+//! The tools of servers outside of a run: what they are like, and a run of one call.
+
+use serde_json::{Map, Value};
+use tracing::warn;
+use turnwire_contract::{
+    CallId, FirstCall, Item, PinnedTool, RunRequest, ServerUse, TenantId, ToolKind, ToolRef,
+    ToolSpec,
+};
+
+use crate::{discovery::offered_name, pinning::pinned, runs::Runs};
+
+/// A tool of a server, as a run would offer it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedTool {
+    /// Its spec, with the operator's approval policy applied.
+    pub spec: ToolSpec,
+    /// Whether its definition differs from the trusted one. Its calls need approval then.
+    pub is_changed: bool,
+}
+
+impl Runs {
+    /// Returns the tools of a server, as far as they are known. Nothing is pinned by looking.
+    pub async fn known_tools(&self, tenant: &TenantId, label: &str) -> Vec<ListedTool> {
+        let parts = &self.0.parts;
+        let tools = parts.servers.known_tools(tenant, label.into()).unwrap_or_default();
+        let trusted = self.trusted(tenant, label).await;
+        let listed = |spec: &ToolSpec| {
+            let met = pinned(spec);
+            let is_changed = trusted.iter().any(|known| known.tool == met.tool && *known != met);
+            let mut spec = spec.clone();
+            parts.policy.apply(&mut spec);
+            spec.needs_approval |= is_changed;
+            ListedTool { spec, is_changed }
+        };
+        tools.iter().map(|tool| listed(tool.spec())).collect()
+    }
+
+    async fn trusted(&self, tenant: &TenantId, label: &str) -> Vec<PinnedTool> {
+        let Some(pins) = &self.0.parts.policy.pins else { return Vec::new() };
+        pins.trusted(tenant, label).await.unwrap_or_else(|error| {
+            warn!(%error, server = label, "pinned tool definitions unavailable");
+            Vec::new()
+        })
+    }
+}
+
+/// Turns `request` into one for a single call of a server's tool. The model is not asked. The
+/// server is, as in any run, so the call has the approvals that the tool has.
+pub fn one_call(
+    mut request: RunRequest,
+    call_id: CallId,
+    server: &str,
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> RunRequest {
+    request.input = vec![Item::user(format!("Try {tool} of {server}"))];
+    request.tools = Vec::new();
+    request.servers =
+        vec![ServerUse { allowed: Some(vec![tool.to_owned()]), ..ServerUse::all_of(server) }];
+    request.first_calls = vec![FirstCall {
+        call_id,
+        tool: ToolRef {
+            name: offered_name(tool),
+            kind: ToolKind::Mcp,
+            server: Some(server.to_owned()),
+        },
+        arguments: Value::Object(arguments).to_string(),
+        decision: None,
+    }];
+    request.calls_only = true;
+    // A worker of an earlier version does not know `calls_only`. It stops here.
+    request.limits.max_turns = 0;
+    request
+}

@@ -1,0 +1,247 @@
+//! `/v1/mcp_servers`: the configured MCP servers with their tools, and a run that tries one tool.
+
+use axum::{extract::State, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use turnwire_contract::{
+    CallId, Effect, ServerState, ServerStatus, ServerTransport, Timestamp, ToolClaims,
+};
+use turnwire_engine::{ListedTool, StartOptions, one_call};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    api_error::{ApiError, ErrorBody},
+    app::App,
+    auth::Caller,
+    body::{JsonBody, typed},
+    idempotency::{IdempotencyKey, OptionalKey},
+    json::Json,
+    path::PathParams,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(try_tool))
+}
+
+/// The configured MCP servers.
+#[derive(Debug, Serialize, ToSchema)]
+struct McpServerList {
+    /// Always `list`.
+    object: &'static str,
+    /// The servers, in the order of their names.
+    data: Vec<McpServer>,
+}
+
+/// An MCP server.
+#[derive(Debug, Serialize, ToSchema)]
+struct McpServer {
+    /// Name of the server in the settings.
+    name: String,
+    /// How the server is reached.
+    transport: Transport,
+    /// The command without its arguments, or the URL without user, query and fragment.
+    address: String,
+    /// State of the connection.
+    state: ConnectionWord,
+    /// Duration of the last response to a request for the tools, in milliseconds. Null if unknown.
+    latency_ms: Option<u64>,
+    /// Last error of the connection. It stays after the connection is open again. Null if there was
+    /// none since the start of the server.
+    last_error: Option<LastError>,
+    /// The tools. Empty while they are not known.
+    tools: Vec<McpTool>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Transport {
+    /// A child process of the server.
+    Stdio,
+    /// Streamable HTTP.
+    Http,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ConnectionWord {
+    /// The connection is open.
+    Connected,
+    /// There is no connection yet.
+    Connecting,
+    /// The last attempt failed, or the connection was lost.
+    Failed,
+    /// A person has to log in with `turnwire mcp login`.
+    LoginRequired,
+}
+
+/// An error of a connection.
+#[derive(Debug, Serialize, ToSchema)]
+struct LastError {
+    /// What happened, in one sentence.
+    message: String,
+    /// Time of the error.
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+}
+
+/// A tool of an MCP server.
+#[derive(Debug, Serialize, ToSchema)]
+struct McpTool {
+    /// Name of the tool on its server.
+    name: String,
+    /// Title for display. Null if the server gives none.
+    title: Option<String>,
+    /// What the tool does, in the words of the server.
+    description: String,
+    /// JSON Schema of the arguments.
+    #[schema(value_type = Object)]
+    input_schema: Value,
+    /// Effect class: whether a call may be repeated. Set by the operator.
+    effect: Effect,
+    /// Whether a call needs approval.
+    requires_approval: bool,
+    /// What the server claims about the tool. Not verified.
+    claims: Claims,
+    /// Whether the definition differs from the trusted one. Calls need approval then.
+    changed: bool,
+}
+
+/// What a server claims about a tool. Null where it claims nothing.
+#[derive(Debug, Serialize, ToSchema)]
+struct Claims {
+    /// The tool changes nothing.
+    read_only: Option<bool>,
+    /// The tool may delete or overwrite something.
+    destructive: Option<bool>,
+    /// A repeated call has no further effect.
+    idempotent: Option<bool>,
+    /// The tool reaches beyond its server.
+    open_world: Option<bool>,
+}
+
+impl McpServer {
+    fn new(status: ServerStatus, tools: Vec<ListedTool>) -> Self {
+        let millis = |latency: std::time::Duration| u64::try_from(latency.as_millis()).ok();
+        Self {
+            name: status.label,
+            transport: match status.transport {
+                ServerTransport::Stdio => Transport::Stdio,
+                ServerTransport::Http => Transport::Http,
+            },
+            address: status.address,
+            state: match status.state {
+                ServerState::Connected => ConnectionWord::Connected,
+                ServerState::Connecting => ConnectionWord::Connecting,
+                ServerState::Failed => ConnectionWord::Failed,
+                ServerState::LoginRequired => ConnectionWord::LoginRequired,
+            },
+            latency_ms: status.latency.and_then(millis),
+            last_error: status.last_error.map(|(message, at)| LastError { message, at }),
+            tools: tools.into_iter().map(McpTool::from).collect(),
+        }
+    }
+}
+
+impl From<ListedTool> for McpTool {
+    fn from(ListedTool { spec, is_changed }: ListedTool) -> Self {
+        let ToolClaims { read_only, destructive, idempotent, open_world } =
+            spec.claims.unwrap_or_default();
+        Self {
+            requires_approval: spec.is_guarded(),
+            name: spec.name,
+            title: spec.title,
+            description: spec.description,
+            input_schema: spec.parameters,
+            effect: spec.effect,
+            claims: Claims { read_only, destructive, idempotent, open_world },
+            changed: is_changed,
+        }
+    }
+}
+
+/// List the configured MCP servers with their state and their tools.
+///
+/// Starts to connect to servers that are not connected, and does not wait for them.
+#[utoipa::path(
+    get,
+    path = "/v1/mcp_servers",
+    tag = "mcp",
+    responses((status = 200, description = "All servers", body = McpServerList))
+)]
+async fn list(State(app): State<App>, caller: Caller) -> Json<McpServerList> {
+    let mut data = Vec::new();
+    for status in app.runs().servers().statuses(caller.tenant()) {
+        let tools = app.runs().known_tools(caller.tenant(), &status.label).await;
+        data.push(McpServer::new(status, tools));
+    }
+    Json(McpServerList { object: "list", data })
+}
+
+/// A call of a tool.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default)]
+struct TriedCall {
+    /// The arguments. They must match the schema of the tool. Default: none.
+    #[schema(value_type = Option<Object>)]
+    arguments: Map<String, Value>,
+}
+
+/// The run that was started.
+#[derive(Debug, Serialize, ToSchema)]
+struct StartedRun {
+    /// ID of the run.
+    run_id: String,
+}
+
+/// Try a tool.
+///
+/// Starts a run of one call. The model is not asked. The run waits for an approval if the tool
+/// needs one, and for answers if the tool asks the user. Follow it at `/v1/runs/{run_id}/events`.
+#[utoipa::path(
+    post,
+    path = "/v1/mcp_servers/{server_name}/tools/{tool_name}/try",
+    tag = "mcp",
+    params(("server_name" = String, Path), ("tool_name" = String, Path), IdempotencyKey),
+    request_body = TriedCall,
+    responses(
+        (status = 201, description = "The run has started", body = StartedRun),
+        (status = 404, description = "There is no such server, or it has no such tool",
+            body = ErrorBody),
+    )
+)]
+async fn try_tool(
+    State(app): State<App>,
+    caller: Caller,
+    PathParams((server, tool)): PathParams<(String, String)>,
+    OptionalKey(key): OptionalKey,
+    JsonBody(body): JsonBody,
+) -> Result<(StatusCode, Json<StartedRun>), ApiError> {
+    let TriedCall { arguments } = typed(body)?;
+    let handle = if let Some(handle) = app.find_by_key(caller.tenant(), key.as_ref()).await? {
+        handle
+    } else {
+        check_tool(&app, &caller, &server, &tool).await?;
+        let call_id = CallId::new(app.runs().new_id("call"));
+        let mut request = app.chat_request(&caller);
+        request.inputs = true;
+        let request = one_call(request, call_id, &server, &tool, arguments);
+        app.start(&caller, request, StartOptions { key, ..StartOptions::default() }).await?
+    };
+    Ok((StatusCode::CREATED, Json(StartedRun { run_id: handle.id().to_string() })))
+}
+
+/// Fails if there is no such server or tool. A server that cannot be reached now has all tools: the
+/// run says what is wrong.
+async fn check_tool(app: &App, caller: &Caller, server: &str, tool: &str) -> Result<(), ApiError> {
+    let servers = app.runs().servers();
+    if !servers.labels(caller.tenant()).iter().any(|label| label == server) {
+        return Err(ApiError::not_found("MCP server", server));
+    }
+    match servers.tools(caller.tenant(), server.into()).await {
+        Ok(tools) if !tools.iter().any(|known| known.spec().name == tool) => {
+            Err(ApiError::not_found("Tool", tool))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,124 @@
+//! `/v1/mcp_servers`, and runs that try one tool.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use turnwire_contract::{Effect, TenantId, ToolClaims};
+use turnwire_testkit::{Behaviour, FakeServers, FakeTool};
+
+use crate::world::{Plan, World};
+
+fn plan() -> (Plan, FakeTool) {
+    let risky = FakeTool::new("delete it", Behaviour::Returns("gone".to_owned())).with(|spec| {
+        spec.needs_approval = true;
+        spec.effect = Effect::Once;
+        spec.title = Some("Delete".to_owned());
+        let claims = ToolClaims { destructive: Some(true), ..ToolClaims::default() };
+        spec.claims = Some(claims);
+    });
+    let plain =
+        FakeTool::new("look", Behaviour::Multiplies).with(|spec| spec.effect = Effect::Pure);
+    let servers = FakeServers::default()
+        .with("files", [plain, risky.clone()])
+        .dead("broken", "it is not there");
+    (Plan::new([]).servers(servers), risky)
+}
+
+async fn snapshot(world: &World, run: &Value, is_there: impl Fn(&Value) -> bool) -> Value {
+    let path = format!("/v1/runs/{}", run.as_str().unwrap());
+    let wait = async {
+        loop {
+            let (_, snapshot) = world.get(&path).await;
+            if is_there(&snapshot) {
+                return snapshot;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), wait).await.expect("it comes to that")
+}
+
+/// Servers are listed with their tools, what the operator says of them, and what the server claims.
+#[tokio::test]
+async fn servers_are_listed_with_their_tools() {
+    let (plan, _) = plan();
+    let world = plan.start().await;
+    world.app.runs().servers().tools(&TenantId::default(), "files".into()).await.unwrap();
+    let (status, listed) = world.get("/v1/mcp_servers").await;
+    assert_eq!((status, &listed["object"]), (StatusCode::OK, &json!("list")));
+    let names: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["broken", "files"]);
+    let files = &listed["data"][1];
+    assert_eq!((&files["state"], &files["last_error"]), (&json!("connected"), &Value::Null));
+    let tool = &files["tools"][1];
+    assert_eq!((&tool["name"], &tool["title"]), (&json!("delete it"), &json!("Delete")));
+    assert_eq!((&tool["effect"], &tool["requires_approval"]), (&json!("once"), &json!(true)));
+    let claims =
+        json!({ "read_only": null, "destructive": true, "idempotent": null, "open_world": null });
+    assert_eq!((&tool["claims"], &tool["changed"]), (&claims, &json!(false)));
+    assert!(tool["input_schema"].is_object() && tool["description"].is_string());
+    assert_eq!(files["tools"][0]["effect"], "pure");
+    world.close().await;
+}
+
+/// C15: a tool is tried in a run of one call, with the approvals that it has; the server's claims
+/// stand beside the effect class. The model is not asked.
+#[tokio::test]
+async fn a_tool_is_tried_with_its_approvals() {
+    let (plan, risky) = plan();
+    let world = plan.start().await;
+    let path = "/v1/mcp_servers/files/tools/delete%20it/try";
+    let (status, started) = world.post(path, json!({ "arguments": {} })).await;
+    assert_eq!(status, StatusCode::CREATED, "{started:#}");
+    let asks = snapshot(&world, &started["run_id"], |run| run["status"] == "needs_input").await;
+    let approval = &asks["calls"][0]["approval"];
+    assert_eq!(
+        (&approval["effect"], &approval["server_claims"]),
+        (&json!("once"), &json!({ "destructive": true }))
+    );
+    assert_eq!(risky.n_calls(), 0);
+    let (run, call) =
+        (started["run_id"].as_str().unwrap(), asks["calls"][0]["call_id"].as_str().unwrap());
+    let path = format!("/v1/runs/{run}/calls/{call}/approve");
+    world.post(&path, json!({ "approve": true })).await;
+    let over = snapshot(&world, &started["run_id"], |run| !run["outcome"].is_null()).await;
+    assert_eq!(
+        (&over["status"], &over["calls"][0]["state"]),
+        (&json!("completed"), &json!("done"))
+    );
+    assert_eq!((risky.n_calls(), world.model.prompts().len()), (1, 0));
+    let (_, listed) = world.get("/v1/runs").await;
+    assert_eq!(listed["data"][0]["title"], "Try delete it of files");
+    world.close().await;
+}
+
+/// A call that fails, and a server that does not answer, end the run with what is wrong; what does
+/// not exist is not found.
+#[tokio::test]
+async fn what_cannot_be_tried_says_so() {
+    let (plan, _) = plan();
+    let world = plan.start().await;
+    for (server, tool) in [("none", "look"), ("files", "none")] {
+        let (status, _) =
+            world.post(&format!("/v1/mcp_servers/{server}/tools/{tool}/try"), json!({})).await;
+        assert_eq!(status, StatusCode::NOT_FOUND);
+    }
+    for (server, state) in [("files", "failed"), ("broken", "failed")] {
+        let path = format!("/v1/mcp_servers/{server}/tools/look/try");
+        let (_, started) = world.post(&path, json!({ "arguments": { "a": "x" } })).await;
+        let over = snapshot(&world, &started["run_id"], |run| !run["outcome"].is_null()).await;
+        assert_eq!(
+            (&over["status"], &over["calls"][0]["state"]),
+            (&json!("completed"), &json!(state))
+        );
+    }
+    let (status, refused) =
+        world.post("/v1/mcp_servers/files/tools/look/try", json!({ "arguments": 1 })).await;
+    assert_eq!(
+        (status, &refused["error"]["param"]),
+        (StatusCode::BAD_REQUEST, &json!("arguments"))
+    );
+    world.close().await;
+}

@@ -1,0 +1,263 @@
+//! Share links of runs.
+
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use futures::StreamExt;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use turnwire_contract::{Item, RunRequest, TenantId};
+use turnwire_gateway::AuthOptions;
+use turnwire_models::Turn;
+use turnwire_testkit::{Behaviour, FakeTool};
+
+use crate::world::{Plan, World, data_of};
+
+const KEY: &str = "tw_secret";
+
+/// A server with a key, and a run that has ended.
+async fn world() -> (World, String) {
+    let turns = [Turn::new().text("Hm. ").call("t", json!({ "n": 1 })), Turn::new().text("Done.")];
+    let turns = turns.into_iter().cycle().take(100);
+    let plan = Plan::new(turns).tool(FakeTool::new("t", Behaviour::Returns("r".to_owned())));
+    let plan = plan.options(|options| {
+        options.auth = AuthOptions { api_keys: vec![KEY.to_owned()], ..AuthOptions::default() };
+    });
+    let world = plan.start().await;
+    let run = run(&world).await;
+    (world, run)
+}
+
+async fn with_key(world: &World, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+    let request = world.request(method, path).bearer_auth(KEY).json(&body);
+    let response = request.send().await.unwrap();
+    let status = response.status();
+    (status, response.json().await.unwrap_or_default())
+}
+
+async fn run(world: &World) -> String {
+    with_key(world, Method::POST, "/chat", json!({ "message": "Go" })).await;
+    let (_, runs) = with_key(world, Method::GET, "/v1/runs", json!({})).await;
+    runs["data"][0]["run_id"].as_str().unwrap().to_owned()
+}
+
+async fn share(world: &World, run: &str, body: Value) -> Value {
+    let (status, made) =
+        with_key(world, Method::POST, &format!("/v1/runs/{run}/share"), body).await;
+    assert_eq!(status, StatusCode::OK, "{made:#}");
+    made
+}
+
+async fn shared(world: &World, token: &str) -> StatusCode {
+    let path = format!("/v1/shared/{token}");
+    let statuses = [
+        world.get(&path).await.0,
+        world.request(Method::GET, &format!("{path}/events")).send().await.unwrap().status(),
+    ];
+    assert_eq!(statuses[0], statuses[1], "{token}");
+    statuses[0]
+}
+
+/// A link shows the run without a key, as the owner sees it, and nothing else; it is listed without
+/// its token, and revoked.
+#[tokio::test]
+async fn a_link_shows_one_run_until_it_is_revoked() {
+    let (world, run) = world().await;
+    let made = share(&world, &run, json!({ "expires_in_sec": 60 })).await;
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(
+        (&made["path"], &made["redact"]),
+        (&json!(format!("/#/shared/{token}")), &json!(false))
+    );
+    let (_, snapshot) = world.get(&format!("/v1/shared/{token}")).await;
+    let (_, own) = with_key(&world, Method::GET, &format!("/v1/runs/{run}"), json!({})).await;
+    assert_eq!(snapshot, own);
+    let events = world.request(Method::GET, &format!("/v1/shared/{token}/events"));
+    let own = world.request(Method::GET, &format!("/v1/runs/{run}/events")).bearer_auth(KEY);
+    assert_eq!(world.text(events).await, world.text(own).await);
+    for (method, path) in [
+        (Method::GET, format!("/v1/runs/{run}")),
+        (Method::POST, format!("/v1/runs/{run}/cancel")),
+        (Method::GET, "/v1/runs".to_owned()),
+    ] {
+        let request = world.request(method, &path).bearer_auth(token);
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    }
+    let path = format!("/v1/runs/{run}/shares");
+    let (_, listed) = with_key(&world, Method::GET, &path, json!({})).await;
+    assert_eq!(listed["data"][0]["share_id"], made["share_id"]);
+    assert!(!listed.to_string().contains(token.rsplit_once('.').unwrap().1));
+    let path = format!("{path}/{}", made["share_id"].as_str().unwrap());
+    assert_eq!(with_key(&world, Method::DELETE, &path, json!({})).await.0, StatusCode::OK);
+    assert_eq!(with_key(&world, Method::DELETE, &path, json!({})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(shared(&world, token).await, StatusCode::NOT_FOUND);
+    world.close().await;
+}
+
+/// Of 1,000 tries with a link that is forged, expired, revoked, of another tenant, or of another
+/// run, none gets through.
+#[tokio::test]
+async fn no_other_link_gets_through() {
+    let (world, one) = world().await;
+    let other = run(&world).await;
+    let mut theirs = RunRequest::new("default", vec![Item::user("Secret")]);
+    theirs.tenant = TenantId::from("other");
+    let theirs = world.app.runs().start(theirs).await.unwrap().id().to_string();
+    let path = format!("/v1/runs/{theirs}/share");
+    assert_eq!(with_key(&world, Method::POST, &path, json!({})).await.0, StatusCode::NOT_FOUND);
+    let good = share(&world, &one, json!({})).await["token"].as_str().unwrap().to_owned();
+    let second = share(&world, &other, json!({})).await["token"].as_str().unwrap().to_owned();
+    let redacted = share(&world, &one, json!({ "redact": true })).await;
+    let redacted = redacted["token"].as_str().unwrap().to_owned();
+    let revoked = share(&world, &one, json!({})).await;
+    let path = format!("/v1/runs/{one}/shares/{}", revoked["share_id"].as_str().unwrap());
+    with_key(&world, Method::DELETE, &path, json!({})).await;
+    let short = share(&world, &one, json!({ "expires_in_sec": 1 })).await;
+    let short = short["token"].as_str().unwrap();
+    assert_eq!(shared(&world, short).await, StatusCode::OK);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let (id, signature) = good.rsplit_once('.').unwrap();
+    let (other_id, other_signature) = second.rsplit_once('.').unwrap();
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
+    let mut tries = vec![
+        short.to_owned(),
+        revoked["token"].as_str().unwrap().to_owned(),
+        format!("{other_id}.{signature}"),
+        format!("{id}.{other_signature}"),
+        format!("{}.{signature}", redacted.rsplit_once('.').unwrap().0),
+        format!("{one}.{signature}"),
+        format!("{other}.{signature}"),
+        format!("{theirs}.{signature}"),
+        format!("{id}."),
+        id.to_owned(),
+        format!(".{signature}"),
+        format!("{id}.{signature}{signature}"),
+    ];
+    // Every bit of the signature, and every byte of the id.
+    for n in 0..bytes.len() * 8 {
+        let mut forged = bytes.clone();
+        forged[n / 8] ^= 1 << (n % 8);
+        tries.push(format!("{id}.{}", BASE64_URL_SAFE_NO_PAD.encode(&forged)));
+    }
+    for n in 0..id.len() {
+        for with in ["0", "z"] {
+            let forged = format!("{}{with}{}", &id[..n], &id[n + 1..]);
+            tries.extend((forged != id).then(|| format!("{forged}.{signature}")));
+        }
+    }
+    for n in 0..1_000_usize.saturating_sub(tries.len()) {
+        let forged: Vec<u8> =
+            (0..32).map(|m| u8::try_from((n * 31 + m * 7) % 256).unwrap()).collect();
+        tries.push(format!("{id}.{}", BASE64_URL_SAFE_NO_PAD.encode(&forged)));
+    }
+    assert!(tries.len() >= 1_000);
+    for token in &tries {
+        let (status, body) = world.get(&format!("/v1/shared/{token}")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{token}: {body:#}");
+    }
+    assert_eq!(shared(&world, &good).await, StatusCode::OK, "the good one still works");
+    world.close().await;
+}
+
+/// 50 canaries in everything that people, models and tools contribute: none of them is in the bytes
+/// of a redacted link, and all of them are in those of an open one.
+#[tokio::test]
+async fn a_redacted_link_leaks_nothing() {
+    let canary = |n: usize| format!("CANARY{n:02}");
+    let tool = |n: usize, behaviour| FakeTool::new(&format!("tool_{n}"), behaviour);
+    let works = tool(1, Behaviour::Returns(format!("{} {}", canary(1), canary(2))));
+    let fails = tool(2, Behaviour::Fails(format!("{} {}", canary(3), canary(4))));
+    let mut turns = Vec::new();
+    let mut n = 4;
+    let mut next = || {
+        n += 1;
+        canary(n)
+    };
+    for name in ["tool_1", "tool_2", "tool_none"].into_iter().cycle().take(15) {
+        let arguments = json!({ (next()): next() });
+        turns.push(Turn::new().text(next()).call(name, arguments));
+    }
+    turns.push(Turn::new().text(next()));
+    let (message, conversation) = (next(), next());
+    assert!(n >= 50, "{n}");
+    let world = Plan::new(turns).tool(works).tool(fails).start().await;
+    let metadata = json!({ "title": conversation });
+    let (_, made) = world.post("/v1/conversations", json!({ "metadata": metadata })).await;
+    let body = json!({ "message": message, "session_id": made["id"] });
+    world.post("/chat", body).await;
+    let (_, runs) = world.get("/v1/runs").await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap();
+    assert_eq!(runs["data"][0]["n_calls"], 15, "{runs:#}");
+    let mut seen = [0, 0];
+    for (place, redact) in [(0, false), (1, true)] {
+        let (_, made) =
+            world.post(&format!("/v1/runs/{run}/share"), json!({ "redact": redact })).await;
+        let path = format!("/v1/shared/{}", made["token"].as_str().unwrap());
+        let mut bytes = String::new();
+        for path in [
+            path.clone(),
+            format!("{path}/events"),
+            format!("{path}/events?snapshot=true"),
+            format!("{path}/events?format=ndjson"),
+            format!("{path}/events?format=ndjson&snapshot=true&follow=false"),
+        ] {
+            bytes += &world.text(world.request(Method::GET, &path)).await;
+        }
+        seen[place] = (1..=n).filter(|n| bytes.contains(&canary(*n))).count();
+        assert!(bytes.contains("tool_1") && bytes.contains("run_finished"), "{bytes}");
+    }
+    assert_eq!(seen[1], 0, "canaries in a redacted link");
+    assert_eq!(seen[0], n - 1, "all but the name of the conversation are in an open link");
+    world.close().await;
+}
+
+/// A link of a live run follows it, and ends when it is revoked.
+#[tokio::test]
+async fn a_live_link_follows_and_ends() {
+    let waits = FakeTool::new("wait", Behaviour::WaitsToBeStopped);
+    let world = Plan::new([Turn::new().call("wait", json!({}))]).tool(waits).start().await;
+    let body = json!({ "message": "?" });
+    let stream = world.request(Method::POST, "/chat/stream").json(&body).send().await.unwrap();
+    let (_, runs) = world.get("/v1/runs").await;
+    let run = runs["data"][0]["run_id"].as_str().unwrap().to_owned();
+    let (_, made) = world.post(&format!("/v1/runs/{run}/share"), json!({ "redact": true })).await;
+    let path = format!("/v1/shared/{}/events", made["token"].as_str().unwrap());
+    let events = world.request(Method::GET, &path).send().await.unwrap();
+    let mut events = events.bytes_stream();
+    let share = made["share_id"].as_str().unwrap();
+    world.delete(&format!("/v1/runs/{run}/shares/{share}")).await;
+    let rest = async {
+        let mut text = String::new();
+        while let Some(Ok(bytes)) = events.next().await {
+            text.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+        text
+    };
+    let text = tokio::time::timeout(Duration::from_secs(15), rest).await.expect("it ends");
+    assert!(!data_of(&text).is_empty() && !text.contains("run_finished"), "{text}");
+    drop(stream);
+    world.post(&format!("/v1/runs/{run}/cancel"), json!({})).await;
+    world.close().await;
+}
+
+/// What cannot be is refused, and a run has at most 100 links.
+#[tokio::test]
+async fn links_are_limited() {
+    let (world, run) = world().await;
+    let path = format!("/v1/runs/{run}/share");
+    for seconds in [json!(0), json!(2_592_001), json!("1")] {
+        let body = json!({ "expires_in_sec": seconds });
+        let (status, refused) = with_key(&world, Method::POST, &path, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(refused["error"]["param"], "expires_in_sec");
+    }
+    for _ in 0..100 {
+        share(&world, &run, json!({})).await;
+    }
+    let (status, refused) = with_key(&world, Method::POST, &path, json!({})).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (StatusCode::CONFLICT, &json!("too_many_shares"))
+    );
+    world.close().await;
+}

@@ -1,0 +1,142 @@
+//! What a list says about the events of a run, computed while they are appended.
+//!
+//! The table holds the progress of the runs that this process writes. A run that it does not hold,
+//! for example one that was taken over, is read from the journal once. If that fails, the summary
+//! of the run stays as it is until the next change: a list may be late, an append may not.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use futures::TryStreamExt;
+use tracing::warn;
+use turnwire_contract::{
+    Event, Journal, JournalError, RecordedEvent, RunId, RunProgress, Seq, TenantId,
+};
+
+use crate::{
+    Store,
+    database::{DatabaseError, Dialect, Transaction, Value},
+    sync::lock,
+};
+
+/// The progress of the runs that are written here.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressTable(Mutex<HashMap<RunId, RunProgress>>);
+
+impl ProgressTable {
+    pub(crate) fn set(&self, run_id: &RunId, progress: RunProgress) {
+        lock(&self.0).insert(run_id.clone(), progress);
+    }
+
+    pub(crate) fn forget(&self, run_id: &RunId) {
+        lock(&self.0).remove(run_id);
+    }
+
+    fn find(&self, run_id: &RunId) -> Option<RunProgress> {
+        lock(&self.0).get(run_id).cloned()
+    }
+}
+
+/// The progress of a run, as columns of `runs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SummaryColumns {
+    /// Names of tools, as a JSON array.
+    pub(crate) tools: String,
+    pub(crate) n_calls: i64,
+    pub(crate) n_failed_calls: i64,
+    pub(crate) is_waiting: bool,
+}
+
+impl SummaryColumns {
+    pub(crate) fn of(progress: &RunProgress) -> Self {
+        Self {
+            tools: serde_json::json!(progress.tools).to_string(),
+            n_calls: progress.n_calls.into(),
+            n_failed_calls: progress.n_failed_calls.into(),
+            is_waiting: progress.needs_input(),
+        }
+    }
+
+    /// Stores the columns in the transaction of the append, by `worker`.
+    pub(crate) async fn store(
+        &self,
+        transaction: &mut dyn Transaction,
+        dialect: &Dialect,
+        run_id: &RunId,
+        worker: &str,
+    ) -> Result<(), DatabaseError> {
+        let sql = format!(
+            "update runs set tools = $2, n_calls = $3, n_failed_calls = $4, waiting_by = $5,
+                 changed_at = {} where id = $1",
+            dialect.now
+        );
+        let values = [
+            Value::Text(run_id.as_str()),
+            Value::Text(&self.tools),
+            Value::Integer(self.n_calls),
+            Value::Integer(self.n_failed_calls),
+            Value::OptionalText(self.is_waiting.then_some(worker)),
+        ];
+        transaction.query(&sql, &values).await.map(drop)
+    }
+}
+
+impl Store {
+    /// Returns the columns to store with `batch`, if it changes them.
+    pub(crate) async fn progress_after(
+        &self,
+        tenant: &TenantId,
+        batch: &[Arc<RecordedEvent>],
+    ) -> Option<SummaryColumns> {
+        let first = batch.first()?;
+        if !batch.iter().any(|recorded| RunProgress::concerns(&recorded.event)) {
+            return None;
+        }
+        let table = self.0.tails.progress();
+        let known = table.find(&first.run_id);
+        let mut progress = match known.clone() {
+            Some(progress) => progress,
+            None => match self.stored_progress(tenant, &first.run_id, first.seq).await {
+                Ok(progress) => progress,
+                Err(error) => {
+                    warn!(run_id = %first.run_id, %error, "summary of the run not updated");
+                    return None;
+                }
+            },
+        };
+        let before = known.as_ref().map(SummaryColumns::of);
+        for recorded in batch {
+            progress.note(recorded);
+        }
+        let after = SummaryColumns::of(&progress);
+        // Set before the append: its caller may not wait for the result. Removed if it fails.
+        table.set(&first.run_id, progress);
+        // Another worker may have recorded that the run waits.
+        let is_new_here =
+            batch.iter().any(|recorded| matches!(recorded.event, Event::RunTakenOver { .. }));
+        (is_new_here || before.as_ref() != Some(&after)).then_some(after)
+    }
+
+    /// Folds the stored events of a run before `end`.
+    async fn stored_progress(
+        &self,
+        tenant: &TenantId,
+        run_id: &RunId,
+        end: Seq,
+    ) -> Result<RunProgress, JournalError> {
+        let mut progress = RunProgress::default();
+        if end == Seq(1) {
+            return Ok(progress);
+        }
+        let mut events = self.stored(tenant, run_id, Seq::START).await?;
+        while let Some(recorded) = events.try_next().await? {
+            if recorded.seq >= end {
+                break;
+            }
+            progress.note(&recorded);
+        }
+        Ok(progress)
+    }
+}
