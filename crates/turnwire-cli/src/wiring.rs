@@ -165,7 +165,8 @@ fn policy(settings: &ApprovalSettings, store: Option<&Store>) -> ApprovalPolicy 
         Some(store) => Arc::new(store.clone()) as Arc<dyn Pins>,
         None => Arc::new(MemoryPins::default()),
     });
-    ApprovalPolicy { ask_before: settings.ask_before.clone(), pins }
+    let (ask_before, unknown_outcomes) = (settings.ask_before.clone(), settings.unknown_outcomes);
+    ApprovalPolicy { ask_before, unknown_outcomes, pins }
 }
 
 /// Returns the parts of an engine that stores its runs in `store` or in memory.

@@ -343,6 +343,10 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>, format = DateTime)]
         expires_at: Option<Timestamp>,
+        /// Whether the request comes from the engine and not from the tool: the outcome of the call
+        /// is unknown, and a person settles it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unknown_outcome: bool,
     },
     /// A request for input was resolved. Recorded exactly once per request.
     InputResolved {

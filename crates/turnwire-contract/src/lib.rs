@@ -43,6 +43,9 @@ pub use ports::{
     ServerStatus, ServerTransport, Share, Shares, SingleWorker, StoreError, TextAnalyzer, Tool,
     ToolContext, ToolError, ToolNote, ToolRequest, ToolServers, Vectors, Workers, fused,
 };
-pub use run::{Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, Usage};
+pub use run::{
+    Approvals, AskBefore, FirstCall, Limits, RunRequest, ServerUse, ToolChoice, UnknownOutcomes,
+    Usage,
+};
 pub use time::Timestamp;
 pub use tool::{Effect, Image, InputFormat, ToolClaims, ToolKind, ToolOutput, ToolRef, ToolSpec};

@@ -60,6 +60,9 @@ pub struct RunRequest {
     /// Whether tools may ask the user for input. If false, such requests are declined at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inputs: bool,
+    /// How to handle calls whose outcome is unknown.
+    #[serde(default, skip_serializing_if = "UnknownOutcomes::is_default")]
+    pub unknown_outcomes: UnknownOutcomes,
     /// Whether the model must, may or must not call tools.
     #[serde(default)]
     pub tool_choice: ToolChoice,
@@ -99,6 +102,7 @@ impl RunRequest {
             calls_only: false,
             approvals: Approvals::Wait,
             inputs: false,
+            unknown_outcomes: UnknownOutcomes::Tell,
             tool_choice: ToolChoice::Auto,
             parallel_tool_calls: true,
             generation: Generation::default(),
@@ -213,6 +217,24 @@ pub enum Approvals {
     /// The calls are denied because no person can be asked. The model is informed, and the run
     /// continues.
     Decline,
+}
+
+/// How a run handles calls whose outcome is unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownOutcomes {
+    /// The model is told that the outcome is unknown.
+    #[default]
+    Tell,
+    /// A person settles the call, if tools may ask for input. Otherwise the model is told.
+    Ask,
+}
+
+impl UnknownOutcomes {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A call that is executed before the first turn: one that waited for approval at the end of the

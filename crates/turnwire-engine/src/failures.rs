@@ -131,6 +131,11 @@ pub(crate) fn engine_stopped() -> Failure {
     Failure::new("engine_stopped", "the server was stopped before the run ended")
 }
 
+/// A person had a call run again whose outcome is unknown.
+pub(crate) fn run_again() -> Failure {
+    Failure::new(OUTCOME_UNKNOWN, "the outcome was unknown, and a person had it run again")
+}
+
 /// Too many workers died while executing the run.
 pub(crate) fn max_recoveries() -> Failure {
     Failure::new("max_recoveries", "the run was taken over too often without progress")

@@ -20,7 +20,7 @@ use crate::{
     live_run::{LiveRun, Stop},
     model_turn::ask_model,
     run_context::{DriveOutcome, RunContext, StepOutcome},
-    run_state::Step,
+    run_state::{INTERRUPTED, Step},
     tool_call::execute_call,
 };
 
@@ -91,6 +91,7 @@ async fn execute_steps(run: &LiveRun, context: &RunContext) -> Result<DriveOutco
                 }
             }
             Step::AskApproval(calls) => Box::pin(ask_people(run, context, calls)).await?,
+            Step::AskOutcome(calls) => ask_outcomes(run, calls).await?,
             Step::RunTools(calls) => run_tools(run, context, calls).await?,
             Step::SkipCalls { calls, reason } => {
                 run.record_all(skipped(calls, &reason)).await?;
@@ -127,6 +128,15 @@ async fn ask_people(
         spec.changed.is_none() && allowed.iter().any(is_it)
     };
     let asked = run.state().asking_events(calls, run.now(), is_allowed);
+    run.record_all(asked).await?;
+    run.note_asked();
+    Ok(())
+}
+
+/// Asks a person about the outcomes of calls whose worker failed.
+async fn ask_outcomes(run: &LiveRun, calls: Vec<CallId>) -> Result<(), JournalError> {
+    let ask = |call_id| run.outcome_question(call_id, INTERRUPTED);
+    let asked = calls.iter().map(ask).collect();
     run.record_all(asked).await?;
     run.note_asked();
     Ok(())

@@ -87,7 +87,17 @@ pub(crate) async fn execute_call(
     run.end_call(&call_id);
     drop(permits);
 
-    let outcome = Box::pin(store_large_output(run, context, tool.as_ref(), outcome?)).await;
+    let outcome = match outcome? {
+        AttemptsOutcome::Over(outcome) => outcome,
+        AttemptsOutcome::Unknown(what) if run.state().settles_unknown_outcomes() => {
+            let asked = run.outcome_question(&call_id, &what);
+            Box::pin(run.record_end_of_call(&call_id, asked)).await?;
+            run.note_asked();
+            return Ok(());
+        }
+        AttemptsOutcome::Unknown(what) => outcome_unknown(&what),
+    };
+    let outcome = Box::pin(store_large_output(run, context, tool.as_ref(), outcome)).await;
     let duration_ms = millis(began.elapsed());
     let end = Event::ToolFinished { call_id: call_id.clone(), outcome, duration_ms };
     Box::pin(run.record_end_of_call(&call_id, end)).await?;
@@ -147,7 +157,11 @@ async fn begin(
         _ => Event::ToolRetried {
             call_id: call_id.clone(),
             attempt,
-            reason: failures::engine_stopped(),
+            reason: if call.may_repeat {
+                failures::run_again()
+            } else {
+                failures::engine_stopped()
+            },
         },
     };
     let seq = run.record(start).await?;
@@ -254,7 +268,7 @@ struct CallExecution<'a> {
 
 impl CallExecution<'_> {
     /// Attempts the call until it succeeds, fails permanently, or runs out of attempts.
-    async fn run_attempts(&self, first_attempt: u32) -> Result<ToolOutcome, JournalError> {
+    async fn run_attempts(&self, first_attempt: u32) -> Result<AttemptsOutcome, JournalError> {
         let max_attempts = self.run.state().limits().call_attempts;
         let effect = self.tool.spec().effect;
         let mut attempt = first_attempt;
@@ -263,7 +277,7 @@ impl CallExecution<'_> {
         let mut unknown = None;
         loop {
             let message = match self.attempt(attempt).await? {
-                AttemptOutcome::Over(outcome) => return Ok(outcome),
+                AttemptOutcome::Over(outcome) => return Ok(AttemptsOutcome::Over(outcome)),
                 AttemptOutcome::Transient(message) => message,
                 AttemptOutcome::OutcomeUnknown(message) => {
                     unknown = Some(message.clone());
@@ -274,10 +288,10 @@ impl CallExecution<'_> {
             if effect == Effect::Once || attempt > max_attempts {
                 return Ok(match unknown {
                     // A pure tool has no effect in either case.
-                    Some(what) if effect != Effect::Pure => outcome_unknown(&what),
-                    Some(_) | None => {
-                        ToolOutcome::Failed { failure: failures::tool_failed(message) }
-                    }
+                    Some(what) if effect != Effect::Pure => AttemptsOutcome::Unknown(what),
+                    Some(_) | None => AttemptsOutcome::Over(ToolOutcome::Failed {
+                        failure: failures::tool_failed(message),
+                    }),
                 });
             }
             Box::pin(self.wait_to_retry(attempt, message)).await?;
@@ -461,6 +475,7 @@ impl CallExecution<'_> {
             message: prefix(&question.message, MAX_FAILURE_BYTES).to_owned(),
             schema,
             expires_at: expiry.map(|wait| self.run.now().later(wait)),
+            unknown_outcome: false,
         };
         if may_ask {
             return self.run.ask(input_id, asked, replier).await;
@@ -496,6 +511,13 @@ impl CallExecution<'_> {
             }
         })
     }
+}
+
+/// How all attempts together ended.
+enum AttemptsOutcome {
+    Over(ToolOutcome),
+    /// It is unknown whether the tool had an effect, because of this.
+    Unknown(String),
 }
 
 /// How one attempt ended.

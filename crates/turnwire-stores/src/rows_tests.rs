@@ -213,9 +213,13 @@ fn strange_events() -> impl Strategy<Value = Event> {
         let (call_id, outcome) = (CallId::new(id), ToolOutcome::Succeeded { output });
         Event::ToolFinished { call_id, outcome, duration_ms: u64::MAX }
     });
-    let question = (text(), value.clone()).prop_map(|(message, schema)| {
-        let (call_id, input_id) = ("call_1".into(), "inp_1".into());
-        Event::InputRequested { call_id, input_id, message, schema, expires_at: None }
+    let question = (text(), value.clone()).prop_map(|(message, schema)| Event::InputRequested {
+        call_id: "call_1".into(),
+        input_id: "inp_1".into(),
+        message,
+        schema,
+        expires_at: None,
+        unknown_outcome: false,
     });
     let progress = (any::<f64>(), any::<Option<f64>>(), text()).prop_map(|(progress, total, m)| {
         let (call_id, message) = ("call_1".into(), Some(m));

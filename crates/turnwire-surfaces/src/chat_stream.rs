@@ -200,7 +200,8 @@ impl ChatStream {
     }
 
     fn input_request(&self, event: &Event) -> Vec<ChatStreamFrame> {
-        let Event::InputRequested { call_id, input_id, message, schema, expires_at } = event else {
+        let Event::InputRequested { call_id, input_id, message, schema, expires_at, .. } = event
+        else {
             return Vec::new();
         };
         let call = self.events.book().get(call_id);

@@ -175,13 +175,16 @@ fn call_of(event: &Event) -> Event {
                 by: by.clone(),
             }
         }
-        Event::InputRequested { call_id, input_id, expires_at, .. } => Event::InputRequested {
-            call_id: call_id.clone(),
-            input_id: input_id.clone(),
-            message: REDACTED.to_owned(),
-            schema: json!({}),
-            expires_at: *expires_at,
-        },
+        Event::InputRequested { call_id, input_id, expires_at, unknown_outcome, .. } => {
+            Event::InputRequested {
+                call_id: call_id.clone(),
+                input_id: input_id.clone(),
+                message: REDACTED.to_owned(),
+                schema: json!({}),
+                expires_at: *expires_at,
+                unknown_outcome: *unknown_outcome,
+            }
+        }
         Event::InputResolved { call_id, input_id, reply, by } => Event::InputResolved {
             call_id: call_id.clone(),
             input_id: input_id.clone(),
@@ -239,6 +242,7 @@ fn request_of(request: &RunRequest) -> RunRequest {
     RunRequest {
         approvals: request.approvals,
         inputs: request.inputs,
+        unknown_outcomes: request.unknown_outcomes,
         calls_only: request.calls_only,
         parallel_tool_calls: request.parallel_tool_calls,
         ..RunRequest::new(request.model.as_str(), Vec::new())

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use turnwire_contract::{
     Annotation, ApprovalAnswer, Approvals, CallId, Decision, Effect, Event, FirstCall, Item,
     ModelError, ModelPart, Question, RecordedEvent, Reply, Tool, ToolContext, ToolError, ToolKind,
-    ToolOutput, ToolRef, ToolRequest, ToolSpec, Usage,
+    ToolOutput, ToolRef, ToolRequest, ToolSpec, UnknownOutcomes, Usage,
 };
 use turnwire_models::Turn;
 
@@ -270,6 +270,32 @@ fn people() -> Vec<Scenario> {
             |event| {
                 let call_id = event.call_id().cloned().unwrap_or_else(|| CallId::new(""));
                 let content = [("seat".to_owned(), json!("window"))].into_iter().collect();
+                Act::Reply(call_id, Reply::Accepted { content })
+            },
+        ),
+        disturbed(
+            "outcome_settled",
+            TestBench::new([
+                Turn::new().call_with_id("call_1", "publish", json!({ "post": "news" })),
+                Turn::new().text("Published."),
+            ])
+            .tool(
+                FakeTool::new(
+                    "publish",
+                    Behaviour::Vanishes(Duration::from_secs(1), "the line broke".to_owned()),
+                )
+                .with(|spec| spec.effect = Effect::Once),
+            )
+            .request(|request| {
+                request.inputs = true;
+                request.unknown_outcomes = UnknownOutcomes::Ask;
+            }),
+            |event| matches!(event, Event::InputRequested { .. }),
+            |event| {
+                let call_id = event.call_id().cloned().unwrap_or_else(|| CallId::new(""));
+                let outcome = ("outcome".to_owned(), json!("done"));
+                let result = ("result".to_owned(), json!("post 7 is online"));
+                let content = [outcome, result].into_iter().collect();
                 Act::Reply(call_id, Reply::Accepted { content })
             },
         ),

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Table;
-use turnwire_contract::Effect;
+use turnwire_contract::{Effect, UnknownOutcomes};
 
 use super::{
     file::{RawTable, read_table},
     tool_servers::{always_or_never, seconds},
+    words::did_you_mean,
 };
 
 /// The section as written in the file.
@@ -20,11 +21,12 @@ pub(super) struct RawApprovals {
     once: Option<String>,
     expire_after_sec: Option<f64>,
     pin_definitions: Option<bool>,
+    unknown_outcomes: Option<String>,
 }
 
 impl RawTable for RawApprovals {
     const KEYS: &'static [&'static str] =
-        &["pure", "idempotent", "once", "expire_after_sec", "pin_definitions"];
+        &["pure", "idempotent", "once", "expire_after_sec", "pin_definitions", "unknown_outcomes"];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,11 +37,18 @@ pub(crate) struct ApprovalSettings {
     pub(crate) expire_after: Option<Duration>,
     /// Whether a tool with a changed definition needs approval.
     pub(crate) pin_definitions: bool,
+    /// How to handle calls whose outcome is unknown.
+    pub(crate) unknown_outcomes: UnknownOutcomes,
 }
 
 impl Default for ApprovalSettings {
     fn default() -> Self {
-        Self { ask_before: Vec::new(), expire_after: None, pin_definitions: true }
+        Self {
+            ask_before: Vec::new(),
+            expire_after: None,
+            pin_definitions: true,
+            unknown_outcomes: UnknownOutcomes::Tell,
+        }
     }
 }
 
@@ -62,6 +71,20 @@ pub(super) fn approvals(table: Table, mistakes: &mut Vec<String>) -> ApprovalSet
         ask_before,
         expire_after,
         pin_definitions: raw.pin_definitions != Some(false),
+        unknown_outcomes: unknown_outcomes(raw.unknown_outcomes.as_deref(), mistakes),
+    }
+}
+
+/// Reads `unknown_outcomes`. Asking is the careful reading of an unknown word.
+fn unknown_outcomes(word: Option<&str>, mistakes: &mut Vec<String>) -> UnknownOutcomes {
+    match word {
+        None | Some("tell") => UnknownOutcomes::Tell,
+        Some("ask") => UnknownOutcomes::Ask,
+        Some(other) => {
+            let hint = did_you_mean(other, &["tell", "ask"]);
+            mistakes.push(format!("approvals.unknown_outcomes: there is no `{other}`; {hint}"));
+            UnknownOutcomes::Ask
+        }
     }
 }
 

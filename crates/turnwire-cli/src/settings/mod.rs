@@ -35,6 +35,7 @@
 //! once = "always"                        # approval for calls that must not happen twice
 //! expire_after_sec = 900                 # unanswered requests are denied
 //! pin_definitions = true                 # a changed tool needs approval
+//! unknown_outcomes = "ask"               # a person settles them; by default the model is told
 //!
 //! [mcp]
 //! files = ["mcp.json"]                   # `mcpServers` of other programs

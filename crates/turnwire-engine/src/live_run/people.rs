@@ -118,6 +118,12 @@ impl LiveRun {
         }
     }
 
+    /// Returns the question about the outcome of a call, which is unknown because of `what`.
+    pub(crate) fn outcome_question(&self, call_id: &CallId, what: &str) -> Event {
+        let input_id = InputId::new(self.new_id("inp"));
+        self.state().outcome_question(call_id, input_id, what, self.now())
+    }
+
     /// Records a question of a tool and registers the receiver of the answer.
     pub(crate) async fn ask(
         &self,
@@ -141,12 +147,13 @@ impl LiveRun {
         let _one_at_a_time = self.resolving.lock().await;
         drop(self.committed.lock().await);
         self.record_expired().await?;
-        let Some(call_id) = self.state().question(input_id).map(|open| open.call_id.clone()) else {
-            return Ok(false);
-        };
-        let resolved = Event::InputResolved { call_id, input_id: input_id.clone(), reply, by };
-        self.record(resolved.clone()).await?;
+        let Some(question) = self.state().question(input_id).cloned() else { return Ok(false) };
+        let end = question.end_of_call(&reply);
+        let (call_id, input_id) = (question.call_id, question.input_id);
+        let resolved = Event::InputResolved { call_id, input_id, reply, by };
+        self.record_all([resolved.clone()].into_iter().chain(end).collect()).await?;
         self.pass_on(&resolved);
+        self.resolved.notify_one();
         Ok(true)
     }
 
@@ -160,7 +167,7 @@ impl LiveRun {
         }
     }
 
-    /// Records the end of a call and closes its open questions.
+    /// Records the end of a call, or of its execution, and closes its open questions.
     pub(crate) async fn record_end_of_call(
         &self,
         call_id: &CallId,

@@ -4,7 +4,7 @@ use std::{convert::Infallible, future::pending, sync::atomic::Ordering};
 
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
-use turnwire_contract::{ApprovalAnswer, CallId, Decision, JournalError};
+use turnwire_contract::{ApprovalAnswer, CallId, Decision, JournalError, Reply};
 
 use super::{LiveRun, Stop, StoreFailure, retry_while_unavailable};
 use crate::sync::lock;
@@ -139,6 +139,13 @@ impl LiveRun {
     pub(crate) async fn cancel_call(&self, call_id: &CallId) -> Result<bool, JournalError> {
         if self.stop_call(call_id) {
             return Ok(true);
+        }
+        let in_doubt =
+            self.state().questions(call_id).find(|q| q.unknown_outcome.is_some()).cloned();
+        if let Some(question) = in_doubt {
+            return self
+                .reply(&question.input_id, Reply::Cancelled, Some("cancel".to_owned()))
+                .await;
         }
         let decision = Decision::Denied { reason: "the call was cancelled".to_owned() };
         self.resolve(call_id, ApprovalAnswer::from(decision).by("cancel")).await

@@ -1,10 +1,10 @@
 //! Events that close everything open: at the end of a turn or a run, and at a takeover.
 
 use turnwire_contract::{
-    Completeness, DiscoveryOutcome, Effect, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
+    Completeness, DiscoveryOutcome, Event, Finish, ItemId, RunOutcome, ToolOutcome, Usage,
 };
 
-use super::{OpenMessage, OpenReasoning, RunState};
+use super::{OpenMessage, OpenReasoning, RunState, settling::INTERRUPTED};
 use crate::{citations::citations, failures, tool_result::outcome_unknown};
 
 impl RunState {
@@ -58,7 +58,10 @@ impl RunState {
             |call| {
                 let outcome = match call.attempts {
                     0 => ToolOutcome::Skipped { reason: stopped.to_owned() },
-                    _ => outcome_unknown("the run ended while the tool was running"),
+                    _ => outcome_unknown(
+                        self.doubt_about(&call.call_id)
+                            .unwrap_or("the run ended while the tool was running"),
+                    ),
                 };
                 Event::ToolFinished { call_id: call.call_id.clone(), outcome, duration_ms: 0 }
             },
@@ -86,7 +89,7 @@ impl RunState {
     ///
     /// An interrupted turn is withdrawn and repeated. An interrupted tool call is repeated only if
     /// that is safe, or if the tool continues as a task under an id. Otherwise its outcome is
-    /// recorded as unknown.
+    /// recorded as unknown, or a person is asked about it next.
     pub fn takeover_events(&self) -> Vec<Event> {
         let mut events = vec![Event::taken_over(self.n_workers + 1)];
         if self.turn_is_open {
@@ -101,17 +104,16 @@ impl RunState {
             return events;
         }
         // The receivers of the answers died with their worker. A repeated tool call asks again.
-        events.extend(self.questions.iter().map(|question| question.put_aside("call_over")));
-        let at_work = self.open_calls().filter(|call| call.attempts > 0 && call.task.is_none());
-        let unknown = at_work.filter(|call| {
-            let effect = self.spec(&call.tool.name).map(|spec| spec.effect);
-            effect.is_none_or(|effect| effect == Effect::Once)
-        });
-        events.extend(unknown.map(|call| Event::ToolFinished {
-            call_id: call.call_id.clone(),
-            outcome: outcome_unknown("the server stopped while the tool was running"),
-            duration_ms: 0,
-        }));
+        // A question about an outcome has no receiver: its answer is for the journal.
+        let of_tools = self.questions.iter().filter(|question| question.unknown_outcome.is_none());
+        events.extend(of_tools.map(|question| question.put_aside("call_over")));
+        if !self.settles_unknown_outcomes() {
+            events.extend(self.in_doubt().map(|call| Event::ToolFinished {
+                call_id: call.call_id.clone(),
+                outcome: outcome_unknown(INTERRUPTED),
+                duration_ms: 0,
+            }));
+        }
         events
     }
 }

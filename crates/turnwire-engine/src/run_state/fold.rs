@@ -137,7 +137,10 @@ impl RunState {
             }
             Event::ToolStarted { call_id, attempt, .. }
             | Event::ToolRetried { call_id, attempt, .. } => {
-                self.change(call_id, |call| call.attempts = *attempt);
+                self.change(call_id, |call| {
+                    call.attempts = *attempt;
+                    call.may_repeat = false;
+                });
             }
             Event::ToolFinished { call_id, outcome, .. } => {
                 if matches!(outcome, ToolOutcome::Succeeded { .. }) {
@@ -155,7 +158,7 @@ impl RunState {
         }
     }
 
-    fn call_mut(&mut self, call_id: &CallId) -> Option<&mut Call> {
+    pub(super) fn call_mut(&mut self, call_id: &CallId) -> Option<&mut Call> {
         self.calls.iter_mut().rev().find(|call| call.call_id == *call_id)
     }
 
@@ -238,6 +241,7 @@ impl RunState {
             attempts: 0,
             edited_from: None,
             task: None,
+            may_repeat: false,
             completeness: None,
             approval: if needs_approval { Approval::Needed } else { Approval::NotNeeded },
             outcome: None,
@@ -245,15 +249,25 @@ impl RunState {
     }
 
     fn note_question(&mut self, event: &Event) {
-        if let Event::InputRequested { call_id, input_id, schema, expires_at, .. } = event {
+        if let Event::InputRequested {
+            call_id,
+            input_id,
+            message,
+            schema,
+            expires_at,
+            unknown_outcome,
+        } = event
+        {
             self.questions.push(OpenQuestion {
                 call_id: call_id.clone(),
                 input_id: input_id.clone(),
                 schema: schema.clone(),
                 expires_at: *expires_at,
+                unknown_outcome: unknown_outcome.then(|| message.clone()),
             });
         }
-        if let Event::InputResolved { input_id, .. } = event {
+        if let Event::InputResolved { input_id, reply, .. } = event {
+            self.note_settled(input_id, reply);
             self.questions.retain(|question| question.input_id != *input_id);
         }
     }

@@ -22,9 +22,11 @@ mod closing;
 mod fold;
 mod next_step;
 mod questions;
+mod settling;
 
 pub(crate) use fold::item_prefix;
 use fold::{is_call, stubs_for_open_calls};
+pub(crate) use settling::INTERRUPTED;
 
 /// The next step of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +37,8 @@ pub enum Step {
     AskModel,
     /// Request approvals for these calls.
     AskApproval(Vec<CallId>),
+    /// Ask a person about the outcomes of these interrupted calls.
+    AskOutcome(Vec<CallId>),
     /// Execute these calls concurrently.
     RunTools(Vec<CallId>),
     /// End these calls without executing them.
@@ -129,6 +133,8 @@ pub struct Call {
     edited_from: Option<String>,
     /// Id of the tool's task, if the tool continues without a connection.
     pub task: Option<String>,
+    /// Whether a person wants the call, whose outcome is unknown, to run again.
+    pub may_repeat: bool,
     completeness: Option<Completeness>,
     approval: Approval,
     outcome: Option<ToolOutcome>,
@@ -153,6 +159,8 @@ pub struct OpenQuestion {
     pub schema: Value,
     /// When the question expires.
     pub expires_at: Option<Timestamp>,
+    /// Why the outcome of the call is unknown, if the engine asks about it.
+    pub unknown_outcome: Option<String>,
 }
 
 impl RunState {

@@ -87,6 +87,11 @@ impl RunState {
         if !to_ask.is_empty() {
             return Step::AskApproval(to_ask);
         }
+        let unsettled: Vec<CallId> =
+            self.to_be_settled().map(|call| call.call_id.clone()).collect();
+        if !unsettled.is_empty() {
+            return Step::AskOutcome(unsettled);
+        }
         let most = remaining.min(self.limits().max_parallel_calls.max(1));
         let batch = self.next_batch(&open, usize::try_from(most).unwrap_or(usize::MAX));
         if batch.is_empty() { Step::Wait } else { Step::RunTools(batch) }
@@ -103,9 +108,12 @@ impl RunState {
     }
 
     /// Returns the next calls to execute: adjacent parallel ones, or a single one. A call that
-    /// waits for an approval does not block others, unless order is required.
+    /// waits for a person does not block others, unless order is required.
     fn next_batch(&self, open: &[&Call], most: usize) -> Vec<CallId> {
-        let waits = |call: &Call| matches!(call.approval, Approval::Requested { .. });
+        let waits = |call: &Call| {
+            matches!(call.approval, Approval::Requested { .. })
+                || self.doubt_about(&call.call_id).is_some()
+        };
         if !self.request.parallel_tool_calls {
             return open
                 .first()

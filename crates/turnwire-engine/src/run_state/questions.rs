@@ -62,7 +62,12 @@ impl RunState {
             Event::approval_resolved(call.call_id.clone(), answer)
         });
         let questions = self.questions.iter().filter(|question| is_due(question.expires_at));
-        denied.chain(questions.map(|question| question.put_aside("expiry"))).collect()
+        let unanswered = questions.flat_map(|question| {
+            [question.put_aside("expiry")]
+                .into_iter()
+                .chain(question.end_of_call(&Reply::Cancelled))
+        });
+        denied.chain(unanswered).collect()
     }
 
     /// Returns when the next question expires.

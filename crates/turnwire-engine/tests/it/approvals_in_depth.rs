@@ -238,7 +238,7 @@ async fn an_answer_for_the_whole_conversation() {
 #[tokio::test(start_paused = true)]
 async fn the_policy_goes_by_effect() {
     let with = |name: &str, effect| returns(name, "x").with(|spec| spec.effect = effect);
-    let policy = ApprovalPolicy { ask_before: vec![Effect::Once], pins: None };
+    let policy = ApprovalPolicy { ask_before: vec![Effect::Once], ..ApprovalPolicy::default() };
     let played = TestBench::new([calls(&["pure", "once", "excepted"]), Turn::new().text("ok")])
         .tool(with("pure", Effect::Pure))
         .tool(with("once", Effect::Once))

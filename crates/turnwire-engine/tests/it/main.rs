@@ -20,6 +20,7 @@ mod model_turns;
 mod output;
 mod pinning;
 mod servers;
+mod settling;
 mod takeover;
 mod telling_the_model;
 mod tool_calls;

@@ -31,7 +31,7 @@ async fn run(
     let pins: Arc<dyn Pins> = Arc::clone(pins) as _;
     let played = TestBench::with_model(Arc::new(model.clone()))
         .servers(FakeServers::default().with("sums", [tool.clone()]))
-        .policy(ApprovalPolicy { ask_before: Vec::new(), pins: Some(pins) })
+        .policy(ApprovalPolicy { pins: Some(pins), ..ApprovalPolicy::default() })
         .request(|request| request.approvals = approvals)
         .play_with(|recorded| match &recorded.event {
             Event::ApprovalRequested { call_id, .. } if approvals == Approvals::Wait => {

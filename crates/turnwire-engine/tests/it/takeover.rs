@@ -17,7 +17,7 @@ use turnwire_testkit::{FakeTool, TestBench, invariants};
 use crate::{kinds, returns};
 
 /// An engine that knows the first events of a run and has never worked on it.
-async fn engine_with<T: Tool + Clone + 'static>(
+pub(crate) async fn engine_with<T: Tool + Clone + 'static>(
     journal: &[Arc<RecordedEvent>],
     model: Scripted,
     props: &[T],

@@ -344,6 +344,7 @@ fn a_question_of_a_tool_is_an_interrupt() {
         message: "Which one?".to_owned(),
         schema: json!({ "type": "object" }),
         expires_at: None,
+        unknown_outcome: false,
     };
     let answered = Event::InputResolved {
         call_id: CallId::from("call:1"),

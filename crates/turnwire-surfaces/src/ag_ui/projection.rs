@@ -370,7 +370,7 @@ impl AgUi {
             Event::ApprovalResolved { call_id, arguments, .. } => {
                 tools.resolve(call_id, arguments.as_deref());
             }
-            Event::InputRequested { call_id, input_id, message, schema, expires_at } => {
+            Event::InputRequested { call_id, input_id, message, schema, expires_at, .. } => {
                 let question = Question {
                     input_id: input_id.clone(),
                     message: message.clone(),

@@ -359,7 +359,14 @@ impl CallSnapshot {
                 approval.remember = *remember;
                 approval.by.clone_from(by);
             }
-            Event::InputRequested { input_id, message, schema, expires_at, .. } => {
+            Event::InputRequested {
+                input_id,
+                message,
+                schema,
+                expires_at,
+                unknown_outcome,
+                ..
+            } => {
                 self.heard(at);
                 self.inputs.push(InputSnapshot {
                     input_id: input_id.clone(),
@@ -367,6 +374,7 @@ impl CallSnapshot {
                     schema: schema.clone(),
                     requested_at: at,
                     expires_at: *expires_at,
+                    unknown_outcome: *unknown_outcome,
                     reply: None,
                 });
             }

@@ -292,6 +292,10 @@ pub struct InputSnapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
+    /// Whether the outcome of the call is unknown and the answer settles it. The question then
+    /// comes from Turnwire, not from the tool.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unknown_outcome: bool,
     /// The answer. Null while the tool waits for it.
     pub reply: Option<Reply>,
 }

@@ -195,6 +195,7 @@ pub(super) fn mcp_asking() -> Story {
         message: "Who is there?".to_owned(),
         schema: json!({ "type": "object" }),
         expires_at: None,
+        unknown_outcome: false,
     });
     let (reply, by) = (Reply::Declined, Some("/ws/chat".to_owned()));
     let story = story.then(Event::InputResolved { call_id, input_id, reply, by });

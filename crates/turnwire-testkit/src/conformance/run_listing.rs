@@ -153,6 +153,7 @@ async fn a_run_that_asks_a_person_needs_input(store: &dyn RunStore, journal: &dy
         message: "How many?".to_owned(),
         schema: serde_json::json!({}),
         expires_at: None,
+        unknown_outcome: false,
     })
     .await;
     assert_eq!(run.status().await, ListedStatus::NeedsInput);

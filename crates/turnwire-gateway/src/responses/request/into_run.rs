@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use turnwire_contract::{
     Approvals, ConversationId, FirstCall, Generation, Item, Limits, RunId, RunRequest, ServerUse,
-    TenantId, ToolChoice, ToolSpec,
+    TenantId, ToolChoice, ToolSpec, UnknownOutcomes,
 };
 
 use super::{AnswerFormat, CreateResponse, LOGPROBS, echo::echo};
@@ -62,6 +62,7 @@ pub fn into_run(request: CreateResponse, resolved: ResolvedRequest) -> RunReques
         approvals: Approvals::HandBack,
         // A response cannot pause in the middle of a call to ask the user.
         inputs: false,
+        unknown_outcomes: UnknownOutcomes::Tell,
         tool_choice: resolved.tool_choice,
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
         generation,

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use turnwire_contract::{
     Approvals, Decision, FirstCall, Generation, Item, Limits, RunRequest, ServerUse, ToolChoice,
-    ToolKind, ToolRef, ToolSpec,
+    ToolKind, ToolRef, ToolSpec, UnknownOutcomes,
 };
 
 use super::*;
@@ -68,6 +68,7 @@ fn everything_arrives() {
         calls_only: false,
         approvals: Approvals::HandBack,
         inputs: false,
+        unknown_outcomes: UnknownOutcomes::Tell,
         tool_choice: ToolChoice::Required,
         parallel_tool_calls: false,
         generation: Generation {
