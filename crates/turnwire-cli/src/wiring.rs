@@ -3,7 +3,7 @@
 use std::{env, sync::Arc};
 
 use turnwire::{Agent, Error, Model};
-use turnwire_contract::{CustomTools, IndexQueue, Library, Pins, TextAnalyzer, ToolServers};
+use turnwire_contract::{CustomTools, IndexQueue, Library, Pins, TextAnalyzer, Tool, ToolServers};
 use turnwire_engine::{
     ApprovalPolicy, EngineParts, MemoryBlobStore, MemoryJournal, MemoryPins, MemoryRunStore, Runs,
     Toolbox, ToolboxError,
@@ -25,8 +25,8 @@ use crate::{
     demo,
     exit::Problem,
     settings::{
-        ApprovalSettings, Kind, ModelSettings, OtherNames, Provider, RunSettings, ServeSettings,
-        ToolCalling,
+        ApprovalSettings, Demo, Kind, ModelSettings, OtherNames, Provider, RunSettings,
+        ServeSettings, ToolCalling,
     },
 };
 
@@ -47,11 +47,15 @@ pub(crate) fn agent(settings: &RunSettings) -> Result<(Agent, Arc<McpServers>), 
     if let Some(instructions) = &settings.instructions {
         agent = agent.instructions(instructions.as_str());
     }
-    if let ModelSettings::Scripted(demo) = &settings.model {
-        agent = agent.tool(demo::multiply(demo.tool_time));
+    let demo = settings.model.demo();
+    if let Some(demo) = demo {
+        agent = agent
+            .tool(demo::multiply(demo.tool_time))
+            .tool(demo::deploy_check(demo.tool_time))
+            .tool(demo::delete_branch(demo.tool_time));
     }
-    if let Some(options) = &settings.web_search {
-        agent = agent.tool(web_search(options, &settings.egress)?);
+    if let Some(search) = search_tool(settings.web_search.as_ref(), &settings.egress, demo)? {
+        agent = agent.shared_tool(search);
     }
     for options in &settings.functions {
         agent = agent.tool(http_function(options)?);
@@ -83,8 +87,9 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     let mut tools = Toolbox::default();
     let unusable = |error: ToolboxError| Problem::failure(error.to_string());
     tools.add(Arc::new(FileSearch::new(library.clone()))).map_err(unusable)?;
-    if let Some(options) = &settings.web_search {
-        tools.add(Arc::new(web_search(options, &settings.egress)?)).map_err(unusable)?;
+    let demo = settings.models.demo();
+    if let Some(search) = search_tool(settings.web_search.as_ref(), &settings.egress, demo)? {
+        tools.add(search).map_err(unusable)?;
     }
     for options in &settings.functions {
         tools.add(Arc::new(http_function(options)?)).map_err(unusable)?;
@@ -94,7 +99,7 @@ pub(crate) async fn gateway(settings: &ServeSettings) -> Result<Gateway, Problem
     let tool_servers = McpServers::new(settings.tool_servers.clone())
         .allowing_urls(settings.on_request.clone(), egress(&settings.egress)?);
     let tool_servers = Arc::new(tool_servers);
-    let servers: Arc<dyn ToolServers> = match settings.models.demo() {
+    let servers: Arc<dyn ToolServers> = match demo {
         Some(demo) => Arc::new(demo::WithDemo::new(tool_servers.clone(), demo.tool_time)),
         None => tool_servers.clone(),
     };
@@ -259,6 +264,19 @@ fn http_function(options: &HttpFunctionOptions) -> Result<HttpFunction, Problem>
 
 fn egress(options: &EgressOptions) -> Result<Egress, Problem> {
     Egress::new(options).map_err(|error| Problem::failure(error.to_string()))
+}
+
+/// Returns the web search of the settings, or that of the demo.
+fn search_tool(
+    options: Option<&WebSearchOptions>,
+    way_out: &EgressOptions,
+    demo: Option<Demo>,
+) -> Result<Option<Arc<dyn Tool>>, Problem> {
+    Ok(match (options, demo) {
+        (Some(options), _) => Some(Arc::new(web_search(options, way_out)?)),
+        (None, Some(demo)) => Some(demo::web_search(demo.tool_time)),
+        (None, None) => None,
+    })
 }
 
 pub(crate) fn web_search(

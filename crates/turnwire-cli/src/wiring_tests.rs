@@ -31,12 +31,12 @@ fn tools_of(gateway: &Gateway) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_demo_brings_its_tool_to_the_gateway() {
+async fn the_demo_brings_its_tools_to_the_gateway() {
     let gateway = gateway(&demo_settings()).await.unwrap();
-    assert_eq!(tools_of(&gateway), ["file_search"]);
+    assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
     let runs = gateway.app.runs();
     let tenant = TenantId::default();
-    assert_eq!(runs.servers().labels(&tenant), ["demo"]);
+    assert_eq!(runs.servers().labels(&tenant), ["demo", "ci", "git"]);
     let known = runs.servers().known_tools(&tenant, "demo".into()).unwrap();
     let reference = known[0].spec().reference();
     assert_eq!((reference.name.as_str(), reference.server.as_deref()), ("multiply", Some("demo")));
@@ -75,11 +75,14 @@ async fn the_search_and_the_servers_of_the_settings_are_there() {
     let mut settings = demo_settings();
     settings.web_search = Some(WebSearchOptions::new("http://localhost:8888"));
     let docs = McpServerOptions::http("http://localhost:1/mcp");
-    settings.tool_servers = [("docs".to_owned(), docs)].into();
+    let git = McpServerOptions::http("http://localhost:1/git");
+    settings.tool_servers = [("docs".to_owned(), docs), ("git".to_owned(), git)].into();
     let gateway = gateway(&settings).await.unwrap();
     assert_eq!(tools_of(&gateway), ["file_search", "web_search"]);
     let tenant = TenantId::default();
-    assert_eq!(gateway.app.runs().servers().labels(&tenant), ["demo", "docs"]);
+    assert_eq!(gateway.app.runs().servers().labels(&tenant), ["demo", "ci", "docs", "git"]);
+    let known = gateway.app.runs().servers().known_tools(&tenant, "git".into());
+    assert!(known.is_none(), "the server of the settings is meant, not that of the demo");
     assert!(
         gateway.tool_servers.known_tools(&tenant, "docs".into()).is_none(),
         "nothing is started yet"
@@ -112,6 +115,6 @@ fn an_agent_has_the_tools_of_the_settings() {
     let (agent, _) = agent(&settings).unwrap();
     let tools = agent.runs().tools().specs();
     let names: Vec<&str> = tools.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["multiply", "web_search"]);
+    assert_eq!(names, ["delete_branch", "deploy_check", "multiply", "web_search"]);
     assert_eq!(agent.runs().servers().labels(&TenantId::default()), ["docs"]);
 }

@@ -34,6 +34,16 @@ pub(crate) enum ModelSettings {
     Provider(Provider),
 }
 
+impl ModelSettings {
+    /// Returns the speed of the demo, if this is the demo.
+    pub(crate) fn demo(&self) -> Option<Demo> {
+        match self {
+            Self::Scripted(demo) => Some(*demo),
+            Self::Provider(_) => None,
+        }
+    }
+}
+
 /// Speed of the demo.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Demo {
@@ -141,10 +151,7 @@ impl ServedModels {
 
     /// Returns the speed of the demo, if it is served.
     pub(crate) fn demo(&self) -> Option<Demo> {
-        self.named.values().find_map(|model| match model {
-            ModelSettings::Scripted(demo) => Some(*demo),
-            ModelSettings::Provider(_) => None,
-        })
+        self.named.values().find_map(ModelSettings::demo)
     }
 
     /// Returns all models in the file. Other names go to the provider of the default model if that

@@ -460,6 +460,45 @@ async fn a_run_outlives_its_process() {
     assert_eq!(gateway.finish().code, Some(0));
 }
 
+/// S1-SC-001: the demo shows three tools at once: one succeeds, one reports progress and fails, one
+/// waits for a person.
+#[tokio::test]
+async fn the_demo_plays_its_story() {
+    let mut gateway = Gateway::start(&quick(), &DEMO);
+    let question = json!({
+        "message": "Check the release and clean the old branch", "approvals": true,
+    });
+    let mut stream = gateway.post("/chat/stream", &question).send().await.unwrap();
+    let mut seen = String::new();
+    let mut is_answered = false;
+    while let Some(chunk) = stream.chunk().await.unwrap() {
+        seen.push_str(&String::from_utf8_lossy(&chunk));
+        if !is_answered && seen.contains("approval_request") {
+            is_answered = true;
+            let (_, runs) = json_of(gateway.get("/v1/runs")).await;
+            let run = runs["data"][0]["run_id"].as_str().unwrap().to_owned();
+            let (_, snapshot) = json_of(gateway.get(&format!("/v1/runs/{run}"))).await;
+            let calls = snapshot["calls"].as_array().unwrap();
+            let call = calls.iter().find(|call| call["tool"] == "delete_branch").unwrap();
+            assert_eq!(call["approval"]["server_claims"]["destructive"], true, "{call:#}");
+            let call_id = call["call_id"].as_str().unwrap();
+            let path = format!("/v1/runs/{run}/calls/{call_id}/approve");
+            let answer = json!({ "decision": "approve" });
+            assert_eq!(status_of(gateway.post(&path, &answer)).await, StatusCode::OK);
+        }
+    }
+    for told in [
+        "deploy_check",
+        "unit tests: 2 failed (exit 1)",
+        "deleted branch old/rel-3",
+        "The release is not ready.",
+    ] {
+        assert!(seen.contains(told), "{told}: {seen}");
+    }
+    gateway.signal("TERM");
+    assert_eq!(gateway.finish().code, Some(0));
+}
+
 /// A13: `serve` keeps the limits of the file, and answers probes at an address of their own.
 #[tokio::test]
 async fn limits_and_the_address_for_probes_come_from_the_file() {

@@ -1,17 +1,20 @@
 //! The demo model. It multiplies, and it calls any tool that the prompt names, with the JSON object
-//! in the prompt.
+//! in the prompt. Asked about a release and a branch, it plays the story in [`story`].
 //!
 //! Its answers say that it is a script.
 
 use serde_json::{Map, Number, Value};
 use turnwire_contract::{CallId, Content, Item, Prompt, Role, ToolChoice, ToolSpec};
 
-use super::Turn;
+use super::{Turn, story};
 
 /// Number of characters per piece of streamed arguments.
 const ARGUMENT_PIECE: usize = 5;
 
 pub(super) fn turn_for(prompt: &Prompt) -> Turn {
+    if let Some(turn) = story::end(prompt) {
+        return turn;
+    }
     match prompt.items.last().map(AsRef::as_ref) {
         Some(Item::CallResult { call_id, output, failed, .. }) => {
             say(&sentence_about_result(prompt, call_id, output.trim(), *failed))
@@ -21,6 +24,9 @@ pub(super) fn turn_for(prompt: &Prompt) -> Turn {
 }
 
 fn answer(prompt: &Prompt, question: &str) -> Turn {
+    if let Some(turn) = story::begin(prompt, question) {
+        return turn;
+    }
     if let Some(name) = named_tool(prompt, question).filter(|name| *name != "multiply") {
         let pieces = pieces_of(&Value::Object(object_in(question)).to_string());
         return say(&format!("I will use {name}. ")).call_raw(name, pieces);
@@ -138,11 +144,11 @@ fn number(text: &str) -> Option<Number> {
 }
 
 /// Streams `text` word by word.
-fn say(text: &str) -> Turn {
+pub(super) fn say(text: &str) -> Turn {
     Turn::new().text_in(text.split_inclusive(' '))
 }
 
-fn pieces_of(text: &str) -> Vec<String> {
+pub(super) fn pieces_of(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(ARGUMENT_PIECE).map(|piece| piece.iter().collect()).collect()
 }

@@ -17,6 +17,7 @@
 
 mod by_prompt;
 mod demo;
+mod story;
 mod turn;
 
 use std::{

@@ -209,3 +209,44 @@ async fn the_demo_says_what_it_is() {
     let answer = told(ask(&Scripted::demo(), without_tools).await);
     assert!(answer.ends_with("(Answered)"), "{answer}");
 }
+
+/// The demo plays the story of three tools, and says what came of them.
+#[tokio::test]
+async fn the_demo_plays_its_story() {
+    let question = || Item::user("Check the release and clean the old branch");
+    let names = ["web_search", "deploy_check", "delete_branch"];
+    let mut asked = prompt([question()]);
+    asked.tools.extend(names.map(|name| Arc::new(ToolSpec::new(name, "Plays."))));
+    let told_by = async |asked: &Prompt| told(ask(&Scripted::demo(), asked.clone()).await);
+    let begin = told_by(&asked).await;
+    let calls = "[web_search]{\"query\":\"turnwire 0.4 regressions\"}\
+                 [deploy_check]{\"ref\":\"v0.4\"}\
+                 [delete_branch]{\"name\":\"old/rel-3\",\"force\":true} (CalledTools)";
+    assert!(begin.ends_with(calls), "{begin}");
+
+    let result = |name: &str, output: &str, failed| Item::CallResult {
+        call_id: CallId::new(name),
+        output: output.to_owned(),
+        images: Vec::new(),
+        failed,
+        custom: false,
+    };
+    asked.items.extend(names.map(|name| Arc::new(Item::call(name, name, "{}"))));
+    let results = [
+        result("web_search", "[1] A page", false),
+        result("deploy_check", "Error: 2 failed", true),
+        result("delete_branch", "Error: a person said no", true),
+    ];
+    asked.items.extend(results.map(Arc::new));
+    let end = told_by(&asked).await;
+    for line in [
+        "- Two people report that a stream stops after a restart [1] [2].",
+        "- **The release is not ready.** 2 failed",
+        "- The old branch is still there: a person said no",
+    ] {
+        assert!(end.contains(line), "{end}");
+    }
+    // Without its tools there is no story.
+    let plain = demo([question()]).await;
+    assert!(plain.starts_with("You said"), "{plain}");
+}

@@ -24,6 +24,7 @@ pub(super) fn lines(
     let row = |name: &str, what: String| format!("  {name:<13}{}", clean(&what));
     let mut lines = vec![
         paint.strong(&heading),
+        row("Web view", format!("http://{place}/")),
         row("Responses", format!("http://{place}/v1/responses")),
         row("Chat", format!("http://{place}/chat and http://{place}/chat/stream")),
         row("WebSocket", format!("ws://{place}/ws/chat")),
@@ -32,9 +33,12 @@ pub(super) fn lines(
         row("Models", models(&settings.models)),
         row("Tools", tools.join(", ")),
     ];
-    let demo = settings.models.demo().map(|_| format!("{} (multiply)", demo::LABEL));
+    let demo = settings.models.demo().map(|_| demo::SERVERS);
+    let demo = demo.into_iter().flatten();
+    let demo = demo.filter(|(label, _)| !settings.tool_servers.contains_key(*label));
+    let demo = demo.map(|(label, tool)| format!("{label} ({tool})"));
     let connecting = settings.tool_servers.keys().map(|label| format!("{label} (connecting)"));
-    let servers: Vec<String> = demo.into_iter().chain(connecting).collect();
+    let servers: Vec<String> = demo.chain(connecting).collect();
     if !servers.is_empty() {
         lines.push(row("Tool servers", servers.join(", ")));
     }
@@ -44,6 +48,9 @@ pub(super) fn lines(
     lines.push(format!(
         "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://{place}/v1 OPENAI_API_KEY={key}"
     ));
+    if settings.models.demo().is_some() {
+        lines.push(format!("Open the web view and ask: {}", demo::QUESTION));
+    }
     lines
 }
 

@@ -27,6 +27,7 @@ fn the_demo_says_where_everything_is() {
         greeting("127.0.0.1:7878", &settings),
         [
             "turnwire VERSION listens on http://127.0.0.1:7878",
+            "  Web view     http://127.0.0.1:7878/",
             "  Responses    http://127.0.0.1:7878/v1/responses",
             "  Chat         http://127.0.0.1:7878/chat and http://127.0.0.1:7878/chat/stream",
             "  WebSocket    ws://127.0.0.1:7878/ws/chat",
@@ -34,10 +35,11 @@ fn the_demo_says_where_everything_is() {
             "  OpenAPI      http://127.0.0.1:7878/openapi.json",
             "  Models       scripted (default); `scripted` answers for any other name",
             "  Tools        file_search",
-            "  Tool servers demo (multiply), docs (connecting)",
+            "  Tool servers demo (multiply), ci (deploy_check), git (delete_branch), docs (connecting)",
             "  Keys         none: every program on this machine may use it",
             "  Kept         in memory: the last 10000 runs, until this process ends",
             "Point an OpenAI SDK at it: OPENAI_BASE_URL=http://127.0.0.1:7878/v1 OPENAI_API_KEY=none",
+            "Open the web view and ask: Check the release and clean the old branch",
         ]
     );
 }
@@ -51,6 +53,7 @@ fn a_server_for_everybody_says_where_this_machine_finds_it() {
         greeting("0.0.0.0:80", &settings),
         [
             "turnwire VERSION listens on http://0.0.0.0:80",
+            "  Web view     http://127.0.0.1:80/",
             "  Responses    http://127.0.0.1:80/v1/responses",
             "  Chat         http://127.0.0.1:80/chat and http://127.0.0.1:80/chat/stream",
             "  WebSocket    ws://127.0.0.1:80/ws/chat",
