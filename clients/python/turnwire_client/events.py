@@ -784,6 +784,11 @@ class InputRequestedEvent(TypedDict):
     expires_at: NotRequired[str | None]
     """Time at which the request expires. Not set if it lasts as long as the call."""
 
+    unknown_outcome: NotRequired[bool | None]
+    """Whether the request comes from the engine and not from the tool: the outcome of the call
+    is unknown, and a person settles it.
+    """
+
     type: Literal["input_requested"]
 
 
@@ -1046,6 +1051,11 @@ class InputSnapshot(TypedDict):
 
     expires_at: NotRequired[str | None]
     """Time at which the question expires. Missing if it does not."""
+
+    unknown_outcome: NotRequired[bool | None]
+    """Whether the outcome of the call is unknown and the answer settles it. The question then
+    comes from Turnwire, not from the tool.
+    """
 
     reply: NotRequired[Reply | None]
     """The answer. Null while the tool waits for it."""

@@ -520,6 +520,11 @@ export type RunEvent =
     schema: Record<string, unknown>;
     /** Time at which the request expires. Not set if it lasts as long as the call. */
     expires_at?: string | null;
+    /**
+     * Whether the request comes from the engine and not from the tool: the outcome of the call
+     * is unknown, and a person settles it.
+     */
+    unknown_outcome?: boolean | null;
     type: "input_requested";
   }
   /** A request for input was resolved. Recorded exactly once per request. */
@@ -610,6 +615,11 @@ export interface InputSnapshot {
   requested_at: string;
   /** Time at which the question expires. Missing if it does not. */
   expires_at?: string | null;
+  /**
+   * Whether the outcome of the call is unknown and the answer settles it. The question then
+   * comes from Turnwire, not from the tool.
+   */
+  unknown_outcome?: boolean | null;
   /** The answer. Null while the tool waits for it. */
   reply?: Reply | null;
 }
