@@ -33,9 +33,11 @@ impl RunState {
         })
     }
 
-    /// Returns the calls in doubt about which nobody is asked yet.
+    /// Returns the calls in doubt about which a person is to be asked.
     pub(super) fn to_be_settled(&self) -> impl Iterator<Item = &Call> {
-        self.in_doubt().filter(|call| self.doubt_about(&call.call_id).is_none())
+        let is_asked = |call: &&Call| self.doubt_about(&call.call_id).is_some();
+        let may_ask = self.settles_unknown_outcomes();
+        self.in_doubt().filter(move |call| may_ask && !is_asked(call))
     }
 
     /// Returns why the outcome of a call is unknown, while a person is asked about it.
