@@ -10,6 +10,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::addresses::{listen_address, page_origin};
 
+mod on_server;
+
+pub(crate) use self::on_server::{
+    ApproveArguments, ChatArguments, FollowArguments, LoginArguments, LogoutArguments,
+    RunsArguments, RunsCommand, RunsListArguments, RunsOneArguments, ServerArguments,
+    ShareArguments,
+};
+
 /// Runs agent turns and makes every step visible.
 #[derive(Debug, Parser)]
 #[command(name = "turnwire", version, arg_required_else_help = true)]
@@ -22,6 +30,17 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Ask one question; the answer goes to stdout, progress to stderr
     Run(RunArguments),
+    /// Hold a conversation in the terminal
+    Chat(ChatArguments),
+    /// Watch a run of a server, live or finished
+    Follow(FollowArguments),
+    /// List, show, cancel, approve and share the runs of a server
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Save the API key of a server
+    Login(LoginArguments),
+    /// Forget the API key of a server
+    Logout(LogoutArguments),
     /// Serve runs over HTTP: the Responses API, chat, WebSocket
     Serve(ServeArguments),
     /// Check everything the settings name and suggest fixes
@@ -31,6 +50,10 @@ pub(crate) enum Command {
     /// Extract the text of a PDF; started by `serve` with resource limits
     #[command(hide = true)]
     ReadPdf,
+    /// Print shell completions
+    Completions(CompletionsArguments),
+    /// Print the man page, or write one page per command into a directory
+    Man(ManArguments),
     /// Check a /v1/responses stream of any vendor for lifecycle faults
     Check(CheckArguments),
     /// List and test the configured MCP servers
@@ -45,6 +68,7 @@ Examples:
   OPENAI_BASE_URL=http://localhost:11434/v1 turnwire run --model qwen3:8b \"Why is the sky blue?\"
   cat report.md | turnwire run \"Sum this up.\"         stdin is put before the question
   turnwire run < question.txt > answer.txt
+  turnwire run --server http://127.0.0.1:7878 \"multiply 5 and 4\"
 
 On a terminal, calls that need approval ([approvals], require_approval) are shown with a prompt:
 yes, no, always, or edit the arguments (in $VISUAL or $EDITOR). Without a terminal, and with
@@ -54,7 +78,11 @@ Settings: turnwire.toml, then the environment (TURNWIRE_MODEL, OPENAI_BASE_URL, 
 ANTHROPIC_API_KEY, NO_COLOR, TURNWIRE_A11Y, TURNWIRE_LOG, VISUAL, EDITOR), then these options.
 Later sources override earlier ones.
 
-Exit codes: 0 completed, 1 failed or incomplete, 2 invalid usage or settings, 130 stopped by
+With --server (or TURNWIRE_SERVER) the run is executed by that server, whose settings decide about
+the model and its tools. It goes on if this process ends: Esc or Ctrl-C stops it, Ctrl-B detaches.
+
+Exit codes: 0 completed, 1 failed or incomplete, 2 invalid usage or settings, 3 the run waits for a
+person and there is no terminal (with --server), 4 the server cannot be reached, 130 stopped by
 Ctrl-C, 143 stopped by SIGTERM.";
 
 #[derive(Debug, Default, Args)]
@@ -84,6 +112,15 @@ pub(crate) struct RunArguments {
     /// Also write the final answer to a file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+/// How a run is displayed.
+#[derive(Debug, Default, Args)]
+pub(crate) struct DisplayArguments {
     /// Print each event of the run as one line of JSON, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
@@ -320,6 +357,27 @@ pub(crate) struct CheckArguments {
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    pub(crate) shell: CompletionShell,
+}
+
+// The variants have no doc comments, because clap would put them into the help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletionShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ManArguments {
+    /// Write one page per command into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// When to use colours. `auto` uses them on terminals that support them.

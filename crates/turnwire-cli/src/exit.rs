@@ -14,6 +14,10 @@ pub(crate) enum Exit {
     Failed,
     /// The command line or the settings are invalid.
     Usage,
+    /// The run waits for a person, and there is no terminal to ask one.
+    NeedsPerson,
+    /// The server cannot be reached.
+    Unreachable,
     /// Ctrl-C; for a server, the second one.
     Interrupted,
     /// `SIGTERM`; for a server, the second one.
@@ -26,6 +30,8 @@ impl From<Exit> for ExitCode {
             Exit::Done => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::NeedsPerson => 3,
+            Exit::Unreachable => 4,
             Exit::Interrupted => 130,
             Exit::Terminated => 143,
         })

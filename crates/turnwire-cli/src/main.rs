@@ -1,8 +1,9 @@
 //! The `turnwire` binary.
 //!
 //! [`args`] is the command line, [`settings`] combines it with the settings file and the
-//! environment, [`wiring`] builds the agent or the gateway, [`commands`] runs the commands, and
-//! [`terminal`] displays a run. Everything that needs no terminal, file or environment is in other
+//! environment, [`wiring`] builds the agent or the gateway, [`server_client`] speaks to a server,
+//! [`commands`] runs the commands, [`watch`] follows a run with its questions, and [`terminal`]
+//! displays it. Everything that needs no terminal, file or environment is in other
 //! crates.
 
 mod addresses;
@@ -11,10 +12,12 @@ mod commands;
 mod demo;
 mod environment;
 mod exit;
+mod server_client;
 mod settings;
 mod signals;
 mod telemetry;
 mod terminal;
+mod watch;
 mod wiring;
 
 use std::process::ExitCode;
@@ -47,6 +50,13 @@ fn main() -> ExitCode {
     let environment = Environment::of_this_process();
     match arguments.command {
         Command::Run(arguments) => commands::run::run(&arguments, &environment),
+        Command::Chat(arguments) => commands::chat::chat(&arguments, &environment),
+        Command::Completions(arguments) => commands::completions::completions(&arguments),
+        Command::Man(arguments) => commands::completions::man(&arguments),
+        Command::Follow(arguments) => commands::follow::follow(&arguments, &environment),
+        Command::Runs(command) => commands::runs::runs(&command, &environment),
+        Command::Login(arguments) => commands::login::login(&arguments, &environment),
+        Command::Logout(arguments) => commands::login::logout(&arguments, &environment),
         Command::Serve(arguments) => commands::serve::serve(&arguments, &environment),
         Command::Doctor(arguments) => commands::doctor::doctor(&arguments, &environment),
         Command::Backup(arguments) => commands::backup::backup(&arguments, &environment),

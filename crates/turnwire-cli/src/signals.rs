@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Problem};
 
 /// A signal that stops the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,12 @@ impl From<Signal> for Exit {
             Signal::Terminate => Self::Terminated,
         }
     }
+}
+
+/// Listens for signals from here on.
+pub(crate) fn listen() -> Result<Signals, Problem> {
+    Signals::listen()
+        .map_err(|error| Problem::failure(format!("cannot listen for Ctrl-C: {error}")))
 }
 
 /// The received signals. After [`listen`](Signals::listen) they no longer end the process by

@@ -1,9 +1,15 @@
 //! The commands, one file each.
 
 pub(crate) mod backup;
+pub(crate) mod chat;
 pub(crate) mod check;
+pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod follow;
+pub(crate) mod login;
 pub(crate) mod mcp;
 pub(crate) mod read_pdf;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod serve;
+pub(crate) mod watched;

@@ -27,6 +27,12 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 #[derive(Debug)]
 pub(crate) struct Live {
     paint: Paint,
+    /// How to stop the run.
+    keys: &'static str,
+    /// Shown instead of the working line while the connection is lost.
+    problem: Option<String>,
+    /// The text that is not formatted yet.
+    preview: Vec<String>,
     started_at: Instant,
     rows: Vec<Row>,
     n_ticks: usize,
@@ -48,10 +54,33 @@ struct Row {
 }
 
 impl Live {
-    pub(super) fn new(paint: Paint) -> Self {
-        let (started_at, rows) = (Instant::now(), Vec::new());
-        let terminal = Term::buffered_stderr();
-        Self { paint, started_at, rows, n_ticks: 0, is_stopping: false, terminal, n_drawn: 0 }
+    pub(super) fn new(paint: Paint, keys: &'static str) -> Self {
+        Self {
+            paint,
+            keys,
+            problem: None,
+            preview: Vec::new(),
+            started_at: Instant::now(),
+            rows: Vec::new(),
+            n_ticks: 0,
+            is_stopping: false,
+            terminal: Term::buffered_stderr(),
+            n_drawn: 0,
+        }
+    }
+
+    /// Says in the headline what is wrong, or that nothing is.
+    pub(super) fn set_problem(&mut self, problem: Option<String>) {
+        self.problem = problem;
+    }
+
+    /// Shows text above the headline that will be replaced.
+    pub(super) fn set_preview(&mut self, lines: Vec<String>) {
+        self.preview = lines;
+    }
+
+    pub(super) fn width(&self) -> usize {
+        usize::from(self.terminal.size().1)
     }
 
     /// Sets the state of a call.
@@ -92,7 +121,7 @@ impl Live {
 
     /// Draws the block below everything else. The cursor must be at the start of a line.
     pub(super) fn draw(&mut self) {
-        let width = usize::from(self.terminal.size().1);
+        let width = self.width();
         let lines = self.lines(width);
         // Write errors are ignored.
         let _ = self.replace(&lines);
@@ -120,15 +149,18 @@ impl Live {
         let n_more = self.rows.len().saturating_sub(MAX_ROWS);
         let more = (n_more > 0).then(|| self.paint.dim(&format!("  +{n_more} more")));
         let rows = self.rows.iter().take(MAX_ROWS).map(|row| self.row(row, width));
-        std::iter::once(self.headline(width)).chain(rows).chain(more).collect()
+        let preview = self.preview.iter().map(|line| truncate_str(line, width, "…").into_owned());
+        preview.chain([self.headline(width)]).chain(rows).chain(more).collect()
     }
 
     fn headline(&self, width: usize) -> String {
         let (colour, symbol, text) = if self.is_stopping {
             (Colour::Yellow, "■", "Stopping… (ctrl-c again to leave at once)".to_owned())
+        } else if let Some(problem) = &self.problem {
+            (Colour::Yellow, "◌", problem.clone())
         } else {
             let elapsed = self.started_at.elapsed().as_secs();
-            (Colour::Cyan, "•", format!("Working ({elapsed}s · ctrl-c to stop)"))
+            (Colour::Cyan, "•", format!("Working ({elapsed}s · {})", self.keys))
         };
         let text = truncate_str(&text, width.saturating_sub(2), "…");
         format!("{} {text}", self.paint.colour(colour, symbol))

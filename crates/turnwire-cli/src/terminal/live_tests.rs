@@ -4,7 +4,7 @@ use super::*;
 use crate::{args::ColorChoice, environment::Environment};
 
 fn live() -> Live {
-    Live::new(Paint::choose(ColorChoice::Never, &Environment::default(), false))
+    Live::new(Paint::choose(ColorChoice::Never, &Environment::default(), false), "ctrl-c to stop")
 }
 
 fn note(live: &mut Live, id: &str, title: &str, label: &str, note: &str) {

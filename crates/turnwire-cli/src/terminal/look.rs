@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use super::Paint;
-use crate::{args::RunArguments, environment::Environment, telemetry};
+use crate::{args::DisplayArguments, environment::Environment, telemetry};
 
 /// How a run is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,16 @@ pub(crate) struct Look {
     pub(crate) stderr_is_terminal: bool,
     /// Whether answer and status go to the same place.
     pub(crate) shared: bool,
+    /// How to stop the run or leave it, for the live block.
+    pub(crate) keys: &'static str,
+    /// Whether the answer is formatted.
+    pub(crate) is_formatted: bool,
 }
+
+/// How to stop a run of this process.
+pub(crate) const STOP_KEYS: &str = "ctrl-c to stop";
+/// How to stop a run on a server, or leave it.
+pub(crate) const DETACH_KEYS: &str = "esc to stop · ctrl-b to detach";
 
 /// Content of the display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +52,7 @@ impl Streams {
 
 impl Look {
     pub(crate) fn choose(
-        arguments: &RunArguments,
+        arguments: &DisplayArguments,
         environment: &Environment,
         streams: Streams,
     ) -> Self {
@@ -55,14 +64,25 @@ impl Look {
             // A log and a live block would overwrite each other.
             && !telemetry::is_wanted(environment);
         let view = match arguments {
-            RunArguments { json: true, .. } => View::Json,
-            RunArguments { quiet: true, .. } => View::Quiet,
-            RunArguments { plain: true, .. } => View::Plain,
+            DisplayArguments { json: true, .. } => View::Json,
+            DisplayArguments { quiet: true, .. } => View::Quiet,
+            DisplayArguments { plain: true, .. } => View::Plain,
             _ if can_redraw => View::Live,
             _ => View::Plain,
         };
         let paint = Paint::choose(arguments.color, environment, stderr_is_terminal);
-        Self { view, paint, stderr_is_terminal, shared }
+        Self { view, paint, stderr_is_terminal, shared, keys: STOP_KEYS, is_formatted: false }
+    }
+
+    /// For a run that goes on without this process.
+    pub(crate) fn detachable(self) -> Self {
+        let reads_keys = self.stderr_is_terminal && self.shared;
+        Self { keys: if reads_keys { DETACH_KEYS } else { STOP_KEYS }, ..self }
+    }
+
+    /// Formats the answer, if it goes to the same terminal as a live block.
+    pub(crate) fn formatted(self) -> Self {
+        Self { is_formatted: self.view == View::Live && self.shared, ..self }
     }
 }
 

@@ -58,7 +58,12 @@ impl Paint {
         self.styled(Style::new().dimmed(), text)
     }
 
-    fn styled(self, style: Style, text: &str) -> String {
+    /// Code in a block.
+    pub(super) fn code(self, text: &str) -> String {
+        self.colour(Colour::Cyan, text)
+    }
+
+    pub(super) fn styled(self, style: Style, text: &str) -> String {
         if self.0 { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }

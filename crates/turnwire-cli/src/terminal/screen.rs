@@ -9,8 +9,9 @@ use turnwire_contract::RecordedEvent;
 use turnwire_surfaces::{Projection, Transcript, TranscriptFrame, wire_json};
 
 use super::{
-    Look, Paint,
+    Colour, Connection, Look, Paint,
     answer::Answer,
+    formatter::Formatter,
     live::Live,
     look::View,
     plain::{self, STOPPING},
@@ -25,6 +26,10 @@ pub(crate) enum DisplayUpdate {
     /// The run is being cancelled.
     Stopping,
     Tick,
+    /// The connection to the server changed.
+    Connection(Connection),
+    /// Something to know about the display itself.
+    Notice(String),
     /// A question to the person. Other updates wait until it is closed.
     Question(String),
     QuestionClosed {
@@ -48,8 +53,15 @@ pub(crate) struct TextDisplay {
     transcript: Transcript,
     answer: Answer<Stdout>,
     status: Status,
-    /// Events during a question. They are displayed afterwards.
-    deferred: Option<Vec<Arc<RecordedEvent>>>,
+    /// Updates during a question. They are displayed afterwards.
+    deferred: Option<Vec<Deferred>>,
+}
+
+/// An update that waits for the end of a question.
+#[derive(Debug)]
+enum Deferred {
+    Event(Arc<RecordedEvent>),
+    Connection(Connection),
 }
 
 /// Display of everything except the answer.
@@ -57,20 +69,26 @@ pub(crate) struct TextDisplay {
 pub(crate) enum Status {
     Silent,
     Plain(Paint),
-    Live { live: Live, paint: Paint },
+    Live {
+        live: Live,
+        paint: Paint,
+        /// Formats the answer before it is written.
+        formatter: Option<Formatter>,
+    },
 }
 
 impl Screen {
     pub(crate) fn new(look: Look) -> Self {
-        let Look { view, paint, shared, .. } = look;
+        let Look { view, paint, shared, keys, is_formatted, .. } = look;
         let status = match view {
             View::Json => return Self::Json(io::stdout()),
             View::Quiet => Status::Silent,
             View::Plain => Status::Plain(paint),
             View::Live => {
-                let mut live = Live::new(paint);
+                let mut live = Live::new(paint, keys);
                 live.draw();
-                Status::Live { live, paint }
+                let formatter = is_formatted.then(|| Formatter::new(paint));
+                Status::Live { live, paint, formatter }
             }
         };
         let (transcript, answer) = (Transcript::default(), Answer::new(io::stdout(), shared));
@@ -88,6 +106,10 @@ impl Screen {
             (Self::Json(_), _) => Ok(()),
             (Self::Transcript(shown), DisplayUpdate::Event(recorded)) => shown.show(recorded),
             (Self::Transcript(shown), DisplayUpdate::Stopping) => shown.stop(),
+            (Self::Transcript(shown), DisplayUpdate::Connection(connection)) => {
+                shown.connection(*connection)
+            }
+            (Self::Transcript(shown), DisplayUpdate::Notice(text)) => shown.notice(text),
             (Self::Transcript(shown), DisplayUpdate::Question(text)) => shown.ask(text),
             (Self::Transcript(shown), DisplayUpdate::QuestionClosed { was_typed }) => {
                 shown.go_on(*was_typed)
@@ -105,6 +127,7 @@ impl Screen {
         match self {
             Self::Json(out) => out.flush(),
             Self::Transcript(shown) => {
+                shown.status.end_formatted(&mut shown.answer)?;
                 shown.status.make_way();
                 shown.answer.finish()
             }
@@ -115,11 +138,27 @@ impl Screen {
 impl TextDisplay {
     fn show(&mut self, recorded: &Arc<RecordedEvent>) -> io::Result<()> {
         if let Some(deferred) = &mut self.deferred {
-            deferred.push(Arc::clone(recorded));
+            deferred.push(Deferred::Event(Arc::clone(recorded)));
             return Ok(());
         }
         let mut frames = self.transcript.project(recorded).into_iter();
         frames.try_for_each(|frame| self.status.show(&mut self.answer, &frame))
+    }
+
+    fn connection(&mut self, connection: Connection) -> io::Result<()> {
+        if let Some(deferred) = &mut self.deferred {
+            deferred.push(Deferred::Connection(connection));
+            return Ok(());
+        }
+        self.status.connection(&mut self.answer, connection)
+    }
+
+    fn notice(&mut self, text: &str) -> io::Result<()> {
+        let frame = TranscriptFrame::Notice(text.to_owned());
+        if self.deferred.is_some() {
+            return Ok(());
+        }
+        self.status.show(&mut self.answer, &frame)
     }
 
     fn stop(&mut self) -> io::Result<()> {
@@ -137,6 +176,7 @@ impl TextDisplay {
     fn ask(&mut self, text: &str) -> io::Result<()> {
         if self.deferred.is_none() {
             self.deferred = Some(Vec::new());
+            self.status.end_formatted(&mut self.answer)?;
             self.status.make_way();
             self.answer.end_open_line()?;
         }
@@ -151,25 +191,26 @@ impl TextDisplay {
             tell("");
         }
         let deferred = self.deferred.take().unwrap_or_default();
-        deferred.iter().try_for_each(|recorded| self.show(recorded))
+        deferred.iter().try_for_each(|update| match update {
+            Deferred::Event(recorded) => self.show(recorded),
+            Deferred::Connection(connection) => self.connection(*connection),
+        })
     }
 }
 
 impl Status {
     fn show(&mut self, answer: &mut Answer<Stdout>, frame: &TranscriptFrame) -> io::Result<()> {
         match frame {
-            TranscriptFrame::Text(text) => {
-                self.make_way();
-                return answer.write(text);
-            }
+            TranscriptFrame::Text(text) => return self.text(answer, text),
             TranscriptFrame::Ended { .. } => {
+                self.end_formatted(answer)?;
                 self.make_way();
                 answer.finish()?;
             }
             TranscriptFrame::ToolBegan { .. }
             | TranscriptFrame::ToolNoted { .. }
             | TranscriptFrame::ToolEnded { .. }
-            | TranscriptFrame::Notice(_) => {}
+            | TranscriptFrame::Notice(_) => self.end_formatted(answer)?,
         }
         match self {
             Self::Silent => {}
@@ -179,9 +220,72 @@ impl Status {
                     tell(&line);
                 }
             }
-            Self::Live { live, paint } => {
+            Self::Live { live, paint, .. } => {
                 answer.end_open_line()?;
                 show_live(live, frame, *paint);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a piece of the answer. With a formatter, only blocks that are complete are written,
+    /// and the live block shows the rest.
+    fn text(&mut self, answer: &mut Answer<Stdout>, text: &str) -> io::Result<()> {
+        let Self::Live { live, formatter: Some(formatter), .. } = self else {
+            self.make_way();
+            return answer.write(text);
+        };
+        if let Some(blocks) = formatter.push(text, live.width()) {
+            live.erase();
+            answer.write(&blocks)?;
+        }
+        live.set_preview(formatter.preview(live.width()));
+        live.draw();
+        Ok(())
+    }
+
+    /// Writes what is left of a formatted text, before anything else is displayed.
+    fn end_formatted(&mut self, answer: &mut Answer<Stdout>) -> io::Result<()> {
+        if let Self::Live { live, formatter: Some(formatter), .. } = self {
+            live.set_preview(Vec::new());
+            if let Some(rest) = formatter.finish(live.width()) {
+                live.erase();
+                answer.write(&rest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells that the connection is lost or back. While it is lost, only the headline of the live
+    /// block counts the attempts.
+    fn connection(
+        &mut self,
+        answer: &mut Answer<Stdout>,
+        connection: Connection,
+    ) -> io::Result<()> {
+        let is_new = !matches!(connection, Connection::Lost { attempt: 2.., .. });
+        let (colour, symbol) = match connection {
+            Connection::Lost { .. } => (Colour::Yellow, "◌"),
+            Connection::Back { .. } => (Colour::Green, "●"),
+        };
+        match self {
+            Self::Silent => return Ok(()),
+            Self::Plain(paint) if is_new => {
+                answer.end_open_line()?;
+                tell(&format!("{} {}", paint.colour(colour, symbol), connection.words()));
+            }
+            Self::Plain(_) => {}
+            Self::Live { live, paint, .. } => {
+                answer.end_open_line()?;
+                live.erase();
+                match connection {
+                    Connection::Lost { .. } => live.set_problem(Some(connection.words())),
+                    Connection::Back { .. } => {
+                        live.set_problem(None);
+                        tell(&format!("{} {}", paint.colour(colour, symbol), connection.words()));
+                    }
+                }
+                live.draw();
             }
         }
         Ok(())

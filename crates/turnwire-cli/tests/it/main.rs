@@ -10,9 +10,12 @@
 
 mod asking;
 mod backup;
+mod chat;
 mod check;
+mod completions;
 mod doctor;
 mod exit_codes;
+mod follow;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod functions;
@@ -20,6 +23,7 @@ mod mcp;
 mod odd_ids;
 mod pipes;
 mod read_pdf;
+mod runs;
 mod serve;
 mod settings;
 mod terminal;

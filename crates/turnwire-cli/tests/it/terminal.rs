@@ -2,7 +2,7 @@
 
 use std::{io::Write, num::NonZero};
 
-use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use crate::world::{Server, TURNWIRE, Watched, World, timeless};
 
@@ -16,6 +16,7 @@ pub(crate) struct Terminal {
     pub(crate) output: Watched,
     pub(crate) keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
 }
 
 impl Terminal {
@@ -24,7 +25,12 @@ impl Terminal {
     }
 
     pub(crate) fn start_program(world: &World, program: &str, arguments: &[&str]) -> Self {
-        let pair = native_pty_system().openpty(SIZE).unwrap();
+        Self::start_sized(world, program, arguments, SIZE.cols)
+    }
+
+    /// A terminal with this many columns.
+    pub(crate) fn start_sized(world: &World, program: &str, arguments: &[&str], cols: u16) -> Self {
+        let pair = native_pty_system().openpty(PtySize { cols, ..SIZE }).unwrap();
         let mut command = CommandBuilder::new(program);
         command.env_clear();
         command.env("TERM", "xterm-256color");
@@ -36,7 +42,36 @@ impl Terminal {
         command.args(arguments);
         let child = pair.slave.spawn_command(command).unwrap();
         let output = Watched::new(pair.master.try_clone_reader().unwrap());
-        Self { output, keyboard: pair.master.take_writer().unwrap(), child }
+        let keyboard = pair.master.take_writer().unwrap();
+        Self { output, keyboard, child, master: pair.master }
+    }
+
+    pub(crate) fn resize(&self, cols: u16) {
+        self.master.resize(PtySize { cols, ..SIZE }).unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.process_id().unwrap()
+    }
+
+    /// The mode of the terminal: whether it edits lines, echoes keys, and makes signals of them.
+    pub(crate) fn mode(&self) -> u32 {
+        self.master.get_termios().unwrap().local_flags.bits()
+    }
+
+    /// The mode that the program leaves behind.
+    pub(crate) fn mode_at_the_end(&mut self) -> u32 {
+        self.child.wait().unwrap();
+        self.mode()
+    }
+
+    pub(crate) fn press(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+    }
+
+    /// Waits until this is on the screen.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        self.output.wait_until(text, |bytes| screen(bytes).contains(text));
     }
 
     /// Waits for a question, and types the answer.
@@ -54,7 +89,12 @@ impl Terminal {
 
 /// What is on the screen after `bytes`.
 pub(crate) fn screen(bytes: &[u8]) -> String {
-    let [rows, columns] = [SIZE.rows, SIZE.cols].map(|size| NonZero::new(size).unwrap());
+    screen_of(bytes, SIZE.cols)
+}
+
+/// What is on a screen with this many columns.
+pub(crate) fn screen_of(bytes: &[u8], cols: u16) -> String {
+    let [rows, columns] = [SIZE.rows, cols].map(|size| NonZero::new(size).unwrap());
     let mut parser = vt100::Parser::new(rows, columns, 0);
     parser.process(bytes);
     let screen = parser.screen().contents();

@@ -1,0 +1,51 @@
+//! `turnwire follow`: watches a run of a server, live or finished.
+
+use turnwire::RunId;
+
+use super::watched::{LAST_MOMENT, after_end, exit_of, runtime, tell_how_to_go_on};
+use crate::{
+    args::FollowArguments,
+    environment::Environment,
+    exit::{Exit, Problem},
+    server_client::{self, ServerClient, connect},
+    signals::listen,
+    telemetry,
+    terminal::{Look, Streams},
+    watch::{Ending, WithoutTerminal, asker, watch},
+};
+
+pub(crate) fn follow(arguments: &FollowArguments, environment: &Environment) -> Exit {
+    let look = Look::choose(&arguments.display, environment, Streams::of_this_process());
+    follow_with(arguments, environment, look.detachable()).unwrap_or_else(|problem| {
+        problem.show(look.paint);
+        problem.exit
+    })
+}
+
+fn follow_with(
+    arguments: &FollowArguments,
+    environment: &Environment,
+    look: Look,
+) -> Result<Exit, Problem> {
+    telemetry::start(environment, look)?;
+    let client = connect(arguments.server.server.as_ref(), environment, look.paint)?;
+    let run_id = RunId::new(arguments.run_id.as_str());
+    let runtime = runtime()?;
+    let ending = runtime.block_on(Box::pin(watch_run(&client, &run_id, environment, look)));
+    runtime.shutdown_timeout(LAST_MOMENT);
+    exit_of(ending?, after_end)
+}
+
+async fn watch_run(
+    client: &ServerClient,
+    run_id: &RunId,
+    environment: &Environment,
+    look: Look,
+) -> Result<Ending, Problem> {
+    let mut signals = listen()?;
+    let asker = asker(environment, look, WithoutTerminal::Wait);
+    let run = server_client::follow(client, run_id);
+    let ending = watch(run, look, asker, &mut signals, async {}).await?;
+    tell_how_to_go_on(&ending, run_id, client);
+    Ok(ending)
+}

@@ -1,0 +1,60 @@
+//! `turnwire run --server`: the run is started on a server and watched from here.
+
+use super::question::question;
+use crate::{
+    args::RunArguments,
+    commands::watched::{LAST_MOMENT, runtime, tell_how_to_go_on},
+    environment::Environment,
+    exit::Problem,
+    server_client::{ServerClient, follow, start},
+    signals::listen,
+    terminal::Look,
+    watch::{Ending, WithoutTerminal, asker, watch},
+};
+
+pub(super) fn answer(
+    client: &ServerClient,
+    arguments: &RunArguments,
+    environment: &Environment,
+    look: Look,
+) -> Result<Ending, Problem> {
+    refuse_local_options(arguments)?;
+    let question = question(arguments.question.as_deref())?;
+    let look = look.detachable();
+    let asker = asker(environment, look, WithoutTerminal::Leave);
+    let runtime = runtime()?;
+    let ending = runtime.block_on(Box::pin(async {
+        let mut signals = listen()?;
+        let run_id = tokio::select! {
+            biased;
+            // Nothing was started, or nobody will know of it.
+            signal = signals.next() => return Ok(Ending::Left(signal)),
+            started = start(client, &question, None) => started?,
+        };
+        let run = follow(client, &run_id);
+        let ending = watch(run, look, asker, &mut signals, async {}).await?;
+        tell_how_to_go_on(&ending, &run_id, client);
+        Ok(ending)
+    }));
+    runtime.shutdown_timeout(LAST_MOMENT);
+    ending
+}
+
+/// The settings of the server decide about the model, its tools and limits.
+fn refuse_local_options(arguments: &RunArguments) -> Result<(), Problem> {
+    let given = [
+        (arguments.model.is_some(), "--model"),
+        (arguments.instructions.is_some(), "--instructions"),
+        (arguments.max_turns.is_some(), "--max-turns"),
+        (arguments.timeout.is_some(), "--timeout"),
+        (arguments.config.is_some(), "--config"),
+        (!arguments.mcp_config.is_empty(), "--mcp-config"),
+    ];
+    match given.iter().find(|(is_given, _)| *is_given) {
+        Some((_, name)) => Err(Problem::usage(format!(
+            "{name} works only in this process; with a server its settings decide"
+        ))
+        .hint("leave out --server, or put nothing into TURNWIRE_SERVER")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,157 @@
+//! `turnwire runs`: the runs of a server. With `--json`, what the server answers is printed as it
+//! is.
+
+mod list;
+mod share;
+mod show;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+
+use console::Term;
+use serde_json::{Value, json};
+use turnwire_surfaces::{clean, wire_json_pretty, words};
+
+use super::watched::runtime;
+use crate::{
+    args::{ApproveArguments, RunsArguments, RunsCommand, RunsOneArguments},
+    environment::Environment,
+    exit::{Exit, Problem},
+    server_client::{ServerClient, connect},
+    terminal::{Colour, Paint},
+};
+
+pub(crate) fn runs(command: &RunsCommand, environment: &Environment) -> Exit {
+    let common = match command {
+        RunsCommand::List(arguments) => &arguments.common,
+        RunsCommand::Show(arguments) | RunsCommand::Cancel(arguments) => &arguments.common,
+        RunsCommand::Approve(arguments) => &arguments.common,
+        RunsCommand::Share(arguments) => &arguments.common,
+    };
+    let paint = Paint::choose(common.color, environment, io::stdout().is_terminal());
+    execute(command, common, environment, paint).unwrap_or_else(|problem| {
+        problem.show(paint);
+        problem.exit
+    })
+}
+
+fn execute(
+    command: &RunsCommand,
+    common: &RunsArguments,
+    environment: &Environment,
+    paint: Paint,
+) -> Result<Exit, Problem> {
+    let client = connect(common.server.server.as_ref(), environment, paint)?;
+    let output = Output { paint, json: common.json, width: width_of_stdout() };
+    runtime()?.block_on(async {
+        match command {
+            RunsCommand::List(arguments) => list::list(&client, arguments, output).await,
+            RunsCommand::Show(arguments) => show::show(&client, &arguments.run_id, output).await,
+            RunsCommand::Cancel(arguments) => cancel(&client, arguments, output).await,
+            RunsCommand::Approve(arguments) => approve(&client, arguments, output).await,
+            RunsCommand::Share(arguments) => share::share(&client, arguments, output).await,
+        }
+    })
+}
+
+/// How results are printed, to standard output.
+#[derive(Debug, Clone, Copy)]
+struct Output {
+    paint: Paint,
+    json: bool,
+    /// Width of the terminal; none in a pipe, where lines have any length.
+    width: Option<usize>,
+}
+
+impl Output {
+    /// Prints the answer of the server, or what it means.
+    fn print(self, answer: &Value, words: impl FnOnce() -> String) {
+        let text = if self.json { wire_json_pretty(answer) } else { words() };
+        // A closed standard output is not an error.
+        let _ = writeln!(io::stdout().lock(), "{text}");
+    }
+}
+
+fn width_of_stdout() -> Option<usize> {
+    let terminal = Term::stdout();
+    let size = io::stdout().is_terminal().then(|| terminal.size_checked()).flatten();
+    size.map(|(_, columns)| usize::from(columns))
+}
+
+async fn cancel(
+    client: &ServerClient,
+    arguments: &RunsOneArguments,
+    output: Output,
+) -> Result<Exit, Problem> {
+    let path = ["v1", "runs", arguments.run_id.as_str(), "cancel"];
+    let answer = client.post(&path, &json!({})).await?;
+    let was_running = answer.get("done") == Some(&Value::from(true));
+    let run_id = one_line(&arguments.run_id);
+    output.print(&answer, || {
+        if was_running {
+            format!("{} {run_id} is being stopped", output.paint.colour(Colour::Yellow, "■"))
+        } else {
+            format!("{run_id} was over already")
+        }
+    });
+    Ok(Exit::Done)
+}
+
+async fn approve(
+    client: &ServerClient,
+    arguments: &ApproveArguments,
+    output: Output,
+) -> Result<Exit, Problem> {
+    let run_id = arguments.run_id.as_str();
+    let call_id = match &arguments.call_id {
+        Some(call_id) => call_id.clone(),
+        None => only_waiting(client, run_id).await?,
+    };
+    let body = if arguments.deny {
+        json!({ "decision": "deny", "reason": arguments.reason })
+    } else {
+        json!({ "decision": "approve", "remember": arguments.remember })
+    };
+    let answer = client.post(&["v1", "runs", run_id, "calls", &call_id, "approve"], &body).await?;
+    let (mark, word) = if arguments.deny {
+        (output.paint.colour(Colour::Red, "✗"), "denied")
+    } else {
+        (output.paint.colour(Colour::Green, "✓"), "approved")
+    };
+    output.print(&answer, || format!("{mark} {} is {word}", one_line(&call_id)));
+    Ok(Exit::Done)
+}
+
+/// The call of a run that waits for an approval, if there is only one.
+async fn only_waiting(client: &ServerClient, run_id: &str) -> Result<String, Problem> {
+    let snapshot = client.get(&["v1", "runs", run_id], &[]).await?;
+    let calls = snapshot.get("calls").and_then(Value::as_array).into_iter().flatten();
+    let waiting: Vec<(&str, &str)> = calls
+        .filter(|call| word(call, "state") == words::NEEDS_APPROVAL)
+        .map(|call| (word(call, "call_id"), word(call, "tool")))
+        .collect();
+    match waiting.as_slice() {
+        [(call_id, _)] => Ok((*call_id).to_owned()),
+        [] => Err(Problem::failure("no call of this run waits for an approval")),
+        several => {
+            let problem = Problem::usage("several calls wait; name one of them");
+            let lines = several.iter().map(|(id, tool)| format!("{id}  {tool}"));
+            Err(Problem { details: lines.collect(), ..problem })
+        }
+    }
+}
+
+/// A text field of a JSON object; empty if it has none.
+fn word<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Text of a server on one line, without control characters.
+fn one_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A time as people read it, in UTC: `2026-11-16 16:05`.
+fn short_time(time: &str) -> String {
+    one_line(time).get(..16).map(|time| time.replace('T', " ")).unwrap_or_default()
+}

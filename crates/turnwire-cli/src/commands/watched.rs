@@ -1,0 +1,65 @@
+//! What the commands that watch a run have in common: the runtime, and the end.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use turnwire::{RunId, RunOutcome};
+use turnwire_surfaces::words;
+
+use crate::{
+    exit::{Exit, Problem},
+    server_client::ServerClient,
+    terminal::tell,
+    watch::Ending,
+};
+
+/// Maximum duration of the shutdown: enough to stop tool server processes, and too short to notice.
+pub(crate) const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+pub(crate) fn runtime() -> Result<Runtime, Problem> {
+    Runtime::new().map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))
+}
+
+/// The exit code of a run that was watched. `describe` words an outcome that is no success.
+pub(crate) fn exit_of(
+    ending: Ending,
+    describe: impl FnOnce(&RunOutcome) -> Problem,
+) -> Result<Exit, Problem> {
+    match ending {
+        Ending::Left(signal) => Ok(signal.into()),
+        Ending::NobodyReads | Ending::Detached => Ok(Exit::Done),
+        Ending::NeedsPerson => Ok(Exit::NeedsPerson),
+        Ending::Over { outcome, stopped_by, .. } => match outcome {
+            RunOutcome::Completed => Ok(Exit::Done),
+            // Stopped by somebody else, it is stopped all the same.
+            RunOutcome::Cancelled => Ok(stopped_by.map_or(Exit::Failed, Exit::from)),
+            RunOutcome::Incomplete { .. } | RunOutcome::Failed { .. } => Err(describe(&outcome)),
+        },
+    }
+}
+
+/// The problem of a run on a server, whose operator has the details.
+pub(crate) fn after_end(outcome: &RunOutcome) -> Problem {
+    match outcome {
+        RunOutcome::Failed { failure } => Problem::failure(failure.message.as_str()),
+        RunOutcome::Completed | RunOutcome::Cancelled | RunOutcome::Incomplete { .. } => {
+            Problem::failure(words::run_ending(outcome))
+        }
+    }
+}
+
+/// After a run was left, says how to come back to it.
+pub(crate) fn tell_how_to_go_on(ending: &Ending, run_id: &RunId, client: &ServerClient) {
+    let base = client.base();
+    match ending {
+        Ending::Detached => {
+            tell(&format!("detached. Follow with: turnwire follow {run_id} --server {base}"));
+            tell(&format!("Stop with: turnwire runs cancel {run_id} --server {base}"));
+        }
+        Ending::NeedsPerson => {
+            tell("the run waits for a person, and there is no terminal to ask one");
+            tell(&format!("Answer with: turnwire follow {run_id} --server {base}"));
+        }
+        Ending::Over { .. } | Ending::Left(_) | Ending::NobodyReads => {}
+    }
+}

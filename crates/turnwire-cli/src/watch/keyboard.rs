@@ -1,0 +1,356 @@
+//! Reads from the terminal on a separate thread, so that it blocks neither the run nor Ctrl-C.
+//!
+//! While there is a question, whole lines are read, as a shell does. Between questions single keys
+//! are read, without echo: Esc and Ctrl-B. Both ways wait with `poll`, so that a question can be
+//! withdrawn and the terminal given back at any time. Signals of the terminal stay on, so Ctrl-C
+//! is a signal here as everywhere.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    process::Command,
+    sync::mpsc as requests,
+    thread::{self, JoinHandle},
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::termios::{self, FlushArg, LocalFlags, SetArg, Termios},
+    unistd::{getpgrp, tcgetpgrp},
+};
+use tokio::sync::mpsc;
+
+/// Time to tell the Esc key from the start of another key, in milliseconds.
+const ESCAPE_WAIT_MS: u16 = 30;
+/// How often a process in the background checks whether it has the terminal back, in milliseconds.
+const BACKGROUND_WAIT_MS: u16 = 250;
+const ESCAPE: u8 = 0x1b;
+const CTRL_B: u8 = 0x02;
+/// Maximum number of queued inputs.
+const MAX_QUEUED: usize = 16;
+
+/// A key that means something while a run is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Escape,
+    CtrlB,
+}
+
+#[derive(Debug)]
+pub(crate) enum Input {
+    Key(Key),
+    Line(Line),
+}
+
+/// An answer, and the number of the request it was typed for.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) request: u64,
+    /// None if the terminal is closed or the editor failed.
+    pub(crate) text: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Request {
+    Line(u64),
+    /// This text, edited in the editor, or typed again if there is none.
+    Edited(u64, String),
+    /// The last request is no longer interesting.
+    Withdrawn,
+}
+
+#[derive(Debug)]
+pub(crate) struct KeyboardOptions {
+    /// The editor command.
+    pub(crate) editor: Option<String>,
+    /// Whether keys are read between questions.
+    pub(crate) reads_keys: bool,
+}
+
+/// The controlling terminal of this process, independent of standard input. It is restored when
+/// this is dropped.
+#[derive(Debug)]
+pub(crate) struct Keyboard {
+    requests: Option<requests::Sender<Request>>,
+    waker: UnixStream,
+    input: mpsc::Receiver<Input>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keyboard {
+    /// Opens the terminal; `None` if there is none.
+    pub(crate) fn open(options: KeyboardOptions) -> Option<Self> {
+        let terminal = File::open("/dev/tty").ok()?;
+        let usual_mode = termios::tcgetattr(&terminal).ok()?;
+        let (waker, woken) = UnixStream::pair().ok()?;
+        woken.set_nonblocking(true).ok()?;
+        let (sender, requests) = requests::channel();
+        let (output, input) = mpsc::channel(MAX_QUEUED);
+        let reader = Reader {
+            terminal,
+            usual_mode,
+            woken,
+            requests,
+            output,
+            options,
+            reads_keys_now: false,
+        };
+        let thread = thread::Builder::new().name("keyboard".to_owned());
+        let thread = thread.spawn(move || reader.run()).ok()?;
+        Some(Self { requests: Some(sender), waker, input, thread: Some(thread) })
+    }
+
+    pub(crate) fn ask(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            // If the thread has ended, `next` returns the end of the input.
+            let _ = requests.send(request);
+        }
+        self.wake();
+    }
+
+    /// Waits for input. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Input> {
+        self.input.recv().await
+    }
+
+    fn wake(&self) {
+        let _ = (&self.waker).write_all(b"!");
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        self.requests = None;
+        self.input.close();
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The mode of the terminal, restored when this is dropped.
+#[derive(Debug)]
+pub(crate) struct TerminalMode {
+    terminal: File,
+    mode: Termios,
+}
+
+impl TerminalMode {
+    /// Remembers the mode; `None` if there is no terminal.
+    pub(crate) fn save() -> Option<Self> {
+        let terminal = File::open("/dev/tty").ok()?;
+        let mode = termios::tcgetattr(&terminal).ok()?;
+        Some(Self { terminal, mode })
+    }
+}
+
+impl Drop for TerminalMode {
+    fn drop(&mut self) {
+        if tcgetpgrp(&self.terminal).is_ok_and(|group| group == getpgrp()) {
+            let _ = termios::tcsetattr(&self.terminal, SetArg::TCSANOW, &self.mode);
+        }
+    }
+}
+
+struct Reader {
+    terminal: File,
+    /// Mode of the terminal before it was opened here.
+    usual_mode: Termios,
+    woken: UnixStream,
+    requests: requests::Receiver<Request>,
+    output: mpsc::Sender<Input>,
+    options: KeyboardOptions,
+    /// Whether the terminal is in the mode for single keys.
+    reads_keys_now: bool,
+}
+
+/// What the reader waited for.
+enum Waited {
+    Request,
+    Input,
+    Nothing,
+}
+
+impl Reader {
+    fn run(mut self) {
+        let mut open = None;
+        while let Some(next) = self.step(open) {
+            open = next;
+        }
+        self.set_key_mode(false);
+    }
+
+    /// Waits for a request or for input. `open` is the number of the open request; the next one is
+    /// returned, or nothing at the end.
+    #[expect(clippy::option_option, reason = "the outer one ends the loop")]
+    fn step(&mut self, open: Option<u64>) -> Option<Option<u64>> {
+        self.set_key_mode(open.is_none());
+        match self.wait(open.is_some()) {
+            Waited::Request => self.take_requests(open),
+            Waited::Input => {
+                let input = match open {
+                    Some(request) => Some(Input::Line(Line { request, text: self.line() })),
+                    None => self.key().map(Input::Key),
+                };
+                if let Some(input) = input
+                    && self.output.blocking_send(input).is_err()
+                {
+                    return None;
+                }
+                Some(None)
+            }
+            Waited::Nothing => Some(open),
+        }
+    }
+
+    #[expect(clippy::option_option, reason = "the outer one ends the loop")]
+    fn take_requests(&mut self, mut open: Option<u64>) -> Option<Option<u64>> {
+        // Each byte is one wake-up; the requests are counted by their channel.
+        let _ = (&self.woken).read(&mut [0; 64]);
+        loop {
+            match self.requests.try_recv() {
+                Ok(Request::Line(request)) => open = Some(request),
+                Ok(Request::Edited(request, text)) => match self.options.editor.clone() {
+                    None => open = Some(request),
+                    Some(editor) => {
+                        self.set_key_mode(false);
+                        let text = edited(&editor, &text).ok();
+                        let line = Input::Line(Line { request, text });
+                        self.output.blocking_send(line).ok()?;
+                        open = None;
+                    }
+                },
+                Ok(Request::Withdrawn) => {
+                    open = None;
+                    // What was typed so far must not answer another question.
+                    let _ = termios::tcflush(&self.terminal, FlushArg::TCIFLUSH);
+                }
+                Err(requests::TryRecvError::Empty) => return Some(open),
+                Err(requests::TryRecvError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn wait(&self, has_question: bool) -> Waited {
+        let reads = has_question || self.reads_keys_now;
+        let may_read = reads && self.is_in_foreground();
+        let mut both = [
+            PollFd::new(self.woken.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
+        ];
+        let n_polled = if may_read { 2 } else { 1 };
+        let wants_terminal = has_question || self.options.reads_keys;
+        let timeout = if wants_terminal && !may_read {
+            PollTimeout::from(BACKGROUND_WAIT_MS)
+        } else {
+            PollTimeout::NONE
+        };
+        let polled = poll(both.get_mut(..n_polled).unwrap_or_default(), timeout);
+        let is_ready = |fd: Option<&PollFd>| fd.and_then(PollFd::any).unwrap_or(false);
+        // Requests first: what was typed after a question appeared is its answer.
+        match polled {
+            Ok(_) if is_ready(both.first()) => Waited::Request,
+            Ok(_) if may_read && is_ready(both.get(1)) => Waited::Input,
+            Ok(_) | Err(_) => Waited::Nothing,
+        }
+    }
+
+    /// Whether this process may use the terminal. Otherwise reading from it would stop the process.
+    fn is_in_foreground(&self) -> bool {
+        tcgetpgrp(&self.terminal).is_ok_and(|group| group == getpgrp())
+    }
+
+    fn set_key_mode(&mut self, keys: bool) {
+        let keys = keys && self.options.reads_keys;
+        if keys == self.reads_keys_now || !self.is_in_foreground() {
+            return;
+        }
+        let mut mode = self.usual_mode.clone();
+        if keys {
+            mode.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        }
+        if termios::tcsetattr(&self.terminal, SetArg::TCSANOW, &mode).is_ok() {
+            self.reads_keys_now = keys;
+        }
+    }
+
+    /// Reads a line. The terminal has one, so this does not block for long.
+    fn line(&mut self) -> Option<String> {
+        let mut line = Vec::new();
+        let mut piece = [0; 1024];
+        loop {
+            match self.terminal.read(&mut piece) {
+                Ok(0) | Err(_) if line.is_empty() => return None,
+                Ok(0) | Err(_) => break,
+                Ok(n_bytes) => line.extend(piece.get(..n_bytes).unwrap_or_default()),
+            }
+            if line.ends_with(b"\n") {
+                break;
+            }
+        }
+        Some(String::from_utf8_lossy(&line).trim().to_owned())
+    }
+
+    /// Reads keys. Returns the first one that means something.
+    fn key(&mut self) -> Option<Key> {
+        let mut bytes = [0; 64];
+        let n_bytes = self.terminal.read(&mut bytes).ok()?;
+        let mut bytes = bytes.get(..n_bytes)?.to_vec();
+        if bytes.last() == Some(&ESCAPE) && self.has_more() {
+            // The rest of an arrow key or the like.
+            let mut rest = [0; 16];
+            let n_bytes = self.terminal.read(&mut rest).ok()?;
+            bytes.extend(rest.get(..n_bytes)?);
+        }
+        first_key(&bytes)
+    }
+
+    fn has_more(&self) -> bool {
+        let mut terminal = [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)];
+        poll(&mut terminal, PollTimeout::from(ESCAPE_WAIT_MS)).is_ok_and(|n_ready| n_ready > 0)
+    }
+}
+
+/// The first key that means something. Esc starts the sequences of other keys, too.
+fn first_key(mut bytes: &[u8]) -> Option<Key> {
+    loop {
+        bytes = match bytes {
+            [] => return None,
+            [CTRL_B, ..] => return Some(Key::CtrlB),
+            [ESCAPE] | [ESCAPE, ESCAPE, ..] => return Some(Key::Escape),
+            [ESCAPE, b'[' | b'O', rest @ ..] => {
+                let end = rest.iter().position(|byte| (0x40..=0x7e).contains(byte));
+                rest.get(end? + 1..)?
+            }
+            // A key with Alt.
+            [ESCAPE, _, rest @ ..] | [_, rest @ ..] => rest,
+        };
+    }
+}
+
+/// Opens `text` in the editor. As in Git, the editor command may have arguments.
+fn edited(editor: &str, text: &str) -> io::Result<String> {
+    let mut file = tempfile::Builder::new().prefix("turnwire-").suffix(".json").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.flush()?;
+    let terminal = || File::options().read(true).write(true).open("/dev/tty");
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{editor} \"$1\""))
+        .arg(editor)
+        .arg(file.path())
+        .stdin(terminal()?)
+        .stdout(terminal()?)
+        .stderr(terminal()?)
+        .status()?;
+    if !status.success() {
+        return Err(io::Error::other("the editor has failed"));
+    }
+    std::fs::read_to_string(file.path())
+}
+
+#[cfg(test)]
+#[path = "keyboard_tests.rs"]
+mod tests;
