@@ -68,7 +68,7 @@ export function App(): JSX.Element {
 function Page({ here }: { here: Route }): JSX.Element {
   switch (here.page) {
     case "runs":
-      return <RunsPage />;
+      return <RunsPage query={here.query} />;
     case "run":
       return <RunPage key={here.runId} runId={here.runId} call={here.call} />;
     case "servers":
@@ -102,7 +102,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
   const list = useStore(runs);
   const { state } = useStore(line);
   const theme = useTheme();
-  const needsYou = list.filter((run) => run.status === "needs_input").length;
+  const needsInput = list.filter((run) => run.status === "needs_input").length;
   useKey("/", (event) => {
     event.preventDefault();
     railOpen.set(true);
@@ -114,7 +114,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
     <a class="navi" href={address} aria-current={page === name ? "page" : undefined}>
       <Icon name={icon} />
       <span class="grow">{label}</span>
-      {n > 0 ? <span class="badge num" aria-label={`${n} need you`}>{n}</span> : null}
+      {n > 0 ? <span class="badge num" role="img" aria-label={`${n} ${n === 1 ? "needs" : "need"} input`}>{n}</span> : null}
     </a>
   );
   return (
@@ -131,7 +131,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
         </header>
         <div class="navis">
           {item("chat", to.chat(), "chat", "Chat")}
-          {item("runs", to.runs, "runs", "Runs", needsYou)}
+          {item("runs", to.runs, "runs", "Runs", needsInput)}
           {item("servers", to.servers, "server", "Servers")}
           {item("files", to.files, "file", "Files")}
         </div>

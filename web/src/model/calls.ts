@@ -1,6 +1,6 @@
 /** One call of a tool: a fold over the events that name it. */
 
-import type { Failure, RecordedEvent, Reply, RunEvent, ToolOutcome, ToolOutput, ToolRef } from "turnwire";
+import type { Failure, RecordedEvent, Reply, RunEvent, ToolClaims, ToolOutcome, ToolOutput, ToolRef } from "turnwire";
 
 /** The words of the states, as on every surface. */
 export type CallState =
@@ -26,8 +26,10 @@ export interface Approval {
   reason: string;
   by: string | undefined;
   remember: boolean;
-  /** What the MCP server claims of its tool. */
-  claims: { destructive?: boolean | null; readOnly?: boolean | null } | undefined;
+  /** What the MCP server claims of its tool. Nobody has verified it. */
+  claims: ToolClaims | undefined;
+  /** The effect class, which the operator sets. */
+  effect: string | undefined;
 }
 
 /** A question of the tool itself. */
@@ -170,8 +172,7 @@ export function applyToCall(call: Call, { event, at }: RecordedEvent): Call {
 }
 
 function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: string): Approval {
-  const { expires_at: expiresAt, changed } = event;
-  const claims = (event as { server_claims?: { destructive?: boolean | null; read_only?: boolean | null } | null }).server_claims;
+  const { expires_at: expiresAt, changed, server_claims: claims, effect } = event;
   return {
     requestedAt: at,
     resolvedAt: undefined,
@@ -181,7 +182,8 @@ function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: str
     reason: "",
     by: undefined,
     remember: false,
-    claims: claims ? { destructive: claims.destructive, readOnly: claims.read_only } : undefined,
+    claims: claims ?? undefined,
+    effect: effect ?? undefined,
   };
 }
 

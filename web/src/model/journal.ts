@@ -55,7 +55,7 @@ export function summaryOf({ event }: RecordedEvent, names: ReadonlyMap<string, s
   const tool = "call_id" in event ? (names.get(event.call_id) ?? event.call_id) : "";
   switch (event.type) {
     case "run_taken_over":
-      return `attempt ${event.attempt}`;
+      return `attempt ${event.attempt}${event.worker ? `, ${event.worker}` : ""}`;
     case "turn_started":
     case "turn_abandoned":
       return `turn ${event.turn}`;

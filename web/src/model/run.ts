@@ -6,7 +6,7 @@
  * events give the same view, because nothing else goes into it.
  */
 
-import type { Annotation, Failure, Finish, RecordedEvent, RunOutcome, Usage } from "turnwire";
+import type { Annotation, Failure, Finish, RecordedEvent, RunEvent, RunOutcome, Usage } from "turnwire";
 import { type Call, applyToCall, newCall, settleOpenCalls } from "./calls";
 
 /** A part of what the person sent. */
@@ -55,6 +55,8 @@ export interface NoticeStep {
   what: "taken_over" | "retried" | "skipped" | "server_failed";
   at: string;
   text: string;
+  /** Of a takeover: when the worker before was last heard of. */
+  lastHeard: string | undefined;
 }
 
 export type Step = TextStep | ToolsStep | NoticeStep;
@@ -129,11 +131,11 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
   const view: RunView = { ...before, lastSeq: seq, lastAt: at };
   switch (event.type) {
     case "run_queued":
-      return { ...view, ...readRequest(event.request as unknown as RequestFacts), createdAt: at };
+      return { ...view, ...readRequest(event.request as unknown as RequestFacts), runId: recorded.run_id, createdAt: at };
     case "run_started":
       return { ...view, startedAt: at, workers: [{ attempt: 1, name: undefined, since: at, until: undefined }] };
     case "run_taken_over":
-      return takenOver(view, event as TakenOver, before.lastAt, at);
+      return takenOver(view, event, before.lastAt, at);
     case "turn_started":
       return { ...view, retrying: undefined, turns: [...view.turns, newTurn(event.turn, at)] };
     case "turn_retried":
@@ -179,13 +181,6 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
   }
 }
 
-interface TakenOver {
-  attempt: number;
-  worker?: string | null;
-  /** When the worker before was last heard of. */
-  last_heard?: string | null;
-}
-
 interface RequestFacts {
   model: string;
   conversation_id?: string | null;
@@ -222,14 +217,15 @@ export function toolTitle(server: string | null | undefined, name: string): stri
   return server ? `${server}/${name}` : name;
 }
 
+type TakenOver = Extract<RunEvent, { type: "run_taken_over" }>;
+
+/** A worker that released the run, because it shuts down, was not missed. */
 function takenOver(view: RunView, { attempt, worker, last_heard: heard }: TakenOver, lastEvent: string, at: string): RunView {
-  const lastHeard = heard ?? lastEvent;
-  const before = changeLast(view.workers, { until: lastHeard });
+  const before = changeLast(view.workers, { until: heard ?? lastEvent });
   const next: Worker = { attempt, name: worker ?? undefined, since: at, until: undefined };
-  const seconds = ((Date.parse(at) - Date.parse(lastHeard)) / 1000).toFixed(1);
-  const who = worker ? `Worker ${worker}` : "Another worker";
-  const text = `${who} took the run over, ${seconds} s after the last sign of the one before.`;
-  return notice({ ...view, workers: [...before, next] }, "taken_over", `worker-${attempt}`, at, text);
+  const text = worker ? `Back on another worker, ${worker}.` : "Back on another worker.";
+  const id = `worker-${attempt}`;
+  return notice({ ...view, workers: [...before, next] }, "taken_over", id, at, text, heard ?? undefined);
 }
 
 function retried(
@@ -266,8 +262,15 @@ function finished(view: RunView, outcome: RunOutcome, usage: Usage, at: string):
   return { ...view, outcome, usage, workers, turns, calls, finishedAt: at, retrying: undefined };
 }
 
-function notice(view: RunView, what: NoticeStep["what"], id: string, at: string, text: string): RunView {
-  return { ...view, steps: [...view.steps, { kind: "notice", id, what, at, text }] };
+function notice(
+  view: RunView,
+  what: NoticeStep["what"],
+  id: string,
+  at: string,
+  text: string,
+  lastHeard?: string,
+): RunView {
+  return { ...view, steps: [...view.steps, { kind: "notice", id, what, at, text, lastHeard }] };
 }
 
 function newTurn(turn: number, at: string): Turn {

@@ -61,12 +61,7 @@ export function runState(view: RunView): { word: string; look: Look } {
     default:
       return { word: "failed", look: "failed" };
   }
-  if (calls.some((call) => call.state === "needs approval" && isOpen(call))) {
-    return { word: "needs approval", look: "approval" };
-  }
-  if (calls.some((call) => call.state === "needs input" && isOpen(call))) {
-    return { word: "needs input", look: "question" };
-  }
+  if (calls.some(waitsForPerson)) return { word: "needs input", look: "approval" };
   return view.startedAt ? { word: "running", look: "running" } : { word: "queued", look: "preparing" };
 }
 
@@ -77,7 +72,7 @@ export function lineState(line: { status: string; n_failed_calls?: number }): { 
     case "active":
       return { word: "running", look: "running" };
     case "needs_input":
-      return { word: "needs you", look: "approval" };
+      return { word: "needs input", look: "approval" };
     case "stalled":
       return { word: "stalled", look: "timeout" };
     case "completed":
@@ -126,6 +121,11 @@ export function count(n: number): string {
 
 export function plural(n: number, word: string): string {
   return `${n} ${word}${n === 1 ? "" : "s"}`;
+}
+
+/** Day and time, as people write them where they are. */
+export function moment(at: string): string {
+  return new Date(at).toLocaleString(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 }
 
 /** The time of day, with seconds. */
@@ -183,7 +183,12 @@ export function questionText(view: RunView): string {
 }
 
 export function titleOf(view: RunView): string {
-  return shortened(questionText(view), 90) || view.runId;
+  return shortened(questionText(view), 90) || runName(view.runId);
+}
+
+/** What a run is called that has no text of its own. */
+export function runName(runId: string): string {
+  return `Run ${runId.replace(/^run_/, "").slice(0, 8)}`;
 }
 
 /** How many calls are in which state, for the head of a group. */

@@ -11,7 +11,7 @@ import { announcements } from "../model/announce";
 import { waitsForPerson } from "../model/calls";
 import { type RunView, emptyRun, foldRun } from "../model/run";
 import { announce } from "./announcer";
-import { line, noteCaughtUp, turnwire, watchedFetch } from "./api";
+import { PATIENCE, keylessFetch, line, noteCaughtUp, turnwire, watchedFetch } from "./api";
 import { noteServerTime } from "./clock";
 import { Store } from "./store";
 import { noteRun } from "./threads";
@@ -30,6 +30,13 @@ export interface FeedState {
 interface Source {
   client: Turnwire;
   path: string;
+  fetch: typeof fetch;
+  /** Whether the run is one of the person's own, which are listed. */
+  isOwn: boolean;
+}
+
+function ownSource(runId: string): Source {
+  return { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}`, fetch: watchedFetch, isOwn: true };
 }
 
 export class RunFeed {
@@ -44,7 +51,7 @@ export class RunFeed {
   #isLive = false;
 
   /** `isNew`: the run was started here, so nothing of it is in the past. */
-  constructor(runId: string, source: Source = { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}` }, isNew = false) {
+  constructor(runId: string, source: Source = ownSource(runId), isNew = false) {
     this.#runId = runId;
     this.#isLive = isNew;
     this.#source = source;
@@ -104,7 +111,7 @@ export class RunFeed {
   /** What is stored by now, in one piece: much faster than event by event. */
   async #readStored(signal: AbortSignal): Promise<void> {
     const after = this.state.value.view.lastSeq;
-    const response = await watchedFetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
+    const response = await this.#source.fetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
     if (response.status === 204) return;
     if (!response.ok) throw await errorOf(response);
     const lines = (await response.text()).split("\n");
@@ -131,8 +138,8 @@ export class RunFeed {
     const before = this.state.value.view;
     const view = foldRun(before, fresh);
     this.state.update((now) => ({ ...now, view, pending: stillPending(now.pending, view) }));
-    if (this.#isLive) tellTheList(before, view);
-    if (line.value.state === "back") noteCaughtUp(fresh.length);
+    if (this.#isLive && this.#source.isOwn) tellTheList(before, view);
+    if (line.value.state === "back") noteCaughtUp(fresh.length, newsOf(before, view));
     if (this.#isLive) announcements(before, view).forEach(announce);
   }
 }
@@ -140,8 +147,16 @@ export class RunFeed {
 /** The list of runs knows at once what this page knows. */
 function tellTheList(before: RunView, view: RunView): void {
   const [was, is] = [listStatus(before), listStatus(view)];
-  if (was === is || view.createdAt === "" || view.runId === "shared") return;
+  if (was === is || view.createdAt === "") return;
   noteRun({ run_id: view.runId, created_at: view.createdAt, model: view.model, conversation_id: view.conversationId ?? null, status: is });
+}
+
+/** What happened while the line was cut, besides what the steps show. */
+function newsOf(before: RunView, after: RunView): string {
+  if (before.lastSeq > 0 && !before.outcome && after.outcome) return "The run finished while you were away.";
+  const worker = after.workers.at(-1);
+  if (!worker || before.workers.length === 0 || after.workers.length === before.workers.length) return "";
+  return worker.name ? `The run is on another worker, ${worker.name}.` : "The run is on another worker.";
 }
 
 function listStatus(view: RunView): string {
@@ -191,12 +206,6 @@ export function forgetFeeds(): void {
 /** The run behind a share link. It needs no key, and none is sent. */
 export function sharedFeed(token: string): RunFeed {
   const path = `/v1/shared/${encodeURIComponent(token)}`;
-  const client = new Turnwire({
-    baseUrl: "",
-    attempts: Infinity,
-    firstDelayMs: 200,
-    maxDelayMs: 900,
-    fetch: (input, init) => watchedFetch(String(input).replace(/^\/v1\/runs\/[^/]+/, path), init),
-  });
-  return new RunFeed("shared", { client, path });
+  const client = new Turnwire({ ...PATIENCE, fetch: (input, init) => keylessFetch(String(input).replace(/^\/v1\/runs\/[^/]+/, path), init) });
+  return new RunFeed("shared", { client, path, fetch: keylessFetch, isOwn: false });
 }

@@ -11,7 +11,7 @@ import { Icon } from "./icons";
 import { useLost } from "./use_lost";
 
 export function Banner(): JSX.Element | null {
-  const { state, since, attempts, restarting, caughtUp } = useStore(line);
+  const { state, since, attempts, restarting, caughtUp, news } = useStore(line);
   const isLost = useLost();
   const wasLost = useRef(false);
   const now = useNow(isLost);
@@ -48,7 +48,7 @@ export function Banner(): JSX.Element | null {
     <div class="banner" data-st="done">
       <Icon name="check" />
       <p>
-        <b>Back.</b> {caughtUp > 0 ? `${caughtUp} ${caughtUp === 1 ? "event" : "events"} caught up.` : "Nothing was missed."}
+        <b>Back.</b> {caughtUp > 0 ? `${caughtUp} ${caughtUp === 1 ? "event" : "events"} caught up. ${news}` : "Nothing was missed."}
       </p>
     </div>
   );

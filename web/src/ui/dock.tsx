@@ -133,7 +133,8 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     edit();
   });
   const off = isLost || isSent;
-  const calm = all.length > 1 && all.every((one) => !openQuestion(one.call) && !one.call.approval?.claims?.destructive);
+  const others = all.filter((one) => !openQuestion(one.call));
+  const destructive = others.find((one) => one.call.approval?.claims?.destructive);
   return (
     <>
       <header class="ask-h">
@@ -185,11 +186,18 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
           <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
             Approve in this chat
           </button>
-          {calm ? (
-            <button type="button" class="btn quiet" aria-disabled={isLost} onClick={() => all.forEach((one) => void decide(one.feed, one.call.callId, { decision: "approve" }))}>
-              {`Approve all ${all.length}`}
+          {others.length < 2 ? null : destructive ? (
+            <span class="why">{`Not all at once: ${destructive.call.tool.name} is said to be destructive.`}</span>
+          ) : (
+            <button
+              type="button"
+              class="btn quiet"
+              aria-disabled={isLost}
+              onClick={() => !isLost && others.forEach((one) => void decide(one.feed, one.call.callId, { decision: "approve" }).catch(() => undefined))}
+            >
+              {`Approve all ${others.length}`}
             </button>
-          ) : null}
+          )}
         </span>
         <input class="inp reason" placeholder="Reason, told to the model" aria-label="Reason for a denial, told to the model" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </div>

@@ -1,5 +1,6 @@
 /** One call: a line that says how it stands, and everything about it below. */
 
+import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
@@ -101,7 +102,7 @@ function Body(props: CardProps): JSX.Element {
       </div>
       {call.state === "needs approval" ? <Facts call={call} effect={effect} /> : null}
       {call.approval?.decision ? <Decision call={call} /> : null}
-      {outputOf(call) ? <Result call={call} runId={props.feed.runId} /> : null}
+      {outputOf(call) ? <Result call={call} runId={props.feed.runId} readOnly={readOnly} /> : null}
       {readOnly ? null : <Actions {...props} />}
     </div>
   );
@@ -168,19 +169,12 @@ function Tail({ call }: { call: Call }): JSX.Element | null {
   );
 }
 
-/** What is known about a tool that asks: its effect class is ours, the rest is the server's claim. */
+/** What is known about a tool that asks: the effect class is the operator's, the rest the server's claim. */
 export function Facts({ call, effect }: { call: Call; effect: string | undefined }): JSX.Element {
-  const claims = call.approval?.claims;
   return (
     <p class="chips">
-      {claims?.destructive ? (
-        <span class="chip warn" title="The server of the tool says so">
-          <Icon name="warn" />
-          destructive
-        </span>
-      ) : null}
-      {claims?.readOnly ? <span class="chip">server claims: only reads</span> : null}
-      {effect === "once" ? <span class="chip flat">cannot be repeated safely</span> : null}
+      <Claims claims={call.approval?.claims} />
+      {(call.approval?.effect ?? effect) === "once" ? <span class="chip flat">cannot be repeated safely</span> : null}
       {call.approval?.changed ? (
         <span class="chip warn">
           <Icon name="warn" />
@@ -190,6 +184,26 @@ export function Facts({ call, effect }: { call: Call; effect: string | undefined
       <span class="dim">{call.approval ? `asked at ${clock(call.approval.requestedAt)}` : ""}</span>
     </p>
   );
+}
+
+/** What the MCP server says about its tool. It is marked as its claim, because nobody has verified it. */
+export function Claims({ claims }: { claims: ToolClaims | null | undefined }): JSX.Element | null {
+  const words = claimWords(claims);
+  if (words.length === 0) return null;
+  return (
+    <span class={`chip ${claims?.destructive ? "warn" : ""}`} title="The MCP server says this about its own tool; nobody has verified it">
+      {claims?.destructive ? <Icon name="warn" /> : null}
+      {`server claims: ${words.join(", ")}`}
+    </span>
+  );
+}
+
+function claimWords(claims: ToolClaims | null | undefined): string[] {
+  const words = [
+    claims?.destructive ? "destructive" : claims?.destructive === false ? "not destructive" : "",
+    claims?.read_only ? "read-only" : claims?.read_only === false ? "not read-only" : "",
+  ];
+  return words.filter(Boolean);
 }
 
 function Decision({ call }: { call: Call }): JSX.Element | null {

@@ -156,9 +156,18 @@ function Notice({ step }: { step: NoticeStep }): JSX.Element {
       <span class="dot">
         <Icon name={icon} />
       </span>
-      <span>{step.text}</span> <time class="dim num">{clock(step.at)}</time>
+      <span>
+        {step.text}
+        {step.what === "taken_over" ? ` ${beforeTakeover(step)}` : ""}
+      </span>{" "}
+      <time class="dim num">{clock(step.at)}</time>
     </p>
   );
+}
+
+function beforeTakeover({ at, lastHeard }: NoticeStep): string {
+  if (!lastHeard) return "The one before had handed the run over.";
+  return `The one before was last heard of at ${clock(lastHeard)}, ${duration(Date.parse(at) - Date.parse(lastHeard))} earlier.`;
 }
 
 function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
@@ -280,7 +289,7 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
         </div>
       ) : outcome?.status === "cancelled" ? (
         <p class="step ending" data-st="stopped">
-          <State look="stopped" word={`Stopped by you after ${duration(ms)}`} />
+          <State look="stopped" word={`Stopped ${readOnly ? "" : "by you "}after ${duration(ms)}`} />
         </p>
       ) : outcome?.status === "incomplete" ? (
         <p class="step ending" data-st="timeout">
@@ -301,10 +310,12 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
             <span>{outcome?.status === "cancelled" ? "Ask again" : "Retry"}</span>
           </button>
         )}
-        <button type="button" class="btn quiet sm" onClick={() => go(to.run(view.runId))}>
-          <Icon name="runs" />
-          <span>Timeline</span>
-        </button>
+        {readOnly ? null : (
+          <button type="button" class="btn quiet sm" onClick={() => go(to.run(view.runId))}>
+            <Icon name="runs" />
+            <span>Timeline</span>
+          </button>
+        )}
       </footer>
     </>
   );

@@ -186,7 +186,7 @@ test("the server dies at work: the run goes on, and an unknown outcome is said",
   await world.gateway.restart();
   await cardSays(page, "props/hang", "outcome unknown");
   await says(page, "Please check.");
-  await page.getByText(/[Ww]orker .*took the run over/).first().waitFor();
+  await page.getByText(/Back on another worker, \S+\. The one before was last heard of at \d\d:\d\d:\d\d, .* earlier\./).first().waitFor();
   assert.equal(await times(page, "Careful."), 1);
   await world.picture(page, "unknown-1440-dark");
   await card(page, "props/hang").getByText("Run again").waitFor();
