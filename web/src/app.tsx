@@ -13,6 +13,7 @@ import { SharedPage } from "./pages/shared";
 import { type Route, go, route, to } from "./router";
 import { alerts, polite } from "./server/announcer";
 import { keyNeeded, line } from "./server/api";
+import { unseen, watchEnds } from "./server/away";
 import { useStore } from "./server/store";
 import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
 import { IconButton } from "./ui/controls";
@@ -28,7 +29,9 @@ export function App(): JSX.Element {
   useTheme();
   const isShared = here.page === "shared";
   useEffect(() => {
-    if (!isShared) watchRuns();
+    if (isShared) return;
+    watchEnds();
+    watchRuns();
   }, [isShared]);
   useEffect(() => railOpen.set(false), [here]);
   useKey("?", () => setOver("keys"));
@@ -157,6 +160,7 @@ function Threads({ search, current }: { search: string; current: string | undefi
   const names = useStore(titles);
   const gone = useStore(deleted);
   const isListed = useStore(listed);
+  const fresh = useStore(unseen);
   const threads = threadsOf(list).filter((thread) => !gone.has(thread.id));
   useEffect(() => {
     for (const thread of threads.slice(0, 40)) void learnTitle(thread);
@@ -180,6 +184,7 @@ function Threads({ search, current }: { search: string; current: string | undefi
                   <a class="thread" href={to.chat(thread.id)} aria-current={thread.id === current ? "page" : undefined}>
                     <span class="cut grow">{nameOf(thread)}</span>
                     {isLoud ? <State look={state.look} word={state.word} /> : null}
+                    {thread.runs.some((run) => fresh.has(run.run_id)) ? <span class="fresh" role="img" aria-label="finished while you were away" /> : null}
                   </a>
                 </li>
               );

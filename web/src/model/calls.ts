@@ -249,6 +249,11 @@ export function waitsForPerson(call: Call): boolean {
   return isOpen(call) && (call.state === "needs approval" || call.state === "needs input");
 }
 
+/** Whether the run ended because the call needs an approval, which begins the next run. */
+export function isHandedBack(call: Call): boolean {
+  return !isOpen(call) && call.state === "needs approval";
+}
+
 /** The question of the tool that waits, if there is one. */
 export function openQuestion(call: Call): Question | undefined {
   return call.questions.findLast((one) => one.reply === undefined);

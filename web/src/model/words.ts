@@ -3,7 +3,7 @@
 import { PartialArguments } from "turnwire/arguments";
 import { clean } from "turnwire/clean";
 import { firstChars, problemOf, shortened } from "turnwire/summary";
-import { type Call, type CallState, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
+import { type Call, type CallState, isHandedBack, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
 import type { RunView } from "./run";
 
 /** How a state is drawn: its icon and colour. The word itself always stands beside it. */
@@ -191,13 +191,13 @@ export function runName(runId: string): string {
   return `Run ${runId.replace(/^run_/, "").slice(0, 8)}`;
 }
 
-/** How many calls are in which state, for the head of a group. */
-export function groupCounts(calls: readonly Call[]): { done: number; running: number; failed: number; needsYou: number } {
+/** How many calls are in which state, for the head of a group in a run that nothing follows yet, or not. */
+export function groupCounts(calls: readonly Call[], isLast: boolean): { done: number; running: number; failed: number; needsYou: number } {
   const counts = { done: 0, running: 0, failed: 0, needsYou: 0 };
   for (const call of calls) {
-    if (call.state === "unknown" || waitsForPerson(call)) counts.needsYou += 1;
+    if (call.state === "unknown" || waitsForPerson(call) || (isLast && isHandedBack(call))) counts.needsYou += 1;
     else if (isOpen(call)) counts.running += 1;
-    else if (call.state === "done") counts.done += 1;
+    else if (call.state === "done" || isHandedBack(call)) counts.done += 1;
     else counts.failed += 1;
   }
   return counts;

@@ -20,7 +20,6 @@ export interface Line {
   state: "live" | "lost" | "back";
   /** Since when it is lost. */
   since: number;
-  attempts: number;
   /** Whether the server answered that it is about to go, or is not ready. */
   restarting: boolean;
   /** Events that arrived right after it came back. */
@@ -29,7 +28,7 @@ export interface Line {
   news: string;
 }
 
-export const line = new Store<Line>({ state: "live", since: 0, attempts: 0, restarting: false, caughtUp: 0, news: "" });
+export const line = new Store<Line>({ state: "live", since: 0, restarting: false, caughtUp: 0, news: "" });
 
 function storedKey(): string | undefined {
   return sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? undefined;
@@ -77,8 +76,8 @@ export async function keylessFetch(input: RequestInfo | URL, init: RequestInit =
 export function lineLost(restarting: boolean): void {
   line.update((now) =>
     now.state === "lost"
-      ? { ...now, attempts: now.attempts + 1, restarting }
-      : { state: "lost", since: Date.now(), attempts: 1, restarting, caughtUp: 0, news: "" },
+      ? { ...now, restarting }
+      : { state: "lost", since: Date.now(), restarting, caughtUp: 0, news: "" },
   );
 }
 
@@ -99,8 +98,8 @@ export function noteCaughtUp(n: number, news: string): void {
   line.update((now) => (now.state === "back" ? { ...now, caughtUp: now.caughtUp + n, news: news || now.news } : now));
 }
 
-/** Follows runs for as long as the page is open; at most a second between attempts. */
-export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 200, maxDelayMs: 900 };
+/** Tries for as long as the page is open, and so often that a line that is back is noticed at once. */
+export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 200, maxDelayMs: 250 };
 export const turnwire = new Turnwire({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 
 /** One request and its JSON. */

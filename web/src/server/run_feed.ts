@@ -8,7 +8,7 @@
 import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
 import { errorOf } from "turnwire/errors";
 import { announcements } from "../model/announce";
-import { waitsForPerson } from "../model/calls";
+import { isHandedBack, waitsForPerson } from "../model/calls";
 import { type RunView, emptyRun, foldRun } from "../model/run";
 import { announce } from "./announcer";
 import { PATIENCE, keylessFetch, line, noteCaughtUp, turnwire, watchedFetch } from "./api";
@@ -167,7 +167,8 @@ function listStatus(view: RunView): string {
 /** Commands whose effect is in the journal are no longer pending. */
 function stillPending(pending: FeedState["pending"], view: RunView): FeedState["pending"] {
   const left = Object.entries(pending).filter(([key]) => {
-    if (view.outcome) return false;
+    const answersEnded = view.calls[key] && isHandedBack(view.calls[key]);
+    if (view.outcome) return answersEnded;
     const call = view.calls[key];
     return call ? !call.finishedAt && (call.state === "needs approval" || call.state === "needs input" || pending[key] === "stop") : true;
   });

@@ -8,11 +8,13 @@
 import { ConflictError } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Call, type Question, openQuestion } from "../model/calls";
+import { type Call, type Question, isHandedBack, openQuestion } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { draftOf, fieldsOf, fieldsOfValues, readDraft } from "../model/schema_form";
 import { duration } from "../model/words";
 import { sentence } from "../server/api";
+import { choiceOf } from "../server/choices";
+import { answerHandedBack } from "../server/chosen_runs";
 import { answer, decide } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
 import { Problem, useNow } from "./controls";
@@ -104,7 +106,9 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     if (!edited) return;
     try {
       const why = reason.trim();
-      await decide(feed, call.callId, { decision, ...(why ? { reason: why } : {}), ...edited, ...(remember ? { remember } : {}) });
+      const approval = { decision, ...(why ? { reason: why } : {}) };
+      if (isHandedBack(call)) await answerHandedBack(feed, call, approval, choiceOf(feed.state.value.view.conversationId).value);
+      else await decide(feed, call.callId, { ...approval, ...edited, ...(remember ? { remember } : {}) });
       onAnswered();
     } catch (error) {
       setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
@@ -130,10 +134,12 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
   useKey("d", () => settled() && void send("deny"));
   useKey("e", (event) => {
     event.preventDefault();
-    edit();
+    if (!isPlain) edit();
   });
   const off = isLost || isSent;
-  const others = all.filter((one) => !openQuestion(one.call));
+  // An answer that begins the next run is a yes or a no.
+  const isPlain = isHandedBack(call);
+  const others = all.filter((one) => !openQuestion(one.call) && !isPlain);
   const destructive = others.find((one) => one.call.approval?.claims?.destructive);
   return (
     <>
@@ -166,7 +172,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
           Deny <kbd>D</kbd>
         </button>
         <span class="second">
-          {mode === "shown" ? (
+          {isPlain ? null : mode === "shown" ? (
             <button type="button" class="btn quiet" onClick={edit}>
               <Icon name="pen" />
               Edit
@@ -183,9 +189,11 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
               ) : null}
             </>
           )}
-          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
-            Approve in this chat
-          </button>
+          {isPlain ? null : (
+            <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
+              Approve in this chat
+            </button>
+          )}
           {others.length < 2 ? null : destructive ? (
             <span class="why">{`Not all at once: ${destructive.call.tool.name} is said to be destructive.`}</span>
           ) : (

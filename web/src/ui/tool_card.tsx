@@ -4,7 +4,7 @@ import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
-import { type Call, isOpen, outputOf } from "../model/calls";
+import { type Call, isHandedBack, isOpen, outputOf } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wordOf } from "../model/words";
 import { sentence } from "../server/api";
@@ -27,6 +27,7 @@ interface CardProps {
   /** Whether the run is over, so that a call can be repeated. */
   isOver: boolean;
   readOnly: boolean;
+  isLast: boolean;
   onNewRun: (runId: string) => void;
 }
 
@@ -34,10 +35,11 @@ export const ToolCard = memo(function ToolCard(props: CardProps): JSX.Element {
   const { call, pending } = props;
   const [chosen, setChosen] = useState<boolean | undefined>(undefined);
   const isTalking = isOpen(call) && (call.progress !== undefined || call.outputTail !== "");
-  const open = chosen ?? (TALL.has(call.state) || isTalking);
+  const isAnswered = isHandedBack(call) && !props.isLast;
+  const open = chosen ?? ((TALL.has(call.state) && !isAnswered) || isTalking);
   const approving = pending === "approve" || pending === "answer";
-  const look = approving ? "running" : lookOf(call.state);
-  const word = pending === "stop" ? "stopping…" : approving ? "running" : pending === "deny" ? "denied" : wordOf(call);
+  const look = isAnswered ? "done" : approving ? "running" : lookOf(call.state);
+  const word = isAnswered ? "answered below" : pending === "stop" ? "stopping…" : approving ? "running" : pending === "deny" ? "denied" : wordOf(call);
   const title = toolTitle(call.tool.server, call.tool.name);
   return (
     <details
@@ -223,7 +225,7 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
   const [problem, setProblem] = useState("");
   const failed = (error: unknown) => setProblem(sentence(error));
   const canStop = isOpen(call) && call.state === "running";
-  const canRetry = !isOpen(call) && call.state !== "done";
+  const canRetry = !isOpen(call) && call.state !== "done" && !isHandedBack(call);
   return (
     <div class="actions">
       {canStop ? (

@@ -3,12 +3,15 @@
 import type { Annotation } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
+import { useEffect } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
 import { type Look, clock, count, duration, groupCounts, plural, questionText } from "../model/words";
 import { go, to } from "../router";
+import { look, noticed, unseen } from "../server/away";
 import type { FeedState, RunFeed } from "../server/run_feed";
+import { useStore } from "../server/store";
 import { CopyButton, useNow } from "./controls";
 import { Icon, LookIcon, State } from "./icons";
 import { Link, Markdown, isSafe } from "./markdown";
@@ -19,6 +22,8 @@ export interface RunProps {
   state: FeedState;
   isLost: boolean;
   readOnly: boolean;
+  /** Whether nothing follows the run in its thread. */
+  isLast?: boolean;
   onEdit?: ((text: string) => void) | undefined;
   onRetry?: (() => void) | undefined;
   onNewRun: (runId: string) => void;
@@ -176,7 +181,7 @@ function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
   const calls = step.callIds.flatMap((id) => view.calls[id] ?? []);
   return (
     <section class={`step group ${calls.some(isOpen) ? "open" : ""}`} aria-label={plural(calls.length, "tool")}>
-      <GroupHead calls={calls} />
+      <GroupHead calls={calls} isLast={props.isLast ?? true} />
       <div class="cards">
         {calls.map((call) => (
           <ToolCard
@@ -187,6 +192,7 @@ function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
             pending={pending[call.callId]}
             isOver={view.outcome !== undefined}
             readOnly={props.readOnly}
+            isLast={props.isLast ?? true}
             onNewRun={props.onNewRun}
           />
         ))}
@@ -195,8 +201,8 @@ function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
   );
 }
 
-function GroupHead({ calls }: { calls: readonly Call[] }): JSX.Element {
-  const counts = groupCounts(calls);
+function GroupHead({ calls, isLast }: { calls: readonly Call[]; isLast: boolean }): JSX.Element {
+  const counts = groupCounts(calls, isLast);
   const unknown = calls.some((call) => call.state === "unknown");
   const running = calls.some(isOpen);
   const now = useNow(running);
@@ -279,8 +285,21 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
   const unknown = calls.filter((call) => call.state === "unknown").length;
   const text = view.steps.flatMap((step) => (step.kind === "message" ? step.text : [])).join("\n\n");
   const ms = Date.parse(view.finishedAt ?? view.lastAt) - Date.parse(view.createdAt);
+  const isUnseen = useStore(unseen).has(view.runId);
+  const isNoticed = useStore(noticed).has(view.runId);
+  useEffect(() => {
+    if (isUnseen && !readOnly) look(view.runId);
+  }, [isUnseen]);
   return (
     <>
+      {isNoticed ? (
+        <p class="step notice away">
+          <span class="dot">
+            <Icon name="clock" />
+          </span>
+          <span>Finished while you were away</span> <time class="dim num">{clock(view.finishedAt ?? view.lastAt)}</time>
+        </p>
+      ) : null}
       {outcome?.status === "failed" ? (
         <div class="step ending" data-st="failed" role="group" aria-label="Failure">
           <State look="failed" word="failed" />

@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { CHECKS } from "./acts.mjs";
 import "./stories.mjs";
+import "./threads.mjs";
 import "./pages.mjs";
 import "./audits.mjs";
 import { Gateway, Line, PATIENCE, openBrowser, settingsFor, startUpstreams, stopEverything } from "./world.mjs";

@@ -129,6 +129,11 @@ kind = "chat_completions"
 base_url = ${JSON.stringify(models)}
 model = "scripted"
 
+[models.other]
+kind = "chat_completions"
+base_url = ${JSON.stringify(models)}
+model = "scripted"
+
 [mcp_servers.props]
 command = ${JSON.stringify(MCP_PROPS_BIN)}
 tools.add = { require_approval = "always" }
