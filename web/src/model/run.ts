@@ -120,10 +120,44 @@ export function emptyRun(runId: string): RunView {
 /** Applies events in order. What is already known, by its number, changes nothing. */
 export function foldRun(view: RunView, events: readonly RecordedEvent[]): RunView {
   let folded = view;
-  for (const recorded of events) {
-    if (recorded.seq > folded.lastSeq) folded = apply(folded, recorded);
+  for (let place = 0; place < events.length; ) {
+    const { event, n } = withFollowers(folded, events, place);
+    if (event.seq > folded.lastSeq) folded = apply(folded, event);
+    place += n;
   }
   return folded;
+}
+
+/**
+ * The event at `place`, together with those behind it that add to the same text: a long answer
+ * costs as much as a short one.
+ */
+function withFollowers(view: RunView, events: readonly RecordedEvent[], place: number): { event: RecordedEvent; n: number } {
+  const first = events[place] as RecordedEvent;
+  const id = idOfDelta(view, first);
+  if (id === undefined || first.seq <= view.lastSeq) return { event: first, n: 1 };
+  let [n, text, last] = [0, "", first];
+  for (let next: RecordedEvent | undefined = first; next?.event.type === first.event.type && idOfDelta(view, next) === id; next = events[place + n]) {
+    text += (next.event as { text: string }).text;
+    last = next;
+    n += 1;
+  }
+  return { event: { ...last, event: { ...first.event, text } as RunEvent }, n };
+}
+
+/** What an event adds to, if it only makes a text longer that has begun. */
+function idOfDelta(view: RunView, { event }: RecordedEvent): string | undefined {
+  switch (event.type) {
+    case "text_added":
+      return event.item_id;
+    case "reasoning_added":
+      return hasStep(view, event.item_id) ? event.item_id : undefined;
+    case "arguments_added":
+    case "tool_output_added":
+      return event.call_id;
+    default:
+      return undefined;
+  }
 }
 
 function apply(before: RunView, recorded: RecordedEvent): RunView {

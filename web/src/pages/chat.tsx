@@ -151,8 +151,12 @@ function OneRun(props: { feed: RunFeed; isLost: boolean; isLast: boolean; onEdit
   const { feed } = props;
   const state = useStore(feed.state);
   if (state.error) return <p class="nothing">{`Run ${feed.runId} cannot be shown: ${state.error.message}`}</p>;
-  const onNewRun = (runId: string) => feedOf(runId);
-  return <RunTranscript {...props} state={state} readOnly={false} onNewRun={onNewRun} />;
+  return <RunTranscript {...props} state={state} readOnly={false} onNewRun={followNew} />;
+}
+
+/** The same function each time, so that cards that did not change are not drawn. */
+function followNew(runId: string): void {
+  feedOf(runId);
 }
 
 /** A run that ended for an approval waits for as long as nothing follows it. */

@@ -45,6 +45,8 @@ export class RunFeed {
   readonly #runId: string;
   readonly #source: Source;
   #buffer: RecordedEvent[] = [];
+  /** What all events that have arrived give; what is drawn may be a frame behind. */
+  #view: RunView;
   #isScheduled = false;
   #stop = new AbortController();
   /** Whether what arrives is new, and not the past that a page reads when it opens. */
@@ -55,7 +57,8 @@ export class RunFeed {
     this.#runId = runId;
     this.#isLive = isNew;
     this.#source = source;
-    this.state = new Store<FeedState>({ view: emptyRun(runId), error: undefined, loaded: false, pending: {} });
+    this.#view = emptyRun(runId);
+    this.state = new Store<FeedState>({ view: this.#view, error: undefined, loaded: false, pending: {} });
     void this.#follow();
   }
 
@@ -99,7 +102,7 @@ export class RunFeed {
       this.state.update((now) => ({ ...now, loaded: true }));
       this.#isLive = true;
       if (this.state.value.view.outcome) return;
-      const after = this.state.value.view.lastSeq;
+      const after = this.#view.lastSeq;
       for await (const recorded of this.#source.client.followRun(this.#runId, { after, signal })) this.#push(recorded);
     } catch (error) {
       if (signal.aborted) return;
@@ -108,14 +111,24 @@ export class RunFeed {
     }
   }
 
-  /** What is stored by now, in one piece: much faster than event by event. */
+  /** What is stored by now, much faster than event by event. It is read while it arrives. */
   async #readStored(signal: AbortSignal): Promise<void> {
-    const after = this.state.value.view.lastSeq;
+    const after = this.#view.lastSeq;
     const response = await this.#source.fetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
     if (response.status === 204) return;
     if (!response.ok) throw await errorOf(response);
-    const lines = (await response.text()).split("\n");
-    this.#buffer.push(...lines.filter(Boolean).map((text) => JSON.parse(text) as RecordedEvent));
+    for await (const events of eventsIn(response)) {
+      this.#buffer.push(...events);
+      this.#fold();
+    }
+  }
+
+  /** Folds what has arrived. It is drawn with the next frame, or all at once when a page opens. */
+  #fold(): void {
+    const fresh = this.#buffer.filter(({ seq }) => seq > this.#view.lastSeq);
+    this.#buffer = [];
+    for (const recorded of fresh) this.events.push(recorded);
+    this.#view = foldRun(this.#view, fresh);
   }
 
   #push(recorded: RecordedEvent): void {
@@ -130,18 +143,30 @@ export class RunFeed {
 
   #flush(): void {
     this.#isScheduled = false;
-    const last = this.events.at(-1)?.seq ?? 0;
-    const fresh = this.#buffer.filter(({ seq }) => seq > last);
-    this.#buffer = [];
-    if (fresh.length === 0) return;
-    for (const recorded of fresh) this.events.push(recorded);
-    const before = this.state.value.view;
-    const view = foldRun(before, fresh);
+    this.#fold();
+    const [before, view] = [this.state.value.view, this.#view];
+    if (view === before) return;
     this.state.update((now) => ({ ...now, view, pending: stillPending(now.pending, view) }));
     if (this.#isLive && this.#source.isOwn) tellTheList(before, view);
-    if (line.value.state === "back") noteCaughtUp(fresh.length, newsOf(before, view));
+    if (line.value.state === "back") noteCaughtUp(view.lastSeq - before.lastSeq, newsOf(before, view));
     if (this.#isLive) announcements(before, view).forEach(announce);
   }
+}
+
+/** The events of a response, in pieces as they arrive. Each line is one, so lines become a list. */
+async function* eventsIn(response: Response): AsyncGenerator<RecordedEvent[], void, undefined> {
+  const decoder = new TextDecoder();
+  const reader = response.body?.getReader();
+  let rest = "";
+  for (;;) {
+    const read = await reader?.read();
+    if (!read || read.done) break;
+    const text = rest + decoder.decode(read.value, { stream: true });
+    const end = text.lastIndexOf("\n");
+    rest = text.slice(end + 1);
+    if (end > 0) yield JSON.parse(`[${text.slice(0, end).replaceAll("\n", ",")}]`) as RecordedEvent[];
+  }
+  if (rest.trim()) yield [JSON.parse(rest) as RecordedEvent];
 }
 
 /** The list of runs knows at once what this page knows. */

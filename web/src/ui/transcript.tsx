@@ -3,7 +3,7 @@
 import type { Annotation } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
@@ -51,14 +51,29 @@ export function RunTranscript(props: RunProps): JSX.Element {
   );
 }
 
+/** A message of more characters than anybody reads at once is cut, and shown whole on request. */
+const SHOWN_CHARS = 4000;
+
+function LongText({ text }: { text: string }): JSX.Element {
+  const [isWhole, setIsWhole] = useState(text.length <= SHOWN_CHARS * 1.25);
+  if (isWhole) return <p>{text}</p>;
+  return (
+    <>
+      <p>{`${text.slice(0, SHOWN_CHARS)}…`}</p>
+      <button type="button" class="btn quiet sm" onClick={() => setIsWhole(true)}>
+        {`Show all, ${count(text.length)} characters`}
+      </button>
+    </>
+  );
+}
+
 /** What the person sent. */
 function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): JSX.Element | null {
   if (view.input.length === 0) return null;
-  const text = questionText(view);
   return (
     <div class="you-row">
       {onEdit ? (
-        <button type="button" class="btn quiet sm edit" onClick={() => onEdit(text)} aria-label="Edit and send again">
+        <button type="button" class="btn quiet sm edit" onClick={() => onEdit(questionText(view))} aria-label="Edit and send again">
           <Icon name="pen" />
           <span>Edit</span>
         </button>
@@ -67,7 +82,7 @@ function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): J
         <span class="sr">You: </span>
         {view.input.map((part) =>
           part.kind === "text" ? (
-            <p>{part.text}</p>
+            <LongText text={part.text} />
           ) : part.kind === "image" ? (
             part.url.startsWith("data:image/") ? (
               <img src={part.url} alt="Attached image" />
@@ -175,7 +190,22 @@ function beforeTakeover({ at, lastHeard }: NoticeStep): string {
   return `The one before was last heard of at ${clock(lastHeard)}, ${duration(Date.parse(at) - Date.parse(lastHeard))} earlier.`;
 }
 
-function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
+type GroupProps = RunProps & { step: ToolsStep };
+
+/** Whether a group would look the same: a run changes with every frame, most of its groups do not. */
+function isSameGroup(before: GroupProps, after: GroupProps): boolean {
+  const [a, b] = [before.state, after.state];
+  return (
+    before.step === after.step &&
+    before.isLast === after.isLast &&
+    before.readOnly === after.readOnly &&
+    a.view.effects === b.view.effects &&
+    a.view.outcome === b.view.outcome &&
+    after.step.callIds.every((id) => a.view.calls[id] === b.view.calls[id] && a.pending[id] === b.pending[id])
+  );
+}
+
+const Group = memo(function Group(props: GroupProps): JSX.Element {
   const { step, state, feed } = props;
   const { view, pending } = state;
   const calls = step.callIds.flatMap((id) => view.calls[id] ?? []);
@@ -199,7 +229,7 @@ function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
       </div>
     </section>
   );
-}
+}, isSameGroup);
 
 function GroupHead({ calls, isLast }: { calls: readonly Call[]; isLast: boolean }): JSX.Element {
   const counts = groupCounts(calls, isLast);
@@ -346,7 +376,7 @@ export function Sending({ text }: { text: string }): JSX.Element {
     <article class="run">
       <div class="you-row">
         <div class="you">
-          <p>{text}</p>
+          <LongText text={text} />
         </div>
       </div>
     </article>
