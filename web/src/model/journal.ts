@@ -60,7 +60,7 @@ export function summaryOf({ event }: RecordedEvent, names: ReadonlyMap<string, s
     case "turn_abandoned":
       return `turn ${event.turn}`;
     case "turn_finished":
-      return `${event.finish}, ${event.usage.output_tokens} tokens`;
+      return event.usage.output_tokens > 0 ? `${event.finish}, ${event.usage.output_tokens} tokens` : event.finish;
     case "turn_retried":
       return `attempt ${event.attempt}, ${event.reason.code}`;
     case "text_added":

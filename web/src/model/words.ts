@@ -4,6 +4,7 @@ import { PartialArguments } from "turnwire/arguments";
 import { clean } from "turnwire/clean";
 import { firstChars, problemOf, shortened } from "turnwire/summary";
 import { type Call, type CallState, isHandedBack, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
+import { isPlaceholder } from "./redaction";
 import type { RunView } from "./run";
 
 /** How a state is drawn: its icon and colour. The word itself always stands beside it. */
@@ -151,6 +152,7 @@ export function factOf(call: Call): string {
     if (images > 0) return plural(images, "image");
     const text = clean(output.text).trim();
     if (text === "") return "no output";
+    if (isPlaceholder(text)) return "";
     return text.length <= 40 && !text.includes("\n") && !/^[[{]/.test(text) ? text : bytes(resultBytes(call));
   }
   const attempts = call.attempts.at(-1)?.attempt ?? 1;

@@ -220,7 +220,7 @@ interface Moment {
 }
 
 function momentsOf(call: Call): Moment[] {
-  const moments: Moment[] = [{ at: call.announcedAt, word: "named by the model", more: "", look: "preparing" }];
+  const moments: Moment[] = [{ at: call.announcedAt, word: call.turn > 0 ? "named by the model" : "asked for by a person", more: "", look: "preparing" }];
   const { approval } = call;
   if (approval) {
     moments.push({ at: approval.requestedAt, word: "needs approval", more: "", look: "approval" });

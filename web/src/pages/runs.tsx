@@ -153,26 +153,29 @@ function Filters({ filter, counts, set }: { filter: RunFilter; counts: Record<st
   const chats = threadsOf(live).map((thread): [string, string] => [thread.id, (names[thread.id] ?? thread.id).slice(0, 60)]);
   return (
     <div class="filters" role="group" aria-label="Filters">
-      {STATES.filter(([status]) => !RARE.has(status) || filter.status === status || (counts[status] ?? 0) > 0).map(([status, label]) => (
-        <button type="button" class="fil" aria-pressed={filter.status === status} onClick={() => set({ status })}>
-          {status ? (
-            <span class="st" data-st={lineState({ status }).look}>
-              <LookIcon look={lineState({ status }).look} />
-            </span>
-          ) : null}
-          {label} <span class="num dim">{status ? (counts[status] ?? 0) : all}</span>
-        </button>
-      ))}
-      <span class="grow" />
-      <Pick label="Tool" value={filter.tool} options={[["", "any"], ...tools]} onPick={(tool) => set({ tool })} />
-      <Pick label="Model" value={filter.model} options={[["", "any"], ...models]} onPick={(model) => set({ model })} />
-      <Pick label="Chat" value={filter.conversation} options={[["", "any"], ...chats]} onPick={(conversation) => set({ conversation })} />
-      <Pick label="Time" value={String(filter.withinSec)} options={TIMES} onPick={(seconds) => set({ withinSec: Number(seconds) })} />
-      <label class="fil">
-        <Icon name="search" />
-        <span class="sr">Text in the message</span>
-        <input type="search" placeholder="Text" value={filter.text} onInput={(event) => set({ text: event.currentTarget.value })} />
-      </label>
+      <div class="fil-row">
+        {STATES.filter(([status]) => !RARE.has(status) || filter.status === status || (counts[status] ?? 0) > 0).map(([status, label]) => (
+          <button type="button" class="fil" aria-pressed={filter.status === status} onClick={() => set({ status })}>
+            {status ? (
+              <span class="st" data-st={lineState({ status }).look}>
+                <LookIcon look={lineState({ status }).look} />
+              </span>
+            ) : null}
+            {label} <span class="num dim">{status ? (counts[status] ?? 0) : all}</span>
+          </button>
+        ))}
+      </div>
+      <div class="fil-row">
+        <Pick label="Tool" value={filter.tool} options={[["", "any"], ...tools]} onPick={(tool) => set({ tool })} />
+        <Pick label="Model" value={filter.model} options={[["", "any"], ...models]} onPick={(model) => set({ model })} />
+        <Pick label="Chat" value={filter.conversation} options={[["", "any"], ...chats]} onPick={(conversation) => set({ conversation })} />
+        <Pick label="Time" value={String(filter.withinSec)} options={TIMES} onPick={(seconds) => set({ withinSec: Number(seconds) })} />
+        <label class="fil">
+          <Icon name="search" />
+          <span class="sr">Text in the message</span>
+          <input type="search" placeholder="Text" value={filter.text} onInput={(event) => set({ text: event.currentTarget.value })} />
+        </label>
+      </div>
     </div>
   );
 }

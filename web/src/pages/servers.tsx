@@ -217,7 +217,7 @@ function Try({ server, tool }: { server: string; tool: ServerTool }): JSX.Elemen
         Try <code>{`${server}/${tool.name}`}</code>
       </h3>
       {fields.length === 0 ? <p class="dim">It takes no arguments.</p> : null}
-      <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`try-${tool.name}`} />
+      <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`try-${tool.name}`} />
       <Problem text={problem} />
       <p class="acts">
         <button type="submit" class="btn primary">

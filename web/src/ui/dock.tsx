@@ -264,7 +264,7 @@ function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps &
       </header>
       <div class="ask-body">
         <p class="question">{question.message}</p>
-        <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`ask-${question.inputId}`} />
+        <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`ask-${question.inputId}`} />
         {isLost ? <LostNote /> : null}
         <Problem text={problem} />
       </div>

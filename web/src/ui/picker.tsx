@@ -18,10 +18,11 @@ export function Picker({ conversationId, model }: { conversationId: string | und
   const tools = choice.tools ? (choice.tools.length === 0 ? "no tools" : plural(choice.tools.length, "tool")) : "all tools";
   return (
     <>
-      <button type="button" class="btn quiet pick" aria-label={`Model and tools: ${name}, ${tools}`} onClick={() => setOpen(true)}>
+      <button type="button" class="btn quiet pick" onClick={() => setOpen(true)}>
+        <span class="sr">Model and tools: </span>
         <Icon name="cube" />
         <span class="cut">{name}</span>
-        <Icon name="wrench" class="pick-tools" />
+        <Icon name="wrench" class="pick-icon" />
         <span class="pick-tools">{tools}</span>
         <Icon name="down" class="small" />
       </button>

@@ -23,7 +23,7 @@ test("a thread has the model and the tools that were picked for it", async (worl
   await dialog.getByRole("checkbox", { name: "All tools of ops" }).uncheck();
   await world.picture(page, "picker-320-light");
   await dialog.getByRole("button", { name: "Done" }).click();
-  await button(page, "Model and tools: other, 2 tools").waitFor();
+  await button(page, /^Model and tools: other\s+2 tools/).waitFor();
   await noSideways(page, "the composer");
   await ask(page, script({ calls: [call("echo", { text: "hi" }), call("structured")] }, { text: "With two tools." }));
   await says(page, "With two tools.");
@@ -33,7 +33,7 @@ test("a thread has the model and the tools that were picked for it", async (worl
   assert.equal(model, "other");
   assert.deepEqual(servers.map(({ label, allowed }) => [label, allowed]), [["props", ["echo", "add"]]]);
   await page.reload();
-  await button(page, "Model and tools: other, 2 tools").waitFor();
+  await button(page, /^Model and tools: other\s+2 tools/).waitFor();
   await page.goto(`${world.url}/#/`);
   await button(page, /^Model and tools: .*all tools/).waitFor();
 });
