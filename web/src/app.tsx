@@ -13,6 +13,7 @@ import { SharedPage } from "./pages/shared";
 import { type Route, go, route, to } from "./router";
 import { alerts, polite } from "./server/announcer";
 import { keyNeeded, line } from "./server/api";
+import { unseen, watchEnds } from "./server/away";
 import { useStore } from "./server/store";
 import { type Thread, deleted, learnTitle, listed, runs, threadsOf, titles, watchRuns } from "./server/threads";
 import { IconButton } from "./ui/controls";
@@ -28,7 +29,9 @@ export function App(): JSX.Element {
   useTheme();
   const isShared = here.page === "shared";
   useEffect(() => {
-    if (!isShared) watchRuns();
+    if (isShared) return;
+    watchEnds();
+    watchRuns();
   }, [isShared]);
   useEffect(() => railOpen.set(false), [here]);
   useKey("?", () => setOver("keys"));
@@ -68,7 +71,7 @@ export function App(): JSX.Element {
 function Page({ here }: { here: Route }): JSX.Element {
   switch (here.page) {
     case "runs":
-      return <RunsPage />;
+      return <RunsPage query={here.query} />;
     case "run":
       return <RunPage key={here.runId} runId={here.runId} call={here.call} />;
     case "servers":
@@ -102,7 +105,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
   const list = useStore(runs);
   const { state } = useStore(line);
   const theme = useTheme();
-  const needsYou = list.filter((run) => run.status === "needs_input").length;
+  const needsInput = list.filter((run) => run.status === "needs_input").length;
   useKey("/", (event) => {
     event.preventDefault();
     railOpen.set(true);
@@ -114,7 +117,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
     <a class="navi" href={address} aria-current={page === name ? "page" : undefined}>
       <Icon name={icon} />
       <span class="grow">{label}</span>
-      {n > 0 ? <span class="badge num" aria-label={`${n} need you`}>{n}</span> : null}
+      {n > 0 ? <span class="badge num" role="img" aria-label={`${n} ${n === 1 ? "needs" : "need"} input`}>{n}</span> : null}
     </a>
   );
   return (
@@ -131,7 +134,7 @@ function Rail({ here, onOver }: { here: Route; onOver: (what: "keys" | "palette"
         </header>
         <div class="navis">
           {item("chat", to.chat(), "chat", "Chat")}
-          {item("runs", to.runs, "runs", "Runs", needsYou)}
+          {item("runs", to.runs, "runs", "Runs", needsInput)}
           {item("servers", to.servers, "server", "Servers")}
           {item("files", to.files, "file", "Files")}
         </div>
@@ -157,6 +160,7 @@ function Threads({ search, current }: { search: string; current: string | undefi
   const names = useStore(titles);
   const gone = useStore(deleted);
   const isListed = useStore(listed);
+  const fresh = useStore(unseen);
   const threads = threadsOf(list).filter((thread) => !gone.has(thread.id));
   useEffect(() => {
     for (const thread of threads.slice(0, 40)) void learnTitle(thread);
@@ -180,6 +184,7 @@ function Threads({ search, current }: { search: string; current: string | undefi
                   <a class="thread" href={to.chat(thread.id)} aria-current={thread.id === current ? "page" : undefined}>
                     <span class="cut grow">{nameOf(thread)}</span>
                     {isLoud ? <State look={state.look} word={state.word} /> : null}
+                    {thread.runs.some((run) => fresh.has(run.run_id)) ? <span class="fresh" role="img" aria-label="finished while you were away" /> : null}
                   </a>
                 </li>
               );

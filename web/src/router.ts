@@ -4,7 +4,7 @@ import { Store } from "./server/store";
 
 export type Route =
   | { page: "chat"; conversationId: string | undefined }
-  | { page: "runs" }
+  | { page: "runs"; query: string }
   | { page: "run"; runId: string; call: string | undefined }
   | { page: "servers" }
   | { page: "files" }
@@ -16,7 +16,8 @@ export function parseRoute(hash: string): Route {
   if (page === "c" && id) return { page: "chat", conversationId: id };
   if (page === "run" && id) return { page: "run", runId: id, call: new URLSearchParams(query).get("call") ?? undefined };
   if (page === "shared" && id) return { page: "shared", token: id };
-  if (page === "runs" || page === "servers" || page === "files") return { page };
+  if (page === "runs") return { page, query };
+  if (page === "servers" || page === "files") return { page };
   return { page: "chat", conversationId: undefined };
 }
 

@@ -47,7 +47,9 @@ function alertsOf(known: Call | undefined, call: Call): string[] {
   if (call.state === "needs approval" && isOpen(call) && known?.state !== "needs approval") texts.push(`Approval needed: ${name}`);
   const question = openQuestion(call);
   const knownQuestion = known && openQuestion(known);
-  if (question && isOpen(call) && question.inputId !== knownQuestion?.inputId) texts.push(`${name} asks a question`);
+  if (question && isOpen(call) && question.inputId !== knownQuestion?.inputId) {
+    texts.push(question.isAboutOutcome ? `Outcome unknown: ${name}` : `${name} asks a question`);
+  }
   if (call.state === "unknown" && known?.state !== "unknown") texts.push(`Outcome unknown: ${name}`);
   return texts;
 }

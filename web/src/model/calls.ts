@@ -1,6 +1,6 @@
 /** One call of a tool: a fold over the events that name it. */
 
-import type { Failure, RecordedEvent, Reply, RunEvent, ToolOutcome, ToolOutput, ToolRef } from "turnwire";
+import type { Failure, RecordedEvent, Reply, RunEvent, ToolClaims, ToolOutcome, ToolOutput, ToolRef } from "turnwire";
 
 /** The words of the states, as on every surface. */
 export type CallState =
@@ -26,8 +26,10 @@ export interface Approval {
   reason: string;
   by: string | undefined;
   remember: boolean;
-  /** What the MCP server claims of its tool. */
-  claims: { destructive?: boolean | null; readOnly?: boolean | null } | undefined;
+  /** What the MCP server claims of its tool. Nobody has verified it. */
+  claims: ToolClaims | undefined;
+  /** The effect class, which the operator sets. */
+  effect: string | undefined;
 }
 
 /** A question of the tool itself. */
@@ -37,6 +39,8 @@ export interface Question {
   schema: Record<string, unknown>;
   requestedAt: string;
   expiresAt: string | undefined;
+  /** Whether the server asks what became of the call, and not the tool something else. */
+  isAboutOutcome: boolean;
   resolvedAt: string | undefined;
   reply: Reply | undefined;
 }
@@ -146,13 +150,14 @@ export function applyToCall(call: Call, { event, at }: RecordedEvent): Call {
     case "tool_output_added":
       return { ...call, outputTail: (call.outputTail + event.text).slice(-TAIL_CHARS), heardAt: at };
     case "input_requested": {
-      const { input_id: inputId, message, schema, expires_at: expiresAt } = event;
+      const { input_id: inputId, message, schema, expires_at: expiresAt, unknown_outcome: isAboutOutcome } = event;
       const question: Question = {
         inputId,
         message,
         schema: schema as Record<string, unknown>,
         requestedAt: at,
         expiresAt: expiresAt ?? undefined,
+        isAboutOutcome: isAboutOutcome ?? false,
         resolvedAt: undefined,
         reply: undefined,
       };
@@ -170,8 +175,7 @@ export function applyToCall(call: Call, { event, at }: RecordedEvent): Call {
 }
 
 function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: string): Approval {
-  const { expires_at: expiresAt, changed } = event;
-  const claims = (event as { server_claims?: { destructive?: boolean | null; read_only?: boolean | null } | null }).server_claims;
+  const { expires_at: expiresAt, changed, server_claims: claims, effect } = event;
   return {
     requestedAt: at,
     resolvedAt: undefined,
@@ -181,7 +185,8 @@ function asked(event: Extract<RunEvent, { type: "approval_requested" }>, at: str
     reason: "",
     by: undefined,
     remember: false,
-    claims: claims ? { destructive: claims.destructive, readOnly: claims.read_only } : undefined,
+    claims: claims ?? undefined,
+    effect: effect ?? undefined,
   };
 }
 
@@ -245,6 +250,11 @@ export function isOpen(call: Call): boolean {
 /** Whether a person has to answer before the call goes on. */
 export function waitsForPerson(call: Call): boolean {
   return isOpen(call) && (call.state === "needs approval" || call.state === "needs input");
+}
+
+/** Whether the run ended because the call needs an approval, which begins the next run. */
+export function isHandedBack(call: Call): boolean {
+  return !isOpen(call) && call.state === "needs approval";
 }
 
 /** The question of the tool that waits, if there is one. */

@@ -55,12 +55,12 @@ export function summaryOf({ event }: RecordedEvent, names: ReadonlyMap<string, s
   const tool = "call_id" in event ? (names.get(event.call_id) ?? event.call_id) : "";
   switch (event.type) {
     case "run_taken_over":
-      return `attempt ${event.attempt}`;
+      return `attempt ${event.attempt}${event.worker ? `, ${event.worker}` : ""}`;
     case "turn_started":
     case "turn_abandoned":
       return `turn ${event.turn}`;
     case "turn_finished":
-      return `${event.finish}, ${event.usage.output_tokens} tokens`;
+      return event.usage.output_tokens > 0 ? `${event.finish}, ${event.usage.output_tokens} tokens` : event.finish;
     case "turn_retried":
       return `attempt ${event.attempt}, ${event.reason.code}`;
     case "text_added":

@@ -6,7 +6,7 @@
  * events give the same view, because nothing else goes into it.
  */
 
-import type { Annotation, Failure, Finish, RecordedEvent, RunOutcome, Usage } from "turnwire";
+import type { Annotation, Failure, Finish, RecordedEvent, RunEvent, RunOutcome, Usage } from "turnwire";
 import { type Call, applyToCall, newCall, settleOpenCalls } from "./calls";
 
 /** A part of what the person sent. */
@@ -55,6 +55,8 @@ export interface NoticeStep {
   what: "taken_over" | "retried" | "skipped" | "server_failed";
   at: string;
   text: string;
+  /** Of a takeover: when the worker before was last heard of. */
+  lastHeard: string | undefined;
 }
 
 export type Step = TextStep | ToolsStep | NoticeStep;
@@ -118,10 +120,44 @@ export function emptyRun(runId: string): RunView {
 /** Applies events in order. What is already known, by its number, changes nothing. */
 export function foldRun(view: RunView, events: readonly RecordedEvent[]): RunView {
   let folded = view;
-  for (const recorded of events) {
-    if (recorded.seq > folded.lastSeq) folded = apply(folded, recorded);
+  for (let place = 0; place < events.length; ) {
+    const { event, n } = withFollowers(folded, events, place);
+    if (event.seq > folded.lastSeq) folded = apply(folded, event);
+    place += n;
   }
   return folded;
+}
+
+/**
+ * The event at `place`, together with those behind it that add to the same text: a long answer
+ * costs as much as a short one.
+ */
+function withFollowers(view: RunView, events: readonly RecordedEvent[], place: number): { event: RecordedEvent; n: number } {
+  const first = events[place] as RecordedEvent;
+  const id = idOfDelta(view, first);
+  if (id === undefined || first.seq <= view.lastSeq) return { event: first, n: 1 };
+  let [n, text, last] = [0, "", first];
+  for (let next: RecordedEvent | undefined = first; next?.event.type === first.event.type && idOfDelta(view, next) === id; next = events[place + n]) {
+    text += (next.event as { text: string }).text;
+    last = next;
+    n += 1;
+  }
+  return { event: { ...last, event: { ...first.event, text } as RunEvent }, n };
+}
+
+/** What an event adds to, if it only makes a text longer that has begun. */
+function idOfDelta(view: RunView, { event }: RecordedEvent): string | undefined {
+  switch (event.type) {
+    case "text_added":
+      return event.item_id;
+    case "reasoning_added":
+      return hasStep(view, event.item_id) ? event.item_id : undefined;
+    case "arguments_added":
+    case "tool_output_added":
+      return event.call_id;
+    default:
+      return undefined;
+  }
 }
 
 function apply(before: RunView, recorded: RecordedEvent): RunView {
@@ -129,11 +165,11 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
   const view: RunView = { ...before, lastSeq: seq, lastAt: at };
   switch (event.type) {
     case "run_queued":
-      return { ...view, ...readRequest(event.request as unknown as RequestFacts), createdAt: at };
+      return { ...view, ...readRequest(event.request as unknown as RequestFacts), runId: recorded.run_id, createdAt: at };
     case "run_started":
       return { ...view, startedAt: at, workers: [{ attempt: 1, name: undefined, since: at, until: undefined }] };
     case "run_taken_over":
-      return takenOver(view, event as TakenOver, before.lastAt, at);
+      return takenOver(view, event, before.lastAt, at);
     case "turn_started":
       return { ...view, retrying: undefined, turns: [...view.turns, newTurn(event.turn, at)] };
     case "turn_retried":
@@ -179,13 +215,6 @@ function apply(before: RunView, recorded: RecordedEvent): RunView {
   }
 }
 
-interface TakenOver {
-  attempt: number;
-  worker?: string | null;
-  /** When the worker before was last heard of. */
-  last_heard?: string | null;
-}
-
 interface RequestFacts {
   model: string;
   conversation_id?: string | null;
@@ -222,14 +251,15 @@ export function toolTitle(server: string | null | undefined, name: string): stri
   return server ? `${server}/${name}` : name;
 }
 
+type TakenOver = Extract<RunEvent, { type: "run_taken_over" }>;
+
+/** A worker that released the run, because it shuts down, was not missed. */
 function takenOver(view: RunView, { attempt, worker, last_heard: heard }: TakenOver, lastEvent: string, at: string): RunView {
-  const lastHeard = heard ?? lastEvent;
-  const before = changeLast(view.workers, { until: lastHeard });
+  const before = changeLast(view.workers, { until: heard ?? lastEvent });
   const next: Worker = { attempt, name: worker ?? undefined, since: at, until: undefined };
-  const seconds = ((Date.parse(at) - Date.parse(lastHeard)) / 1000).toFixed(1);
-  const who = worker ? `Worker ${worker}` : "Another worker";
-  const text = `${who} took the run over, ${seconds} s after the last sign of the one before.`;
-  return notice({ ...view, workers: [...before, next] }, "taken_over", `worker-${attempt}`, at, text);
+  const text = worker ? `Back on another worker, ${worker}.` : "Back on another worker.";
+  const id = `worker-${attempt}`;
+  return notice({ ...view, workers: [...before, next] }, "taken_over", id, at, text, heard ?? undefined);
 }
 
 function retried(
@@ -266,8 +296,15 @@ function finished(view: RunView, outcome: RunOutcome, usage: Usage, at: string):
   return { ...view, outcome, usage, workers, turns, calls, finishedAt: at, retrying: undefined };
 }
 
-function notice(view: RunView, what: NoticeStep["what"], id: string, at: string, text: string): RunView {
-  return { ...view, steps: [...view.steps, { kind: "notice", id, what, at, text }] };
+function notice(
+  view: RunView,
+  what: NoticeStep["what"],
+  id: string,
+  at: string,
+  text: string,
+  lastHeard?: string,
+): RunView {
+  return { ...view, steps: [...view.steps, { kind: "notice", id, what, at, text, lastHeard }] };
 }
 
 function newTurn(turn: number, at: string): Turn {

@@ -55,7 +55,8 @@ export function timelineOf(view: RunView, now: number): Timeline {
   const lanes: Lane[] = [];
   if (view.workers.length > 1) lanes.push(workerLane(view, since));
   for (const turn of turnNumbers(view)) {
-    const lane = turnLane(view, turn, since);
+    // Calls that came with the request belong to turn 0, in which no model is asked.
+    const lane = turn > 0 ? turnLane(view, turn, since) : undefined;
     if (lane) lanes.push(lane);
     for (const call of Object.values(view.calls)) {
       if (call.turn === turn) lanes.push(callLane(call, since));
@@ -74,7 +75,6 @@ export function timelineOf(view: RunView, now: number): Timeline {
 
 type Since = (at: string | undefined) => number;
 
-/** Calls that came with the request belong to turn 0. */
 function turnNumbers(view: RunView): number[] {
   const numbers = new Set([...Object.values(view.calls).map((call) => call.turn), ...view.turns.map((t) => t.turn)]);
   return [...numbers].sort((a, b) => a - b);
@@ -104,7 +104,7 @@ function turnLane(view: RunView, number: number, since: Since): Lane | undefined
     : last.finish === "called_tools"
       ? `calls ${plural(n, "tool")}`
       : last.finish === "answered"
-        ? `answer, ${plural(last.outputTokens, "token")}`
+        ? ["answer", last.outputTokens > 0 ? plural(last.outputTokens, "token") : ""].filter(Boolean).join(", ")
         : (last.finish ?? (last.firstAt ? "writing" : "waiting for the first token"));
   const timeMs = since(last.endedAt) - since(turns[0]!.startedAt);
   const lane = emptyLane(`turn-${number}`, "turn", `Turn ${number} · ${view.model}`);

@@ -3,7 +3,8 @@
 import { PartialArguments } from "turnwire/arguments";
 import { clean } from "turnwire/clean";
 import { firstChars, problemOf, shortened } from "turnwire/summary";
-import { type Call, type CallState, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
+import { type Call, type CallState, isHandedBack, isOpen, outputOf, startedAt, waitsForPerson } from "./calls";
+import { isPlaceholder } from "./redaction";
 import type { RunView } from "./run";
 
 /** How a state is drawn: its icon and colour. The word itself always stands beside it. */
@@ -61,12 +62,7 @@ export function runState(view: RunView): { word: string; look: Look } {
     default:
       return { word: "failed", look: "failed" };
   }
-  if (calls.some((call) => call.state === "needs approval" && isOpen(call))) {
-    return { word: "needs approval", look: "approval" };
-  }
-  if (calls.some((call) => call.state === "needs input" && isOpen(call))) {
-    return { word: "needs input", look: "question" };
-  }
+  if (calls.some(waitsForPerson)) return { word: "needs input", look: "approval" };
   return view.startedAt ? { word: "running", look: "running" } : { word: "queued", look: "preparing" };
 }
 
@@ -77,7 +73,7 @@ export function lineState(line: { status: string; n_failed_calls?: number }): { 
     case "active":
       return { word: "running", look: "running" };
     case "needs_input":
-      return { word: "needs you", look: "approval" };
+      return { word: "needs input", look: "approval" };
     case "stalled":
       return { word: "stalled", look: "timeout" };
     case "completed":
@@ -128,6 +124,11 @@ export function plural(n: number, word: string): string {
   return `${n} ${word}${n === 1 ? "" : "s"}`;
 }
 
+/** Day and time, as people write them where they are. */
+export function moment(at: string): string {
+  return new Date(at).toLocaleString(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+}
+
 /** The time of day, with seconds. */
 export function clock(at: string): string {
   const date = new Date(at);
@@ -151,6 +152,7 @@ export function factOf(call: Call): string {
     if (images > 0) return plural(images, "image");
     const text = clean(output.text).trim();
     if (text === "") return "no output";
+    if (isPlaceholder(text)) return "";
     return text.length <= 40 && !text.includes("\n") && !/^[[{]/.test(text) ? text : bytes(resultBytes(call));
   }
   const attempts = call.attempts.at(-1)?.attempt ?? 1;
@@ -183,16 +185,21 @@ export function questionText(view: RunView): string {
 }
 
 export function titleOf(view: RunView): string {
-  return shortened(questionText(view), 90) || view.runId;
+  return shortened(questionText(view), 90) || runName(view.runId);
 }
 
-/** How many calls are in which state, for the head of a group. */
-export function groupCounts(calls: readonly Call[]): { done: number; running: number; failed: number; needsYou: number } {
+/** What a run is called that has no text of its own. */
+export function runName(runId: string): string {
+  return `Run ${runId.replace(/^run_/, "").slice(0, 8)}`;
+}
+
+/** How many calls are in which state, for the head of a group in a run that nothing follows yet, or not. */
+export function groupCounts(calls: readonly Call[], isLast: boolean): { done: number; running: number; failed: number; needsYou: number } {
   const counts = { done: 0, running: 0, failed: 0, needsYou: 0 };
   for (const call of calls) {
-    if (call.state === "unknown" || waitsForPerson(call)) counts.needsYou += 1;
+    if (call.state === "unknown" || waitsForPerson(call) || (isLast && isHandedBack(call))) counts.needsYou += 1;
     else if (isOpen(call)) counts.running += 1;
-    else if (call.state === "done") counts.done += 1;
+    else if (call.state === "done" || isHandedBack(call)) counts.done += 1;
     else counts.failed += 1;
   }
   return counts;

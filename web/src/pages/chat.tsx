@@ -2,11 +2,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { waitsForPerson } from "../model/calls";
+import { type Call, isHandedBack, waitsForPerson } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { questionText, titleOf } from "../model/words";
 import { go, replace, route, to } from "../router";
 import { request, sentence } from "../server/api";
+import { choiceOf, isDefault, moveChoice } from "../server/choices";
+import { startChosen } from "../server/chosen_runs";
 import { type Attachment, itemsOf, rewind, startRun, startWithFiles, stopRun } from "../server/commands";
 import { type RunFeed, feedOf } from "../server/run_feed";
 import { Store, useStore } from "../server/store";
@@ -15,6 +17,7 @@ import { Composer } from "../ui/composer";
 import { Icon } from "../ui/icons";
 import { Dock, type Waiting } from "../ui/dock";
 import { useKey } from "../ui/keys";
+import { Picker } from "../ui/picker";
 import { Scroller } from "../ui/scroller";
 import { TopBar } from "../ui/top_bar";
 import { useLost } from "../ui/use_lost";
@@ -45,14 +48,20 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
   const visible = feeds.filter((feed) => !replaced.has(feed.runId));
   const last = visible.at(-1);
   const active = last && !last.state.value.view.outcome && !last.state.value.error ? last : undefined;
-  const waiting = visible.flatMap(waitingIn);
+  const waiting = visible.flatMap((feed) => waitingIn(feed, feed === last));
 
   const send = async (text: string, files: readonly Attachment[] = []) => {
     setSending(text || files.map((file) => file.name).join(", "));
     setProblem("");
     try {
-      const started = await (files.length > 0 ? startWithFiles(text, files, conversationId) : startRun(text, conversationId));
+      const choice = choiceOf(conversationId).value;
+      const started = await (!isDefault(choice)
+        ? startChosen(text, files, conversationId, choice)
+        : files.length > 0
+          ? startWithFiles(text, files, conversationId)
+          : startRun(text, conversationId));
       if (!conversationId && started.conversationId) {
+        moveChoice(started.conversationId);
         setTitle(started.conversationId, text.slice(0, 120));
         if (route.value.page === "chat") replace(to.chat(started.conversationId));
       }
@@ -103,6 +112,7 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
               key={feed.runId}
               feed={feed}
               isLost={isLost}
+              isLast={feed === last}
               onEdit={active ? undefined : (text) => setEditing({ feed, text })}
               onRetry={active ? undefined : () => void again(feed, questionText(feed.state.value.view))}
             />
@@ -137,18 +147,23 @@ function setEditing(value: Editing | undefined): void {
   editing.set(value);
 }
 
-function OneRun(props: { feed: RunFeed; isLost: boolean; onEdit?: ((text: string) => void) | undefined; onRetry?: (() => void) | undefined }): JSX.Element {
+function OneRun(props: { feed: RunFeed; isLost: boolean; isLast: boolean; onEdit?: ((text: string) => void) | undefined; onRetry?: (() => void) | undefined }): JSX.Element {
   const { feed } = props;
   const state = useStore(feed.state);
   if (state.error) return <p class="nothing">{`Run ${feed.runId} cannot be shown: ${state.error.message}`}</p>;
-  const onNewRun = (runId: string) => feedOf(runId);
-  return <RunTranscript {...props} state={state} readOnly={false} onNewRun={onNewRun} />;
+  return <RunTranscript {...props} state={state} readOnly={false} onNewRun={followNew} />;
 }
 
-function waitingIn(feed: RunFeed): Waiting[] {
+/** The same function each time, so that cards that did not change are not drawn. */
+function followNew(runId: string): void {
+  feedOf(runId);
+}
+
+/** A run that ended for an approval waits for as long as nothing follows it. */
+function waitingIn(feed: RunFeed, isLast: boolean): Waiting[] {
   const { view, pending } = feed.state.value;
-  if (view.outcome) return [];
-  const open = Object.values(view.calls).filter((call) => waitsForPerson(call) && pending[call.callId] === undefined);
+  const waits = (call: Call) => waitsForPerson(call) || (isLast && isHandedBack(call));
+  const open = Object.values(view.calls).filter((call) => waits(call) && pending[call.callId] === undefined);
   return open.map((call) => ({ feed, call, effect: view.effects[toolTitle(call.tool.server, call.tool.name)] }));
 }
 
@@ -208,6 +223,7 @@ function Bottom(props: BottomProps): JSX.Element {
     }
   });
   const view = active?.state.value.view;
+  const lastModel = useLastModel();
   const focusComposer = () => document.getElementById("composer")?.focus();
   return (
     <div class="dock">
@@ -239,8 +255,7 @@ function Bottom(props: BottomProps): JSX.Element {
           drafts(conversationId).set(queued);
           setQueued("");
         }}
-        model={view?.model ?? useLastModel()}
-        nTools={Object.keys(view?.effects ?? {}).length}
+        picker={<Picker conversationId={conversationId} model={view?.model || lastModel} />}
         placeholder={isBusy ? "Queue a message for after this run" : conversationId ? "Reply" : "Ask anything"}
       />
     </div>

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Call, outputOf, startedAt, waitsForPerson } from "../model/calls";
+import { isPlaceholder, isRedacted } from "../model/redaction";
 import { type RunView, toolTitle } from "../model/run";
 import { timelineOf } from "../model/timeline";
 import { causeOf, clock, count, duration, lookOf, runState, titleOf, wordOf } from "../model/words";
@@ -16,7 +17,7 @@ import { CopyButton, Empty, useNow } from "../ui/controls";
 import { Dock } from "../ui/dock";
 import { Icon, State } from "../ui/icons";
 import { JournalView } from "../ui/journal";
-import { JsonText, pretty } from "../ui/json";
+import { JsonText, Redacted, pretty } from "../ui/json";
 import { useKey } from "../ui/keys";
 import { Result } from "../ui/result";
 import { ShareButton } from "../ui/share";
@@ -75,11 +76,13 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
       <Banner />
       <header class="run-h">
         <div class="title">
-          {readOnly ? null : <Burger />}
           {readOnly ? null : (
-            <a class="crumb" href={to.runs}>
-              Runs
-            </a>
+            <>
+              <Burger />
+              <a class="crumb" href={to.runs}>
+                Runs
+              </a>
+            </>
           )}
           <h1 class="cut">{title}</h1>
           <State look={state.look} word={state.word} class="pill" />
@@ -102,7 +105,7 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
             </>
           )}
         </div>
-        <Facts view={view} waitedMs={timeline.waitedMs} totalMs={timeline.totalMs} />
+        <Facts view={view} isRedactedHere={readOnly && isRedacted(feed.events)} waitedMs={timeline.waitedMs} totalMs={timeline.totalMs} />
       </header>
       <div class="split">
         <section class="tl" aria-label="Timeline">
@@ -124,11 +127,11 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
   );
 }
 
-function Facts({ view, waitedMs, totalMs }: { view: RunView; waitedMs: number; totalMs: number }): JSX.Element {
+function Facts({ view, isRedactedHere, waitedMs, totalMs }: { view: RunView; isRedactedHere: boolean; waitedMs: number; totalMs: number }): JSX.Element {
   const facts: [string, string][] = [
     ["Duration", duration(totalMs)],
     ["Waited for a person", waitedMs > 0 ? duration(waitedMs) : "not at all"],
-    ["Tokens", count(view.usage.input_tokens + view.usage.output_tokens)],
+    ["Tokens", isRedactedHere ? "redacted" : count(view.usage.input_tokens + view.usage.output_tokens)],
     ["Started", view.createdAt ? clock(view.createdAt) : ""],
     ["Model", view.model],
     ["Run", view.runId],
@@ -176,7 +179,7 @@ function CallDetails({ call, view, readOnly }: { call: Call; view: RunView; read
         <h2 class="mono cut">{toolTitle(call.tool.server, call.tool.name)}</h2>
         <State look={lookOf(call.state)} word={wordOf(call)} />
         <span class="grow" />
-        <CopyButton text={call.arguments} what="the arguments" label="Copy arguments" />
+        {isPlaceholder(call.arguments) ? null : <CopyButton text={call.arguments} what="the arguments" label="Copy arguments" />}
         {!readOnly && view.conversationId ? (
           <button type="button" class="btn quiet sm" onClick={() => go(to.chat(view.conversationId))}>
             Show in chat
@@ -192,7 +195,7 @@ function CallDetails({ call, view, readOnly }: { call: Call; view: RunView; read
           </li>
         ))}
       </ol>
-      {causeOf(call) ? <p class="cause">{causeOf(call)}</p> : null}
+      {causeOf(call) ? <p class="cause">{isPlaceholder(causeOf(call) ?? "") ? <Redacted /> : causeOf(call)}</p> : null}
       <div class="cols">
         <div>
           <h3>Arguments</h3>
@@ -203,7 +206,7 @@ function CallDetails({ call, view, readOnly }: { call: Call; view: RunView; read
           )}
           <JsonText text={pretty(call.arguments) || "{}"} label="Arguments" />
         </div>
-        {outputOf(call) ? <Result call={call} runId={view.runId} /> : null}
+        {outputOf(call) ? <Result call={call} runId={view.runId} readOnly={readOnly} /> : null}
       </div>
     </section>
   );
@@ -217,7 +220,7 @@ interface Moment {
 }
 
 function momentsOf(call: Call): Moment[] {
-  const moments: Moment[] = [{ at: call.announcedAt, word: "named by the model", more: "", look: "preparing" }];
+  const moments: Moment[] = [{ at: call.announcedAt, word: call.turn > 0 ? "named by the model" : "asked for by a person", more: "", look: "preparing" }];
   const { approval } = call;
   if (approval) {
     moments.push({ at: approval.requestedAt, word: "needs approval", more: "", look: "approval" });

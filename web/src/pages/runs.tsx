@@ -1,146 +1,194 @@
-/** All runs: what needs the person first, then the rest, filtered and live. */
+/**
+ * All runs: what needs input first, then the rest, filtered and live.
+ *
+ * What is shown stays where it is: a line changes in its place, and new runs are announced and come
+ * when the person asks for them. The filters are in the address, so a reload keeps them.
+ */
 
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { ago, duration, lineState, plural } from "../model/words";
-import { go, to } from "../router";
-import { request, sentence } from "../server/api";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type RunFilter, filterOf, fits, queryOf } from "../model/run_filter";
+import { ago, duration, lineState, plural, runName } from "../model/words";
+import { go, replace, to } from "../router";
+import { line, request, sentence } from "../server/api";
 import { useStore } from "../server/store";
-import { type RunLine, type RunPage as Page, runs, titles } from "../server/threads";
+import { type RunLine, type RunPage as Page, changes, runs, threadsOf, titles } from "../server/threads";
 import { Empty, Problem, useNow } from "../ui/controls";
 import { Icon, LookIcon, State } from "../ui/icons";
 import { TopBar } from "../ui/top_bar";
 
 const STATES: [string, string][] = [
   ["", "All"],
-  ["needs_input", "Needs you"],
+  ["needs_input", "Needs input"],
   ["active", "Running"],
   ["completed", "Done"],
   ["failed", "Failed"],
   ["cancelled", "Stopped"],
   ["incomplete", "Incomplete"],
+  ["stalled", "Stalled"],
 ];
-const TIMES: [string, number][] = [
-  ["any time", 0],
-  ["last hour", 3600e3],
-  ["today", 86_400e3],
-  ["last week", 7 * 86_400e3],
+/** Filters that few need are shown only if there is something behind them. */
+const RARE = new Set(["incomplete", "stalled"]);
+const TIMES: [string, string][] = [
+  ["0", "any time"],
+  ["3600", "last hour"],
+  ["86400", "last day"],
+  ["604800", "last week"],
 ];
+const SETTLE_MS = 250;
 
-interface Filter {
-  status: string;
-  model: string;
-  tool: string;
-  text: string;
-  withinMs: number;
-}
-
-export function RunsPage(): JSX.Element {
+export function RunsPage({ query }: { query: string }): JSX.Element {
+  const filter = useMemo(() => filterOf(query), [query]);
+  const set = (change: Partial<RunFilter>) => replace(`${to.runs}?${queryOf({ ...filter, ...change })}`);
+  const { page, counts, problem, read, more } = useRuns(filter);
   const live = useStore(runs);
-  const [filter, setFilter] = useState<Filter>({ status: "", model: "", tool: "", text: "", withinMs: 0 });
-  const [page, setPage] = useState<Page | undefined>(undefined);
-  const [problem, setProblem] = useState("");
-  const [shownIds, setShownIds] = useState<ReadonlySet<string>>(new Set());
-  const set = (change: Partial<Filter>) => setFilter({ ...filter, ...change });
-  useEffect(() => {
-    let isCurrent = true;
-    const read = () =>
-      request<Page>(`/v1/runs?${queryOf(filter)}`)
-        // A server that does not know the filters answers the plain list, which is filtered here.
-        .catch(() => request<Page>("/v1/runs?limit=100"))
-        .then((answer) => {
-          if (!isCurrent) return;
-          setPage(answer);
-          setShownIds(new Set(answer.data.map((run) => run.run_id)));
-        })
-        .catch((error: unknown) => isCurrent && setProblem(sentence(error)));
-    void read();
-    return () => {
-      isCurrent = false;
-    };
-  }, [filter]);
+  const isLive = useStore(line).state !== "lost";
   const byId = useMemo(() => new Map(live.map((run) => [run.run_id, run])), [live]);
-  const fresh = (page?.data ?? []).map((run) => ({ ...run, ...byId.get(run.run_id) }));
-  const matching = fresh.filter((run) => fits(run, filter));
-  const newer = page ? live.filter((run) => !shownIds.has(run.run_id) && fits(run, filter) && run.created_at > (page.data[0]?.created_at ?? "")) : [];
-  const counts = page?.counts ?? countsOf(live);
-  const needs = matching.filter((run) => run.status === "needs_input");
-  const rest = matching.filter((run) => run.status !== "needs_input");
-  const models = [...new Set(live.map((run) => run.model))];
-  const tools = [...new Set(live.flatMap((run) => run.tools ?? []))];
+  const [shown, newer] = useMemo(() => {
+    const known = new Set(page?.data.map((run) => run.run_id));
+    const newest = page?.data[0]?.created_at ?? "";
+    return [page?.data ?? [], page ? live.filter((run) => run.created_at > newest && !known.has(run.run_id) && fits(run, filter, Date.now())) : []];
+  }, [page, live, filter]);
+  // Where a run stands is decided when the list is read; later changes do not move it.
+  const needs = shown.filter((run) => run.status === "needs_input");
+  const rest = shown.filter((run) => run.status !== "needs_input");
+  const row = (run: RunLine) => <Row key={run.run_id} run={byId.get(run.run_id) ?? run} />;
   return (
     <main class="main scrolls" id="main" tabIndex={-1}>
-      <TopBar title="Runs" />
+      <TopBar title="Runs">
+        <span class={`lamp ${isLive ? "" : "off"}`}>{isLive ? "live" : "reconnecting"}</span>
+      </TopBar>
       <div class="page">
-        <div class="filters" role="group" aria-label="Filters">
-          {STATES.map(([status, label]) => (
-            <button type="button" class="fil" aria-pressed={filter.status === status} onClick={() => set({ status })}>
-              {status ? <LookIcon look={lineState({ status }).look} /> : null}
-              {label} <span class="num dim">{status ? (counts[status] ?? 0) : Object.values(counts).reduce((a, b) => a + b, 0)}</span>
-            </button>
-          ))}
-          <span class="grow" />
-          <Pick label="Tool" value={filter.tool} options={tools} onPick={(tool) => set({ tool })} />
-          <Pick label="Model" value={filter.model} options={models} onPick={(model) => set({ model })} />
-          <label class="fil">
-            Time
-            <select value={String(filter.withinMs)} onChange={(event) => set({ withinMs: Number(event.currentTarget.value) })}>
-              {TIMES.map(([label, ms]) => (
-                <option value={String(ms)}>{label}</option>
-              ))}
-            </select>
-          </label>
-          <label class="fil">
-            <Icon name="search" />
-            <span class="sr">Text in the message</span>
-            <input type="search" placeholder="Text" value={filter.text} onInput={(event) => set({ text: event.currentTarget.value })} />
-          </label>
-        </div>
+        <Filters filter={filter} counts={counts} set={set} />
         <Problem text={problem} />
         {needs.length > 0 ? (
-          <ul class="rows needs" aria-label="Needs you">
-            {needs.map((run) => (
-              <Row key={run.run_id} run={run} />
-            ))}
+          <ul class="rows needs" aria-label="Needs input">
+            {needs.map(row)}
           </ul>
         ) : null}
-        {page && matching.length === 0 && newer.length === 0 ? <Empty title={live.length === 0 ? "No runs yet" : "No run fits these filters"} /> : null}
+        {page && shown.length === 0 && newer.length === 0 ? <Empty title={queryOf(filter) === "" ? "No runs yet" : "No run fits these filters"} /> : null}
         {rest.length > 0 || newer.length > 0 ? (
           <div class="rows-box">
             <div class="rh" aria-hidden="true">
               <span>State</span>
               <span>Run</span>
-              <span class="hide-m">Tools</span>
+              <span class="hide-m">Calls</span>
               <span class="hide-m">Model</span>
               <span class="right">Duration</span>
               <span class="right">Started</span>
             </div>
             {newer.length > 0 ? (
-              <button type="button" class="newrows" onClick={() => setFilter({ ...filter })}>
+              <button type="button" class="newrows" onClick={read}>
                 <Icon name="up" />
                 {plural(newer.length, "new run")}
               </button>
             ) : null}
             <ul class="rows" aria-label="Runs">
-              {rest.map((run) => (
-                <Row key={run.run_id} run={run} />
-              ))}
+              {rest.map(row)}
             </ul>
           </div>
+        ) : null}
+        {page?.has_more ? (
+          <button type="button" class="btn older" onClick={more}>
+            Show older runs
+          </button>
         ) : null}
       </div>
     </main>
   );
 }
 
-function Pick({ label, value, options, onPick }: { label: string; value: string; options: string[]; onPick: (value: string) => void }): JSX.Element {
+interface Read {
+  page: Page | undefined;
+  counts: Record<string, number>;
+  problem: string;
+  read: () => void;
+  more: () => void;
+}
+
+/** The runs that match, and how many are behind each status, which is asked again after changes. */
+function useRuns(filter: RunFilter): Read {
+  const [page, setPage] = useState<Page | undefined>(undefined);
+  const [counts, setCounts] = useState<Record<string, number>>({});
+  const [problem, setProblem] = useState("");
+  const changed = useStore(changes);
+  // Answers to an older question are dropped; the counts alone do not replace a list that comes.
+  const asked = useRef({ list: 0, counts: 0 });
+  const ask = async (what: "list" | "counts", query: string, then: (answer: Page) => void) => {
+    const [list, number] = [asked.current.list, ++asked.current[what]];
+    const isCurrent = () => number === asked.current[what] && (what === "list" || list === asked.current.list);
+    try {
+      const answer = await request<Page>(`/v1/runs?${query}`);
+      if (!isCurrent()) return;
+      setProblem("");
+      setCounts(answer.counts);
+      then(answer);
+    } catch (error) {
+      if (isCurrent()) setProblem(sentence(error));
+    }
+  };
+  const query = () => queryOf(filter, Date.now());
+  const read = () => void ask("list", `limit=50&${query()}`, setPage);
+  const more = () =>
+    void ask("list", `limit=50&after=${encodeURIComponent(page?.last_id ?? "")}&${query()}`, (older) => setPage(page && { ...older, data: [...page.data, ...older.data] }));
+  useEffect(() => {
+    const timer = setTimeout(read, page ? SETTLE_MS : 0);
+    return () => clearTimeout(timer);
+  }, [filter]);
+  useEffect(() => {
+    if (!page) return undefined;
+    const timer = setTimeout(() => void ask("counts", `limit=1&${query()}`, () => undefined), SETTLE_MS);
+    return () => clearTimeout(timer);
+  }, [changed]);
+  return { page, counts, problem, read, more };
+}
+
+function Filters({ filter, counts, set }: { filter: RunFilter; counts: Record<string, number>; set: (change: Partial<RunFilter>) => void }): JSX.Element {
+  const live = useStore(runs);
+  const names = useStore(titles);
+  const all = Object.values(counts).reduce((a, b) => a + b, 0);
+  const same = (name: string): [string, string] => [name, name];
+  const models = [...new Set(live.map((run) => run.model))].map(same);
+  const tools = [...new Set(live.flatMap((run) => run.tools ?? []))].sort().map(same);
+  const chats = threadsOf(live).map((thread): [string, string] => [thread.id, (names[thread.id] ?? thread.id).slice(0, 60)]);
+  return (
+    <div class="filters" role="group" aria-label="Filters">
+      <div class="fil-row">
+        {STATES.filter(([status]) => !RARE.has(status) || filter.status === status || (counts[status] ?? 0) > 0).map(([status, label]) => (
+          <button type="button" class="fil" aria-pressed={filter.status === status} onClick={() => set({ status })}>
+            {status ? (
+              <span class="st" data-st={lineState({ status }).look}>
+                <LookIcon look={lineState({ status }).look} />
+              </span>
+            ) : null}
+            {label} <span class="num dim">{status ? (counts[status] ?? 0) : all}</span>
+          </button>
+        ))}
+      </div>
+      <div class="fil-row">
+        <Pick label="Tool" value={filter.tool} options={[["", "any"], ...tools]} onPick={(tool) => set({ tool })} />
+        <Pick label="Model" value={filter.model} options={[["", "any"], ...models]} onPick={(model) => set({ model })} />
+        <Pick label="Chat" value={filter.conversation} options={[["", "any"], ...chats]} onPick={(conversation) => set({ conversation })} />
+        <Pick label="Time" value={String(filter.withinSec)} options={TIMES} onPick={(seconds) => set({ withinSec: Number(seconds) })} />
+        <label class="fil">
+          <Icon name="search" />
+          <span class="sr">Text in the message</span>
+          <input type="search" placeholder="Text" value={filter.text} onInput={(event) => set({ text: event.currentTarget.value })} />
+        </label>
+      </div>
+    </div>
+  );
+}
+
+function Pick({ label, value, options, onPick }: { label: string; value: string; options: [string, string][]; onPick: (value: string) => void }): JSX.Element {
+  // What the address asks for can be chosen even if no run in the list has it.
+  const all = options.some(([one]) => one === value) ? options : [...options, [value, value]];
   return (
     <label class="fil">
       {label}
-      <select value={value} onChange={(event) => onPick(event.currentTarget.value)}>
-        <option value="">any</option>
-        {options.map((option) => (
-          <option value={option}>{option}</option>
+      <select aria-label={label} value={value} onChange={(event) => onPick(event.currentTarget.value)}>
+        {all.map(([one, name]) => (
+          <option value={one}>{name}</option>
         ))}
       </select>
     </label>
@@ -149,12 +197,12 @@ function Pick({ label, value, options, onPick }: { label: string; value: string;
 
 function Row({ run }: { run: RunLine }): JSX.Element {
   const names = useStore(titles);
-  const isOpen = run.status === "active" || run.status === "needs_input" || run.status === "stalled";
+  const isOpen = !run.ended_at && (run.status === "active" || run.status === "needs_input" || run.status === "stalled");
   const now = useNow(true, isOpen ? 1000 : 30_000);
   const { look, word } = lineState(run);
-  const title = run.title ?? names[run.conversation_id ?? ""] ?? run.run_id;
+  const title = run.title || names[run.conversation_id ?? ""] || runName(run.run_id);
   const tools = run.tools ?? [];
-  const more = run.stalled ? `stalled: ${run.stalled}` : tools.length > 0 ? tools.slice(0, 4).join(", ") : run.run_id;
+  const more = run.stalled ? `waits for ${run.stalled}` : tools.length > 0 ? tools.slice(0, 4).join(", ") : "no tools";
   const ms = run.ended_at ? Date.parse(run.ended_at) - Date.parse(run.created_at) : isOpen ? now - Date.parse(run.created_at) : undefined;
   return (
     <li class="rr" data-st={look}>
@@ -165,7 +213,7 @@ function Row({ run }: { run: RunLine }): JSX.Element {
         </a>
         <span class="cut dim">{more}</span>
       </span>
-      <span class="hide-m num">{run.n_calls === undefined ? "" : plural(run.n_calls, "call")}</span>
+      <span class="hide-m num">{run.n_calls ? plural(run.n_calls, "call") : ""}</span>
       <span class="hide-m cut">{run.model}</span>
       <span class="right num dur">{ms === undefined ? "" : duration(ms)}</span>
       {run.status === "needs_input" ? (
@@ -177,27 +225,4 @@ function Row({ run }: { run: RunLine }): JSX.Element {
       )}
     </li>
   );
-}
-
-function queryOf(filter: Filter): string {
-  const query = new URLSearchParams({ limit: "100" });
-  if (filter.status) query.set("status", filter.status);
-  if (filter.model) query.set("model", filter.model);
-  if (filter.tool) query.set("tool", filter.tool);
-  if (filter.text.trim()) query.set("q", filter.text.trim());
-  if (filter.withinMs) query.set("created_after", new Date(Date.now() - filter.withinMs).toISOString());
-  return query.toString();
-}
-
-function fits(run: RunLine, filter: Filter): boolean {
-  const isNew = !filter.withinMs || Date.parse(run.created_at) >= Date.now() - filter.withinMs;
-  const hasText = !filter.text || run.title === undefined || run.title.toLowerCase().includes(filter.text.trim().toLowerCase());
-  const hasTool = !filter.tool || run.tools === undefined || run.tools.includes(filter.tool);
-  return isNew && hasText && hasTool && (!filter.status || run.status === filter.status) && (!filter.model || run.model === filter.model);
-}
-
-function countsOf(list: readonly RunLine[]): Record<string, number> {
-  const counts: Record<string, number> = {};
-  for (const run of list) counts[run.status] = (counts[run.status] ?? 0) + 1;
-  return counts;
 }

@@ -1,25 +1,27 @@
 /** The MCP servers: how they are, which tools they have, and a way to try one. */
 
+import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { draftOf, fieldsOf, readDraft } from "../model/schema_form";
 import { type Look, clock, plural } from "../model/words";
 import { go, to } from "../router";
-import { request, requestIfThere, sentence } from "../server/api";
+import { request, sentence } from "../server/api";
 import { Empty, Problem } from "../ui/controls";
 import { SchemaForm } from "../ui/form";
 import { Icon, State } from "../ui/icons";
+import { Claims } from "../ui/tool_card";
 import { TopBar } from "../ui/top_bar";
 
 interface ServerTool {
   name: string;
-  title?: string | null;
-  description?: string | null;
-  input_schema?: Record<string, unknown>;
+  title: string | null;
+  description: string;
+  input_schema: Record<string, unknown>;
   effect: string;
   requires_approval: boolean;
-  claims?: { read_only?: boolean | null; destructive?: boolean | null };
-  changed?: boolean;
+  claims: ToolClaims;
+  changed: boolean;
 }
 
 interface ToolServer {
@@ -38,36 +40,12 @@ const STATES: Record<string, [Look, string]> = {
   failed: ["failed", "failing"],
   login_required: ["approval", "login required"],
 };
-const POLL_MS = 5000;
+/** A server that connects is asked for soon. */
+const POLL_MS = { connecting: 700, otherwise: 5000 };
 
 export function ServersPage(): JSX.Element {
-  const [servers, setServers] = useState<ToolServer[] | undefined>(undefined);
-  const [isThere, setIsThere] = useState(true);
-  const [problem, setProblem] = useState("");
+  const { servers, problem, read } = useServers();
   const [name, setName] = useState<string | undefined>(undefined);
-  const read = () =>
-    requestIfThere<{ data: ToolServer[] }>("/v1/mcp_servers").then(
-      (answer) => {
-        setIsThere(answer !== undefined);
-        setServers(answer?.data ?? []);
-        setProblem("");
-        return answer !== undefined;
-      },
-      (error: unknown) => (setProblem(sentence(error)), true),
-    );
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let isOn = true;
-    const again = async () => {
-      const goesOn = await read();
-      if (isOn && goesOn) timer = setTimeout(() => void again(), POLL_MS);
-    };
-    void again();
-    return () => {
-      isOn = false;
-      clearTimeout(timer);
-    };
-  }, []);
   const chosen = servers?.find((one) => one.name === name) ?? servers?.[0];
   return (
     <main class="main scrolls" id="main" tabIndex={-1}>
@@ -79,11 +57,7 @@ export function ServersPage(): JSX.Element {
       </TopBar>
       <div class="page">
         <Problem text={problem} />
-        {!isThere ? (
-          <Empty title="This server does not list its MCP servers">
-            <p class="dim">A newer version does. The tools work all the same.</p>
-          </Empty>
-        ) : servers?.length === 0 ? (
+        {servers?.length === 0 ? (
           <Empty title="No MCP servers">
             <p class="dim">Add one to the settings of the gateway, under [mcp_servers.NAME].</p>
           </Empty>
@@ -92,12 +66,14 @@ export function ServersPage(): JSX.Element {
           <div class="two">
             <ul class="cards-list" aria-label="Servers">
               {servers.map((server) => (
-                <li>
+                <li key={server.name}>
                   <button type="button" class="srv" aria-pressed={server.name === chosen.name} onClick={() => setName(server.name)}>
-                    <Icon name={server.transport === "http" ? "wifi" : "server"} />
+                    <span class="srv-ic">
+                      <Icon name={server.transport === "http" ? "wifi" : "server"} />
+                    </span>
                     <span class="what">
                       <b class="cut">{server.name}</b>
-                      <span class="dim cut">{`${server.address} · ${plural(server.tools.length, "tool")}`}</span>
+                      <span class="dim cut">{`${addressOf(server)} · ${plural(server.tools.length, "tool")}`}</span>
                     </span>
                     <State look={STATES[server.state]?.[0] ?? "unknown"} word={STATES[server.state]?.[1] ?? server.state} />
                   </button>
@@ -112,18 +88,56 @@ export function ServersPage(): JSX.Element {
   );
 }
 
+/** The servers, asked for again for as long as the page is shown. */
+function useServers(): { servers: ToolServer[] | undefined; problem: string; read: () => Promise<ToolServer[]> } {
+  const [servers, setServers] = useState<ToolServer[] | undefined>(undefined);
+  const [problem, setProblem] = useState("");
+  const read = async () => {
+    try {
+      const { data } = await request<{ data: ToolServer[] }>("/v1/mcp_servers");
+      setServers(data);
+      setProblem("");
+      return data;
+    } catch (error) {
+      setProblem(sentence(error));
+      return [];
+    }
+  };
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isOn = true;
+    const again = async () => {
+      const data = await read();
+      const soon = data.some((server) => server.state === "connecting");
+      if (isOn) timer = setTimeout(() => void again(), soon ? POLL_MS.connecting : POLL_MS.otherwise);
+    };
+    void again();
+    return () => {
+      isOn = false;
+      clearTimeout(timer);
+    };
+  }, []);
+  return { servers, problem, read };
+}
+
+/** The end of a long command says more than its beginning. */
+function addressOf({ transport, address }: ToolServer): string {
+  return transport === "stdio" ? (address.split("/").at(-1) ?? address) : address;
+}
+
 function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
   const [trying, setTrying] = useState<string | undefined>(undefined);
-  const tool = server.tools.find((one) => one.name === trying);
   const [look, word] = STATES[server.state] ?? (["unknown", server.state] as [Look, string]);
   return (
     <section class="panel" aria-label={server.name}>
       <header class="panel-h">
         <h2>{server.name}</h2>
         <State look={look} word={word} class="pill" />
-        <span class="dim cut">{server.address}</span>
+        <span class="dim cut mono" title={server.address}>
+          {server.address}
+        </span>
         <span class="grow" />
-        <span class="num dim">{server.latency_ms === null ? "" : `${server.latency_ms} ms`}</span>
+        <span class="num dim latency">{server.latency_ms === null ? "" : `answers in ${server.latency_ms} ms`}</span>
       </header>
       {server.last_error ? (
         <p class="alert" data-st="failed">
@@ -143,22 +157,37 @@ function ServerDetails({ server }: { server: ToolServer }): JSX.Element {
             </span>
           </p>
         ))}
+      {server.tools.length === 0 ? (
+        <p class="none dim">{server.state === "connected" ? "The server has no tools." : "Its tools are known once it is connected."}</p>
+      ) : (
+        <div class="th" aria-hidden="true">
+          <span>Tool</span>
+          <span>Effect</span>
+          <span>Approval</span>
+          <span />
+        </div>
+      )}
       <ul class="tools" aria-label="Tools">
         {server.tools.map((one) => (
-          <li class="trow">
+          <li class="trow" key={one.name}>
             <span class="what">
               <code class="cut">{one.name}</code>
-              <span class="dim">{one.title ?? one.description ?? ""}</span>
+              <span class="dim">{one.title ?? one.description}</span>
+              <span class="chips">
+                <Claims claims={one.claims} />
+              </span>
             </span>
-            <span class="chip flat eff">{one.effect}</span>
-            <span class="m dim">{one.requires_approval ? "asks first" : "runs at once"}</span>
-            <button type="button" class="btn sm" aria-label={`Try ${one.name}`} onClick={() => setTrying(one.name)}>
+            <span class="eff">
+              <span class="chip flat">{one.effect}</span>
+            </span>
+            <span class="m dim">{one.requires_approval || one.changed ? "asks first" : "runs at once"}</span>
+            <button type="button" class="btn sm" aria-label={`Try ${one.name}`} aria-expanded={trying === one.name} onClick={() => setTrying(trying === one.name ? undefined : one.name)}>
               Try
             </button>
+            {trying === one.name ? <Try server={server.name} tool={one} /> : null}
           </li>
         ))}
       </ul>
-      {tool ? <Try key={tool.name} server={server.name} tool={tool} /> : null}
     </section>
   );
 }
@@ -187,14 +216,15 @@ function Try({ server, tool }: { server: string; tool: ServerTool }): JSX.Elemen
       <h3>
         Try <code>{`${server}/${tool.name}`}</code>
       </h3>
-      <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`try-${tool.name}`} />
+      {fields.length === 0 ? <p class="dim">It takes no arguments.</p> : null}
+      <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`try-${tool.name}`} />
       <Problem text={problem} />
       <p class="acts">
         <button type="submit" class="btn primary">
           <Icon name="play" />
           Run tool
         </button>
-        <span class="dim">{tool.requires_approval ? "Runs for real, as a run of its own, once you approve it there." : "Runs for real, as a run of its own."}</span>
+        <span class="dim">{tool.requires_approval || tool.changed ? "Runs for real, as a run of its own, once you approve it there." : "Runs for real, as a run of its own."}</span>
       </p>
     </form>
   );

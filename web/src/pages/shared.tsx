@@ -2,23 +2,31 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { requestIfThere } from "../server/api";
+import { isRedacted } from "../model/redaction";
+import { titleOf } from "../model/words";
 import { sharedFeed } from "../server/run_feed";
+import { useStore } from "../server/store";
+import { Banner } from "../ui/banner";
+import { Empty } from "../ui/controls";
 import { Icon, Mark } from "../ui/icons";
+import { Scroller } from "../ui/scroller";
+import { RunTranscript } from "../ui/transcript";
+import { useLost } from "../ui/use_lost";
 import { RunDetails } from "./run";
 
-interface Shared {
-  redact?: boolean;
-  expires_at?: string;
-}
+const VIEWS = [
+  ["timeline", "Timeline"],
+  ["answer", "Answer"],
+] as const;
 
 export function SharedPage({ token }: { token: string }): JSX.Element {
   const feed = useMemo(() => sharedFeed(token), [token]);
-  const [facts, setFacts] = useState<Shared>({});
-  useEffect(() => {
-    void requestIfThere<Shared>(`/v1/shared/${encodeURIComponent(token)}`).then((answer) => setFacts(answer ?? {}), () => undefined);
-    return () => feed.close();
-  }, [feed]);
+  const state = useStore(feed.state);
+  const [shown, setShown] = useState<"timeline" | "answer">("timeline");
+  const isLost = useLost();
+  useEffect(() => () => feed.close(), [feed]);
+  if (state.error) return <NotShared why={state.error.message} />;
+  const redacted = isRedacted(feed.events);
   return (
     <>
       <header class="sharebar">
@@ -28,11 +36,42 @@ export function SharedPage({ token }: { token: string }): JSX.Element {
           <Icon name="lock" />
           Shared, read-only
         </span>
-        {facts.redact ? <span class="dim">Messages, arguments and results are redacted by the owner.</span> : null}
+        {redacted ? <span class="dim">Messages, arguments and results are redacted by its owner.</span> : null}
         <span class="grow" />
-        {facts.expires_at ? <span class="dim num">{`ends ${new Date(facts.expires_at).toLocaleString()}`}</span> : null}
+        {redacted ? null : (
+          <div class="seg" role="radiogroup" aria-label="View">
+            {VIEWS.map(([name, label]) => (
+              <label>
+                <input type="radio" name="view" checked={shown === name} onChange={() => setShown(name)} />
+                <span>{label}</span>
+              </label>
+            ))}
+          </div>
+        )}
       </header>
-      <RunDetails feed={feed} call={undefined} readOnly />
+      {shown === "timeline" ? (
+        <RunDetails feed={feed} call={undefined} readOnly />
+      ) : (
+        <main class="main chat" id="main" tabIndex={-1}>
+          <h1 class="sr">{titleOf(state.view)}</h1>
+          <Banner />
+          <Scroller isLive={!state.view.outcome}>
+            <RunTranscript feed={feed} state={state} isLost={isLost} readOnly onNewRun={() => undefined} />
+          </Scroller>
+        </main>
+      )}
     </>
+  );
+}
+
+/** A link that was revoked is the same to the server as one that never was. */
+function NotShared({ why }: { why: string }): JSX.Element {
+  return (
+    <main class="main" id="main" tabIndex={-1}>
+      <Empty title="This link shows nothing">
+        <p>{why}</p>
+        <p class="dim">Whoever gave it to you can make a new one.</p>
+      </Empty>
+    </main>
   );
 }

@@ -20,14 +20,15 @@ export interface Line {
   state: "live" | "lost" | "back";
   /** Since when it is lost. */
   since: number;
-  attempts: number;
   /** Whether the server answered that it is about to go, or is not ready. */
   restarting: boolean;
   /** Events that arrived right after it came back. */
   caughtUp: number;
+  /** What else happened meanwhile, in one sentence. */
+  news: string;
 }
 
-export const line = new Store<Line>({ state: "live", since: 0, attempts: 0, restarting: false, caughtUp: 0 });
+export const line = new Store<Line>({ state: "live", since: 0, restarting: false, caughtUp: 0, news: "" });
 
 function storedKey(): string | undefined {
   return sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? undefined;
@@ -53,11 +54,17 @@ export async function watchedFetch(input: RequestInfo | URL, init: RequestInit =
   const headers = new Headers(init.headers);
   const key = storedKey();
   if (key && !headers.has("authorization")) headers.set("authorization", `Bearer ${key}`);
+  const response = await keylessFetch(input, { ...init, headers });
+  if (response.status === 401) keyNeeded.set(key ? "wrong" : "missing");
+  return response;
+}
+
+/** The same without a key, for what is open to everybody. */
+export async function keylessFetch(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
   try {
-    const response = await fetch(input, { ...init, headers, credentials: "omit", redirect: "error" });
+    const response = await fetch(input, { ...init, credentials: "omit", redirect: "error" });
     if ([502, 503, 504].includes(response.status)) lineLost(true);
     else lineBack();
-    if (response.status === 401) keyNeeded.set(key ? "wrong" : "missing");
     return response;
   } catch (error) {
     if (!init.signal?.aborted) lineLost(false);
@@ -69,8 +76,8 @@ export async function watchedFetch(input: RequestInfo | URL, init: RequestInit =
 export function lineLost(restarting: boolean): void {
   line.update((now) =>
     now.state === "lost"
-      ? { ...now, attempts: now.attempts + 1, restarting }
-      : { state: "lost", since: Date.now(), attempts: 1, restarting, caughtUp: 0 },
+      ? { ...now, restarting }
+      : { state: "lost", since: Date.now(), restarting, caughtUp: 0, news: "" },
   );
 }
 
@@ -86,21 +93,16 @@ function lineBack(): void {
   fading = setTimeout(() => line.update((now) => (now.state === "back" ? { ...now, state: "live" } : now)), 3000);
 }
 
-/** Events that a resumed stream brought. */
-export function noteCaughtUp(n: number): void {
-  line.update((now) => (now.state === "back" ? { ...now, caughtUp: now.caughtUp + n } : now));
+/** Events that a resumed stream brought, and what a person should know of them. */
+export function noteCaughtUp(n: number, news: string): void {
+  line.update((now) => (now.state === "back" ? { ...now, caughtUp: now.caughtUp + n, news: news || now.news } : now));
 }
 
-/** Follows runs for as long as the page is open; at most a second between attempts. */
-export const turnwire = new Turnwire({
-  baseUrl: "",
-  fetch: (input, init) => watchedFetch(input, init),
-  attempts: Infinity,
-  firstDelayMs: 200,
-  maxDelayMs: 900,
-});
+/** Tries for as long as the page is open, and so often that a line that is back is noticed at once. */
+export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 200, maxDelayMs: 250 };
+export const turnwire = new Turnwire({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 
-/** One request and its JSON. 404 of a path that the server does not have yet is `undefined`. */
+/** One request and its JSON. */
 export async function request<T>(path: string, options: { method?: string; body?: unknown; signal?: AbortSignal } = {}): Promise<T> {
   const { method, body, signal } = options;
   const isForm = body instanceof FormData;
@@ -114,12 +116,12 @@ export async function request<T>(path: string, options: { method?: string; body?
   return (await response.json()) as T;
 }
 
-/** Like {@link request}, but `undefined` if the server has no such path. */
-export async function requestIfThere<T>(path: string, signal?: AbortSignal): Promise<T | undefined> {
+/** Like {@link request}, but `undefined` if there is no such thing. */
+export async function requestIfThere<T>(path: string): Promise<T | undefined> {
   try {
-    return await request<T>(path, signal ? { signal } : {});
+    return await request<T>(path);
   } catch (error) {
-    if (error instanceof ApiError && (error.status === 404 || error.status === 405)) return undefined;
+    if (error instanceof ApiError && error.status === 404) return undefined;
     throw error;
   }
 }

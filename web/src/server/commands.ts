@@ -7,8 +7,14 @@ import { request, turnwire, watchedFetch } from "./api";
 import { type RunFeed, feedOf } from "./run_feed";
 import { noteRun } from "./threads";
 
+/** A run that has begun, and its thread. */
+export interface Started {
+  runId: string;
+  conversationId: string;
+}
+
 /** Sends a message. Resolves once the run exists, which survives anything from there on. */
-export function startRun(message: string, conversationId: string | undefined): Promise<{ runId: string; conversationId: string }> {
+export function startRun(message: string, conversationId: string | undefined): Promise<Started> {
   const stop = new AbortController();
   return new Promise((resolve, reject) => {
     const chat = turnwire.streamChat({
@@ -49,7 +55,7 @@ export async function startWithFiles(
   text: string,
   files: readonly Attachment[],
   conversationId: string | undefined,
-): Promise<{ runId: string; conversationId: string }> {
+): Promise<Started> {
   const parts = [
     ...(text ? [{ type: "text", text }] : []),
     ...files.map(({ name, mediaType, url }) => ({ type: "file", filename: name, mediaType, url })),

@@ -8,10 +8,10 @@
 import { ApiError, type RecordedEvent, Turnwire } from "turnwire";
 import { errorOf } from "turnwire/errors";
 import { announcements } from "../model/announce";
-import { waitsForPerson } from "../model/calls";
+import { isHandedBack, waitsForPerson } from "../model/calls";
 import { type RunView, emptyRun, foldRun } from "../model/run";
 import { announce } from "./announcer";
-import { line, noteCaughtUp, turnwire, watchedFetch } from "./api";
+import { PATIENCE, keylessFetch, line, noteCaughtUp, turnwire, watchedFetch } from "./api";
 import { noteServerTime } from "./clock";
 import { Store } from "./store";
 import { noteRun } from "./threads";
@@ -30,6 +30,13 @@ export interface FeedState {
 interface Source {
   client: Turnwire;
   path: string;
+  fetch: typeof fetch;
+  /** Whether the run is one of the person's own, which are listed. */
+  isOwn: boolean;
+}
+
+function ownSource(runId: string): Source {
+  return { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}`, fetch: watchedFetch, isOwn: true };
 }
 
 export class RunFeed {
@@ -38,17 +45,20 @@ export class RunFeed {
   readonly #runId: string;
   readonly #source: Source;
   #buffer: RecordedEvent[] = [];
+  /** What all events that have arrived give; what is drawn may be a frame behind. */
+  #view: RunView;
   #isScheduled = false;
   #stop = new AbortController();
   /** Whether what arrives is new, and not the past that a page reads when it opens. */
   #isLive = false;
 
   /** `isNew`: the run was started here, so nothing of it is in the past. */
-  constructor(runId: string, source: Source = { client: turnwire, path: `/v1/runs/${encodeURIComponent(runId)}` }, isNew = false) {
+  constructor(runId: string, source: Source = ownSource(runId), isNew = false) {
     this.#runId = runId;
     this.#isLive = isNew;
     this.#source = source;
-    this.state = new Store<FeedState>({ view: emptyRun(runId), error: undefined, loaded: false, pending: {} });
+    this.#view = emptyRun(runId);
+    this.state = new Store<FeedState>({ view: this.#view, error: undefined, loaded: false, pending: {} });
     void this.#follow();
   }
 
@@ -92,7 +102,7 @@ export class RunFeed {
       this.state.update((now) => ({ ...now, loaded: true }));
       this.#isLive = true;
       if (this.state.value.view.outcome) return;
-      const after = this.state.value.view.lastSeq;
+      const after = this.#view.lastSeq;
       for await (const recorded of this.#source.client.followRun(this.#runId, { after, signal })) this.#push(recorded);
     } catch (error) {
       if (signal.aborted) return;
@@ -101,14 +111,24 @@ export class RunFeed {
     }
   }
 
-  /** What is stored by now, in one piece: much faster than event by event. */
+  /** What is stored by now, much faster than event by event. It is read while it arrives. */
   async #readStored(signal: AbortSignal): Promise<void> {
-    const after = this.state.value.view.lastSeq;
-    const response = await watchedFetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
+    const after = this.#view.lastSeq;
+    const response = await this.#source.fetch(`${this.#source.path}/events?follow=false&format=ndjson&after=${after}`, { signal });
     if (response.status === 204) return;
     if (!response.ok) throw await errorOf(response);
-    const lines = (await response.text()).split("\n");
-    this.#buffer.push(...lines.filter(Boolean).map((text) => JSON.parse(text) as RecordedEvent));
+    for await (const events of eventsIn(response)) {
+      this.#buffer.push(...events);
+      this.#fold();
+    }
+  }
+
+  /** Folds what has arrived. It is drawn with the next frame, or all at once when a page opens. */
+  #fold(): void {
+    const fresh = this.#buffer.filter(({ seq }) => seq > this.#view.lastSeq);
+    this.#buffer = [];
+    for (const recorded of fresh) this.events.push(recorded);
+    this.#view = foldRun(this.#view, fresh);
   }
 
   #push(recorded: RecordedEvent): void {
@@ -123,25 +143,45 @@ export class RunFeed {
 
   #flush(): void {
     this.#isScheduled = false;
-    const last = this.events.at(-1)?.seq ?? 0;
-    const fresh = this.#buffer.filter(({ seq }) => seq > last);
-    this.#buffer = [];
-    if (fresh.length === 0) return;
-    for (const recorded of fresh) this.events.push(recorded);
-    const before = this.state.value.view;
-    const view = foldRun(before, fresh);
+    this.#fold();
+    const [before, view] = [this.state.value.view, this.#view];
+    if (view === before) return;
     this.state.update((now) => ({ ...now, view, pending: stillPending(now.pending, view) }));
-    if (this.#isLive) tellTheList(before, view);
-    if (line.value.state === "back") noteCaughtUp(fresh.length);
+    if (this.#isLive && this.#source.isOwn) tellTheList(before, view);
+    if (line.value.state === "back") noteCaughtUp(view.lastSeq - before.lastSeq, newsOf(before, view));
     if (this.#isLive) announcements(before, view).forEach(announce);
   }
+}
+
+/** The events of a response, in pieces as they arrive. Each line is one, so lines become a list. */
+async function* eventsIn(response: Response): AsyncGenerator<RecordedEvent[], void, undefined> {
+  const decoder = new TextDecoder();
+  const reader = response.body?.getReader();
+  let rest = "";
+  for (;;) {
+    const read = await reader?.read();
+    if (!read || read.done) break;
+    const text = rest + decoder.decode(read.value, { stream: true });
+    const end = text.lastIndexOf("\n");
+    rest = text.slice(end + 1);
+    if (end > 0) yield JSON.parse(`[${text.slice(0, end).replaceAll("\n", ",")}]`) as RecordedEvent[];
+  }
+  if (rest.trim()) yield [JSON.parse(rest) as RecordedEvent];
 }
 
 /** The list of runs knows at once what this page knows. */
 function tellTheList(before: RunView, view: RunView): void {
   const [was, is] = [listStatus(before), listStatus(view)];
-  if (was === is || view.createdAt === "" || view.runId === "shared") return;
+  if (was === is || view.createdAt === "") return;
   noteRun({ run_id: view.runId, created_at: view.createdAt, model: view.model, conversation_id: view.conversationId ?? null, status: is });
+}
+
+/** What happened while the line was cut, besides what the steps show. */
+function newsOf(before: RunView, after: RunView): string {
+  if (before.lastSeq > 0 && !before.outcome && after.outcome) return "The run finished while you were away.";
+  const worker = after.workers.at(-1);
+  if (!worker || before.workers.length === 0 || after.workers.length === before.workers.length) return "";
+  return worker.name ? `The run is on another worker, ${worker.name}.` : "The run is on another worker.";
 }
 
 function listStatus(view: RunView): string {
@@ -152,7 +192,8 @@ function listStatus(view: RunView): string {
 /** Commands whose effect is in the journal are no longer pending. */
 function stillPending(pending: FeedState["pending"], view: RunView): FeedState["pending"] {
   const left = Object.entries(pending).filter(([key]) => {
-    if (view.outcome) return false;
+    const answersEnded = view.calls[key] && isHandedBack(view.calls[key]);
+    if (view.outcome) return answersEnded;
     const call = view.calls[key];
     return call ? !call.finishedAt && (call.state === "needs approval" || call.state === "needs input" || pending[key] === "stop") : true;
   });
@@ -191,12 +232,6 @@ export function forgetFeeds(): void {
 /** The run behind a share link. It needs no key, and none is sent. */
 export function sharedFeed(token: string): RunFeed {
   const path = `/v1/shared/${encodeURIComponent(token)}`;
-  const client = new Turnwire({
-    baseUrl: "",
-    attempts: Infinity,
-    firstDelayMs: 200,
-    maxDelayMs: 900,
-    fetch: (input, init) => watchedFetch(String(input).replace(/^\/v1\/runs\/[^/]+/, path), init),
-  });
-  return new RunFeed("shared", { client, path });
+  const client = new Turnwire({ ...PATIENCE, fetch: (input, init) => keylessFetch(String(input).replace(/^\/v1\/runs\/[^/]+/, path), init) });
+  return new RunFeed("shared", { client, path, fetch: keylessFetch, isOwn: false });
 }

@@ -1,22 +1,23 @@
 /**
  * The runs of the person, newest first, and the threads that they belong to.
  *
- * There is one list for the whole page. The server tells of changes where it can
- * (`/v1/runs/changes`); otherwise the list is asked for again from time to time.
+ * There is one list for the whole page, kept up to date by the changes that the server sends. A
+ * hidden page asks from time to time instead: a browser opens six connections to a server, and
+ * hidden tabs leave theirs to the others.
  */
 
-import { SseParser } from "turnwire/sse";
-import { request, requestIfThere, watchedFetch } from "./api";
+import { Connection } from "turnwire/connection";
+import { PATIENCE, keyNeeded, request, requestIfThere, watchedFetch } from "./api";
 import { Store } from "./store";
 
-/** A line of `GET /v1/runs`. Newer servers tell more. */
+/** A line of `GET /v1/runs`; what this page knows of a run before the server lists it has less. */
 export interface RunLine {
   run_id: string;
   created_at: string;
   model: string;
   conversation_id: string | null;
   status: string;
-  stalled?: string;
+  stalled?: string | null;
   title?: string;
   tools?: string[];
   n_calls?: number;
@@ -28,7 +29,7 @@ export interface RunPage {
   data: RunLine[];
   has_more: boolean;
   last_id: string | null;
-  counts?: Record<string, number>;
+  counts: Record<string, number>;
 }
 
 export interface Thread {
@@ -44,7 +45,12 @@ export const listed = new Store(false);
 /** Titles by conversation: given by a person, or the beginning of the first message. */
 export const titles = new Store<Record<string, string>>({});
 
-const POLL_MS = 3000;
+/** Counts the changes of the server, for whoever shows more than the newest runs. */
+export const changes = new Store(0);
+
+const HIDDEN_POLL_MS = 15_000;
+const AGAIN_MS = 500;
+const connection = new Connection({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 let started = false;
 
 /** Keeps the list of runs up to date for as long as the page is open. */
@@ -57,12 +63,14 @@ export function watchRuns(): void {
 async function keepUp(): Promise<never> {
   for (;;) {
     try {
-      await readRuns();
-      if (await followChanges()) continue;
+      // Nothing is asked while the person has to give a key.
+      if (keyNeeded.value !== "no") await pause(AGAIN_MS);
+      else if (document.hidden) await readRuns();
+      else await followChanges();
     } catch {
       // The banner says so already.
     }
-    await pause(document.hidden ? 5 * POLL_MS : POLL_MS);
+    await pause(document.hidden ? HIDDEN_POLL_MS : AGAIN_MS);
   }
 }
 
@@ -86,37 +94,50 @@ export async function readRuns(): Promise<void> {
   listed.set(true);
 }
 
-/** Older servers have no feed; they are asked once. */
-let hasFeed = true;
-
-/** Whether the server has the live feed; ends when the feed does. */
-async function followChanges(): Promise<boolean> {
-  // A browser opens six connections to a server; hidden tabs leave theirs to the others.
-  if (!hasFeed || document.hidden) return false;
+/**
+ * Opens the stream first and lists the runs then, so that nothing is missed in between. The first
+ * list does not wait: there may be a proxy that holds a stream back until something happens.
+ */
+async function followChanges(): Promise<void> {
+  if (!listed.value) void readRuns().catch(() => undefined);
   const stop = new AbortController();
-  document.addEventListener("visibilitychange", () => stop.abort(), { once: true });
-  const response = await watchedFetch("/v1/runs/changes", { signal: stop.signal });
-  const isFeed = response.ok && response.headers.get("content-type")?.startsWith("text/event-stream");
-  if (!isFeed || !response.body) {
-    hasFeed = response.status !== 404;
-    void response.body?.cancel();
-    return false;
-  }
-  const parser = new SseParser();
-  const reader = response.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read().catch(() => ({ done: true, value: undefined }));
-    if (done || !value) return false;
-    for (const frame of parser.push(value)) noteRun(JSON.parse(frame.data) as RunLine);
+  const leave = () => document.hidden && stop.abort();
+  document.addEventListener("visibilitychange", leave);
+  const stream = await connection.open({ path: "/v1/runs/changes", signal: stop.signal });
+  try {
+    await readAgain();
+    for await (const { data } of stream.frames()) {
+      const changed = JSON.parse(data) as Partial<RunLine>;
+      // The other kind of frame says that changes were left out.
+      if (changed.run_id) replaceRun(changed as RunLine);
+      else await readAgain();
+    }
+  } finally {
+    document.removeEventListener("visibilitychange", leave);
+    stream.close();
   }
 }
 
-/** Puts a run into the list, or changes it there. */
+async function readAgain(): Promise<void> {
+  await readRuns();
+  changes.update((n) => n + 1);
+}
+
+/** A line of the server replaces everything that was known of the run. */
+function replaceRun(changed: RunLine): void {
+  runs.update((list) => insert(list.filter((one) => one.run_id !== changed.run_id), changed));
+  changes.update((n) => n + 1);
+}
+
+function insert(list: readonly RunLine[], run: RunLine): RunLine[] {
+  return [run, ...list].sort((a, b) => b.created_at.localeCompare(a.created_at)).slice(0, 200);
+}
+
+/** Notes what this page knows of a run before the server tells. */
 export function noteRun(changed: RunLine): void {
   runs.update((list) => {
     const place = list.findIndex((one) => one.run_id === changed.run_id);
-    if (place >= 0) return list.with(place, { ...list[place], ...changed });
-    return [changed, ...list].sort((a, b) => b.created_at.localeCompare(a.created_at)).slice(0, 200);
+    return place >= 0 ? list.with(place, { ...list[place], ...changed }) : insert(list, changed);
   });
 }
 

@@ -10,8 +10,11 @@ import { useNow } from "./controls";
 import { Icon } from "./icons";
 import { useLost } from "./use_lost";
 
+/** After this time the page says that it goes on trying. */
+const LONG_SEC = 6;
+
 export function Banner(): JSX.Element | null {
-  const { state, since, attempts, restarting, caughtUp } = useStore(line);
+  const { state, since, restarting, caughtUp, news } = useStore(line);
   const isLost = useLost();
   const wasLost = useRef(false);
   const now = useNow(isLost);
@@ -29,12 +32,13 @@ export function Banner(): JSX.Element | null {
   }, [state]);
   if (isLost) {
     const seconds = Math.max(1, Math.round((now - since) / 1000));
+    const isLong = seconds >= LONG_SEC;
     return (
       <div class="banner" data-st="failed">
         <Icon name="wifi" />
         <p>
-          <b>{restarting ? "The server is restarting." : attempts > 3 ? "Still trying." : "Connection lost."}</b>{" "}
-          {attempts > 3 ? `Attempt ${attempts}, for ${seconds} s. Everything shown here is kept.` : "The run goes on at the server. Trying again."}
+          <b>{restarting ? "The server is restarting." : isLong ? "Still trying." : "Connection lost."}</b>{" "}
+          {isLong ? `For ${seconds} s by now. Everything shown here is kept.` : "The run goes on at the server. Trying again."}
         </p>
         <span class="grow" />
         <button type="button" class="btn sm" onClick={tryNow}>
@@ -48,7 +52,7 @@ export function Banner(): JSX.Element | null {
     <div class="banner" data-st="done">
       <Icon name="check" />
       <p>
-        <b>Back.</b> {caughtUp > 0 ? `${caughtUp} ${caughtUp === 1 ? "event" : "events"} caught up.` : "Nothing was missed."}
+        <b>Back.</b> {caughtUp > 0 ? `${caughtUp} ${caughtUp === 1 ? "event" : "events"} caught up. ${news}` : "Nothing was missed."}
       </p>
     </div>
   );

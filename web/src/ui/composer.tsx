@@ -47,8 +47,8 @@ export interface ComposerProps {
   onUnqueue: () => void;
   files: readonly Attachment[];
   onFiles: (files: readonly Attachment[]) => void;
-  model: string;
-  nTools: number;
+  /** What the thread uses, to be changed. */
+  picker: JSX.Element;
   placeholder: string;
 }
 
@@ -134,16 +134,7 @@ export function Composer(props: ComposerProps): JSX.Element {
           <Icon name="clip" />
           <input class="sr" type="file" multiple accept={ACCEPTED} aria-label="Attach files" onChange={(event) => (add(event.currentTarget.files), (event.currentTarget.value = ""))} />
         </label>
-        <span class="pick cut">
-          <Icon name="cube" />
-          <span class="cut">{props.model || "default model"}</span>
-        </span>
-        {props.nTools > 0 ? (
-          <span class="pick">
-            <Icon name="wrench" />
-            <span>{`${props.nTools} tools`}</span>
-          </span>
-        ) : null}
+        {props.picker}
         <span class="grow" />
         {isRunning ? (
           <button type="button" class="btn go" onClick={onStop} disabled={isStopping}>

@@ -8,11 +8,13 @@
 import { ConflictError } from "turnwire";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Call, type Question, openQuestion } from "../model/calls";
+import { type Call, type Question, isHandedBack, openQuestion } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { draftOf, fieldsOf, fieldsOfValues, readDraft } from "../model/schema_form";
 import { duration } from "../model/words";
 import { sentence } from "../server/api";
+import { choiceOf } from "../server/choices";
+import { answerHandedBack } from "../server/chosen_runs";
 import { answer, decide } from "../server/commands";
 import type { RunFeed } from "../server/run_feed";
 import { Problem, useNow } from "./controls";
@@ -41,8 +43,10 @@ export function Dock({ waiting, isLost, onAnswered }: { waiting: Waiting[]; isLo
   const at = Math.min(place, waiting.length - 1);
   const several = waiting.length > 1 ? <Pager at={at} n={waiting.length} go={setPlace} /> : null;
   return (
-    <section class="ask" data-st={question ? "question" : "approval"} aria-label="Waits for you" key={key}>
-      {question ? (
+    <section class="ask" data-st={question?.isAboutOutcome ? "unknown" : question ? "question" : "approval"} aria-label="Waits for you" key={key}>
+      {question?.isAboutOutcome ? (
+        <Settle {...current} question={question} isLost={isLost} several={several} onAnswered={onAnswered} />
+      ) : question ? (
         <Asks {...current} question={question} isLost={isLost} several={several} onAnswered={onAnswered} />
       ) : (
         <Approve {...current} isLost={isLost} several={several} onAnswered={onAnswered} all={waiting} />
@@ -104,7 +108,9 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
     if (!edited) return;
     try {
       const why = reason.trim();
-      await decide(feed, call.callId, { decision, ...(why ? { reason: why } : {}), ...edited, ...(remember ? { remember } : {}) });
+      const approval = { decision, ...(why ? { reason: why } : {}) };
+      if (isHandedBack(call)) await answerHandedBack(feed, call, approval, choiceOf(feed.state.value.view.conversationId).value);
+      else await decide(feed, call.callId, { ...approval, ...edited, ...(remember ? { remember } : {}) });
       onAnswered();
     } catch (error) {
       setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
@@ -130,10 +136,13 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
   useKey("d", () => settled() && void send("deny"));
   useKey("e", (event) => {
     event.preventDefault();
-    edit();
+    if (!isPlain) edit();
   });
   const off = isLost || isSent;
-  const calm = all.length > 1 && all.every((one) => !openQuestion(one.call) && !one.call.approval?.claims?.destructive);
+  // An answer that begins the next run is a yes or a no.
+  const isPlain = isHandedBack(call);
+  const others = all.filter((one) => !openQuestion(one.call) && !isPlain);
+  const destructive = others.find((one) => one.call.approval?.claims?.destructive);
   return (
     <>
       <header class="ask-h">
@@ -165,7 +174,7 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
           Deny <kbd>D</kbd>
         </button>
         <span class="second">
-          {mode === "shown" ? (
+          {isPlain ? null : mode === "shown" ? (
             <button type="button" class="btn quiet" onClick={edit}>
               <Icon name="pen" />
               Edit
@@ -182,14 +191,23 @@ function Approve({ feed, call, effect, isLost, several, onAnswered, all }: ItemP
               ) : null}
             </>
           )}
-          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
-            Approve in this chat
-          </button>
-          {calm ? (
-            <button type="button" class="btn quiet" aria-disabled={isLost} onClick={() => all.forEach((one) => void decide(one.feed, one.call.callId, { decision: "approve" }))}>
-              {`Approve all ${all.length}`}
+          {isPlain ? null : (
+            <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void send("approve", true)}>
+              Approve in this chat
             </button>
-          ) : null}
+          )}
+          {others.length < 2 ? null : destructive ? (
+            <span class="why">{`Not all at once: ${destructive.call.tool.name} is said to be destructive.`}</span>
+          ) : (
+            <button
+              type="button"
+              class="btn quiet"
+              aria-disabled={isLost}
+              onClick={() => !isLost && others.forEach((one) => void decide(one.feed, one.call.callId, { decision: "approve" }).catch(() => undefined))}
+            >
+              {`Approve all ${others.length}`}
+            </button>
+          )}
         </span>
         <input class="inp reason" placeholder="Reason, told to the model" aria-label="Reason for a denial, told to the model" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </div>
@@ -203,6 +221,57 @@ function LostNote(): JSX.Element {
       <Icon name="wifi" />
       Answering works again when the connection is back. Stop is kept and sent then.
     </p>
+  );
+}
+
+/** What to do about a call that was sent and never answered. */
+function Settle({ feed, call, question, isLost, several, onAnswered }: ItemProps & { question: Question }): JSX.Element {
+  const [result, setResult] = useState("");
+  const [problem, setProblem] = useState("");
+  const off = isLost || feed.state.value.pending[call.callId] !== undefined;
+  const settle = async (outcome: "done" | "run_again" | "give_up") => {
+    if (off) return;
+    const content = outcome === "done" && result.trim() ? { outcome, result: result.trim() } : { outcome };
+    try {
+      await answer(feed, call.callId, { action: "accept", content, inputId: question.inputId });
+      onAnswered();
+    } catch (error) {
+      setProblem(error instanceof ConflictError ? "Somebody else has answered already." : sentence(error));
+    }
+  };
+  return (
+    <>
+      <header class="ask-h">
+        <LookIcon look="unknown" />
+        <h2>
+          Outcome unknown: <code>{toolTitle(call.tool.server, call.tool.name)}</code>
+        </h2>
+        <span class="end">
+          {several}
+          <Left until={question.expiresAt} then="given up" />
+        </span>
+      </header>
+      <div class="ask-body">
+        <p class="question">The call was sent and no answer came: {question.message}. It may have happened or not, so it was not sent again.</p>
+        <JsonText text={pretty(call.arguments)} label="Arguments" />
+        {isLost ? <LostNote /> : null}
+        <Problem text={problem} />
+      </div>
+      <div class="acts">
+        <button type="button" class="btn primary" aria-disabled={off} onClick={() => void settle("done")}>
+          Mark done
+        </button>
+        <button type="button" class="btn" aria-disabled={off} onClick={() => void settle("run_again")}>
+          Run again
+        </button>
+        <span class="second">
+          <button type="button" class="btn quiet" aria-disabled={off} onClick={() => void settle("give_up")}>
+            Skip
+          </button>
+        </span>
+        <input class="inp reason" placeholder="Its result, if you know it" aria-label="Result of the call, told to the model if it is marked done" value={result} onInput={(event) => setResult(event.currentTarget.value)} />
+      </div>
+    </>
   );
 }
 
@@ -248,7 +317,7 @@ function Asks({ feed, call, question, isLost, several, onAnswered }: ItemProps &
       </header>
       <div class="ask-body">
         <p class="question">{question.message}</p>
-        <SchemaForm fields={fields} draft={draft} problems={problems} onChange={setDraft} idPrefix={`ask-${question.inputId}`} />
+        <SchemaForm fields={fields} draft={draft} problems={problems} onChange={(next) => (setDraft(next), setProblems({}))} idPrefix={`ask-${question.inputId}`} />
         {isLost ? <LostNote /> : null}
         <Problem text={problem} />
       </div>

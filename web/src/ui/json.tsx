@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { REDACTED, isPlaceholder } from "../model/redaction";
 import { Icon } from "./icons";
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
@@ -11,9 +12,14 @@ const MAX_COLOURED = 20_000;
 export function JsonText({ text, label }: { text: string; label: string }): JSX.Element {
   return (
     <pre class="json" tabIndex={0} role="group" aria-label={label}>
-      <code>{text.length > MAX_COLOURED ? text : coloured(text)}</code>
+      <code>{isPlaceholder(text) ? <Redacted /> : text.length > MAX_COLOURED ? text : coloured(text)}</code>
     </pre>
   );
+}
+
+/** Drawn in the place of what the server withholds. */
+export function Redacted(): JSX.Element {
+  return <span class="redacted">redacted</span>;
 }
 
 function coloured(text: string): (string | JSX.Element)[] {
@@ -22,7 +28,8 @@ function coloured(text: string): (string | JSX.Element)[] {
   for (const found of text.matchAll(TOKEN)) {
     parts.push(text.slice(end, found.index));
     const kind = found[2] !== undefined ? "key" : found[1] !== undefined ? "str" : found[3] !== undefined ? "kw" : "num";
-    parts.push(<span class={`j-${kind}`}>{found[1] ?? found[0]}</span>, found[2] ?? "");
+    const word = found[1] ?? found[0];
+    parts.push(word === `"${REDACTED}"` ? <Redacted /> : <span class={`j-${kind}`}>{word}</span>, found[2] ?? "");
     end = found.index + found[0].length;
   }
   parts.push(text.slice(end));

@@ -18,14 +18,32 @@ import { CopyButton } from "./controls";
 export const Markdown = memo(function Markdown({ text, isGrowing }: { text: string; isGrowing: boolean }): JSX.Element {
   const before = useRef<Token[]>([]);
   before.current = isGrowing ? lexMore(before.current, text) : marked.lexer(text, { gfm: true });
+  const tokens = before.current;
+  const parts = Array.from({ length: Math.ceil(tokens.length / PART) }, (_, n) => tokens.slice(n * PART, (n + 1) * PART));
   return (
     <div class="prose">
-      {before.current.map((token, place) => (
-        <Block key={`${place}-${token.type}`} raw={token.raw} token={token} />
+      {parts.map((part, n) => (
+        <Part key={n} tokens={part} />
       ))}
     </div>
   );
 });
+
+/** Blocks are compared in parts, so that a long answer costs little while its end grows. */
+const PART = 32;
+
+const Part = memo(
+  function Part({ tokens }: { tokens: Token[] }): JSX.Element {
+    return (
+      <>
+        {tokens.map((token, place) => (
+          <Block key={`${place}-${token.type}`} raw={token.raw} token={token} />
+        ))}
+      </>
+    );
+  },
+  (before, after) => before.tokens.length === after.tokens.length && before.tokens.every((token, place) => token === after.tokens[place]),
+);
 
 /** Blocks at the end that more text may still change: one block, and the space behind it. */
 const UNSETTLED = 3;

@@ -3,14 +3,16 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type Call, outputOf } from "../model/calls";
+import { isPlaceholder } from "../model/redaction";
 import { bytes, resultBytes } from "../model/words";
 import { sentence, watchedFetch } from "../server/api";
-import { JsonTree, parsed } from "./json";
+import { JsonTree, Redacted, parsed } from "./json";
 
 const SHOWN_CHARS = 4000;
 const IMAGE_TYPES = /^image\/(png|jpeg|gif|webp|avif)$/;
 
-export function Result({ call, runId }: { call: Call; runId: string }): JSX.Element | null {
+/** `readOnly`: somebody with a link sees it, who cannot ask for more than the journal has. */
+export function Result({ call, runId, readOnly }: { call: Call; runId: string; readOnly: boolean }): JSX.Element | null {
   const output = outputOf(call);
   const [whole, setWhole] = useState<string | undefined>(undefined);
   const [problem, setProblem] = useState("");
@@ -46,10 +48,10 @@ export function Result({ call, runId }: { call: Call; runId: string }): JSX.Elem
         output.images?.length ? null : <p class="dim">No output.</p>
       ) : (
         <pre class="text" tabIndex={0} role="group" aria-label="Result">
-          {cut ? `${text.slice(0, SHOWN_CHARS)}…` : text}
+          {isPlaceholder(text) ? <Redacted /> : cut ? `${text.slice(0, SHOWN_CHARS)}…` : text}
         </pre>
       )}
-      {cut ? (
+      {cut && !(readOnly && output.rest) ? (
         <button type="button" class="btn quiet sm" onClick={() => void load()}>
           {`Show all, ${bytes(resultBytes(call))}`}
         </button>

@@ -2,16 +2,22 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { request, requestIfThere, sentence } from "../server/api";
+import { moment } from "../model/words";
+import { request, sentence } from "../server/api";
 import { CopyButton, Dialog, Problem } from "./controls";
 import { Icon } from "./icons";
 
+/** A link in the list. */
 interface Share {
   share_id: string;
-  token?: string;
-  path?: string;
+  created_at: string;
   expires_at: string;
   redact: boolean;
+}
+
+/** A link that was made; only here is its address known. */
+interface MadeShare extends Omit<Share, "created_at"> {
+  path: string;
 }
 
 const TIMES: [string, number][] = [
@@ -37,70 +43,85 @@ export function ShareButton({ runId }: { runId: string }): JSX.Element {
 function ShareDialog({ runId, onClose }: { runId: string; onClose: () => void }): JSX.Element {
   const path = `/v1/runs/${encodeURIComponent(runId)}`;
   const [shares, setShares] = useState<Share[] | undefined>(undefined);
-  const [isThere, setIsThere] = useState(true);
   const [seconds, setSeconds] = useState(86_400);
   const [redact, setRedact] = useState(true);
-  const [made, setMade] = useState<Share | undefined>(undefined);
+  const [made, setMade] = useState<MadeShare | undefined>(undefined);
   const [problem, setProblem] = useState("");
   const failed = (error: unknown) => setProblem(sentence(error));
-  const read = () =>
-    requestIfThere<{ data: Share[] }>(`${path}/shares`).then((answer) => {
-      setIsThere(answer !== undefined);
-      setShares(answer?.data ?? []);
-    }, failed);
+  const read = () => request<{ data: Share[] }>(`${path}/shares`).then(({ data }) => setShares(data), failed);
   useEffect(() => void read(), []);
-  const share = () =>
-    void request<Share>(`${path}/share`, { body: { expires_in_sec: seconds, redact } }).then((answer) => {
-      setMade(answer);
-      void read();
-    }, failed);
-  const end = (id: string) => void request(`${path}/shares/${encodeURIComponent(id)}`, { method: "DELETE" }).then(() => (setMade(undefined), read()), failed);
-  const link = made?.path ? location.origin + made.path : undefined;
+  const share = async (event: Event) => {
+    event.preventDefault();
+    setProblem("");
+    try {
+      setMade(await request<MadeShare>(`${path}/share`, { body: { expires_in_sec: seconds, redact } }));
+      await read();
+    } catch (error) {
+      failed(error);
+    }
+  };
+  const revoke = async (id: string) => {
+    try {
+      await request(`${path}/shares/${encodeURIComponent(id)}`, { method: "DELETE" });
+      if (made?.share_id === id) setMade(undefined);
+      await read();
+    } catch (error) {
+      failed(error);
+    }
+  };
   return (
     <Dialog title="Share this run" onClose={onClose}>
-      {isThere ? (
-        <div class="stack">
-          <p class="dim">Whoever has the link sees this run, live or finished, and can do nothing with it.</p>
-          <label class="check">
-            <input type="checkbox" checked={redact} onChange={(event) => setRedact(event.currentTarget.checked)} />
-            <span>Redact messages, arguments and results, and everything made from them</span>
-          </label>
+      <form class="stack" onSubmit={(event) => void share(event)}>
+        <p class="dim">Whoever has the link sees this run, live or finished, without a key, and can do nothing with it.</p>
+        <label class="check">
+          <input type="checkbox" checked={redact} onChange={(event) => setRedact(event.currentTarget.checked)} />
+          <span>Redact messages, arguments and results, and everything made from them</span>
+        </label>
+        <div class="inline-fields">
           <label for="share-time">The link ends after</label>
           <select id="share-time" class="inp" value={String(seconds)} onChange={(event) => setSeconds(Number(event.currentTarget.value))}>
             {TIMES.map(([label, value]) => (
               <option value={String(value)}>{label}</option>
             ))}
           </select>
-          <button type="button" class="btn primary" onClick={share}>
+          <button type="submit" class="btn primary">
             Make a link
           </button>
-          {link ? (
-            <div class="link-row">
-              <input class="inp mono" readOnly value={link} aria-label="Link" />
-              <CopyButton text={link} what="the link" />
-            </div>
-          ) : null}
-          {(shares ?? []).length > 0 ? (
-            <>
-              <h3>Links of this run</h3>
-              <ul class="shares">
-                {shares?.map((one) => (
-                  <li>
-                    <Icon name="lock" />
-                    <span class="grow">{`${one.redact ? "redacted, " : ""}ends ${new Date(one.expires_at).toLocaleString()}`}</span>
-                    <button type="button" class="btn sm" onClick={() => end(one.share_id)}>
-                      Take back
-                    </button>
-                  </li>
-                ))}
-              </ul>
-            </>
-          ) : null}
-          <Problem text={problem} />
         </div>
-      ) : (
-        <p>This server cannot share runs.</p>
-      )}
+        {made ? <MadeLink made={made} /> : null}
+        <Problem text={problem} />
+      </form>
+      <section class="shares" aria-label="Links of this run">
+        <h3>Links of this run</h3>
+        {shares?.length === 0 ? <p class="dim">None. Nobody else can see it.</p> : null}
+        <ul>
+          {shares?.map((one) => (
+            <li key={one.share_id}>
+              <Icon name={one.redact ? "lock" : "share"} />
+              <span class="what">
+                <span>{one.redact ? "redacted" : "with all texts"}</span>
+                <span class="dim">{`made ${moment(one.created_at)}, ends ${moment(one.expires_at)}`}</span>
+              </span>
+              <button type="button" class="btn sm danger" onClick={() => void revoke(one.share_id)}>
+                Revoke
+              </button>
+            </li>
+          ))}
+        </ul>
+      </section>
     </Dialog>
+  );
+}
+
+function MadeLink({ made }: { made: MadeShare }): JSX.Element {
+  const link = location.origin + made.path;
+  return (
+    <div class="made">
+      <div class="link-row">
+        <input class="inp mono" readOnly value={link} aria-label="Link" onFocus={(event) => event.currentTarget.select()} />
+        <CopyButton text={link} what="the link" />
+      </div>
+      <p class="dim">It is shown only now. Copy it, or make another one later.</p>
+    </div>
   );
 }

@@ -117,6 +117,8 @@ function LaneRow({ lane, percent, isSelected, onSelect }: RowProps): JSX.Element
   // What does not fit behind the last bar stands before the first one.
   const isLate = percent(end) > 78 && percent(start) > 40;
   const place = isLate ? { right: `${100 - percent(start)}%` } : { left: `${percent(end)}%` };
+  // A bar from end to end leaves room for no words; the icon and the list of calls say the same.
+  const hasRoom = isLate || percent(end) <= 88;
   const icon = lane.kind === "worker" ? "server" : "cube";
   return (
     <li class={`lane ${lane.kind} ${isSelected ? "sel" : ""}`}>
@@ -139,9 +141,11 @@ function LaneRow({ lane, percent, isSelected, onSelect }: RowProps): JSX.Element
         {lane.notches.map((notch) => (
           <i class="notch num" style={{ left: `${percent(notch.at)}%` }} title={notch.label} />
         ))}
-        <span class={`note cut ${lane.isBad ? "bad" : ""} ${isLate ? "before" : ""}`} style={place}>
-          {lane.note}
-        </span>
+        {hasRoom ? (
+          <span class={`note cut ${lane.isBad ? "bad" : ""} ${isLate ? "before" : ""}`} style={place}>
+            {lane.note}
+          </span>
+        ) : null}
       </div>
     </li>
   );

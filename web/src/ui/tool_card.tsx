@@ -1,9 +1,10 @@
 /** One call: a line that says how it stands, and everything about it below. */
 
+import type { ToolClaims } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
-import { type Call, isOpen, outputOf } from "../model/calls";
+import { type Call, isHandedBack, isOpen, outputOf } from "../model/calls";
 import { toolTitle } from "../model/run";
 import { argumentLabel, causeOf, clock, duration, elapsedMs, factOf, lookOf, wordOf } from "../model/words";
 import { sentence } from "../server/api";
@@ -26,6 +27,7 @@ interface CardProps {
   /** Whether the run is over, so that a call can be repeated. */
   isOver: boolean;
   readOnly: boolean;
+  isLast: boolean;
   onNewRun: (runId: string) => void;
 }
 
@@ -33,10 +35,11 @@ export const ToolCard = memo(function ToolCard(props: CardProps): JSX.Element {
   const { call, pending } = props;
   const [chosen, setChosen] = useState<boolean | undefined>(undefined);
   const isTalking = isOpen(call) && (call.progress !== undefined || call.outputTail !== "");
-  const open = chosen ?? (TALL.has(call.state) || isTalking);
+  const isAnswered = isHandedBack(call) && !props.isLast;
+  const open = chosen ?? ((TALL.has(call.state) && !isAnswered) || isTalking);
   const approving = pending === "approve" || pending === "answer";
-  const look = approving ? "running" : lookOf(call.state);
-  const word = pending === "stop" ? "stopping…" : approving ? "running" : pending === "deny" ? "denied" : wordOf(call);
+  const look = isAnswered ? "done" : approving ? "running" : lookOf(call.state);
+  const word = isAnswered ? "answered below" : pending === "stop" ? "stopping…" : approving ? "running" : pending === "deny" ? "denied" : wordOf(call);
   const title = toolTitle(call.tool.server, call.tool.name);
   return (
     <details
@@ -101,7 +104,7 @@ function Body(props: CardProps): JSX.Element {
       </div>
       {call.state === "needs approval" ? <Facts call={call} effect={effect} /> : null}
       {call.approval?.decision ? <Decision call={call} /> : null}
-      {outputOf(call) ? <Result call={call} runId={props.feed.runId} /> : null}
+      {outputOf(call) ? <Result call={call} runId={props.feed.runId} readOnly={readOnly} /> : null}
       {readOnly ? null : <Actions {...props} />}
     </div>
   );
@@ -168,19 +171,12 @@ function Tail({ call }: { call: Call }): JSX.Element | null {
   );
 }
 
-/** What is known about a tool that asks: its effect class is ours, the rest is the server's claim. */
+/** What is known about a tool that asks: the effect class is the operator's, the rest the server's claim. */
 export function Facts({ call, effect }: { call: Call; effect: string | undefined }): JSX.Element {
-  const claims = call.approval?.claims;
   return (
     <p class="chips">
-      {claims?.destructive ? (
-        <span class="chip warn" title="The server of the tool says so">
-          <Icon name="warn" />
-          destructive
-        </span>
-      ) : null}
-      {claims?.readOnly ? <span class="chip">server claims: only reads</span> : null}
-      {effect === "once" ? <span class="chip flat">cannot be repeated safely</span> : null}
+      <Claims claims={call.approval?.claims} />
+      {(call.approval?.effect ?? effect) === "once" ? <span class="chip flat">cannot be repeated safely</span> : null}
       {call.approval?.changed ? (
         <span class="chip warn">
           <Icon name="warn" />
@@ -190,6 +186,26 @@ export function Facts({ call, effect }: { call: Call; effect: string | undefined
       <span class="dim">{call.approval ? `asked at ${clock(call.approval.requestedAt)}` : ""}</span>
     </p>
   );
+}
+
+/** What the MCP server says about its tool. It is marked as its claim, because nobody has verified it. */
+export function Claims({ claims }: { claims: ToolClaims | null | undefined }): JSX.Element | null {
+  const words = claimWords(claims);
+  if (words.length === 0) return null;
+  return (
+    <span class={`chip ${claims?.destructive ? "warn" : ""}`} title="The MCP server says this about its own tool; nobody has verified it">
+      {claims?.destructive ? <Icon name="warn" /> : null}
+      {`server claims: ${words.join(", ")}`}
+    </span>
+  );
+}
+
+function claimWords(claims: ToolClaims | null | undefined): string[] {
+  const words = [
+    claims?.destructive ? "destructive" : claims?.destructive === false ? "not destructive" : "",
+    claims?.read_only ? "read-only" : claims?.read_only === false ? "not read-only" : "",
+  ];
+  return words.filter(Boolean);
 }
 
 function Decision({ call }: { call: Call }): JSX.Element | null {
@@ -209,7 +225,7 @@ function Actions({ call, feed, isOver, pending, onNewRun }: CardProps): JSX.Elem
   const [problem, setProblem] = useState("");
   const failed = (error: unknown) => setProblem(sentence(error));
   const canStop = isOpen(call) && call.state === "running";
-  const canRetry = !isOpen(call) && call.state !== "done";
+  const canRetry = !isOpen(call) && call.state !== "done" && !isHandedBack(call);
   return (
     <div class="actions">
       {canStop ? (

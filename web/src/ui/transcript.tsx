@@ -3,12 +3,15 @@
 import type { Annotation } from "turnwire";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
+import { useEffect, useState } from "preact/hooks";
 import type { Call } from "../model/calls";
 import { isOpen, waitsForPerson } from "../model/calls";
 import { type NoticeStep, type RunView, type TextStep, type ToolsStep, toolTitle } from "../model/run";
 import { type Look, clock, count, duration, groupCounts, plural, questionText } from "../model/words";
 import { go, to } from "../router";
+import { look, noticed, unseen } from "../server/away";
 import type { FeedState, RunFeed } from "../server/run_feed";
+import { useStore } from "../server/store";
 import { CopyButton, useNow } from "./controls";
 import { Icon, LookIcon, State } from "./icons";
 import { Link, Markdown, isSafe } from "./markdown";
@@ -19,6 +22,8 @@ export interface RunProps {
   state: FeedState;
   isLost: boolean;
   readOnly: boolean;
+  /** Whether nothing follows the run in its thread. */
+  isLast?: boolean;
   onEdit?: ((text: string) => void) | undefined;
   onRetry?: (() => void) | undefined;
   onNewRun: (runId: string) => void;
@@ -46,14 +51,29 @@ export function RunTranscript(props: RunProps): JSX.Element {
   );
 }
 
+/** A message of more characters than anybody reads at once is cut, and shown whole on request. */
+const SHOWN_CHARS = 4000;
+
+function LongText({ text }: { text: string }): JSX.Element {
+  const [isWhole, setIsWhole] = useState(text.length <= SHOWN_CHARS * 1.25);
+  if (isWhole) return <p>{text}</p>;
+  return (
+    <>
+      <p>{`${text.slice(0, SHOWN_CHARS)}…`}</p>
+      <button type="button" class="btn quiet sm" onClick={() => setIsWhole(true)}>
+        {`Show all, ${count(text.length)} characters`}
+      </button>
+    </>
+  );
+}
+
 /** What the person sent. */
 function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): JSX.Element | null {
   if (view.input.length === 0) return null;
-  const text = questionText(view);
   return (
     <div class="you-row">
       {onEdit ? (
-        <button type="button" class="btn quiet sm edit" onClick={() => onEdit(text)} aria-label="Edit and send again">
+        <button type="button" class="btn quiet sm edit" onClick={() => onEdit(questionText(view))} aria-label="Edit and send again">
           <Icon name="pen" />
           <span>Edit</span>
         </button>
@@ -62,7 +82,7 @@ function You({ view, onEdit }: { view: RunView; onEdit: RunProps["onEdit"] }): J
         <span class="sr">You: </span>
         {view.input.map((part) =>
           part.kind === "text" ? (
-            <p>{part.text}</p>
+            <LongText text={part.text} />
           ) : part.kind === "image" ? (
             part.url.startsWith("data:image/") ? (
               <img src={part.url} alt="Attached image" />
@@ -156,18 +176,42 @@ function Notice({ step }: { step: NoticeStep }): JSX.Element {
       <span class="dot">
         <Icon name={icon} />
       </span>
-      <span>{step.text}</span> <time class="dim num">{clock(step.at)}</time>
+      <span>
+        {step.text}
+        {step.what === "taken_over" ? ` ${beforeTakeover(step)}` : ""}
+      </span>{" "}
+      <time class="dim num">{clock(step.at)}</time>
     </p>
   );
 }
 
-function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
+function beforeTakeover({ at, lastHeard }: NoticeStep): string {
+  if (!lastHeard) return "The one before had handed the run over.";
+  return `The one before was last heard of at ${clock(lastHeard)}, ${duration(Date.parse(at) - Date.parse(lastHeard))} earlier.`;
+}
+
+type GroupProps = RunProps & { step: ToolsStep };
+
+/** Whether a group would look the same: a run changes with every frame, most of its groups do not. */
+function isSameGroup(before: GroupProps, after: GroupProps): boolean {
+  const [a, b] = [before.state, after.state];
+  return (
+    before.step === after.step &&
+    before.isLast === after.isLast &&
+    before.readOnly === after.readOnly &&
+    a.view.effects === b.view.effects &&
+    a.view.outcome === b.view.outcome &&
+    after.step.callIds.every((id) => a.view.calls[id] === b.view.calls[id] && a.pending[id] === b.pending[id])
+  );
+}
+
+const Group = memo(function Group(props: GroupProps): JSX.Element {
   const { step, state, feed } = props;
   const { view, pending } = state;
   const calls = step.callIds.flatMap((id) => view.calls[id] ?? []);
   return (
     <section class={`step group ${calls.some(isOpen) ? "open" : ""}`} aria-label={plural(calls.length, "tool")}>
-      <GroupHead calls={calls} />
+      <GroupHead calls={calls} isLast={props.isLast ?? true} />
       <div class="cards">
         {calls.map((call) => (
           <ToolCard
@@ -178,16 +222,17 @@ function Group(props: RunProps & { step: ToolsStep }): JSX.Element {
             pending={pending[call.callId]}
             isOver={view.outcome !== undefined}
             readOnly={props.readOnly}
+            isLast={props.isLast ?? true}
             onNewRun={props.onNewRun}
           />
         ))}
       </div>
     </section>
   );
-}
+}, isSameGroup);
 
-function GroupHead({ calls }: { calls: readonly Call[] }): JSX.Element {
-  const counts = groupCounts(calls);
+function GroupHead({ calls, isLast }: { calls: readonly Call[]; isLast: boolean }): JSX.Element {
+  const counts = groupCounts(calls, isLast);
   const unknown = calls.some((call) => call.state === "unknown");
   const running = calls.some(isOpen);
   const now = useNow(running);
@@ -270,8 +315,21 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
   const unknown = calls.filter((call) => call.state === "unknown").length;
   const text = view.steps.flatMap((step) => (step.kind === "message" ? step.text : [])).join("\n\n");
   const ms = Date.parse(view.finishedAt ?? view.lastAt) - Date.parse(view.createdAt);
+  const isUnseen = useStore(unseen).has(view.runId);
+  const isNoticed = useStore(noticed).has(view.runId);
+  useEffect(() => {
+    if (isUnseen && !readOnly) look(view.runId);
+  }, [isUnseen]);
   return (
     <>
+      {isNoticed ? (
+        <p class="step notice away">
+          <span class="dot">
+            <Icon name="clock" />
+          </span>
+          <span>Finished while you were away</span> <time class="dim num">{clock(view.finishedAt ?? view.lastAt)}</time>
+        </p>
+      ) : null}
       {outcome?.status === "failed" ? (
         <div class="step ending" data-st="failed" role="group" aria-label="Failure">
           <State look="failed" word="failed" />
@@ -280,7 +338,7 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
         </div>
       ) : outcome?.status === "cancelled" ? (
         <p class="step ending" data-st="stopped">
-          <State look="stopped" word={`Stopped by you after ${duration(ms)}`} />
+          <State look="stopped" word={`Stopped ${readOnly ? "" : "by you "}after ${duration(ms)}`} />
         </p>
       ) : outcome?.status === "incomplete" ? (
         <p class="step ending" data-st="timeout">
@@ -301,10 +359,12 @@ function End({ state, readOnly, onRetry }: RunProps): JSX.Element {
             <span>{outcome?.status === "cancelled" ? "Ask again" : "Retry"}</span>
           </button>
         )}
-        <button type="button" class="btn quiet sm" onClick={() => go(to.run(view.runId))}>
-          <Icon name="runs" />
-          <span>Timeline</span>
-        </button>
+        {readOnly ? null : (
+          <button type="button" class="btn quiet sm" onClick={() => go(to.run(view.runId))}>
+            <Icon name="runs" />
+            <span>Timeline</span>
+          </button>
+        )}
       </footer>
     </>
   );
@@ -316,7 +376,7 @@ export function Sending({ text }: { text: string }): JSX.Element {
     <article class="run">
       <div class="you-row">
         <div class="you">
-          <p>{text}</p>
+          <LongText text={text} />
         </div>
       </div>
     </article>

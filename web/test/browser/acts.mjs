@@ -19,7 +19,7 @@ export async function ask(page, text) {
 
 export const card = (page, name) => page.locator("details.tool", { has: page.locator("summary", { hasText: name }) }).first();
 export const cardSays = (page, name, word) => card(page, name).locator("summary .word", { hasText: word }).waitFor();
-export const button = (page, name) => page.getByRole("button", { name });
+export const button = (page, name, options = {}) => page.getByRole("button", { name, ...options });
 // The message of the person contains the script, and so every text in it.
 export const says = (page, text) => page.locator(".log .said", { hasText: text }).last().waitFor();
 

@@ -120,7 +120,7 @@ test("5,000 deltas and 50 calls leave the page responsive, and nothing jumps", a
   assert.equal(await page.getByLabel("Message").inputValue(), "typing keeps up");
   await page.locator(".log .foot").waitFor({ timeout: 120_000 });
   const { shift, longest } = await page.evaluate(() => ({ shift: window.shift, longest: window.longest }));
-  assert.ok(longest <= 1000, `a task took ${longest} ms`);
+  assert.ok(longest <= 500, `a task took ${longest} ms`);
   assert.ok(shift <= 0.02, `layout shift ${shift}`);
   return `longest task ${Math.round(longest)} ms, layout shift ${shift.toFixed(4)}`;
 });
@@ -131,16 +131,25 @@ test("a finished run of 20,000 events opens quickly", async (world) => {
   const answer = await fetch(`${world.url}/chat/stream`, { method: "POST", headers: { "content-type": "application/json" }, body });
   await answer.text();
   const address = `#/run/${answer.headers.get("turnwire-run-id")}`;
-  let [best, n] = [Infinity, ""];
-  for (let round = 0; round < 2; round += 1) {
-    const fresh = await world.page({ url: `${world.url}/${address}` });
+  let [best, n] = [{ shown: Infinity }, ""];
+  for (let round = 0; round < 3; round += 1) {
+    const fresh = await world.page({ url: "about:blank" });
+    await fresh.addInitScript(() => {
+      const look = () => (document.querySelector(".ev:last-child")?.textContent.includes("run_finished") ? (window.shownAt = performance.now()) : requestAnimationFrame(look));
+      look();
+    });
+    await fresh.goto(`${world.url}/${address}`);
     await fresh.getByRole("option", { name: /run_finished/ }).waitFor();
-    const shown = await fresh.evaluate(() => performance.now());
-    best = Math.min(best, shown);
+    const took = await fresh.evaluate(() => {
+      const { startTime, responseEnd } = performance.getEntriesByType("resource").find(({ name }) => name.includes("/events"));
+      return { shown: window.shownAt, server: responseEnd - startTime };
+    });
+    if (took.shown < best.shown) best = took;
     n = await fresh.locator(".jr > header .num").textContent();
     await fresh.context().close();
   }
-  // A second on a machine that does nothing else; a busy one only has to show that it is not minutes.
-  assert.ok(best <= 15_000, `${best} ms`);
-  return `${n}, ${Math.round(best)} ms from the first byte of the page`;
+  // A second on a machine that does nothing else, with a server that is built for speed; a busy one
+  // only has to show that it is not minutes.
+  assert.ok(best.shown <= 15_000, `${best.shown} ms`);
+  return `${n}, shown ${Math.round(best.shown)} ms after the address was opened, ${Math.round(best.server)} ms of them for the server to send the journal`;
 });

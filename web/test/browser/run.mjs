@@ -6,6 +6,8 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { CHECKS } from "./acts.mjs";
 import "./stories.mjs";
+import "./threads.mjs";
+import "./pages.mjs";
 import "./audits.mjs";
 import { Gateway, Line, PATIENCE, openBrowser, settingsFor, startUpstreams, stopEverything } from "./world.mjs";
 
@@ -14,8 +16,7 @@ if (PICTURES) mkdirSync(PICTURES, { recursive: true });
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 const models = await startUpstreams();
-// For work on the page: FRONT_PORT is a server of the files in front of the gateway at GATEWAY_PORT.
-const gateway = await Gateway.start(settingsFor(models), { port: process.env.GATEWAY_PORT });
+const gateway = await Gateway.start(settingsFor(models));
 const locked = await Gateway.start("", { args: ["--demo"], env: { TURNWIRE_API_KEYS: "key-of-the-web-view-test", TURNWIRE_DEMO_TOOL_MS: "100" } });
 const browser = await openBrowser();
 let [passed, failed] = [0, 0];

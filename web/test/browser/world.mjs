@@ -7,9 +7,12 @@ import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { pageInFront } from "./front.mjs";
 
-const { TURNWIRE_BIN, UPSTREAMS_BIN, MCP_PROPS_BIN, CHROMIUM = "/usr/bin/chromium" } = process.env;
+const { TURNWIRE_BIN, UPSTREAMS_BIN, MCP_PROPS_BIN, PAGE_FROM, CHROMIUM = "/usr/bin/chromium" } = process.env;
+const OPS_SERVER = fileURLToPath(new URL("ops_server.mjs", import.meta.url));
 /** Generous, because machines that test are slow and busy. */
 export const PATIENCE = 30_000;
 /** Whatever was started and has to end, and the folders that are left behind. */
@@ -42,25 +45,27 @@ export class Gateway {
   #child;
   #args;
   #env;
+  #ownPort;
+  /** Where clients reach it: its own port, or that of the page in front of it. */
   port;
 
-  static async start(settings, { args = [], env = {}, port } = {}) {
+  static async start(settings, { args = [], env = {} } = {}) {
     const gateway = new Gateway();
-    gateway.port = port;
     folders.add(gateway.#folder);
     writeFileSync(join(gateway.#folder, "turnwire.toml"), settings);
     gateway.#args = args;
     gateway.#env = env;
     await gateway.restart();
+    gateway.port = PAGE_FROM ? await pageInFront(PAGE_FROM, gateway.#ownPort) : gateway.#ownPort;
     return gateway;
   }
 
   async restart() {
-    const listen = `127.0.0.1:${this.port ?? 0}`;
+    const listen = `127.0.0.1:${this.#ownPort ?? 0}`;
     const options = { cwd: this.#folder, env: { ...process.env, ...this.#env } };
     const { child, said } = await start(TURNWIRE_BIN, ["serve", "--json", "--listen", listen, ...this.#args], options);
     this.#child = child;
-    this.port = Number(said.listening.split(":").at(-1));
+    this.#ownPort = Number(said.listening.split(":").at(-1));
   }
 
   async kill() {
@@ -81,7 +86,7 @@ export class Line {
     const line = new Line();
     line.#server = createServer((near) => {
       if (!line.#open) return void near.destroy();
-      const far = connect(Number(process.env.FRONT_PORT ?? gateway.port), "127.0.0.1");
+      const far = connect(gateway.port, "127.0.0.1");
       for (const [one, other] of [[near, far], [far, near]]) {
         line.#sockets.add(one);
         one.on("error", () => undefined);
@@ -124,9 +129,19 @@ kind = "chat_completions"
 base_url = ${JSON.stringify(models)}
 model = "scripted"
 
+[models.other]
+kind = "chat_completions"
+base_url = ${JSON.stringify(models)}
+model = "scripted"
+
 [mcp_servers.props]
 command = ${JSON.stringify(MCP_PROPS_BIN)}
 tools.add = { require_approval = "always" }
+
+[mcp_servers.ops]
+command = ${JSON.stringify(process.execPath)}
+args = [${JSON.stringify(OPS_SERVER)}]
+tools.drop_table = { require_approval = "always" }
 `;
 }
 

@@ -1,0 +1,63 @@
+/** Which runs a list shows, the words of takeovers and claims, and what a share link withholds. */
+
+import type { RecordedEvent } from "turnwire";
+import { expect, test } from "vitest";
+import { isPlaceholder, isRedacted } from "../src/model/redaction";
+import { emptyRun, foldRun } from "../src/model/run";
+import { filterOf, fits, queryOf } from "../src/model/run_filter";
+import { lineState, runName, runState } from "../src/model/words";
+
+const NOW = Date.parse("2026-11-16T12:00:00Z");
+const RUN = { created_at: "2026-11-16T11:30:00Z", model: "m", conversation_id: "conv_1", status: "needs_input", title: "Find the Needle", tools: ["echo"] };
+
+test("a filter survives the address, and a request has a time instead of an age", () => {
+  const filter = filterOf("status=failed&tool=echo&conversation_id=conv_1&q=a+b&within=3600");
+  expect(filter).toEqual({ status: "failed", model: "", tool: "echo", conversation: "conv_1", text: "a b", withinSec: 3600 });
+  expect(filterOf(queryOf(filter))).toEqual(filter);
+  const asked = new URLSearchParams(queryOf(filter, NOW));
+  expect(asked.get("created_after")).toBe("2026-11-16T11:00:00.000Z");
+  expect(asked.has("within")).toBe(false);
+  expect(queryOf(filterOf(""))).toBe("");
+});
+
+test("a run that changed belongs into the list only if it fits every filter", () => {
+  expect(fits(RUN, filterOf("status=needs_input&model=m&tool=echo&conversation_id=conv_1&q=needle&within=3600"), NOW)).toBe(true);
+  for (const query of ["status=active", "model=x", "tool=add", "conversation_id=conv_2", "q=hay", "within=60"]) {
+    expect(fits(RUN, filterOf(query), NOW)).toBe(false);
+  }
+});
+
+test("a run that waits for a person needs input, in the list and on its page", () => {
+  expect(lineState({ status: "needs_input" }).word).toBe("needs input");
+  const view = foldRun(emptyRun("run_1"), events([
+    { type: "run_started" },
+    { type: "call_announced", call_id: "c", item_id: "i", tool: { name: "drop", kind: "mcp", server: "ops" } },
+    { type: "approval_requested", call_id: "c", effect: "once", server_claims: { destructive: true } },
+  ]));
+  expect(runState(view).word).toBe("needs input");
+  expect(view.calls["c"]?.approval).toMatchObject({ effect: "once", claims: { destructive: true } });
+});
+
+test("a takeover names the worker and when the one before was last heard of", () => {
+  const [died, released] = [{ worker: "node-2", last_heard: "2026-11-16T12:00:00Z" }, {}].map(
+    (facts) => foldRun(emptyRun("run_1"), events([{ type: "run_started" }, { type: "run_taken_over", attempt: 2, ...facts }])),
+  );
+  expect(died?.steps).toMatchObject([{ text: "Back on another worker, node-2.", lastHeard: "2026-11-16T12:00:00Z" }]);
+  expect(died?.workers).toMatchObject([{ until: "2026-11-16T12:00:00Z" }, { name: "node-2" }]);
+  expect(released?.steps).toMatchObject([{ text: "Back on another worker.", lastHeard: undefined }]);
+});
+
+test("a redacted run is recognised by its beginning, and placeholders by their text", () => {
+  const queued = (request: object) => events([{ type: "run_queued", request }]);
+  expect(isRedacted(queued({ input: [] }))).toBe(true);
+  expect(isRedacted(queued({ input: [{}] }))).toBe(false);
+  expect(isRedacted(queued({ input: [], first_calls: [{}] }))).toBe(false);
+  expect(isRedacted([])).toBe(false);
+  expect(['{ "redacted": true }', "[redacted]"].every(isPlaceholder)).toBe(true);
+  expect(isPlaceholder("redacted")).toBe(false);
+  expect(runName("run_2ba28710569a")).toBe("Run 2ba28710");
+});
+
+function events(list: object[]): RecordedEvent[] {
+  return list.map((event, place) => ({ run_id: "run_1", seq: place + 1, at: "2026-11-16T12:00:02Z", event }) as unknown as RecordedEvent);
+}
