@@ -17,6 +17,7 @@ const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 const models = await startUpstreams();
 const gateway = await Gateway.start(settingsFor(models));
+const asking = await Gateway.start(`${settingsFor(models)}\n[approvals]\nunknown_outcomes = "ask"\n`);
 const locked = await Gateway.start("", { args: ["--demo"], env: { TURNWIRE_API_KEYS: "key-of-the-web-view-test", TURNWIRE_DEMO_TOOL_MS: "100" } });
 const browser = await openBrowser();
 let [passed, failed] = [0, 0];
@@ -28,6 +29,7 @@ async function worldFor() {
   const problems = [];
   const world = {
     gateway,
+    asking,
     locked,
     line,
     url: line.url,

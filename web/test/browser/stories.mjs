@@ -1,7 +1,7 @@
 // The stories of a person with a chat: tools, approvals, questions, lost lines, dead servers.
 
 import assert from "node:assert/strict";
-import { ANSWER, THREE, ask, button, card, cardSays, listen, noSideways, says, test, times } from "./acts.mjs";
+import { ANSWER, THREE, ask, audited, button, card, cardSays, listen, noSideways, noViolations, says, test, times } from "./acts.mjs";
 import { call, script, until } from "./world.mjs";
 
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
@@ -198,6 +198,27 @@ test("the server dies at work: the run goes on, and an unknown outcome is said",
   assert.equal(await times(page, "Careful."), 1);
   await world.picture(page, "unknown-1440-dark");
   await card(page, "props/hang").getByText("Run again").waitFor();
+});
+
+test("the server dies at work: a person settles the call, after a reload", async (world) => {
+  const page = await audited(world, { width: 1440, height: 900, url: `http://127.0.0.1:${world.asking.port}/` });
+  const heard = await listen(page);
+  await ask(page, script({ calls: [call("hang")] }, { text: "It is settled." }));
+  await cardSays(page, "props/hang", "running");
+  await world.asking.kill();
+  await world.asking.restart();
+  const waits = page.getByRole("region", { name: "Waits for you" });
+  await waits.getByRole("heading", { name: "Outcome unknown: props/hang" }).waitFor();
+  await until("it is announced once", async () => (await heard()).filter((text) => text === "Outcome unknown: hang").length === 1);
+  await page.reload();
+  await waits.getByText("the server stopped while the tool was running").waitFor();
+  await noViolations(page, world, "an outcome to be settled");
+  await world.picture(page, "settle-1440-light");
+  await waits.getByLabel("Result of the call").fill("branch 7 is gone");
+  await waits.getByRole("button", { name: "Mark done" }).click();
+  await says(page, "It is settled.");
+  await cardSays(page, "props/hang", "done");
+  await until("nothing waits", async () => (await waits.count()) === 0);
 });
 
 test("a failed call is repeated, a message is changed and sent again", async (world) => {
