@@ -25,6 +25,9 @@ use tokio::sync::mpsc;
 const ESCAPE_WAIT_MS: u16 = 30;
 /// How often a process in the background checks whether it has the terminal back, in milliseconds.
 const BACKGROUND_WAIT_MS: u16 = 250;
+/// How often the mode of the terminal is checked, which a shell changes while the process is
+/// stopped, in milliseconds.
+const MODE_CHECK_MS: u16 = 1_000;
 const ESCAPE: u8 = 0x1b;
 const CTRL_B: u8 = 0x02;
 /// Maximum number of queued inputs.
@@ -242,10 +245,10 @@ impl Reader {
         ];
         let n_polled = if may_read { 2 } else { 1 };
         let wants_terminal = has_question || self.options.reads_keys;
-        let timeout = if wants_terminal && !may_read {
-            PollTimeout::from(BACKGROUND_WAIT_MS)
-        } else {
-            PollTimeout::NONE
+        let timeout = match (wants_terminal, may_read) {
+            (false, _) => PollTimeout::NONE,
+            (true, false) => PollTimeout::from(BACKGROUND_WAIT_MS),
+            (true, true) => PollTimeout::from(MODE_CHECK_MS),
         };
         let polled = poll(both.get_mut(..n_polled).unwrap_or_default(), timeout);
         let is_ready = |fd: Option<&PollFd>| fd.and_then(PollFd::any).unwrap_or(false);
@@ -264,7 +267,10 @@ impl Reader {
 
     fn set_key_mode(&mut self, keys: bool) {
         let keys = keys && self.options.reads_keys;
-        if keys == self.reads_keys_now || !self.is_in_foreground() {
+        if keys == self.reads_keys_now && !(keys && self.edits_lines()) {
+            return;
+        }
+        if !self.is_in_foreground() {
             return;
         }
         let mut mode = self.usual_mode.clone();
@@ -274,6 +280,12 @@ impl Reader {
         if termios::tcsetattr(&self.terminal, SetArg::TCSANOW, &mode).is_ok() {
             self.reads_keys_now = keys;
         }
+    }
+
+    /// Whether the terminal is in its usual mode.
+    fn edits_lines(&self) -> bool {
+        let mode = termios::tcgetattr(&self.terminal);
+        mode.is_ok_and(|mode| mode.local_flags.contains(LocalFlags::ICANON))
     }
 
     /// Reads a line. The terminal has one, so this does not block for long.
@@ -296,7 +308,12 @@ impl Reader {
     /// Reads keys. Returns the first one that means something.
     fn key(&mut self) -> Option<Key> {
         let mut bytes = [0; 64];
-        let n_bytes = self.terminal.read(&mut bytes).ok()?;
+        let n_bytes = self.terminal.read(&mut bytes).unwrap_or(0);
+        if n_bytes == 0 {
+            // The terminal is gone, and would be ready to be read for ever.
+            self.options.reads_keys = false;
+            self.reads_keys_now = false;
+        }
         let mut bytes = bytes.get(..n_bytes)?.to_vec();
         if bytes.last() == Some(&ESCAPE) && self.has_more() {
             // The rest of an arrow key or the like.

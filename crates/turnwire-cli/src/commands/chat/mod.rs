@@ -26,7 +26,7 @@ use crate::{
     args::{ChatArguments, DisplayArguments},
     environment::Environment,
     exit::{Exit, Problem},
-    server_client::{ServerClient, connect_if_named, follow, start},
+    server_client::{ServerClient, connect_if_named, follow_started, start},
     signals::{Signal, Signals, listen},
     telemetry,
     terminal::{Look, Streams, View, tell},
@@ -72,7 +72,7 @@ fn chat_with(
         let (client, local) = if let Some(client) = named {
             (client, None)
         } else {
-            let local = LocalServer::start(arguments, environment).await?;
+            let local = LocalServer::start(arguments, environment, look.paint).await?;
             (local.client()?, Some(local))
         };
         let look = if local.is_none() { look.detachable() } else { look };
@@ -181,7 +181,7 @@ impl Chat<'_> {
     }
 
     async fn show(&mut self, run_id: &RunId) -> Result<Next, Problem> {
-        let run = self.noting_conversation(follow(&self.client, run_id));
+        let run = self.noting_conversation(follow_started(&self.client, run_id));
         let asker = asker(self.environment, self.look, WithoutTerminal::Deny);
         let ending = watch(run, self.look, asker, &mut self.signals, async {}).await;
         let next = match ending {
