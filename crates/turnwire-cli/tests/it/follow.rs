@@ -340,6 +340,27 @@ fn escape_sequences_are_neutralised_while_the_terminal_is_resized() {
     assert!(!shown.contains("Working"), "{shown}");
 }
 
+/// A run that fails or meets a limit is 1, and says why.
+#[test]
+fn a_run_that_fails_is_1() {
+    let server = Server::new();
+    let serve = World::new().with("OPENAI_BASE_URL", &server.url());
+    let serve = serve.with("TURNWIRE_STORE_URL", "memory:");
+    let gateway = Gateway::start(&serve, &["serve", "--json", "--listen", "127.0.0.1:0"]);
+    let world = client(&gateway);
+    let line = Line::open(&world, "Hello.");
+    let run_id = line.run_id();
+    server.question().refuse("400 Bad Request", "\u{1b}[31mtoo hot today");
+    assert_eq!(line.running.finish().code, Some(1));
+    let (bytes, code) = Terminal::start(&world, &["follow", &run_id]).finish();
+    let shown = screen(&bytes);
+    assert_eq!(code, 1, "{shown}");
+    assert!(shown.contains("error: the model's provider rejected the request"), "{shown}");
+    assert!(!shown.contains("Working"), "{shown}");
+    let shown = world.run(&["runs", "show", &run_id]);
+    assert!(shown.stdout.contains("failure       the model's provider rejected"), "{shown:?}");
+}
+
 /// An MCP server whose tool asks a question, and whose result tries to act on the terminal.
 const SHOP: &str = r#"
 while read -r line; do

@@ -80,6 +80,11 @@ impl LocalServer {
         ServerAddress::parse(&address).map_err(Problem::failure)?.client(Some(&self.key))
     }
 
+    /// Whether conversations are stored.
+    pub(super) fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
     /// Closes everything. Runs that are not over are left to the next start.
     pub(super) async fn close(self) {
         let Self { app, tool_servers, store, tasks, stop, .. } = self;
