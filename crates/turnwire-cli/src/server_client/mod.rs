@@ -26,7 +26,7 @@ pub(crate) use self::{
     address::{ServerAddress, connect, connect_if_named, named_server},
     credentials::Credentials,
     failure::ServerError,
-    remote_run::{follow, start},
+    remote_run::{follow, follow_started, start},
 };
 use crate::exit::Problem;
 

@@ -56,12 +56,21 @@ pub(crate) async fn start(
     }
 }
 
-/// Watches a run from its first event.
+/// Watches a run from its first event. It fails if there is no such run, or no server.
 pub(crate) fn follow(client: &ServerClient, run_id: &RunId) -> OpenRun {
+    open(client, run_id, false)
+}
+
+/// Watches a run that was started a moment ago. It waits for its server.
+pub(crate) fn follow_started(client: &ServerClient, run_id: &RunId) -> OpenRun {
+    open(client, run_id, true)
+}
+
+fn open(client: &ServerClient, run_id: &RunId, is_known: bool) -> OpenRun {
     let control = RemoteRun { client: client.clone(), run_id: run_id.clone() };
     OpenRun {
         id: run_id.clone(),
-        updates: run_feed(client.clone(), run_id.clone()),
+        updates: run_feed(client.clone(), run_id.clone(), is_known),
         control: Arc::new(control),
     }
 }

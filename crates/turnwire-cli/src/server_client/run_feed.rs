@@ -27,14 +27,21 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const MAX_SILENCE: Duration = Duration::from_secs(45);
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-/// Follows a run from its first event. Fails at once if the run cannot be read now, and waits if it
-/// cannot be read later.
+/// Follows a run from its first event. If the server cannot be reached at first, it fails, unless
+/// the run `is_known` to exist.
 pub(super) fn run_feed(
     client: ServerClient,
     run_id: RunId,
+    is_known: bool,
 ) -> BoxStream<'static, Result<RunUpdate, Problem>> {
-    let feed =
-        Feed { client, run_id, last: Seq::START, ready: VecDeque::new(), line: Line::Unopened };
+    let feed = Feed {
+        client,
+        run_id,
+        is_known,
+        last: Seq::START,
+        ready: VecDeque::new(),
+        line: Line::Unopened,
+    };
     let next = |mut feed: Feed| async move { Some((feed.next().await?, feed)) };
     stream::unfold(feed, next).boxed()
 }
@@ -42,6 +49,7 @@ pub(super) fn run_feed(
 struct Feed {
     client: ServerClient,
     run_id: RunId,
+    is_known: bool,
     /// Number of the last event that was passed on.
     last: Seq,
     /// Updates that were read and not yet passed on.
@@ -67,12 +75,16 @@ impl Feed {
             }
             match &mut self.line {
                 Line::Closed => return None,
-                Line::Unopened => {
-                    if let Err(error) = self.open(None).await {
+                Line::Unopened => match self.open(None).await {
+                    Ok(()) => {}
+                    Err(error) if self.is_known && error.is_temporary() => {
+                        self.line = Line::Lost(0);
+                    }
+                    Err(error) => {
                         self.line = Line::Closed;
                         return Some(Err(error.into()));
                     }
-                }
+                },
                 Line::Open(events) => match events.next().await {
                     Some(Ok(recorded)) => self.take(recorded),
                     // A stream that ends before its run was cut by a proxy or a shutdown.

@@ -7,14 +7,18 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
-    os::{fd::AsFd, unix::net::UnixStream},
+    io::{self, ErrorKind, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::{fs::OpenOptionsExt, net::UnixStream},
+    },
     process::Command,
     sync::mpsc as requests,
     thread::{self, JoinHandle},
 };
 
 use nix::{
+    libc::O_NONBLOCK,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::termios::{self, FlushArg, LocalFlags, SetArg, Termios},
     unistd::{getpgrp, tcgetpgrp},
@@ -25,6 +29,9 @@ use tokio::sync::mpsc;
 const ESCAPE_WAIT_MS: u16 = 30;
 /// How often a process in the background checks whether it has the terminal back, in milliseconds.
 const BACKGROUND_WAIT_MS: u16 = 250;
+/// How often the mode of the terminal is checked, which a shell changes while the process is
+/// stopped, in milliseconds.
+const MODE_CHECK_MS: u16 = 1_000;
 const ESCAPE: u8 = 0x1b;
 const CTRL_B: u8 = 0x02;
 /// Maximum number of queued inputs.
@@ -81,13 +88,16 @@ pub(crate) struct Keyboard {
 impl Keyboard {
     /// Opens the terminal; `None` if there is none.
     pub(crate) fn open(options: KeyboardOptions) -> Option<Self> {
-        let terminal = File::open("/dev/tty").ok()?;
+        // Ctrl-C discards what was typed, so a terminal that is ready may have nothing to read.
+        let mut options_of_file = File::options();
+        let terminal = options_of_file.read(true).custom_flags(O_NONBLOCK).open("/dev/tty").ok()?;
         let usual_mode = termios::tcgetattr(&terminal).ok()?;
         let (waker, woken) = UnixStream::pair().ok()?;
         woken.set_nonblocking(true).ok()?;
         let (sender, requests) = requests::channel();
         let (output, input) = mpsc::channel(MAX_QUEUED);
         let reader = Reader {
+            typed: Vec::new(),
             terminal,
             usual_mode,
             woken,
@@ -162,6 +172,8 @@ struct Reader {
     requests: requests::Receiver<Request>,
     output: mpsc::Sender<Input>,
     options: KeyboardOptions,
+    /// The beginning of a line.
+    typed: Vec<u8>,
     /// Whether the terminal is in the mode for single keys.
     reads_keys_now: bool,
 }
@@ -171,6 +183,13 @@ enum Waited {
     Request,
     Input,
     Nothing,
+}
+
+/// What came of reading a line.
+enum LineRead {
+    /// The line; none if the terminal is closed.
+    Line(Option<String>),
+    Unfinished,
 }
 
 impl Reader {
@@ -191,13 +210,14 @@ impl Reader {
             Waited::Request => self.take_requests(open),
             Waited::Input => {
                 let input = match open {
-                    Some(request) => Some(Input::Line(Line { request, text: self.line() })),
+                    Some(request) => match self.line() {
+                        LineRead::Unfinished => return Some(open),
+                        LineRead::Line(text) => Some(Input::Line(Line { request, text })),
+                    },
                     None => self.key().map(Input::Key),
                 };
-                if let Some(input) = input
-                    && self.output.blocking_send(input).is_err()
-                {
-                    return None;
+                if let Some(input) = input {
+                    self.output.blocking_send(input).ok()?;
                 }
                 Some(None)
             }
@@ -224,6 +244,7 @@ impl Reader {
                 },
                 Ok(Request::Withdrawn) => {
                     open = None;
+                    self.typed.clear();
                     // What was typed so far must not answer another question.
                     let _ = termios::tcflush(&self.terminal, FlushArg::TCIFLUSH);
                 }
@@ -242,10 +263,10 @@ impl Reader {
         ];
         let n_polled = if may_read { 2 } else { 1 };
         let wants_terminal = has_question || self.options.reads_keys;
-        let timeout = if wants_terminal && !may_read {
-            PollTimeout::from(BACKGROUND_WAIT_MS)
-        } else {
-            PollTimeout::NONE
+        let timeout = match (wants_terminal, may_read) {
+            (false, _) => PollTimeout::NONE,
+            (true, false) => PollTimeout::from(BACKGROUND_WAIT_MS),
+            (true, true) => PollTimeout::from(MODE_CHECK_MS),
         };
         let polled = poll(both.get_mut(..n_polled).unwrap_or_default(), timeout);
         let is_ready = |fd: Option<&PollFd>| fd.and_then(PollFd::any).unwrap_or(false);
@@ -264,7 +285,10 @@ impl Reader {
 
     fn set_key_mode(&mut self, keys: bool) {
         let keys = keys && self.options.reads_keys;
-        if keys == self.reads_keys_now || !self.is_in_foreground() {
+        if keys == self.reads_keys_now && !(keys && self.edits_lines()) {
+            return;
+        }
+        if !self.is_in_foreground() {
             return;
         }
         let mut mode = self.usual_mode.clone();
@@ -276,32 +300,47 @@ impl Reader {
         }
     }
 
-    /// Reads a line. The terminal has one, so this does not block for long.
-    fn line(&mut self) -> Option<String> {
-        let mut line = Vec::new();
+    /// Whether the terminal is in its usual mode.
+    fn edits_lines(&self) -> bool {
+        let mode = termios::tcgetattr(&self.terminal);
+        mode.is_ok_and(|mode| mode.local_flags.contains(LocalFlags::ICANON))
+    }
+
+    fn line(&mut self) -> LineRead {
         let mut piece = [0; 1024];
         loop {
             match self.terminal.read(&mut piece) {
-                Ok(0) | Err(_) if line.is_empty() => return None,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return LineRead::Unfinished,
+                Ok(0) | Err(_) if self.typed.is_empty() => return LineRead::Line(None),
                 Ok(0) | Err(_) => break,
-                Ok(n_bytes) => line.extend(piece.get(..n_bytes).unwrap_or_default()),
+                Ok(n_bytes) => self.typed.extend(piece.get(..n_bytes).unwrap_or_default()),
             }
-            if line.ends_with(b"\n") {
+            if self.typed.ends_with(b"\n") {
                 break;
             }
         }
-        Some(String::from_utf8_lossy(&line).trim().to_owned())
+        let line = std::mem::take(&mut self.typed);
+        LineRead::Line(Some(String::from_utf8_lossy(&line).trim().to_owned()))
     }
 
     /// Reads keys. Returns the first one that means something.
     fn key(&mut self) -> Option<Key> {
         let mut bytes = [0; 64];
-        let n_bytes = self.terminal.read(&mut bytes).ok()?;
+        let n_bytes = match self.terminal.read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            Ok(0) | Err(_) => {
+                // The terminal is gone, and would be ready to be read for ever.
+                self.options.reads_keys = false;
+                self.reads_keys_now = false;
+                return None;
+            }
+            Ok(n_bytes) => n_bytes,
+        };
         let mut bytes = bytes.get(..n_bytes)?.to_vec();
         if bytes.last() == Some(&ESCAPE) && self.has_more() {
             // The rest of an arrow key or the like.
             let mut rest = [0; 16];
-            let n_bytes = self.terminal.read(&mut rest).ok()?;
+            let n_bytes = self.terminal.read(&mut rest).unwrap_or(0);
             bytes.extend(rest.get(..n_bytes)?);
         }
         first_key(&bytes)

@@ -7,6 +7,7 @@
 mod asker;
 mod display;
 mod form;
+#[cfg_attr(not(unix), path = "no_keyboard.rs")]
 mod keyboard;
 mod open_run;
 

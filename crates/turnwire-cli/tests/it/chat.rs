@@ -206,6 +206,14 @@ fn approvals_are_asked_for_in_the_chat() {
     terminal.wait_for("✓ demo.multiply 5 × 4  20");
     terminal.say(b"\x04");
     assert_eq!(terminal.finish().1, 0);
+    // Without a store there is nothing to continue.
+    let world = quick();
+    let mut terminal = Terminal::start(&world, &["chat", "--model", "scripted"]);
+    terminal.say(MULTIPLY);
+    terminal.wait_for("done · ");
+    terminal.say(b"\x04");
+    let (bytes, _) = terminal.finish();
+    assert!(!screen(&bytes).contains("--resume"), "{}", screen(&bytes));
 }
 
 /// Plain for pipes, screen readers and terminals that can do nothing.

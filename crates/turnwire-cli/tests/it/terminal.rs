@@ -2,7 +2,7 @@
 
 use std::{io::Write, num::NonZero};
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
 
 use crate::world::{Server, TURNWIRE, Watched, World, timeless};
 
@@ -17,6 +17,8 @@ pub(crate) struct Terminal {
     pub(crate) keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
+    /// Kept open, because a terminal that nobody has open forgets its mode.
+    slave: Option<Box<dyn SlavePty + Send>>,
 }
 
 impl Terminal {
@@ -43,7 +45,7 @@ impl Terminal {
         let child = pair.slave.spawn_command(command).unwrap();
         let output = Watched::new(pair.master.try_clone_reader().unwrap());
         let keyboard = pair.master.take_writer().unwrap();
-        Self { output, keyboard, child, master: pair.master }
+        Self { output, keyboard, child, master: pair.master, slave: Some(pair.slave) }
     }
 
     pub(crate) fn resize(&self, cols: u16) {
@@ -83,6 +85,7 @@ impl Terminal {
     /// Everything that was written, and the exit code.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u32) {
         let code = self.child.wait().unwrap().exit_code();
+        self.slave = None;
         (self.output.all_bytes(), code)
     }
 }

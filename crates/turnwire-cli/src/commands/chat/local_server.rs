@@ -23,7 +23,7 @@ use crate::{
     exit::Problem,
     server_client::{ServerAddress, ServerClient},
     settings::ServeSettings,
-    terminal::tell,
+    terminal::{Paint, warn},
     wiring::{self, Gateway},
 };
 
@@ -44,6 +44,7 @@ impl LocalServer {
     pub(super) async fn start(
         arguments: &ChatArguments,
         environment: &Environment,
+        paint: Paint,
     ) -> Result<Self, Problem> {
         let options = ServeArguments {
             config: arguments.config.clone(),
@@ -53,7 +54,7 @@ impl LocalServer {
         };
         let mut settings = ServeSettings::read(&options, environment)?;
         for warning in &settings.warnings {
-            tell(warning);
+            warn(paint, warning);
         }
         let key = Uuid::new_v4().to_string();
         settings.auth = AuthOptions { api_keys: vec![key.clone()], ..AuthOptions::default() };
@@ -77,6 +78,11 @@ impl LocalServer {
     pub(super) fn client(&self) -> Result<ServerClient, Problem> {
         let address = format!("http://{}", self.address);
         ServerAddress::parse(&address).map_err(Problem::failure)?.client(Some(&self.key))
+    }
+
+    /// Whether conversations are stored.
+    pub(super) fn has_store(&self) -> bool {
+        self.store.is_some()
     }
 
     /// Closes everything. Runs that are not over are left to the next start.

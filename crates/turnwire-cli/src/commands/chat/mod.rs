@@ -26,7 +26,7 @@ use crate::{
     args::{ChatArguments, DisplayArguments},
     environment::Environment,
     exit::{Exit, Problem},
-    server_client::{ServerClient, connect_if_named, follow, start},
+    server_client::{ServerClient, connect_if_named, follow_started, start},
     signals::{Signal, Signals, listen},
     telemetry,
     terminal::{Look, Streams, View, tell},
@@ -38,9 +38,11 @@ const HELP: &str = "\
 /help      shows this
 /quit      leaves; so does ctrl-d
 
-A line that ends with a backslash goes on in the next one, and so does an open ``` block. Alt-Enter
-begins a new line. Pasted lines stay together. The arrow keys bring back what was written before.
-While an answer is made: Esc or ctrl-c stops it, ctrl-b leaves it to the server.";
+A line that ends with a backslash goes on in the next one, and so does an
+open ``` block. Alt-Enter begins a new line, and pasted lines stay together.
+The arrow keys bring back what was written before.
+While an answer is made, Esc or ctrl-c stops it, and ctrl-b leaves it to the
+server.";
 
 pub(crate) fn chat(arguments: &ChatArguments, environment: &Environment) -> Exit {
     let display = DisplayArguments {
@@ -72,7 +74,7 @@ fn chat_with(
         let (client, local) = if let Some(client) = named {
             (client, None)
         } else {
-            let local = LocalServer::start(arguments, environment).await?;
+            let local = LocalServer::start(arguments, environment, look.paint).await?;
             (local.client()?, Some(local))
         };
         let look = if local.is_none() { look.detachable() } else { look };
@@ -80,6 +82,7 @@ fn chat_with(
         let chat = Chat {
             client,
             is_local: local.is_some(),
+            is_kept: local.as_ref().is_none_or(LocalServer::has_store),
             environment,
             look,
             editor,
@@ -99,6 +102,8 @@ fn chat_with(
 struct Chat<'a> {
     client: ServerClient,
     is_local: bool,
+    /// Whether conversations outlive this process.
+    is_kept: bool,
     environment: &'a Environment,
     look: Look,
     editor: LineEditor,
@@ -135,9 +140,13 @@ impl Chat<'_> {
                 }
                 Typed::Line(line) => self.take(line.trim()).await?,
             };
-            if let Next::Leave(exit) = next {
-                self.say_goodbye();
-                return Ok(exit);
+            match next {
+                Next::Ask if self.look.view == View::Live => tell(""),
+                Next::Ask => {}
+                Next::Leave(exit) => {
+                    self.say_goodbye();
+                    return Ok(exit);
+                }
             }
         }
     }
@@ -181,7 +190,7 @@ impl Chat<'_> {
     }
 
     async fn show(&mut self, run_id: &RunId) -> Result<Next, Problem> {
-        let run = self.noting_conversation(follow(&self.client, run_id));
+        let run = self.noting_conversation(follow_started(&self.client, run_id));
         let asker = asker(self.environment, self.look, WithoutTerminal::Deny);
         let ending = watch(run, self.look, asker, &mut self.signals, async {}).await;
         let next = match ending {
@@ -250,7 +259,7 @@ impl Chat<'_> {
     }
 
     fn say_goodbye(&self) {
-        if let Some(id) = self.conversation() {
+        if let Some(id) = self.conversation().filter(|_| self.is_kept) {
             let server = format!(" --server {}", self.client.base());
             let server = if self.is_local { "" } else { &server };
             self.tell(&format!("continue with: turnwire chat --resume {id}{server}"));

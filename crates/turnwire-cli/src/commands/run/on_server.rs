@@ -6,7 +6,7 @@ use crate::{
     commands::watched::{LAST_MOMENT, runtime, tell_how_to_go_on},
     environment::Environment,
     exit::Problem,
-    server_client::{ServerClient, follow, start},
+    server_client::{ServerClient, follow_started, start},
     signals::listen,
     terminal::Look,
     watch::{Ending, WithoutTerminal, asker, watch},
@@ -31,7 +31,7 @@ pub(super) fn answer(
             signal = signals.next() => return Ok(Ending::Left(signal)),
             started = start(client, &question, None) => started?,
         };
-        let run = follow(client, &run_id);
+        let run = follow_started(client, &run_id);
         let ending = watch(run, look, asker, &mut signals, async {}).await?;
         tell_how_to_go_on(&ending, &run_id, client);
         Ok(ending)

@@ -1,0 +1,64 @@
+//! Platforms without a controlling terminal: nobody is asked.
+
+use std::convert::Infallible;
+
+/// A key that means something while a run is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Escape,
+    CtrlB,
+}
+
+#[derive(Debug)]
+pub(crate) enum Input {
+    Key(Key),
+    Line(Line),
+}
+
+/// An answer, and the number of the request it was typed for.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) request: u64,
+    pub(crate) text: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Request {
+    Line(u64),
+    Edited(u64, String),
+    Withdrawn,
+}
+
+#[derive(Debug)]
+pub(crate) struct KeyboardOptions {
+    pub(crate) editor: Option<String>,
+    pub(crate) reads_keys: bool,
+}
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) struct Keyboard(Infallible);
+
+impl Keyboard {
+    pub(crate) fn open(_: KeyboardOptions) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn ask(&self, _: Request) {
+        match self.0 {}
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Input> {
+        match self.0 {}
+    }
+}
+
+/// There is nothing to restore.
+#[derive(Debug)]
+pub(crate) struct TerminalMode;
+
+impl TerminalMode {
+    pub(crate) fn save() -> Option<Self> {
+        None
+    }
+}
