@@ -19,6 +19,7 @@ import { Dock, type Waiting } from "../ui/dock";
 import { useKey } from "../ui/keys";
 import { Picker } from "../ui/picker";
 import { Scroller } from "../ui/scroller";
+import { ShareButton } from "../ui/share";
 import { TopBar } from "../ui/top_bar";
 import { useLost } from "../ui/use_lost";
 import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
@@ -92,10 +93,13 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
     <main class="main chat" id="main" tabIndex={-1}>
       <TopBar title={conversationId ? (title ?? "Chat") : "New chat"} menu={conversationId ? <ThreadMenu id={conversationId} /> : null}>
         {last ? (
-          <a class="btn quiet" href={to.run(last.runId)} aria-label="Timeline">
-            <Icon name="runs" />
-            <span class="txt">Timeline</span>
-          </a>
+          <>
+            <a class="btn quiet" href={to.run(last.runId)} aria-label="Timeline">
+              <Icon name="runs" />
+              <span class="txt">Timeline</span>
+            </a>
+            <ShareButton key={last.runId} runId={last.runId} isQuiet />
+          </>
         ) : null}
       </TopBar>
       {!conversationId && !sending ? (
