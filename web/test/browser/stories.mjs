@@ -278,7 +278,8 @@ test("A2 a key is asked for once and kept out of the address", async (world) => 
   await page.getByText("The key was not accepted.").waitFor();
   await page.getByLabel("API key").fill("key-of-the-web-view-test");
   await button(page, "Continue").click();
-  await ask(page, "multiply 5 and 4");
+  await button(page, "Check the release and clean the old branch").waitFor();
+  await button(page, "multiply 5 and 4").click();
   await says(page, "5 times 4 is 20.");
   assert.ok(!page.url().includes("key-of"));
   await page.reload();
