@@ -42,8 +42,10 @@ async function ask(page, url) {
   await page.keyboard.press("Enter");
   const waits = page.getByRole("region", { name: "Waits for you" });
   await waits.or(page.locator(".foot")).first().waitFor();
-  // If a tool reports progress meanwhile, it is seen at work.
-  await page.getByRole("progressbar").first().waitFor({ timeout: 5000 }).catch(() => undefined);
+  // If other tools work meanwhile, one is done and one is seen at work.
+  for (const sight of [page.locator('details.tool[data-st="done"]'), page.getByRole("progressbar")]) {
+    await sight.first().waitFor({ timeout: 4000 }).catch(() => undefined);
+  }
   return waits;
 }
 
@@ -51,17 +53,17 @@ const gateway = await Gateway.start("", { args: ["--demo"] });
 const url = `http://127.0.0.1:${gateway.port}`;
 const browser = await openBrowser();
 try {
-  const wide = await (await browser.newContext({ viewport: { width: 1200, height: 780 }, deviceScaleFactor: 2, reducedMotion: "reduce" })).newPage();
+  const wide = await (await browser.newContext({ viewport: { width: 1360, height: 880 }, deviceScaleFactor: 1.5, reducedMotion: "reduce" })).newPage();
   const waits = await ask(wide, url);
   await both(wide, "chat");
-  const phone = await (await browser.newContext({ viewport: { width: 390, height: 780 }, deviceScaleFactor: 2, colorScheme: "dark", reducedMotion: "reduce", hasTouch: true, isMobile: true })).newPage();
-  await ask(phone, url);
-  await save(phone, "phone");
   if (await waits.count()) await wide.getByRole("button", { name: /^Approve A/ }).click();
   await wide.locator(".foot").waitFor();
   await wide.getByRole("link", { name: "Timeline" }).click();
   await wide.getByRole("group", { name: "Lanes" }).waitFor();
   await both(wide, "timeline");
+  const phone = await (await browser.newContext({ viewport: { width: 390, height: 780 }, deviceScaleFactor: 2, colorScheme: "dark", reducedMotion: "reduce", hasTouch: true, isMobile: true })).newPage();
+  await ask(phone, url);
+  await save(phone, "phone");
 } finally {
   await browser.close();
   await stopEverything();

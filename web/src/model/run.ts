@@ -256,10 +256,16 @@ type TakenOver = Extract<RunEvent, { type: "run_taken_over" }>;
 /** A worker that released the run, because it shuts down, was not missed. */
 function takenOver(view: RunView, { attempt, worker, last_heard: heard }: TakenOver, lastEvent: string, at: string): RunView {
   const before = changeLast(view.workers, { until: heard ?? lastEvent });
-  const next: Worker = { attempt, name: worker ?? undefined, since: at, until: undefined };
-  const text = worker ? `Back on another worker, ${worker}.` : "Back on another worker.";
+  const name = worker ? shortWorker(worker) : undefined;
+  const next: Worker = { attempt, name, since: at, until: undefined };
+  const text = name ? `Back on another worker, ${name}.` : "Back on another worker.";
   const id = `worker-${attempt}`;
   return notice({ ...view, workers: [...before, next] }, "taken_over", id, at, text, heard ?? undefined);
+}
+
+/** A name that nobody gave is an ID, of which the beginning suffices. */
+function shortWorker(name: string): string {
+  return /^worker_[0-9a-f]{16,}$/.test(name) ? name.slice(0, 15) : name;
 }
 
 function retried(

@@ -19,6 +19,7 @@ import { Dock, type Waiting } from "../ui/dock";
 import { useKey } from "../ui/keys";
 import { Picker } from "../ui/picker";
 import { Scroller } from "../ui/scroller";
+import { ShareButton } from "../ui/share";
 import { TopBar } from "../ui/top_bar";
 import { useLost } from "../ui/use_lost";
 import { RunTranscript, Sending, SendingStatus, Status } from "../ui/transcript";
@@ -92,10 +93,13 @@ export function ChatPage({ conversationId }: { conversationId: string | undefine
     <main class="main chat" id="main" tabIndex={-1}>
       <TopBar title={conversationId ? (title ?? "Chat") : "New chat"} menu={conversationId ? <ThreadMenu id={conversationId} /> : null}>
         {last ? (
-          <a class="btn quiet" href={to.run(last.runId)} aria-label="Timeline">
-            <Icon name="runs" />
-            <span class="txt">Timeline</span>
-          </a>
+          <>
+            <a class="btn quiet" href={to.run(last.runId)} aria-label="Timeline">
+              <Icon name="runs" />
+              <span class="txt">Timeline</span>
+            </a>
+            <ShareButton key={last.runId} runId={last.runId} isQuiet />
+          </>
         ) : null}
       </TopBar>
       {!conversationId && !sending ? (
@@ -262,15 +266,24 @@ function Bottom(props: BottomProps): JSX.Element {
   );
 }
 
-const STARTS = ["multiply 5 and 4", "What tools do you have?", "Summarise what changed this week"];
+const STARTS = ["What tools do you have?", "Summarise what changed this week"];
+/** What the scripted model of `serve --demo` can do. */
+const DEMO_STARTS = ["Check the release and clean the old branch", "multiply 5 and 4"];
 
 function Welcome({ onPick }: { onPick: (text: string) => void }): JSX.Element {
+  const [starts, setStarts] = useState<string[]>([]);
+  useEffect(() => {
+    void request<{ data: { id: string }[] }>("/v1/models").then(
+      ({ data }) => setStarts(data.every(({ id }) => id === "scripted") ? DEMO_STARTS : STARTS),
+      () => undefined,
+    );
+  }, []);
   return (
     <div class="welcome">
       <h2>What should be done?</h2>
       <p class="dim">Every step of the answer is shown here, can be stopped, and is kept if you close this page.</p>
       <div class="starts">
-        {STARTS.map((text) => (
+        {starts.map((text) => (
           <button type="button" class="btn start" onClick={() => onPick(text)}>
             {text}
           </button>

@@ -97,9 +97,9 @@ export function RunDetails({ feed, call, readOnly }: { feed: RunFeed; call: stri
               ) : null}
               <ShareButton runId={view.runId} />
               {view.conversationId ? (
-                <a class="btn" href={to.chat(view.conversationId)}>
+                <a class="btn" href={to.chat(view.conversationId)} aria-label="Open chat">
                   <Icon name="chat" />
-                  <span>Open chat</span>
+                  <span class="txt">Open chat</span>
                 </a>
               ) : null}
             </>

@@ -30,12 +30,7 @@ export function SharedPage({ token }: { token: string }): JSX.Element {
   return (
     <>
       <header class="sharebar">
-        <Mark />
-        <strong>Turnwire</strong>
-        <span class="chip">
-          <Icon name="lock" />
-          Shared, read-only
-        </span>
+        <Brand />
         {redacted ? <span class="dim">Messages, arguments and results are redacted by its owner.</span> : null}
         <span class="grow" />
         {redacted ? null : (
@@ -64,14 +59,32 @@ export function SharedPage({ token }: { token: string }): JSX.Element {
   );
 }
 
+function Brand(): JSX.Element {
+  return (
+    <>
+      <Mark />
+      <strong>Turnwire</strong>
+      <span class="chip">
+        <Icon name="lock" />
+        Shared, read-only
+      </span>
+    </>
+  );
+}
+
 /** A link that was revoked is the same to the server as one that never was. */
 function NotShared({ why }: { why: string }): JSX.Element {
   return (
-    <main class="main" id="main" tabIndex={-1}>
-      <Empty title="This link shows nothing">
-        <p>{why}</p>
-        <p class="dim">Whoever gave it to you can make a new one.</p>
-      </Empty>
-    </main>
+    <>
+      <header class="sharebar">
+        <Brand />
+      </header>
+      <main class="main" id="main" tabIndex={-1}>
+        <Empty title="This link shows nothing">
+          <p>{why}</p>
+          <p class="dim">Whoever gave it to you can make a new one.</p>
+        </Empty>
+      </main>
+    </>
   );
 }

@@ -1,6 +1,6 @@
 /** The smallest store that components can watch. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 export class Store<T> {
   #value: T;
@@ -33,12 +33,13 @@ export class Store<T> {
 /** The value of a store; draws again when it changes. */
 export function useStore<T>(store: Store<T>): T {
   const [, draw] = useState(0);
+  const drawn = useRef(store.value);
+  drawn.current = store.value;
   useEffect(() => {
-    const seen = store.value;
     const stop = store.watch(() => draw((n) => n + 1));
-    // It may have changed between drawing and watching.
-    if (seen !== store.value) draw((n) => n + 1);
+    // It may have changed between drawing and watching: effects run after the next frame.
+    if (drawn.current !== store.value) draw((n) => n + 1);
     return stop;
   }, [store]);
-  return store.value;
+  return drawn.current;
 }

@@ -17,7 +17,9 @@ import { CopyButton } from "./controls";
 /** A text of the model; `isGrowing` while more of it comes. */
 export const Markdown = memo(function Markdown({ text, isGrowing }: { text: string; isGrowing: boolean }): JSX.Element {
   const before = useRef<Token[]>([]);
-  before.current = isGrowing ? lexMore(before.current, text) : marked.lexer(text, { gfm: true });
+  // The whole is read once more at the end: definitions of links change what stands before them.
+  const isWhole = !isGrowing && (text.length < LONG || text.includes("]:"));
+  before.current = isWhole ? marked.lexer(text, { gfm: true }) : lexMore(before.current, text);
   const tokens = before.current;
   const parts = Array.from({ length: Math.ceil(tokens.length / PART) }, (_, n) => tokens.slice(n * PART, (n + 1) * PART));
   return (
@@ -28,6 +30,9 @@ export const Markdown = memo(function Markdown({ text, isGrowing }: { text: stri
     </div>
   );
 });
+
+/** Texts of more characters are read again only if they have to be. */
+const LONG = 20_000;
 
 /** Blocks are compared in parts, so that a long answer costs little while its end grows. */
 const PART = 32;
@@ -52,7 +57,7 @@ const UNSETTLED = 3;
  * The tokens of a text of which `known` is the beginning. Only the last blocks are read again, so a
  * piece costs the same however long the text is.
  */
-function lexMore(known: readonly Token[], text: string): Token[] {
+export function lexMore(known: readonly Token[], text: string): Token[] {
   const settled = known.slice(0, -UNSETTLED);
   const raw = settled.map((token) => token.raw).join("");
   if (!text.startsWith(raw)) return marked.lexer(text, { gfm: true });

@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { lineState, runName } from "../model/words";
 import { go, to } from "../router";
 import { forgetKey, hasKey, keyNeeded } from "../server/api";
 import { forgetFeeds } from "../server/run_feed";
@@ -113,7 +114,7 @@ export function Palette({ onClose, onOver }: { onClose: () => void; onOver: (wha
     { label: "Keys", hint: "?", icon: "keyboard", open: () => onOver("keys") },
     { label: "Settings", hint: "", icon: "gear", open: () => onOver("settings") },
     ...threadsOf(list).map((thread) => ({ label: names[thread.id] ?? "Chat", hint: "chat", icon: "chat", open: jump(to.chat(thread.id)) })),
-    ...list.slice(0, 50).map((run) => ({ label: run.title ?? run.run_id, hint: `run, ${run.status}`, icon: "runs", open: jump(to.run(run.run_id)) })),
+    ...list.slice(0, 50).map((run) => ({ label: run.title || runName(run.run_id), hint: `run, ${lineState(run).word}`, icon: "runs", open: jump(to.run(run.run_id)) })),
   ];
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const found = places.filter((place) => words.every((word) => `${place.label} ${place.hint}`.toLowerCase().includes(word))).slice(0, 12);

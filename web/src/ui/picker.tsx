@@ -92,31 +92,43 @@ interface ServerToolsProps {
 function ServerTools({ name, tools, isOn, onSet }: ServerToolsProps): JSX.Element {
   const n = tools.filter((tool) => isOn(tool.name)).length;
   const isAll = n === tools.length && n > 0;
+  const [open, setOpen] = useState(tools.length <= FEW || (n > 0 && !isAll));
   return (
-    <details class="choices" open={tools.length <= 6 || (n > 0 && !isAll)}>
-      <summary>
-        <input
-          type="checkbox"
-          aria-label={`All tools of ${name}`}
-          checked={isAll}
-          ref={(box) => {
-            if (box) box.indeterminate = n > 0 && !isAll;
-          }}
-          onClick={(event) => event.stopPropagation()}
-          onChange={(event) => onSet(tools.map((tool) => tool.name), event.currentTarget.checked)}
-        />
-        <b>{name}</b>
-        <span class="dim num">{`${n} of ${tools.length}`}</span>
-        <Icon name="right" class="turn" />
-      </summary>
-      {tools.map((tool) => (
+    <div class="choices">
+      <div class="choices-h">
         <label class="check">
-          <input type="checkbox" checked={isOn(tool.name)} onChange={(event) => onSet([tool.name], event.currentTarget.checked)} />
+          <input
+            type="checkbox"
+            checked={isAll}
+            ref={(box) => {
+              if (box) box.indeterminate = n > 0 && !isAll;
+            }}
+            onChange={(event) => onSet(tools.map((tool) => tool.name), event.currentTarget.checked)}
+          />
           <span>
-            <code>{tool.name}</code> <span class="dim">{tool.title}</span>
+            <span class="sr">All tools of </span>
+            <b>{name}</b>
           </span>
         </label>
-      ))}
-    </details>
+        <span class="dim num grow">{`${n} of ${tools.length}`}</span>
+        <button type="button" class="btn quiet sm" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {open ? "Hide" : "Show"}
+          <span class="sr">{`the tools of ${name}`}</span>
+        </button>
+      </div>
+      {open
+        ? tools.map((tool) => (
+            <label class="check">
+              <input type="checkbox" checked={isOn(tool.name)} onChange={(event) => onSet([tool.name], event.currentTarget.checked)} />
+              <span>
+                <code>{tool.name}</code> <span class="dim">{tool.title}</span>
+              </span>
+            </label>
+          ))
+        : null}
+    </div>
   );
 }
+
+/** So many tools are shown without being asked for. */
+const FEW = 6;

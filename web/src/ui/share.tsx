@@ -27,13 +27,13 @@ const TIMES: [string, number][] = [
   ["30 days", 2_592_000],
 ];
 
-export function ShareButton({ runId }: { runId: string }): JSX.Element {
+export function ShareButton({ runId, isQuiet = false }: { runId: string; isQuiet?: boolean }): JSX.Element {
   const [open, setOpen] = useState(false);
   return (
     <>
-      <button type="button" class="btn" onClick={() => setOpen(true)}>
+      <button type="button" class={`btn ${isQuiet ? "quiet" : ""}`} aria-label="Share" onClick={() => setOpen(true)}>
         <Icon name="share" />
-        <span>Share</span>
+        <span class="txt">Share</span>
       </button>
       {open ? <ShareDialog runId={runId} onClose={() => setOpen(false)} /> : null}
     </>

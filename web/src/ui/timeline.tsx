@@ -32,7 +32,7 @@ export function TimelineView({ timeline, selected, onSelect, at }: Props): JSX.E
   return (
     <>
       <div class="tl-bar">
-        <Legend />
+        <Legend hasGaps={timeline.gaps.length > 0} />
         <span class="grow" />
         <IconButton name="minus" label="Zoom out" onClick={() => change(0.5)} />
         <IconButton name="plus" label="Zoom in" onClick={() => change(2)} />
@@ -85,7 +85,8 @@ function ticksOf(totalMs: number, zoom: number): number[] {
   return ticks(totalMs, room * zoom).filter((ms) => ms < totalMs * 0.99);
 }
 
-function Legend(): JSX.Element {
+/** What the bars mean; a gap is explained where there is one. */
+function Legend({ hasGaps }: { hasGaps: boolean }): JSX.Element {
   return (
     <ul class="legend">
       {[
@@ -93,7 +94,7 @@ function Legend(): JSX.Element {
         ["done", "tool"],
         ["failed", "failed"],
         ["wait", "waits for a person"],
-        ["gap", "no worker"],
+        ...(hasGaps ? [["gap", "no worker"]] : []),
       ].map(([kind, word]) => (
         <li>
           <i class={`bar b-${kind}`} />
@@ -116,7 +117,7 @@ function LaneRow({ lane, percent, isSelected, onSelect }: RowProps): JSX.Element
   const start = Math.min(...lane.bars.map((bar) => bar.from), end);
   // What does not fit behind the last bar stands before the first one.
   const isLate = percent(end) > 78 && percent(start) > 40;
-  const place = isLate ? { right: `${100 - percent(start)}%` } : { left: `${percent(end)}%` };
+  const place = isLate ? { left: "0", right: `${100 - percent(start)}%` } : { left: `${percent(end)}%`, right: "0" };
   // A bar from end to end leaves room for no words; the icon and the list of calls say the same.
   const hasRoom = isLate || percent(end) <= 88;
   const icon = lane.kind === "worker" ? "server" : "cube";

@@ -102,7 +102,7 @@ function Body(props: CardProps): JSX.Element {
         )}
         {call.arguments.trim() === "{}" ? <p class="dim">No arguments.</p> : <JsonText text={pretty(call.arguments)} label="Arguments" />}
       </div>
-      {call.state === "needs approval" ? <Facts call={call} effect={effect} /> : null}
+      {call.state === "needs approval" && readOnly ? <Facts call={call} effect={effect} /> : null}
       {call.approval?.decision ? <Decision call={call} /> : null}
       {outputOf(call) ? <Result call={call} runId={props.feed.runId} readOnly={readOnly} /> : null}
       {readOnly ? null : <Actions {...props} />}
@@ -190,22 +190,22 @@ export function Facts({ call, effect }: { call: Call; effect: string | undefined
 
 /** What the MCP server says about its tool. It is marked as its claim, because nobody has verified it. */
 export function Claims({ claims }: { claims: ToolClaims | null | undefined }): JSX.Element | null {
-  const words = claimWords(claims);
-  if (words.length === 0) return null;
+  const word = claimWord(claims);
+  if (!word) return null;
   return (
     <span class={`chip ${claims?.destructive ? "warn" : ""}`} title="The MCP server says this about its own tool; nobody has verified it">
       {claims?.destructive ? <Icon name="warn" /> : null}
-      {`server claims: ${words.join(", ")}`}
+      {`server claims: ${word}`}
     </span>
   );
 }
 
-function claimWords(claims: ToolClaims | null | undefined): string[] {
-  const words = [
-    claims?.destructive ? "destructive" : claims?.destructive === false ? "not destructive" : "",
-    claims?.read_only ? "read-only" : claims?.read_only === false ? "not read-only" : "",
-  ];
-  return words.filter(Boolean);
+/** One of them says all: what destroys does more than read, and what reads destroys nothing. */
+function claimWord(claims: ToolClaims | null | undefined): string | undefined {
+  if (claims?.destructive) return "destructive";
+  if (claims?.read_only) return "read-only";
+  if (claims?.destructive === false) return "not destructive";
+  return claims?.read_only === false ? "not read-only" : undefined;
 }
 
 function Decision({ call }: { call: Call }): JSX.Element | null {

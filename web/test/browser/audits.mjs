@@ -17,6 +17,10 @@ test("axe finds nothing, in both themes, wide and narrow", async (world) => {
     };
     await page.getByLabel("Message").waitFor();
     await look("empty");
+    await button(page, /^Model and tools/).click();
+    await page.getByRole("checkbox", { name: "All tools of ops" }).waitFor();
+    await look("picker");
+    await page.keyboard.press("Escape");
     await ask(page, THREE);
     await cardSays(page, "props/fail", "failed");
     await page.getByRole("region", { name: "Waits for you" }).waitFor();
@@ -30,11 +34,19 @@ test("axe finds nothing, in both themes, wide and narrow", async (world) => {
     await page.getByRole("button", { name: "Timeline" }).last().click();
     await page.getByRole("group", { name: "Lanes" }).waitFor();
     await look("timeline");
+    await button(page, "Share").click();
+    await button(page, "Make a link").click();
+    await button(page, "Revoke").waitFor();
+    await look("share");
+    await page.keyboard.press("Escape");
     for (const [where, heading, shown] of [["runs", "Runs", ".rr"], ["servers", "MCP servers", ".nothing, .two"], ["files", "Files", ".none, .frow"]]) {
       await page.evaluate((to) => (location.hash = `#/${to}`), where);
       await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
       await page.locator(`main :is(${shown})`).first().waitFor();
       await look(where);
+      if (where !== "servers") continue;
+      await button(page, "Try drop_table").click();
+      await look("try");
     }
     await page.locator("main").focus();
     await page.keyboard.press("?");

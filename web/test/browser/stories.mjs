@@ -55,6 +55,23 @@ test("S3-15 S3-16 three tools: one works, one fails, one needs the person", asyn
   await world.picture(page, "done-1440-dark");
 });
 
+test("an approval that is answered elsewhere leaves the page, and a second answer changes nothing", async (world) => {
+  const page = await world.page();
+  await ask(page, script({ calls: [call("add", { a: 3, b: 4 })] }, { text: "Answered elsewhere." }));
+  const dock = page.getByRole("region", { name: "Waits for you" });
+  await dock.getByText("props/add").waitFor();
+  const run = await page.locator("[data-run]").last().getAttribute("data-run");
+  const path = `${world.url}/v1/runs/${run}`;
+  const [{ call_id: id }] = (await (await fetch(path)).json()).calls;
+  const answer = (decision) =>
+    fetch(`${path}/calls/${id}/approve`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ decision }) });
+  assert.equal((await answer("approve")).status, 200);
+  await says(page, "Answered elsewhere.");
+  assert.equal(await dock.count(), 0);
+  assert.equal((await answer("deny")).status, 409);
+  await cardSays(page, "props/add", "done");
+});
+
 test("C15 arguments are changed, and the result is that of the change", async (world) => {
   const page = await world.page();
   await ask(page, script({ calls: [call("add", { a: 5, b: 4 })] }, { text: "Added." }));
@@ -282,7 +299,8 @@ test("A2 a key is asked for once and kept out of the address", async (world) => 
   await page.getByText("The key was not accepted.").waitFor();
   await page.getByLabel("API key").fill("key-of-the-web-view-test");
   await button(page, "Continue").click();
-  await ask(page, "multiply 5 and 4");
+  await button(page, "Check the release and clean the old branch").waitFor();
+  await button(page, "multiply 5 and 4").click();
   await says(page, "5 times 4 is 20.");
   assert.ok(!page.url().includes("key-of"));
   await page.reload();

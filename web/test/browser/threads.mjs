@@ -18,7 +18,7 @@ test("a thread has the model and the tools that were picked for it", async (worl
   await dialog.getByRole("radio", { name: "other" }).check();
   await dialog.getByRole("checkbox", { name: "All tools of props" }).waitFor();
   await dialog.getByRole("checkbox", { name: "All tools of props" }).uncheck();
-  await dialog.getByText("props", { exact: true }).click();
+  await dialog.getByRole("button", { name: "Show the tools of props" }).click();
   for (const name of [/^echo/, /^add/]) await dialog.getByRole("checkbox", { name }).check();
   await dialog.getByRole("checkbox", { name: "All tools of ops" }).uncheck();
   await world.picture(page, "picker-320-light");
