@@ -51,7 +51,9 @@ impl Formatter {
         let rows = self.pending.trim_end().lines().flat_map(|line| rows_of(line, width));
         let rows: Vec<String> = rows.collect();
         let n_hidden = rows.len().saturating_sub(MAX_PREVIEW);
-        rows.into_iter().skip(n_hidden).collect()
+        // The line between this block and the one before is there from the beginning.
+        let gap = (self.has_written && !rows.is_empty()).then(String::new);
+        gap.into_iter().chain(rows.into_iter().skip(n_hidden)).collect()
     }
 
     fn format(&mut self, source: &str, width: usize) -> Option<String> {

@@ -42,7 +42,7 @@ fn a_block_is_written_when_the_next_one_begins() {
     assert_eq!(formatter.preview(WIDTH), ["One"]);
     assert_eq!(formatter.push("T", WIDTH).as_deref(), Some("One\n"));
     assert_eq!(formatter.push("wo\n\n```\na\n\nb", WIDTH).as_deref(), Some("\nTwo\n"));
-    assert_eq!(formatter.preview(WIDTH), ["```", "a", "", "b"]);
+    assert_eq!(formatter.preview(WIDTH), ["", "```", "a", "", "b"]);
     assert_eq!(formatter.finish(WIDTH).as_deref(), Some("\n  a\n\n  b\n"));
     assert_eq!(formatter.finish(WIDTH), None);
 }

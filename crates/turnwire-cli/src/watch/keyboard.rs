@@ -13,7 +13,7 @@ use std::{
         unix::{fs::OpenOptionsExt, net::UnixStream},
     },
     process::Command,
-    sync::mpsc as requests,
+    sync::{Arc, Mutex, PoisonError, mpsc as requests},
     thread::{self, JoinHandle},
 };
 
@@ -34,6 +34,7 @@ const BACKGROUND_WAIT_MS: u16 = 250;
 const MODE_CHECK_MS: u16 = 1_000;
 const ESCAPE: u8 = 0x1b;
 const CTRL_B: u8 = 0x02;
+const BACKSPACE: u8 = 0x7f;
 /// Maximum number of queued inputs.
 const MAX_QUEUED: usize = 16;
 
@@ -67,12 +68,38 @@ pub(crate) enum Request {
     Withdrawn,
 }
 
+/// Text that was typed between questions, for whoever reads from the terminal next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TypedAhead(Arc<Mutex<Vec<u8>>>);
+
+impl TypedAhead {
+    /// Returns the text, once.
+    pub(crate) fn take(&self) -> String {
+        let typed = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8_lossy(&typed).into_owned()
+    }
+
+    fn note(&self, byte: u8) {
+        let mut typed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match byte {
+            BACKSPACE => {
+                // All bytes of the last character.
+                while typed.pop().is_some_and(|byte| (0x80..0xc0).contains(&byte)) {}
+            }
+            0..0x20 => {}
+            _ => typed.push(byte),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct KeyboardOptions {
     /// The editor command.
     pub(crate) editor: Option<String>,
     /// Whether keys are read between questions.
     pub(crate) reads_keys: bool,
+    /// Where other keys go.
+    pub(crate) typed_ahead: TypedAhead,
 }
 
 /// The controlling terminal of this process, independent of standard input. It is restored when
@@ -343,7 +370,7 @@ impl Reader {
             let n_bytes = self.terminal.read(&mut rest).unwrap_or(0);
             bytes.extend(rest.get(..n_bytes)?);
         }
-        first_key(&bytes)
+        first_key(&bytes, &self.options.typed_ahead)
     }
 
     fn has_more(&self) -> bool {
@@ -352,8 +379,8 @@ impl Reader {
     }
 }
 
-/// The first key that means something. Esc starts the sequences of other keys, too.
-fn first_key(mut bytes: &[u8]) -> Option<Key> {
+/// The first key that means something. Esc starts the sequences of other keys, too. Text is kept.
+fn first_key(mut bytes: &[u8], typed_ahead: &TypedAhead) -> Option<Key> {
     loop {
         bytes = match bytes {
             [] => return None,
@@ -364,7 +391,11 @@ fn first_key(mut bytes: &[u8]) -> Option<Key> {
                 rest.get(end? + 1..)?
             }
             // A key with Alt.
-            [ESCAPE, _, rest @ ..] | [_, rest @ ..] => rest,
+            [ESCAPE, _, rest @ ..] => rest,
+            [byte, rest @ ..] => {
+                typed_ahead.note(*byte);
+                rest
+            }
         };
     }
 }

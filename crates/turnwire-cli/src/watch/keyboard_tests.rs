@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn esc_is_told_from_keys_that_begin_with_it() {
-    let key = first_key;
+    let key = |bytes: &[u8]| first_key(bytes, &TypedAhead::default());
     assert_eq!(key(b"\x1b"), Some(Key::Escape));
     assert_eq!(key(b"\x02"), Some(Key::CtrlB));
     assert_eq!(key(b"hello\x1b"), Some(Key::Escape));
@@ -14,4 +14,14 @@ fn esc_is_told_from_keys_that_begin_with_it() {
     assert_eq!(key(b"\x1b["), None, "cut off");
     assert_eq!(key(b"\x1b\x1b"), Some(Key::Escape));
     assert_eq!(key(b""), None);
+}
+
+#[test]
+fn text_is_kept_for_the_next_prompt() {
+    let typed = TypedAhead::default();
+    for piece in [&b"ab\x7fc\x1b[Ad"[..], b"\xc3", b"\xa9\xc3\xa4\x7f", b"\n\x1bxe"] {
+        assert_eq!(first_key(piece, &typed), None);
+    }
+    assert_eq!(typed.take(), "acdée");
+    assert_eq!(typed.take(), "");
 }

@@ -26,7 +26,7 @@ use turnwire_surfaces::{Answer, clean};
 use self::display::{Display, DisplayStep};
 pub(crate) use self::{
     asker::{Asker, WithoutTerminal},
-    keyboard::{Input, Key, Keyboard, KeyboardOptions, TerminalMode},
+    keyboard::{Input, Key, Keyboard, KeyboardOptions, TerminalMode, TypedAhead},
     open_run::{BY, OpenRun, RunControl, RunUpdate, Taken, local},
 };
 use crate::{
@@ -56,11 +56,21 @@ pub(crate) enum Ending {
 
 /// Asks questions if they are visible and there is a terminal.
 pub(crate) fn asker(environment: &Environment, look: Look, otherwise: WithoutTerminal) -> Asker {
+    asker_with(environment, look, otherwise, TypedAhead::default())
+}
+
+/// As [`asker`], and keeps the text that is typed between questions.
+pub(crate) fn asker_with(
+    environment: &Environment,
+    look: Look,
+    otherwise: WithoutTerminal,
+    typed_ahead: TypedAhead,
+) -> Asker {
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| environment.get(name));
     let can_ask = look.stderr_is_terminal && look.view != View::Json;
     // A pager on standard output reads the same keys.
     let reads_keys = can_ask && look.shared;
-    let options = KeyboardOptions { editor: editor.map(str::to_owned), reads_keys };
+    let options = KeyboardOptions { editor: editor.map(str::to_owned), reads_keys, typed_ahead };
     let keyboard = can_ask.then(|| Keyboard::open(options)).flatten();
     Asker::new(keyboard, editor.is_some(), look.paint, otherwise)
 }

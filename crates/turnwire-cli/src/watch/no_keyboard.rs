@@ -33,6 +33,17 @@ pub(crate) enum Request {
 pub(crate) struct KeyboardOptions {
     pub(crate) editor: Option<String>,
     pub(crate) reads_keys: bool,
+    pub(crate) typed_ahead: TypedAhead,
+}
+
+/// Nothing is typed ahead.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TypedAhead;
+
+impl TypedAhead {
+    pub(crate) fn take(&self) -> String {
+        String::new()
+    }
 }
 
 /// There is none.

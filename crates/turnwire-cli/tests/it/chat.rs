@@ -143,7 +143,7 @@ fn an_answer_is_formatted_and_harmless() {
     question.begin();
     question.say("# Title\n\nSome **bo");
     // The block in progress is shown as it is written.
-    terminal.wait_for("Title\nSome **bo\n• Working (");
+    terminal.wait_for("Title\n\nSome **bo\n• Working (");
     question.say("ld** text.\n\n- one\n- two\n\n```\ncode &#27;[31m\u{1b}]0;evil\u{7}\n```\n\n");
     terminal.wait_for("Some bold text.\n");
     question.say("| a | b |\n|---|---|\n| 1 | &#27;]8;;http://evil&#7;2 |\n");
@@ -172,9 +172,14 @@ fn keys_stop_an_answer_or_leave_it() {
     let mut terminal = Terminal::start(&world, &["chat"]);
     terminal.say(MULTIPLY);
     terminal.wait_for("demo.multiply 5 × 4  running");
+    // What is typed meanwhile is there at the next prompt, and can be edited.
+    terminal.press(b"multiply 6 and 8\x7f7 \x1b[D\xc3\xa9");
     terminal.press(b"\x1b");
     terminal.wait_for("■ demo.multiply 5 × 4  stopped");
-    terminal.say(b"\x03");
+    terminal
+        .output
+        .wait_until("the text", |bytes| screen(bytes).trim_end().ends_with("› multiply 6 and 7 é"));
+    terminal.press(b"\x03");
     terminal.wait_for("ctrl-d or /quit leaves");
     terminal.say(MULTIPLY);
     terminal.wait_for("demo.multiply 5 × 4  running");

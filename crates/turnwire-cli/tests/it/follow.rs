@@ -79,6 +79,11 @@ fn a_finished_run_looks_the_same_as_a_run_of_this_process() {
     let here = timeless(&local.stderr).replace("multiply 5", "demo.multiply 5");
     assert_eq!(timeless(&followed.stderr), here);
 
+    // A run that was started here tells its ID, which another command can use.
+    let started = world.run(&["run", MULTIPLY]);
+    let started_id = started.stderr.lines().last().unwrap().trim();
+    assert_eq!(world.run(&["follow", started_id]).stdout, local.stdout, "{started:?}");
+
     let events = journal(&world.run(&["follow", &run_id, "--json"]).stdout);
     assert_eq!(events.first().unwrap().run_id.as_str(), run_id);
     let quiet = world.run(&["follow", &run_id, "--quiet"]);

@@ -22,7 +22,7 @@ use rustyline::{
 };
 use tokio::sync::mpsc;
 
-use crate::exit::Problem;
+use crate::{exit::Problem, watch::TypedAhead};
 
 /// Number of lines that are remembered.
 const MAX_HISTORY: usize = 1_000;
@@ -40,7 +40,8 @@ pub(super) enum Typed {
 
 #[derive(Debug)]
 pub(super) struct LineEditor {
-    requests: requests::Sender<()>,
+    /// The text that a line begins with.
+    requests: requests::Sender<String>,
     typed: mpsc::Receiver<Typed>,
     /// Whether a line was asked for and not yet typed.
     is_asked: bool,
@@ -50,12 +51,12 @@ impl LineEditor {
     pub(super) fn open(history: Option<PathBuf>, prompt: &'static str) -> Result<Self, Problem> {
         let unusable =
             |why: String| Problem::failure(format!("the terminal cannot be used: {why}"));
-        let (sender, requests) = requests::channel();
+        let (sender, requests) = requests::channel::<String>();
         let (answers, typed) = mpsc::channel(1);
         let work = move || {
             let Ok(mut editor) = editor(history.as_deref()) else { return };
-            while requests.recv().is_ok() {
-                let typed = read(&mut editor, prompt, history.as_deref());
+            while let Ok(initial) = requests.recv() {
+                let typed = read(&mut editor, prompt, &initial, history.as_deref());
                 if answers.blocking_send(typed).is_err() {
                     return;
                 }
@@ -67,9 +68,9 @@ impl LineEditor {
     }
 
     /// Waits for a line. Cancel safe: a line that was begun is continued.
-    pub(super) async fn line(&mut self) -> Typed {
+    pub(super) async fn line(&mut self, typed_ahead: &TypedAhead) -> Typed {
         if !self.is_asked {
-            self.is_asked = self.requests.send(()).is_ok();
+            self.is_asked = self.requests.send(typed_ahead.take()).is_ok();
         }
         let typed = self.typed.recv().await.unwrap_or(Typed::End);
         self.is_asked = false;
@@ -98,8 +99,8 @@ fn editor(history: Option<&Path>) -> EditorResult<ChatEditor> {
     Ok(editor)
 }
 
-fn read(editor: &mut ChatEditor, prompt: &str, history: Option<&Path>) -> Typed {
-    match editor.readline(prompt) {
+fn read(editor: &mut ChatEditor, prompt: &str, initial: &str, history: Option<&Path>) -> Typed {
+    match editor.readline_with_initial(prompt, (initial, "")) {
         Ok(line) => {
             if !line.trim().is_empty() && editor.add_history_entry(line.as_str()).unwrap_or(false) {
                 keep(editor, history);

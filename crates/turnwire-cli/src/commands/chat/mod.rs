@@ -30,7 +30,9 @@ use crate::{
     signals::{Signal, Signals, listen},
     telemetry,
     terminal::{Look, Streams, View, tell},
-    watch::{Ending, OpenRun, RunUpdate, TerminalMode, WithoutTerminal, asker, watch},
+    watch::{
+        Ending, OpenRun, RunUpdate, TerminalMode, TypedAhead, WithoutTerminal, asker_with, watch,
+    },
 };
 
 const HELP: &str = "\
@@ -87,6 +89,7 @@ fn chat_with(
             look,
             editor,
             signals: listen()?,
+            typed_ahead: TypedAhead::default(),
             conversation: Arc::default(),
         };
         let ended = chat.run(arguments.resume.as_deref()).await;
@@ -108,6 +111,8 @@ struct Chat<'a> {
     look: Look,
     editor: LineEditor,
     signals: Signals,
+    /// What was typed while an answer was made.
+    typed_ahead: TypedAhead,
     /// ID of the conversation, once it has a run.
     conversation: Arc<Mutex<Option<String>>>,
 }
@@ -130,7 +135,7 @@ impl Chat<'_> {
             let typed = tokio::select! {
                 biased;
                 signal = self.signals.next() => return Ok(signal.into()),
-                typed = self.editor.line() => typed,
+                typed = self.editor.line(&self.typed_ahead) => typed,
             };
             let next = match typed {
                 Typed::End => Next::Leave(Exit::Done),
@@ -191,7 +196,8 @@ impl Chat<'_> {
 
     async fn show(&mut self, run_id: &RunId) -> Result<Next, Problem> {
         let run = self.noting_conversation(follow_started(&self.client, run_id));
-        let asker = asker(self.environment, self.look, WithoutTerminal::Deny);
+        let typed_ahead = self.typed_ahead.clone();
+        let asker = asker_with(self.environment, self.look, WithoutTerminal::Deny, typed_ahead);
         let ending = watch(run, self.look, asker, &mut self.signals, async {}).await;
         let next = match ending {
             Ok(Ending::Over { stopped_by: Some(signal), .. }) => stopped_by(signal),

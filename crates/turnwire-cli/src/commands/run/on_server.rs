@@ -8,7 +8,7 @@ use crate::{
     exit::Problem,
     server_client::{ServerClient, follow_started, start},
     signals::listen,
-    terminal::Look,
+    terminal::{Look, View, tell},
     watch::{Ending, WithoutTerminal, asker, watch},
 };
 
@@ -34,6 +34,10 @@ pub(super) fn answer(
         let run = follow_started(client, &run_id);
         let ending = watch(run, look, asker, &mut signals, async {}).await?;
         tell_how_to_go_on(&ending, &run_id, client);
+        if matches!(ending, Ending::Over { .. }) && matches!(look.view, View::Live | View::Plain) {
+            // For `turnwire follow`, `runs show` and `runs share`.
+            tell(&look.paint.dim(&format!("  {run_id}")));
+        }
         Ok(ending)
     }));
     runtime.shutdown_timeout(LAST_MOMENT);

@@ -115,17 +115,7 @@ impl Writer {
                 self.begin_block();
                 self.containers.push(Container::Quote);
             }
-            Tag::CodeBlock(kind) => {
-                self.begin_block();
-                self.code = Some(String::new());
-                if let CodeBlockKind::Fenced(language) = kind
-                    && !language.is_empty()
-                {
-                    let label = self.paint.dim(&one_line(&language));
-                    let prefix = self.prefix();
-                    self.lines.push(format!("{prefix}{CODE_INDENT}{label}"));
-                }
-            }
+            Tag::CodeBlock(kind) => self.start_code(&kind),
             Tag::List(first) => {
                 if self.lists.is_empty() {
                     self.begin_block();
@@ -134,19 +124,7 @@ impl Writer {
                 }
                 self.lists.push(first);
             }
-            Tag::Item => {
-                self.end_text();
-                let marker = match self.lists.last_mut() {
-                    Some(Some(number)) => {
-                        let marker = format!("{number}. ");
-                        *number = number.saturating_add(1);
-                        marker
-                    }
-                    _ => "• ".to_owned(),
-                };
-                let indent = marker.chars().count();
-                self.containers.push(Container::Item { marker: Some(marker), indent });
-            }
+            Tag::Item => self.start_item(),
             Tag::Table(_) => {
                 self.begin_block();
                 self.table = Some(Table::default());
@@ -169,6 +147,32 @@ impl Writer {
             }
             _ => {}
         }
+    }
+
+    fn start_code(&mut self, kind: &CodeBlockKind) {
+        self.begin_block();
+        self.code = Some(String::new());
+        if let CodeBlockKind::Fenced(language) = kind
+            && !language.is_empty()
+        {
+            let label = self.paint.dim(&one_line(language));
+            let prefix = self.prefix();
+            self.lines.push(format!("{prefix}{CODE_INDENT}{label}"));
+        }
+    }
+
+    fn start_item(&mut self) {
+        self.end_text();
+        let marker = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                let marker = format!("{number}. ");
+                *number = number.saturating_add(1);
+                marker
+            }
+            _ => "• ".to_owned(),
+        };
+        let indent = marker.chars().count();
+        self.containers.push(Container::Item { marker: Some(marker), indent });
     }
 
     fn end(&mut self, tag: TagEnd) {
