@@ -2,6 +2,7 @@
 
 import { render } from "preact";
 import { App } from "./app";
+import { whenBack } from "./server/probe";
 import { tryNow } from "./server/run_feed";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -10,6 +11,7 @@ import "./styles/chat.css";
 import "./styles/run.css";
 import "./styles/lists.css";
 
+whenBack(tryNow);
 // The device knows before any request does that the line is back.
 addEventListener("online", tryNow);
 document.addEventListener("visibilitychange", () => !document.hidden && tryNow());

@@ -98,8 +98,8 @@ export function noteCaughtUp(n: number, news: string): void {
   line.update((now) => (now.state === "back" ? { ...now, caughtUp: now.caughtUp + n, news: news || now.news } : now));
 }
 
-/** Tries for as long as the page is open, and so often that a line that is back is noticed at once. */
-export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 200, maxDelayMs: 250 };
+/** Tries for as long as the page is open. That the line is back is noticed by `probe.ts`. */
+export const PATIENCE = { baseUrl: "", attempts: Infinity, firstDelayMs: 500, maxDelayMs: 10_000 };
 export const turnwire = new Turnwire({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 
 /** One request and its JSON. */

@@ -26,6 +26,9 @@ export interface FeedState {
   pending: Record<string, "approve" | "deny" | "stop" | "answer">;
 }
 
+/** Before a run is read again, unless the line is back earlier. */
+const AGAIN_MS = 5000;
+
 /** Where the events of a run come from. */
 interface Source {
   client: Turnwire;
@@ -107,7 +110,7 @@ export class RunFeed {
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof ApiError) this.state.update((now) => ({ ...now, error, loaded: true }));
-      else setTimeout(() => !signal.aborted && void this.#follow(), 900);
+      else setTimeout(() => !signal.aborted && void this.#follow(), AGAIN_MS);
     }
   }
 

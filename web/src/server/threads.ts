@@ -7,7 +7,7 @@
  */
 
 import { Connection } from "turnwire/connection";
-import { PATIENCE, keyNeeded, request, requestIfThere, watchedFetch } from "./api";
+import { PATIENCE, keyNeeded, line, request, requestIfThere, watchedFetch } from "./api";
 import { Store } from "./store";
 
 /** A line of `GET /v1/runs`; what this page knows of a run before the server lists it has less. */
@@ -49,6 +49,7 @@ export const titles = new Store<Record<string, string>>({});
 export const changes = new Store(0);
 
 const HIDDEN_POLL_MS = 15_000;
+const LOST_POLL_MS = 10_000;
 const AGAIN_MS = 500;
 const connection = new Connection({ ...PATIENCE, fetch: (input, init) => watchedFetch(input, init) });
 let started = false;
@@ -70,20 +71,23 @@ async function keepUp(): Promise<never> {
     } catch {
       // The banner says so already.
     }
-    await pause(document.hidden ? HIDDEN_POLL_MS : AGAIN_MS);
+    await pause(document.hidden ? HIDDEN_POLL_MS : line.value.state === "lost" ? LOST_POLL_MS : AGAIN_MS);
   }
 }
 
-/** Waits, but not for a page that comes into view. */
+/** Waits, but not once the page comes into view or the line is back. */
 function pause(ms: number): Promise<void> {
+  const before = line.value.state;
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", end);
+      stop();
       resolve();
     };
     const timer = setTimeout(end, ms);
     document.addEventListener("visibilitychange", end);
+    const stop = line.watch(() => before === "lost" && line.value.state !== "lost" && end());
   });
 }
 
