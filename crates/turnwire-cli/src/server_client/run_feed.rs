@@ -15,6 +15,7 @@ use reqwest::{Method, Response, StatusCode};
 use sse_stream::SseStream;
 use tokio::time::{sleep, timeout};
 use turnwire_contract::{Event, RecordedEvent, RunId, Seq};
+use uuid::Uuid;
 
 use super::{ServerClient, ServerError};
 use crate::{exit::Problem, terminal::Connection, watch::RunUpdate};
@@ -103,7 +104,8 @@ impl Feed {
 
     /// Tries to connect again after a wait. Fails if there is no use in trying.
     async fn reconnect(&mut self, n_failed: usize) -> Result<(), Problem> {
-        sleep(if n_failed == 0 { FIRST_WAIT } else { wait_after(n_failed) }).await;
+        let wait = if n_failed == 0 { FIRST_WAIT } else { wait_after(n_failed) };
+        sleep(with_jitter(wait)).await;
         match self.catch_up().await {
             Ok(n_events) => {
                 if n_failed > 0 {
@@ -178,6 +180,12 @@ fn wait_after(n_failed: usize) -> Duration {
     let last = WAITS.last().copied().unwrap_or_default();
     let seconds = WAITS.get(n_failed.saturating_sub(1)).copied().unwrap_or(last);
     Duration::from_secs(seconds)
+}
+
+/// Up to a fifth more, so that the clients of a server that restarts do not come all at once.
+fn with_jitter(wait: Duration) -> Duration {
+    let [random, ..] = Uuid::new_v4().into_bytes();
+    wait + wait.mul_f64(f64::from(random) / f64::from(u8::MAX) / 5.0)
 }
 
 /// The events of a response. Fails if the line is silent or cut.

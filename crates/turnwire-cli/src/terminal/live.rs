@@ -157,7 +157,7 @@ impl Live {
         let (colour, symbol, text) = if self.is_stopping {
             (Colour::Yellow, "■", "Stopping… (ctrl-c again to leave at once)".to_owned())
         } else if let Some(problem) = &self.problem {
-            (Colour::Yellow, "◌", problem.clone())
+            (Colour::Yellow, "◌", format!("{problem} ({})", self.keys))
         } else {
             let elapsed = self.started_at.elapsed().as_secs();
             (Colour::Cyan, "•", format!("Working ({elapsed}s · {})", self.keys))

@@ -48,3 +48,13 @@ fn more_than_eight_calls_are_counted() {
     assert_eq!(lines.len(), 1 + MAX_ROWS + 1);
     assert_eq!(lines.last().unwrap(), "  +3 more");
 }
+
+#[test]
+fn a_lost_connection_is_in_the_headline_with_the_keys() {
+    let mut live = live();
+    live.set_problem(Some("connection lost; retry in 2s".to_owned()));
+    assert_eq!(live.lines(80), ["◌ connection lost; retry in 2s (ctrl-c to stop)"]);
+    assert_eq!(live.lines(20), ["◌ connection lost; …"]);
+    live.set_problem(None);
+    assert_eq!(live.lines(80), ["• Working (0s · ctrl-c to stop)"]);
+}
