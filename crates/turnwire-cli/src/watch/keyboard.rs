@@ -34,6 +34,7 @@ const BACKGROUND_WAIT_MS: u16 = 250;
 const MODE_CHECK_MS: u16 = 1_000;
 const ESCAPE: u8 = 0x1b;
 const CTRL_B: u8 = 0x02;
+const CTRL_D: u8 = 0x04;
 const BACKSPACE: u8 = 0x7f;
 /// Maximum number of queued inputs.
 const MAX_QUEUED: usize = 16;
@@ -341,6 +342,14 @@ impl Reader {
                 Ok(0) | Err(_) if self.typed.is_empty() => return LineRead::Line(None),
                 Ok(0) | Err(_) => break,
                 Ok(n_bytes) => self.typed.extend(piece.get(..n_bytes).unwrap_or_default()),
+            }
+            // The end of input is a byte like others if it was typed before the mode was changed.
+            if let Some(end) = self.typed.iter().position(|byte| *byte == CTRL_D) {
+                self.typed.truncate(end);
+                if self.typed.is_empty() {
+                    return LineRead::Line(None);
+                }
+                break;
             }
             if self.typed.ends_with(b"\n") {
                 break;

@@ -277,7 +277,10 @@ fn a_chat_fits_its_terminal() {
         terminal.resize(60);
         question.say("\n\nThe end of it.");
         question.end();
-        terminal.output.wait_until("end", |bytes| screen_of(bytes, 60).contains("done · "));
+        terminal.output.wait_until("a prompt after the end", |bytes| {
+            let written = String::from_utf8_lossy(bytes);
+            written.rsplit_once("done · ").is_some_and(|(_, rest)| rest.contains('›'))
+        });
         terminal.press(b"/quit\r");
         let (bytes, code) = terminal.finish();
         assert_eq!(code, 0);
