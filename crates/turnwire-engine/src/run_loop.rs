@@ -4,7 +4,7 @@
 //! [`RunState::next_step`](crate::run_state::RunState::next_step) decides, from recorded events
 //! only. So another process can continue a run: it reads the journal and gets the same next step.
 
-use std::panic::AssertUnwindSafe;
+use std::{collections::HashSet, panic::AssertUnwindSafe};
 
 use futures::{FutureExt, TryStreamExt, future::join, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
@@ -142,15 +142,30 @@ async fn ask_outcomes(run: &LiveRun, calls: Vec<CallId>) -> Result<(), JournalEr
     Ok(())
 }
 
-/// Executes `calls` concurrently. Each end is recorded when it occurs.
+/// Executes `calls` concurrently, and calls that a person approves meanwhile. Each end is recorded
+/// when it occurs.
 async fn run_tools(
     run: &LiveRun,
     context: &RunContext,
     calls: Vec<CallId>,
 ) -> Result<(), JournalError> {
-    let at_work: FuturesUnordered<_> =
-        calls.into_iter().map(|call_id| execute_call(run, context, call_id).boxed()).collect();
-    at_work.try_collect().await
+    let mut begun: HashSet<CallId> = HashSet::new();
+    let mut at_work = FuturesUnordered::new();
+    let mut ready = calls;
+    loop {
+        for call_id in ready.drain(..) {
+            begun.insert(call_id.clone());
+            at_work.push(execute_call(run, context, call_id).boxed());
+        }
+        tokio::select! {
+            biased;
+            ended = at_work.try_next() => match ended? {
+                Some(()) => {}
+                None => return Ok(()),
+            },
+            () = run.answered() => ready = run.state().ready_beside(&begun),
+        }
+    }
 }
 
 fn skipped(calls: Vec<CallId>, reason: &str) -> Vec<Event> {

@@ -108,6 +108,11 @@ impl LiveRun {
         }
     }
 
+    /// Waits for an answer of a person.
+    pub(crate) async fn answered(&self) {
+        self.resolved.notified().await;
+    }
+
     /// Waits for an answer, a stop or a handover.
     pub(crate) async fn wait_for_change(&self) {
         tokio::select! {

@@ -1,5 +1,7 @@
 //! Decides the next step.
 
+use std::collections::HashSet;
+
 use turnwire_contract::{
     Approvals, CallId, Failure, Finish, FirstCall, IncompleteReason, RunOutcome, ServerUse,
     ToolSpec,
@@ -130,6 +132,26 @@ impl RunState {
             batch.extend(others.take(most - 1).map(|call| call.call_id.clone()));
         }
         batch
+    }
+
+    /// Returns the calls that a person has answered and that may run beside those that have
+    /// `begun`. A person who approves a call does not wait for other tools.
+    pub(crate) fn ready_beside(&self, begun: &HashSet<CallId>) -> Vec<CallId> {
+        let at_work = || self.open_calls().filter(|call| begun.contains(&call.call_id));
+        let may_share = at_work().all(|call| self.may_run_beside_others(call));
+        if !self.request.parallel_tool_calls || !may_share {
+            return Vec::new();
+        }
+        let remaining = self.limits().max_tool_calls.saturating_sub(self.n_dispatched);
+        let most = remaining.min(self.limits().max_parallel_calls.max(1));
+        let n_free = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(at_work().count());
+        let is_ready = |call: &&Call| {
+            matches!(call.approval, Approval::Resolved(_))
+                && call.attempts == 0
+                && !begun.contains(&call.call_id)
+                && self.may_run_beside_others(call)
+        };
+        self.open_calls().filter(is_ready).take(n_free).map(|call| call.call_id.clone()).collect()
     }
 
     /// A call of an unknown tool only fails, so it can run in parallel.

@@ -1,8 +1,10 @@
 //! Calls that wait for a person.
 
+use std::time::Duration;
+
 use turnwire_contract::{CallId, Decision, Event, TenantId, ToolOutcome};
 use turnwire_models::Turn;
-use turnwire_testkit::{Act, TestBench};
+use turnwire_testkit::{Act, Behaviour, FakeTool, TestBench, invariants};
 
 use crate::{calls, kinds, outcome_of, returns};
 
@@ -39,6 +41,34 @@ async fn a_person_decides() {
     assert_eq!(*outcome_of(&played, "call_2"), ToolOutcome::Denied { reason });
     let asked = kinds(&played.journal).iter().filter(|kind| *kind == "approval_requested").count();
     assert_eq!(asked, 2);
+}
+
+/// C15: who approves a call does not wait for a tool that is slow, unless order is required.
+#[tokio::test(start_paused = true)]
+async fn an_approved_call_begins_beside_a_slow_tool() {
+    for (is_parallel, most_at_once, waited) in [(true, 8, 1), (false, 8, 60), (true, 1, 60)] {
+        let slow = Behaviour::Reports(60, Duration::from_secs(1), "slow".to_owned());
+        let played = TestBench::new([calls(&["slow", "t"]), Turn::new().text("ok")])
+            .tool(FakeTool::new("slow", slow))
+            .tool(guarded("t"))
+            .request(move |request| request.parallel_tool_calls = is_parallel)
+            .limits(move |limits| limits.max_parallel_calls = most_at_once)
+            .play_with(|recorded| match &recorded.event {
+                Event::ToolProgressed { progress, .. } if *progress < 1.5 => {
+                    Some(Act::Resolve("call_2".into(), Decision::Approved))
+                }
+                _ => None,
+            })
+            .await;
+        let at = |wanted: &str| {
+            let is_it = |event: &Event| matches!(event, Event::ToolStarted { call_id, .. } if call_id.as_str() == wanted);
+            played.journal.iter().find(|recorded| is_it(&recorded.event)).unwrap().at
+        };
+        let begun = at("call_2").since(at("call_1"));
+        assert_eq!(begun, Duration::from_secs(waited), "{is_parallel}, {most_at_once} at once");
+        let wrong = invariants::violations(played.journal.iter().map(AsRef::as_ref));
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
 }
 
 /// C15: the first answer counts, and there is nothing to answer where nobody asked.
