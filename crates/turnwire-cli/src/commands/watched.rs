@@ -20,6 +20,13 @@ pub(crate) fn runtime() -> Result<Runtime, Problem> {
     Runtime::new().map_err(|error| Problem::failure(format!("cannot start the runtime: {error}")))
 }
 
+/// Refuses options that only a run in this process can have; `given` says which there are.
+pub(crate) fn refuse_with_server(given: &[(bool, &str)]) -> Result<(), Problem> {
+    let Some((_, name)) = given.iter().find(|(is_given, _)| *is_given) else { return Ok(()) };
+    let problem = format!("{name} works only in this process; with a server its settings decide");
+    Err(Problem::usage(problem).hint("leave out --server, or put nothing into TURNWIRE_SERVER"))
+}
+
 /// The exit code of a run that was watched. `describe` words an outcome that is no success.
 pub(crate) fn exit_of(
     ending: Ending,

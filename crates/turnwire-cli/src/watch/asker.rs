@@ -11,7 +11,8 @@ use turnwire_surfaces::{Call, CallBook, clean};
 use super::{
     BY,
     form::{Form, FormStep},
-    keyboard::{Input, Keyboard, Line, Request},
+    input::{Input, Line, Request},
+    keyboard::Keyboard,
 };
 use crate::terminal::{Colour, DisplayUpdate, Paint};
 

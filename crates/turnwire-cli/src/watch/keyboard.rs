@@ -25,6 +25,8 @@ use nix::{
 };
 use tokio::sync::mpsc;
 
+use super::input::{Input, Key, Line, Request};
+
 /// Time to tell the Esc key from the start of another key, in milliseconds.
 const ESCAPE_WAIT_MS: u16 = 30;
 /// How often a process in the background checks whether it has the terminal back, in milliseconds.
@@ -38,36 +40,6 @@ const CTRL_D: u8 = 0x04;
 const BACKSPACE: u8 = 0x7f;
 /// Maximum number of queued inputs.
 const MAX_QUEUED: usize = 16;
-
-/// A key that means something while a run is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
-    Escape,
-    CtrlB,
-}
-
-#[derive(Debug)]
-pub(crate) enum Input {
-    Key(Key),
-    Line(Line),
-}
-
-/// An answer, and the number of the request it was typed for.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) request: u64,
-    /// None if the terminal is closed or the editor failed.
-    pub(crate) text: Option<String>,
-}
-
-#[derive(Debug)]
-pub(crate) enum Request {
-    Line(u64),
-    /// This text, edited in the editor, or typed again if there is none.
-    Edited(u64, String),
-    /// The last request is no longer interesting.
-    Withdrawn,
-}
 
 /// Text that was typed between questions, for whoever reads from the terminal next.
 #[derive(Debug, Clone, Default)]

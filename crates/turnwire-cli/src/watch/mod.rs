@@ -7,6 +7,7 @@
 mod asker;
 mod display;
 mod form;
+mod input;
 #[cfg_attr(not(unix), path = "no_keyboard.rs")]
 mod keyboard;
 mod open_run;
@@ -26,7 +27,8 @@ use turnwire_surfaces::{Answer, clean};
 use self::display::{Display, DisplayStep};
 pub(crate) use self::{
     asker::{Asker, WithoutTerminal},
-    keyboard::{Input, Key, Keyboard, KeyboardOptions, TerminalMode, TypedAhead},
+    input::{Input, Key},
+    keyboard::{Keyboard, KeyboardOptions, TerminalMode, TypedAhead},
     open_run::{BY, OpenRun, RunControl, RunUpdate, Taken, local},
 };
 use crate::{

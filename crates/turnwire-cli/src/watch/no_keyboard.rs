@@ -2,32 +2,7 @@
 
 use std::convert::Infallible;
 
-/// A key that means something while a run is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
-    Escape,
-    CtrlB,
-}
-
-#[derive(Debug)]
-pub(crate) enum Input {
-    Key(Key),
-    Line(Line),
-}
-
-/// An answer, and the number of the request it was typed for.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) request: u64,
-    pub(crate) text: Option<String>,
-}
-
-#[derive(Debug)]
-pub(crate) enum Request {
-    Line(u64),
-    Edited(u64, String),
-    Withdrawn,
-}
+use super::input::{Input, Request};
 
 #[derive(Debug)]
 pub(crate) struct KeyboardOptions {

@@ -21,7 +21,7 @@ use self::{
     history::Resumed,
     local_server::LocalServer,
 };
-use super::watched::{LAST_MOMENT, after_end, exit_of, runtime};
+use super::watched::{LAST_MOMENT, after_end, exit_of, refuse_with_server, runtime};
 use crate::{
     args::{ChatArguments, DisplayArguments},
     environment::Environment,
@@ -314,11 +314,5 @@ fn refuse_local_options(arguments: &ChatArguments) -> Result<(), Problem> {
         (arguments.config.is_some(), "--config"),
         (!arguments.mcp_config.is_empty(), "--mcp-config"),
     ];
-    match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, name)) => Err(Problem::usage(format!(
-            "{name} works only in this process; with a server its settings decide"
-        ))
-        .hint("leave out --server, or put nothing into TURNWIRE_SERVER")),
-        None => Ok(()),
-    }
+    refuse_with_server(&given)
 }

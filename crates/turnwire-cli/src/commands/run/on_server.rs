@@ -3,7 +3,7 @@
 use super::question::question;
 use crate::{
     args::RunArguments,
-    commands::watched::{LAST_MOMENT, runtime, tell_how_to_go_on},
+    commands::watched::{LAST_MOMENT, refuse_with_server, runtime, tell_how_to_go_on},
     environment::Environment,
     exit::Problem,
     server_client::{ServerClient, follow_started, start},
@@ -54,11 +54,5 @@ fn refuse_local_options(arguments: &RunArguments) -> Result<(), Problem> {
         (arguments.config.is_some(), "--config"),
         (!arguments.mcp_config.is_empty(), "--mcp-config"),
     ];
-    match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, name)) => Err(Problem::usage(format!(
-            "{name} works only in this process; with a server its settings decide"
-        ))
-        .hint("leave out --server, or put nothing into TURNWIRE_SERVER")),
-        None => Ok(()),
-    }
+    refuse_with_server(&given)
 }
