@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnwire_contract::{
-    CallId, Effect, Event, RecordedEvent, Reply, RunOutcome, TenantId, ToolOutcome, UnknownOutcomes,
+    CallId, Effect, Event, RecordedEvent, Reply, RunOutcome, RunRequest, TenantId, ToolOutcome,
+    UnknownOutcomes,
 };
 use turnwire_engine::{AnswerOutcome, RunHandle, Runs};
 use turnwire_models::{Scripted, Turn};
@@ -25,13 +26,7 @@ fn once() -> FakeTool {
 /// The journal of a run whose worker died while its tool was at work.
 async fn cut_at_work() -> Vec<Arc<RecordedEvent>> {
     let bench = TestBench::new([calls(&["t"]), Turn::new().text("done")]).tool(once());
-    let played = bench
-        .request(|request| {
-            request.inputs = true;
-            request.unknown_outcomes = UnknownOutcomes::Ask;
-        })
-        .play()
-        .await;
+    let played = bench.request(may_ask).play().await;
     let is_start =
         |recorded: &Arc<RecordedEvent>| matches!(recorded.event, Event::ToolStarted { .. });
     let n_kept = played.journal.iter().position(is_start).unwrap() + 1;
@@ -65,6 +60,19 @@ fn end_of(journal: &[Arc<RecordedEvent>]) -> ToolOutcome {
     let Some(end) = ends.next() else { panic!("the call has no end") };
     assert!(ends.next().is_none(), "it has one end");
     end
+}
+
+/// A run whose tool breaks off, and may have done its work.
+fn broken_line() -> TestBench {
+    let broken =
+        FakeTool::new("t", Behaviour::Vanishes(Duration::ZERO, "the line broke".to_owned()));
+    TestBench::new([calls(&["t"]), Turn::new().text("ok")])
+        .tool(broken.with(|spec| spec.effect = Effect::Once))
+}
+
+fn may_ask(request: &mut RunRequest) {
+    request.inputs = true;
+    request.unknown_outcomes = UnknownOutcomes::Ask;
 }
 
 fn lawful(journal: &[Arc<RecordedEvent>]) {
@@ -201,14 +209,8 @@ async fn the_question_survives_every_worker() {
 /// C5, C15: nobody answers: the question expires, and the model is told.
 #[tokio::test(start_paused = true)]
 async fn a_question_about_an_outcome_expires() {
-    let broken =
-        FakeTool::new("t", Behaviour::Vanishes(Duration::ZERO, "the line broke".to_owned()));
-    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
-        .tool(broken.with(|spec| spec.effect = Effect::Once))
-        .request(|request| {
-            request.inputs = true;
-            request.unknown_outcomes = UnknownOutcomes::Ask;
-        })
+    let played = broken_line()
+        .request(may_ask)
         .limits(|limits| limits.approval_expiry = Some(Duration::from_secs(7)))
         .play()
         .await;
@@ -222,14 +224,8 @@ async fn a_question_about_an_outcome_expires() {
 /// C5: a connection that breaks is settled by a person without a takeover, too.
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_settled_by_a_person() {
-    let broken =
-        FakeTool::new("t", Behaviour::Vanishes(Duration::ZERO, "the line broke".to_owned()));
-    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
-        .tool(broken.with(|spec| spec.effect = Effect::Once))
-        .request(|request| {
-            request.inputs = true;
-            request.unknown_outcomes = UnknownOutcomes::Ask;
-        })
+    let played = broken_line()
+        .request(may_ask)
         .play_with(|recorded| match &recorded.event {
             Event::InputRequested { call_id, unknown_outcome: true, message, .. } => {
                 assert_eq!(message, "the line broke");
@@ -245,10 +241,7 @@ async fn a_broken_connection_is_settled_by_a_person() {
 /// C5: where nobody can be asked, the model is told, whatever the setting says.
 #[tokio::test(start_paused = true)]
 async fn where_nobody_can_be_asked_the_model_is_told() {
-    let broken =
-        FakeTool::new("t", Behaviour::Vanishes(Duration::ZERO, "the line broke".to_owned()));
-    let played = TestBench::new([calls(&["t"]), Turn::new().text("ok")])
-        .tool(broken.with(|spec| spec.effect = Effect::Once))
+    let played = broken_line()
         .request(|request| request.unknown_outcomes = UnknownOutcomes::Ask)
         .play()
         .await;
