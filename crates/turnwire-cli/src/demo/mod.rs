@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use turnwire::ToolContext;
 use turnwire_contract::{
-    ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool, ToolClaims, ToolError,
-    ToolKind, ToolOutput, ToolRequest, ToolServers, ToolSpec,
+    ServerRef, ServerState, ServerStatus, ServerTransport, TenantId, Tool, ToolError, ToolKind,
+    ToolOutput, ToolRequest, ToolServers, ToolSpec,
 };
 use turnwire_models::Scripted;
 
@@ -45,9 +45,12 @@ impl<S: ToolServers> WithDemo<S> {
     pub(crate) fn new(others: Arc<S>, tool_time: Duration) -> Self {
         let [demo, ci, git] = SERVERS.map(|(label, _)| label);
         let mut tools = vec![
-            on_server(demo, None, multiply(tool_time)),
-            on_server(ci, None, deploy_check(tool_time)),
-            on_server(git, Some(story::destructive()), delete_branch(tool_time)),
+            Offered::on_server(demo, multiply(tool_time)),
+            Offered::on_server(ci, deploy_check(tool_time)),
+            Offered::with(delete_branch(tool_time), |spec| {
+                be_of_server(spec, git);
+                spec.claims = Some(story::destructive());
+            }),
         ];
         let taken = others.labels(&TenantId::default());
         tools.retain(|tool| !taken.iter().any(|label| label == label_of(tool)));
@@ -117,25 +120,32 @@ impl<S: ToolServers> ToolServers for WithDemo<S> {
     }
 }
 
-/// Offers a local tool as a tool of the server `label`.
-fn on_server(label: &str, claims: Option<ToolClaims>, tool: impl Tool + 'static) -> Arc<dyn Tool> {
-    let spec = ToolSpec {
-        kind: ToolKind::Mcp,
-        server: Some(label.to_owned()),
-        claims,
-        ..tool.spec().clone()
-    };
-    Arc::new(OnServer { spec, tool })
-}
-
-/// A local tool that is offered as a tool of a server.
-struct OnServer<T> {
+/// A local tool that is offered under another specification.
+struct Offered<T> {
     spec: ToolSpec,
     tool: T,
 }
 
+impl<T: Tool + 'static> Offered<T> {
+    fn with(tool: T, change: impl FnOnce(&mut ToolSpec)) -> Arc<dyn Tool> {
+        let mut spec = tool.spec().clone();
+        change(&mut spec);
+        Arc::new(Self { spec, tool })
+    }
+
+    /// Offers the tool as one of the server `label`.
+    fn on_server(label: &str, tool: T) -> Arc<dyn Tool> {
+        Self::with(tool, |spec| be_of_server(spec, label))
+    }
+}
+
+fn be_of_server(spec: &mut ToolSpec, label: &str) {
+    spec.kind = ToolKind::Mcp;
+    spec.server = Some(label.to_owned());
+}
+
 #[async_trait]
-impl<T: Tool> Tool for OnServer<T> {
+impl<T: Tool> Tool for Offered<T> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -150,5 +160,14 @@ impl<T: Tool> Tool for OnServer<T> {
 
     fn label(&self, arguments: &Map<String, Value>) -> Option<String> {
         self.tool.label(arguments)
+    }
+}
+
+/// Waits as long as a tool would work.
+async fn wait(context: &ToolContext, time: Duration) -> Result<(), &'static str> {
+    tokio::select! {
+        // Cancellation does not wait for the delay.
+        () = context.cancelled() => Err("the call was cancelled"),
+        () = tokio::time::sleep(time) => Ok(()),
     }
 }

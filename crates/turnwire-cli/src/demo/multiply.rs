@@ -8,6 +8,8 @@ use serde_json::Number;
 use turnwire::{Effect, ToolContext};
 use turnwire_tools::FunctionTool;
 
+use super::wait;
+
 /// The arguments of `multiply`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Factors {
@@ -20,11 +22,8 @@ pub(crate) struct Factors {
 /// Creates the tool that multiplies after a delay of `tool_time`.
 pub(crate) fn multiply(tool_time: Duration) -> FunctionTool<Factors> {
     let work = move |factors: Factors, context: ToolContext| async move {
-        tokio::select! {
-            // Cancellation does not wait for the delay.
-            () = context.cancelled() => Err(STOPPED),
-            () = tokio::time::sleep(tool_time) => product(&factors),
-        }
+        wait(&context, tool_time).await?;
+        product(&factors)
     };
     FunctionTool::with_context("multiply", "Multiplies two numbers.", work)
         .effect(Effect::Pure)
@@ -44,7 +43,6 @@ fn product(Factors { a, b }: &Factors) -> Result<String, &'static str> {
     if product.is_finite() { Ok(product.to_string()) } else { Err(TOO_BIG) }
 }
 
-const STOPPED: &str = "stopped before the product was known";
 const TOO_BIG: &str = "the product is too big; use smaller numbers";
 
 #[cfg(test)]

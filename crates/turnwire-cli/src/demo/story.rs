@@ -5,20 +5,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use turnwire::{Effect, ToolContext};
-use turnwire_contract::{Tool, ToolClaims, ToolError, ToolKind, ToolOutput, ToolRequest, ToolSpec};
+use turnwire_contract::{Tool, ToolClaims, ToolKind, ToolOutput};
 use turnwire_tools::FunctionTool;
+
+use super::{Offered, wait};
 
 /// What `deploy_check` does before it fails, of [`N_STEPS`] steps.
 const STEPS: [&str; 3] = ["lint", "build", "unit tests"];
 const N_STEPS: f64 = 5.0;
 
 const CHECK_FAILED: &str = "unit tests: 2 failed (exit 1)";
-const STOPPED: &str = "the call was cancelled";
 
 /// The arguments of `deploy_check`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -74,29 +74,28 @@ pub(super) fn destructive() -> ToolClaims {
     ToolClaims { read_only: Some(false), destructive: Some(true), ..ToolClaims::default() }
 }
 
+/// The arguments of `web_search`.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Search {
+    /// What to search for.
+    query: String,
+}
+
 /// Creates the search, which always finds the same.
 pub(crate) fn web_search(tool_time: Duration) -> Arc<dyn Tool> {
-    Arc::new(PlayedSearch { spec: search_spec(), time: tool_time.mul_f64(1.25) })
-}
-
-struct PlayedSearch {
-    spec: ToolSpec,
-    time: Duration,
-}
-
-fn search_spec() -> ToolSpec {
-    ToolSpec {
-        parameters: json!({
-            "type": "object",
-            "properties": { "query": { "type": "string" } },
-            "required": ["query"],
-        }),
-        kind: ToolKind::WebSearch,
-        effect: Effect::Pure,
-        parallel: true,
-        telling_arguments: vec!["query".to_owned()],
-        ..ToolSpec::new("web_search", "Searches the web. It is played: it always finds the same.")
-    }
+    let work = move |search: Search, context: ToolContext| async move {
+        context.phase("searching").await;
+        wait(&context, tool_time.mul_f64(1.25)).await?;
+        Ok::<_, &str>(found_by(&search))
+    };
+    let description = "Searches the web. It is played: it always finds the same.";
+    let tool = FunctionTool::with_context("web_search", description, work)
+        .effect(Effect::Pure)
+        .parallel()
+        .telling(["query"])
+        .timeout(tool_time + Duration::from_mins(1))
+        .label(|search| format!("“{}”", search.query));
+    Offered::with(tool, |spec| spec.kind = ToolKind::WebSearch)
 }
 
 /// Title, address and beginning of the pages that are found.
@@ -109,40 +108,15 @@ const FOUND: [(&str, &str, &str); 6] = [
     ("All releases", "https://docs.example/releases", "0.4, 0.3.2, 0.3.1"),
 ];
 
-#[async_trait]
-impl Tool for PlayedSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    async fn call(
-        &self,
-        request: ToolRequest,
-        context: ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
-        context.phase("searching").await;
-        wait(&context, self.time).await.map_err(ToolError::failed)?;
-        let query = request.arguments.get("query").cloned().unwrap_or_default();
-        let sources = FOUND.map(|(title, url, _)| json!({ "url": url, "title": title }));
-        let found = (1..).zip(FOUND);
-        let lines = found.map(|(n, (title, url, begin))| format!("[{n}] {title} ({url}): {begin}"));
-        Ok(ToolOutput {
-            structured: Some(json!({ "action": "search", "queries": [query], "sources": sources })),
-            short: Some(format!("{} results", FOUND.len())),
-            ..ToolOutput::text(lines.collect::<Vec<_>>().join("\n"))
-        })
-    }
-
-    fn label(&self, arguments: &Map<String, Value>) -> Option<String> {
-        Some(format!("“{}”", arguments.get("query")?.as_str()?))
-    }
-}
-
-/// Waits as long as the tool would work.
-async fn wait(context: &ToolContext, time: Duration) -> Result<(), &'static str> {
-    tokio::select! {
-        // Cancellation does not wait for the delay.
-        () = context.cancelled() => Err(STOPPED),
-        () = tokio::time::sleep(time) => Ok(()),
+fn found_by(search: &Search) -> ToolOutput {
+    let sources = FOUND.map(|(title, url, _)| json!({ "url": url, "title": title }));
+    let found = (1..).zip(FOUND);
+    let lines = found.map(|(n, (title, url, begin))| format!("[{n}] {title} ({url}): {begin}"));
+    let structured =
+        json!({ "action": "search", "queries": [search.query.as_str()], "sources": sources });
+    ToolOutput {
+        structured: Some(structured),
+        short: Some(format!("{} results", FOUND.len())),
+        ..ToolOutput::text(lines.collect::<Vec<_>>().join("\n"))
     }
 }
