@@ -18,6 +18,10 @@ pub(crate) const INTERRUPTED: &str = "the server stopped while the tool was runn
 /// Bytes of the reason that a person is shown.
 const MAX_REASON_BYTES: usize = 64 * 1024;
 
+/// Characters of a result that a person gives. It is kept in the journal, where the results of
+/// tools have a limit, too.
+const MAX_RESULT_CHARACTERS: usize = 64 * 1024;
+
 impl RunState {
     /// Returns whether a person settles calls whose outcome is unknown.
     pub(crate) fn settles_unknown_outcomes(&self) -> bool {
@@ -139,8 +143,10 @@ fn answer_schema() -> Value {
                 "type": "string",
                 "title": "Result",
                 "description": "What the tool returned, if it is done and you know it.",
+                "maxLength": MAX_RESULT_CHARACTERS,
             },
         },
         "required": ["outcome"],
+        "additionalProperties": false,
     })
 }

@@ -8,7 +8,7 @@ use turnwire_contract::{
     CallId, Effect, Event, RecordedEvent, Reply, RunOutcome, RunRequest, TenantId, ToolOutcome,
     UnknownOutcomes,
 };
-use turnwire_engine::{AnswerOutcome, RunHandle, Runs};
+use turnwire_engine::{AnswerError, AnswerOutcome, RunHandle, Runs};
 use turnwire_models::{Scripted, Turn};
 use turnwire_testkit::{Act, Behaviour, FakeTool, TestBench, invariants};
 
@@ -90,6 +90,10 @@ async fn settle(runs: &Runs, run: &RunHandle, reply: Reply) -> AnswerOutcome {
 async fn a_person_marks_the_call_as_done() {
     let tool = once();
     let (runs, run, model) = taken_over(&cut_at_work().await, &tool).await;
+    let too_long = answer(json!({ "outcome": "done", "result": "x".repeat(64 * 1024 + 1) }));
+    let (tenant, call) = (TenantId::default(), CallId::from("call_1"));
+    let refused = runs.reply(&tenant, run.id(), &call, None, too_long, "test").await;
+    assert!(matches!(refused, Err(AnswerError::DoesNotFit(_))), "{refused:?}");
     let done = answer(json!({ "outcome": "done", "result": "branch deleted" }));
     assert_eq!(settle(&runs, &run, done.clone()).await, AnswerOutcome::Accepted);
     assert_eq!(run.outcome().await, RunOutcome::Completed);
